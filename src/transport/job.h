@@ -1,0 +1,41 @@
+/* Which job is this, and who am I in it? Found once, from gyre_init()'s options and the environment, before any I/O but
+ * reading the key. Pure but for getenv, the key file and the host's name. */
+#ifndef GYRE_TRANSPORT_JOB_H
+#define GYRE_TRANSPORT_JOB_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+enum gyre_root_kind {
+    GYRE_ROOT_ADDRESS, /* host and port are known to all */
+    GYRE_ROOT_FILE     /* rank 0 writes "host port\n" to `root_file` */
+};
+
+struct gyre_job {
+    int rank, world;
+    int local_rank, local_world; /* as the launcher says; -1 if it does not */
+    int node_rank;               /* likewise */
+    uint16_t epoch;              /* restart count */
+    uint8_t id[16];              /* equal on all ranks of the job, unlike other jobs' */
+    uint8_t key[32];             /* of this job: derived from the user's key and the id */
+    uint8_t key_id[8];           /* names the user's key without telling it */
+    bool authenticated;          /* false: GYRE_AUTH=none */
+    enum gyre_root_kind root_kind;
+    char root_host[256];
+    uint16_t root_port;   /* 0: rank 0 picks a free one (file) */
+    int root_port_tries;  /* how many consecutive ports may hold the root: 17 under torchrun, else 1 */
+    char root_file[512];
+    char source[32];      /* "gyre run", "torchrun", "mpirun", "mpiexec", "srun", "options", "alone" */
+    int launcher_fd;      /* read end of the launcher's pipe, -1 without */
+    int simulated_node;   /* gyre run --simulate-nodes; -1: none */
+};
+
+/* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. Wipes what it read of the key from buffers. */
+int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job, struct gyre_trouble *trouble);
+
+/* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or GYRE_INVALID. */
+int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context), void *context,
+                          struct gyre_trouble *trouble);
+
+#endif

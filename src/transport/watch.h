@@ -1,0 +1,82 @@
+/* The watch notices death, spreads the first failure, and passes shared memory around inside a node.
+ *
+ * One small thread per process (all signals blocked) runs a pure state machine (vigil.h). It forms a tree: rank → the
+ * lowest rank of its node → rank 0, over the channels that join.h left: the Unix sockets inside the node, rank 0's
+ * control connections between nodes. It never touches a communicator: what it learned stands in `struct gyre_health`,
+ * which every waiting loop polls, and it rings the process's doorbell so that sleepers look.
+ *
+ * What it watches
+ *   - a peer of this node died: its pidfd says so (not the socket, which a forked child may keep open);
+ *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a computing one does); a
+ *     watcher whose own tick came late grants that lateness to everybody;
+ *   - two ranks are in different operations at the same sequence, or one waits where another has gone past;
+ *   - the launcher's pipe ended. */
+#ifndef GYRE_TRANSPORT_WATCH_H
+#define GYRE_TRANSPORT_WATCH_H
+
+#include "base/status.h"
+#include "device/device.h"
+#include "transport/join.h"
+
+#include <stdatomic.h>
+
+/* Read by every loop that waits; written once, by the watch. */
+struct gyre_health {
+    _Atomic int status;          /* 0: all is well. Otherwise `failure` is complete and never changes again. */
+    struct gyre_trouble failure; /* the first failure of the job, as every rank is told it */
+    uint32_t failed_rank;        /* whose failure it is; UINT32_MAX: nobody's in particular */
+};
+
+/* What this rank is doing; written by the communicator with plain relaxed stores, read by the watch for its beats. */
+struct gyre_activity {
+    _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */
+    _Atomic uint64_t fingerprint; /* of that operation */
+    _Atomic uint64_t signature;   /* packed: verb, type, op, root, … for messages: see gyre_signature_text() */
+    _Atomic uint64_t count;
+    _Atomic uint64_t finished;    /* last operation finished */
+    _Atomic uint32_t comm;
+};
+
+/* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those in epoll. */
+struct gyre_bell {
+    _Atomic uint32_t *word;
+    int eventfd;
+};
+
+struct gyre_watch_options {
+    const struct gyre_job *job;
+    struct gyre_joined *joined; /* borrowed; the watch uses unix_fd, pidfd and control of its peers until stop() */
+    int dead_time_ms;           /* 0: nobody is ever declared dead by silence */
+    int timeout_ms;             /* an operation's limit: ranks that waited longer fail, naming who had not joined */
+    const struct gyre_activity *activity;
+    struct gyre_health *health;
+    struct gyre_bell bell;
+};
+
+struct gyre_watch;
+
+int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch, struct gyre_trouble *trouble);
+
+/* Says goodbye to the tree, waits (at most the dead time) until all ranks have said it or one has failed, and joins the
+ * thread. After an orderly goodbye a peer's exit is no failure. NULL allowed. */
+void gyre_watch_stop(struct gyre_watch *watch);
+
+/* Tells the job of a failure seen or decided here. The first one known to the tree wins; health->status is set before
+ * this returns. With `echo` the failure may be the echo of another (a lost connection): it is held back up to 200 ms for
+ * the cause to arrive, and health is set after at most that. Any thread; does not block. */
+void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo, const char *text);
+
+/* Offers a region to the peers of this node under `id` (unique in this process) and waits until each has mapped it or
+ * said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody keeps it. Any thread. */
+int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region, enum gyre_share share,
+                     struct gyre_trouble *trouble);
+void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id); /* does not wait */
+
+/* This process's view of a region that `peer` shares, NULL while (or if) there is none; at least `length` bytes long
+ * and `share`d so. Lock-free; the view stays mapped until the peer unshares it or the watch stops. Any thread. */
+void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint64_t length);
+
+/* True once the peer's process is known to have ended (pidfd), so that it cannot write any more. Any thread. */
+bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer);
+
+#endif
