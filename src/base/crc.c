@@ -1,0 +1,179 @@
+/* CRC-32C, in software and by the CPU's instruction.
+ *
+ * The sum is the remainder of the message, read as a polynomial over GF(2) with its bits reflected,
+ * modulo P. Two facts give everything here:
+ *
+ *   crc(A B) = crc(A) * x^(8 |B|) mod P  xor  crc(B)            parts can be summed apart and
+ * joined x^(2^(k+1)) = (x^(2^k))^2                                   so any power takes at most 64
+ * squarings
+ *
+ * The CPU's instruction takes 3 cycles but starts every cycle; one stream of it reaches a third of
+ * what the CPU can do. Long inputs are therefore read as three parts of equal length at once and
+ * joined by two multiplications:
+ *
+ *     |<---- part ---->|<---- part ---->|<---- part ---->|
+ *      a ─▶             b ─▶             c ─▶               (a * x^(8 part) + b) * x^(8 part) + c
+ *
+ * Parts are powers of two, so one constant per size is enough. Which code runs is decided before
+ * main(). */
+#include "base/crc.h"
+
+#include <string.h>
+
+#define P UINT32_C(0x82f63b78) /* reflected: bit 31 is x^0 */
+
+/* -- arithmetic modulo P
+ * ------------------------------------------------------------------------------------------ */
+
+static uint32_t times_x(uint32_t a)
+{
+    return (a >> 1) ^ (a & 1 ? P : 0);
+}
+
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (; a; a <<= 1, b = times_x(b))
+        if (a & UINT32_C(0x80000000))
+            product ^= b;
+    return product;
+}
+
+/* x^(8 * bytes) */
+static uint32_t power_of_bytes(uint64_t bytes)
+{
+    uint32_t result = UINT32_C(1) << 31, square = UINT32_C(1) << 23; /* x^0, x^8 */
+    for (; bytes; bytes >>= 1, square = multiply(square, square))
+        if (bytes & 1)
+            result = multiply(result, square);
+    return result;
+}
+
+uint32_t gyre_crc32c_combine(uint32_t crc_a, uint32_t crc_b, size_t length_b)
+{
+    return multiply(crc_a, power_of_bytes(length_b)) ^ crc_b;
+}
+
+/* -- software: eight bytes by eight tables
+ * ------------------------------------------------------------------------ */
+
+static uint32_t table[8][256]; /* table[k][byte]: byte followed by k zero bytes */
+
+static void fill_tables(void)
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t sum = byte;
+        for (int bit = 0; bit < 8; bit++)
+            sum = times_x(sum);
+        table[0][byte] = sum;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int byte = 0; byte < 256; byte++)
+            table[k][byte] = (table[k - 1][byte] >> 8) ^ table[0][table[k - 1][byte] & 255];
+}
+
+static uint32_t sum_by_table(uint32_t crc, const unsigned char *at, size_t length)
+{
+    for (; length >= 8; at += 8, length -= 8) {
+        uint32_t low =
+            crc ^ (at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
+        crc = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
+              table[4][low >> 24] ^ table[3][at[4]] ^ table[2][at[5]] ^ table[1][at[6]] ^
+              table[0][at[7]];
+    }
+    for (; length > 0; at++, length--)
+        crc = (crc >> 8) ^ table[0][(crc ^ *at) & 255];
+    return crc;
+}
+
+/* -- x86-64: crc32 and carry-less multiplication
+ * ------------------------------------------------------------------ */
+
+static uint32_t (*sum)(uint32_t crc, const unsigned char *at, size_t length) = sum_by_table;
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#include <wmmintrin.h>
+
+#define LEAST_PART_LOG2 7
+#define MOST_PART_LOG2  15
+#define TARGET          __attribute__((target("sse4.2,pclmul")))
+
+/* x^(8 * 2^k - 33): the carry-less product has one bit less than 64, and the crc32 instruction that
+ * reduces it multiplies by x^32. Filled by choose(). */
+static uint32_t shift[MOST_PART_LOG2 + 1];
+
+TARGET static uint64_t shift_sum(uint64_t crc, int part_log2)
+{
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)crc),
+                                           _mm_cvtsi32_si128((int)shift[part_log2]), 0);
+    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
+}
+
+TARGET static uint64_t add_word(uint64_t crc, const unsigned char *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return _mm_crc32_u64(crc, word);
+}
+
+TARGET static uint64_t sum_three_parts(uint64_t a, const unsigned char *at, int part_log2)
+{
+    size_t part = (size_t)1 << part_log2;
+    uint64_t b = 0, c = 0;
+    for (const unsigned char *end = at + part; at < end; at += 8) {
+        a = add_word(a, at);
+        b = add_word(b, at + part);
+        c = add_word(c, at + 2 * part);
+    }
+    return shift_sum(shift_sum(a, part_log2) ^ b, part_log2) ^ c;
+}
+
+TARGET static uint32_t sum_by_instruction(uint32_t crc, const unsigned char *at, size_t length)
+{
+    uint64_t running = crc;
+    for (int k = MOST_PART_LOG2; k >= LEAST_PART_LOG2; k--)
+        for (size_t step = (size_t)3 << k; length >= step; at += step, length -= step)
+            running = sum_three_parts(running, at, k);
+    for (; length >= 8; at += 8, length -= 8)
+        running = add_word(running, at);
+    for (; length > 0; at++, length--)
+        running = _mm_crc32_u8((uint32_t)running, *at);
+    return (uint32_t)running;
+}
+
+/* x^e for 2^32 > e by square and multiply. */
+static uint32_t power_of_x(uint32_t exponent)
+{
+    uint32_t result = UINT32_C(1) << 31, square = UINT32_C(1) << 30;
+    for (; exponent; exponent >>= 1, square = multiply(square, square))
+        if (exponent & 1)
+            result = multiply(result, square);
+    return result;
+}
+
+static void choose_instruction(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul"))
+        return;
+    for (int k = LEAST_PART_LOG2; k <= MOST_PART_LOG2; k++)
+        shift[k] = power_of_x((UINT32_C(8) << k) - 33);
+    sum = sum_by_instruction;
+}
+#else
+static void choose_instruction(void)
+{
+}
+#endif
+
+__attribute__((constructor)) static void choose(void)
+{
+    fill_tables();
+    choose_instruction();
+}
+
+uint32_t gyre_crc32c(uint32_t crc, const void *bytes, size_t length)
+{
+    return ~sum(~crc, bytes, length);
+}

@@ -1,0 +1,89 @@
+/* The names of statuses and types, and the record of a first failure.
+ *
+ * A trouble is written once. Code that fails because something else failed before it calls
+ * gyre_trouble_set() too, but finds the record taken, so what the user reads is the cause; layers
+ * on the way up may only put words in front of it:
+ *
+ *     set("connect to 10.0.0.7:4000: Connection refused")
+ *     wrap("rank 3 joining job 1f02")  ──▶  "rank 3 joining job 1f02: connect to 10.0.0.7:4000:
+ * Connection refused"
+ */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *gyre_status_name(int status)
+{
+    switch (status) {
+    case GYRE_OK:
+        return "GYRE_OK";
+    case GYRE_AGAIN:
+        return "GYRE_AGAIN";
+    case GYRE_PEER_LOST:
+        return "GYRE_PEER_LOST";
+    case GYRE_MISMATCH:
+        return "GYRE_MISMATCH";
+    case GYRE_TIMED_OUT:
+        return "GYRE_TIMED_OUT";
+    case GYRE_ABORTED:
+        return "GYRE_ABORTED";
+    case GYRE_REFUSED:
+        return "GYRE_REFUSED";
+    case GYRE_INVALID:
+        return "GYRE_INVALID";
+    case GYRE_CORRUPT:
+        return "GYRE_CORRUPT";
+    case GYRE_FORKED:
+        return "GYRE_FORKED";
+    case GYRE_UNSUPPORTED:
+        return "GYRE_UNSUPPORTED";
+    case GYRE_LAUNCHER_GONE:
+        return "GYRE_LAUNCHER_GONE";
+    }
+    const char *text = status < 0 && status > -1000 ? strerrordesc_np(-status) : NULL;
+    return text ? text : "unknown status";
+}
+
+size_t gyre_type_size(enum gyre_type type)
+{
+    static const unsigned char size[] = {
+        [GYRE_F32] = 4, [GYRE_F64] = 8, [GYRE_F16] = 2, [GYRE_BF16] = 2,
+        [GYRE_I32] = 4, [GYRE_I64] = 8, [GYRE_U8] = 1,
+    };
+    return (unsigned)type < sizeof size ? size[type] : 0;
+}
+
+/* A text that did not fit ends in "...", so that nobody takes the cut for the end of the story. */
+static void mark_cut(char *text, int wanted)
+{
+    if (wanted >= GYRE_TROUBLE_MAX)
+        memcpy(text + GYRE_TROUBLE_MAX - 4, "...", 4);
+}
+
+int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *format, ...)
+{
+    if (!trouble || trouble->status)
+        return status;
+    trouble->status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    mark_cut(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
+    va_end(arguments);
+    return status;
+}
+
+int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
+{
+    if (!trouble || !trouble->status)
+        return 0;
+    char told[GYRE_TROUBLE_MAX], front[GYRE_TROUBLE_MAX];
+    memcpy(told, trouble->text, sizeof told);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(front, sizeof front, format, arguments);
+    va_end(arguments);
+    mark_cut(trouble->text, snprintf(trouble->text, sizeof trouble->text, "%s: %s", front, told));
+    return trouble->status;
+}
