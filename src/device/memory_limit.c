@@ -1,0 +1,152 @@
+/* The limit that a large allocation would meet, found before it is met.
+ *
+ * Pages of a memfd come at first touch, long after mmap() said yes, and a process that touches one
+ * too many is killed by the kernel without a word. So large regions are compared with three limits
+ * first:
+ *
+ *     RLIMIT_FSIZE    a memfd is a file: growing it past the limit is SIGXFSZ
+ *     cgroup          own group and all above it, version 1 or 2: limit − what is not reclaimable
+ *     machine         MemAvailable + SwapFree of /proc/meminfo
+ *
+ * A file that is missing or not understood sets no limit. Regions up to SMALL are compared with the
+ * first only: their pages are taken at once by fallocate(), which fails with a status, and reading
+ * files would cost more than it tells. */
+#include "device/memory_limit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define PATH_ROOM 4096
+#define SMALL     (UINT64_C(1) << 20)
+
+struct limit {
+    uint64_t left; /* bytes */
+    char name[PATH_ROOM + 64];
+    const char *remedy;
+};
+
+/* The number behind `key` in a file of "key value" lines; 0 if the file or the key is missing. */
+static uint64_t read_field(const char *path, const char *key)
+{
+    char line[256];
+    uint64_t value = 0;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file)) {
+        size_t length = strlen(key);
+        if (strncmp(line, key, length) == 0 && (line[length] == ' ' || line[length] == ':')) {
+            value = strtoull(line + length + 1, NULL, 10);
+            break;
+        }
+    }
+    fclose(file);
+    return value;
+}
+
+/* The number that is a file's whole content; UINT64_MAX for "max", a missing file or nonsense. */
+static uint64_t read_number(const char *path)
+{
+    uint64_t value = UINT64_MAX;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return value;
+    if (fscanf(file, "%" SCNu64, &value) != 1)
+        value = UINT64_MAX;
+    fclose(file);
+    return value;
+}
+
+static void tighten(struct limit *limit, uint64_t left, const char *name, const char *remedy)
+{
+    if (left >= limit->left)
+        return;
+    limit->left = left;
+    limit->remedy = remedy;
+    snprintf(limit->name, sizeof limit->name, "%s", name);
+}
+
+static void look_at_machine(struct limit *limit)
+{
+    uint64_t kilobytes = read_field("/proc/meminfo", "MemAvailable");
+    if (kilobytes > 0)
+        tighten(limit, (kilobytes + read_field("/proc/meminfo", "SwapFree")) << 10,
+                "this machine's free memory", "use smaller buffers or fewer ranks on this machine");
+}
+
+static void look_at_file_size(struct limit *limit)
+{
+    struct rlimit size;
+    if (getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY)
+        tighten(limit, size.rlim_cur, "the file size limit (ulimit -f)", "raise `ulimit -f`");
+}
+
+/* What the two cgroup versions call the same things. */
+struct cgroup_words {
+    const char *mount, *limit, *anonymous, *shared;
+};
+
+static const struct cgroup_words version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                                              "total_rss", "total_shmem"};
+static const struct cgroup_words version_2 = {"/sys/fs/cgroup", "memory.max", "anon", "shmem"};
+
+static void look_at_group(struct limit *limit, const struct cgroup_words *words, const char *group)
+{
+    char path[PATH_ROOM + 64];
+    snprintf(path, sizeof path, "%s%s/%s", words->mount, group, words->limit);
+    uint64_t most = read_number(path);
+    if (most >= INT64_MAX / 2) /* version 1 writes "no limit" as a very large number */
+        return;
+    char stat[PATH_ROOM + 64];
+    snprintf(stat, sizeof stat, "%s%s/memory.stat", words->mount, group);
+    uint64_t used = read_field(stat, words->anonymous) + read_field(stat, words->shared);
+    tighten(limit, used < most ? most - used : 0, path, "raise that limit or use smaller buffers");
+}
+
+/* `line` is one of /proc/self/cgroup: "0::/group" (version 2) or "4:memory:/group" (version 1). */
+static void look_at_groups(struct limit *limit, char *line)
+{
+    char *first = strchr(line, ':'), *second = first ? strchr(first + 1, ':') : NULL;
+    if (!second)
+        return;
+    bool is_2 = second == first + 1;
+    if (!is_2 && strncmp(first, ":memory:", 8) != 0)
+        return;
+    char *group = second + 1;
+    group[strcspn(group, "\n")] = '\0';
+    for (char *cut = group + strlen(group); cut; cut = strrchr(group, '/')) {
+        *cut = '\0';
+        look_at_group(limit, is_2 ? &version_2 : &version_1, group);
+    }
+}
+
+static void look_at_cgroups(struct limit *limit)
+{
+    char line[PATH_ROOM];
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file)
+        return;
+    while (fgets(line, sizeof line, file))
+        look_at_groups(limit, line);
+    fclose(file);
+}
+
+int gyre_memory_limit_check(uint64_t length, struct gyre_trouble *trouble)
+{
+    struct limit limit = {.left = UINT64_MAX};
+    look_at_file_size(&limit);
+    if (length > SMALL) {
+        look_at_cgroups(&limit);
+        look_at_machine(&limit);
+    }
+    if (length <= limit.left)
+        return 0;
+    return gyre_trouble_set(
+        trouble, -ENOMEM, "%.1f MiB of shared memory do not fit: %s leaves %.1f MiB; %s",
+        (double)length / (1 << 20), limit.name, (double)limit.left / (1 << 20), limit.remedy);
+}
