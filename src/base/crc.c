@@ -3,9 +3,8 @@
  * The sum is the remainder of the message, read as a polynomial over GF(2) with its bits reflected,
  * modulo P. Two facts give everything here:
  *
- *   crc(A B) = crc(A) * x^(8 |B|) mod P  xor  crc(B)            parts can be summed apart and
- * joined x^(2^(k+1)) = (x^(2^k))^2                                   so any power takes at most 64
- * squarings
+ *   crc(A B) = crc(A) * x^(8 |B|) mod P  xor  crc(B)     parts can be summed apart and joined
+ *   x^(2^(k+1)) = (x^(2^k))^2                            so any power takes at most 64 squarings
  *
  * The CPU's instruction takes 3 cycles but starts every cycle; one stream of it reaches a third of
  * what the CPU can do. Long inputs are therefore read as three parts of equal length at once and
@@ -22,8 +21,7 @@
 
 #define P UINT32_C(0x82f63b78) /* reflected: bit 31 is x^0 */
 
-/* -- arithmetic modulo P
- * ------------------------------------------------------------------------------------------ */
+/* -- arithmetic modulo P ----------------------------------------------------------------------- */
 
 static uint32_t times_x(uint32_t a)
 {
@@ -54,8 +52,7 @@ uint32_t gyre_crc32c_combine(uint32_t crc_a, uint32_t crc_b, size_t length_b)
     return multiply(crc_a, power_of_bytes(length_b)) ^ crc_b;
 }
 
-/* -- software: eight bytes by eight tables
- * ------------------------------------------------------------------------ */
+/* -- software: eight bytes by eight tables ----------------------------------------------------- */
 
 static uint32_t table[8][256]; /* table[k][byte]: byte followed by k zero bytes */
 
@@ -86,8 +83,7 @@ static uint32_t sum_by_table(uint32_t crc, const unsigned char *at, size_t lengt
     return crc;
 }
 
-/* -- x86-64: crc32 and carry-less multiplication
- * ------------------------------------------------------------------ */
+/* -- x86-64: crc32 and carry-less multiplication ----------------------------------------------- */
 
 static uint32_t (*sum)(uint32_t crc, const unsigned char *at, size_t length) = sum_by_table;
 

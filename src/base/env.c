@@ -4,8 +4,7 @@
  * computed in integers, so "1.5G" is exact and "99999999999T" is an overflow and not a surprise.
  * Every refusal is one sentence of the shape
  *
- *     GYRE_TIMEOUT is "5 sec": expected a time such as 250ms, 5s, 30min or 2h (a bare number is
- * seconds)
+ *     GYRE_TIMEOUT is "5 sec": expected a time such as 250ms, 5s, 30min or 2h (a bare number ...)
  */
 #include "base/env.h"
 #include "base/size.h"
@@ -47,9 +46,7 @@ static const struct unit time_units[] = {
     {"", 1000}, {"ms", 1}, {"s", 1000}, {"min", 60000}, {"h", 3600000}, {NULL, 0},
 };
 
-/* -- integers
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- integers ---------------------------------------------------------------------------------- */
 
 int gyre_parse_int(const char *name, const char *text, int64_t least, int64_t most, int64_t *out,
                    struct gyre_trouble *trouble)
@@ -67,8 +64,7 @@ int gyre_parse_int(const char *name, const char *text, int64_t least, int64_t mo
     return 0;
 }
 
-/* -- digits[.digits][unit]
- * ---------------------------------------------------------------------------------------- */
+/* -- digits[.digits][unit] --------------------------------------------------------------------- */
 
 enum quantity { QUANTITY_GOOD, QUANTITY_MALFORMED, QUANTITY_TOO_LARGE };
 
@@ -157,9 +153,7 @@ int gyre_parse_duration_ms(const char *name, const char *text, int64_t *out,
     return 0;
 }
 
-/* -- words
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- words ------------------------------------------------------------------------------------- */
 
 static int least_of(int a, int b)
 {
@@ -239,8 +233,7 @@ int gyre_parse_word(const char *name, const char *text, const char *const *words
                             near ? "\"?)" : "");
 }
 
-/* -- the environment
- * ---------------------------------------------------------------------------------------------- */
+/* -- the environment --------------------------------------------------------------------------- */
 
 /* The value of a variable, NULL when it is unset or empty. */
 static const char *value_of(const char *name)

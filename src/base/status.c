@@ -4,9 +4,9 @@
  * gyre_trouble_set() too, but finds the record taken, so what the user reads is the cause; layers
  * on the way up may only put words in front of it:
  *
- *     set("connect to 10.0.0.7:4000: Connection refused")
- *     wrap("rank 3 joining job 1f02")  ──▶  "rank 3 joining job 1f02: connect to 10.0.0.7:4000:
- * Connection refused"
+ *     set("connect to 10.0.0.7:4000: refused")    connect to 10.0.0.7:4000: refused
+ *     set("rank 3 closed the link")               (the same: that was the echo)
+ *     wrap("rank 2 joining job 1f02")             rank 2 joining job 1f02: connect to 10.0.0.7:4...
  */
 #include "base/status.h"
 
