@@ -11,7 +11,7 @@ static const char *pick(const char *const *names, uint32_t count, uint32_t index
 const char *gyre_verb_name(uint32_t verb)
 {
     static const char *const names[] = {"all_reduce", "broadcast"};
-    return verb == 255 ? "barrier" : pick(names, 2, verb);
+    return verb == GYRE_SIGNATURE_BARRIER ? "barrier" : pick(names, 2, verb);
 }
 
 const char *gyre_type_name(uint32_t type)
@@ -26,17 +26,16 @@ const char *gyre_op_name(uint32_t op)
     return pick(names, 5, op);
 }
 
-char *gyre_signature_text(uint64_t signature, uint64_t count, uint64_t sequence, char *text, size_t size)
+void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)
 {
     uint32_t verb = signature & 255, type = signature >> 8 & 255, op = signature >> 16 & 255;
-    unsigned long long many = count, which = sequence;
-    if (verb == 0)
-        snprintf(text, size, "all_reduce %s of %llu %s, operation %llu", gyre_op_name(op), many, gyre_type_name(type),
-                 which);
-    else if (verb == 1)
-        snprintf(text, size, "broadcast of %llu %s from rank %u, operation %llu", many, gyre_type_name(type),
-                 (uint32_t)(signature >> 24), which);
+    unsigned long long many = count;
+    if (verb == GYRE_SIGNATURE_BARRIER)
+        snprintf(out, size, "barrier");
+    else if (verb == GYRE_SIGNATURE_BROADCAST)
+        snprintf(out, size, "broadcast %s from rank %u, %llu elements", gyre_type_name(type),
+                 (unsigned)(signature >> 32), many);
     else
-        snprintf(text, size, "%s, operation %llu", gyre_verb_name(verb), which);
-    return text;
+        snprintf(out, size, "%s %s %s, %llu elements", gyre_verb_name(verb), gyre_type_name(type),
+                 gyre_op_name(op), many);
 }
