@@ -11,6 +11,10 @@
 
 #include <string.h>
 
+const char *const gyre_verb_word[] = {"all_reduce", "broadcast"};
+const char *const gyre_buffer_name[] = {"INPUT", "OUTPUT", "SCRATCH"};
+const char *const gyre_step_kind_name[] = {"SEND", "RECV", "REDUCE", "COPY"};
+
 static void append(struct gyre_round *round, struct gyre_step step)
 {
     if (round->steps == round->step_max) {

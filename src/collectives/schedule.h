@@ -1,22 +1,27 @@
 /* A schedule is data: what moves where, for one rank, in one lane.
  *
- * An algorithm is a pure function of a slice (who am I, how many are we, how many elements) and of a round's index. It
- * writes the steps of that round and nothing else: no pointer, no clock, no allocation, no I/O. So a schedule can be
- * printed, compared, simulated, proved (check.h) and run (engine.h) by code that knows nothing of its idea.
+ * An algorithm is a pure function of a slice (who am I, how many are we, how many elements) and of
+ * a round's index. It writes the steps of that round and nothing else: no pointer, no clock, no
+ * allocation, no I/O. So a schedule can be printed, compared, simulated, proved (check.h) and run
+ * (engine.h) by code that knows nothing of its idea.
  *
- *   lane      one slice of the data, run by itself; the caller cuts a large operation into slices, and each lane that
- *             runs has its own SCRATCH. Lanes never wait for each other.
- *   round     steps that do not depend on each other. They are posted together, receives first; the round ends when
- *             this rank's own steps have ended. There is no barrier between ranks.
+ *   lane      one slice of the data, run by itself; the caller cuts a large operation into slices,
+ *             and each lane that runs has its own SCRATCH. Lanes never wait for each other.
+ *   round     steps that do not depend on each other. They are posted together, receives first;
+ *             the round ends when this rank's own steps have ended. There is no barrier.
  *   step      SEND, RECV, REDUCE or COPY. Operands are a buffer and a byte offset in it.
  *
  * Rules that every schedule keeps and check.h proves:
- *   - the RECV that matches a SEND stands in the same round of the peer, with the same length; between two ranks there
- *     is at most one message per direction and round. (comm, sequence, lane, round) therefore names a message.
- *   - nothing is written twice or written and read by the steps of one round, whether INPUT and OUTPUT are one buffer
- *     or two; every rank chooses that for itself.
+ *   - the RECV that matches a SEND stands in the same round of the peer, with the same length;
+ *     between two ranks there is at most one message per direction and round. So (comm, sequence,
+ *     lane, round) names a message.
+ *   - nothing is written twice or written and read by two steps of one round, whether INPUT and
+ *     OUTPUT are one buffer or two; every rank chooses that for itself. A REDUCE or COPY may land
+ *     exactly on its own source, and a COPY from INPUT to the same place of OUTPUT may stand
+ *     beside others that read that INPUT: in place it does nothing.
  *   - INPUT is never written. SCRATCH and OUTPUT are undefined until written.
- *   - exactly one REDUCE per output element carries GYRE_STEP_FINAL, on the rank that completes it. */
+ *   - exactly one REDUCE per output element carries GYRE_STEP_FINAL, on the rank that completes
+ *     it. */
 #ifndef GYRE_COLLECTIVES_SCHEDULE_H
 #define GYRE_COLLECTIVES_SCHEDULE_H
 
@@ -41,12 +46,13 @@ struct gyre_step {
     enum gyre_step_kind kind;
     uint32_t flags;
     uint32_t peer;           /* SEND, RECV */
-    uint32_t first, sources; /* REDUCE, COPY: round->source[first … first + sources), added in that order */
+    uint32_t first, sources; /* REDUCE, COPY: round->source[first … first + sources), in order */
     struct gyre_place at;    /* SEND: what goes out; otherwise what is written */
     uint64_t length;         /* bytes; may be 0: an empty message still says "I am here" */
 };
 
-/* Storage of one round; the owner sets the arrays and their limits, the algorithm fills them through gyre_round_*(). */
+/* Storage of one round; the owner sets the arrays and their limits, the algorithm fills them
+ * through gyre_round_*(). */
 struct gyre_round {
     struct gyre_step *step;
     struct gyre_place *source;
@@ -64,7 +70,8 @@ struct gyre_slice {
     uint64_t count;   /* elements of the slice; may be less than n, or 0 */
 };
 
-/* What a slice needs; exact for rounds and scratch, upper bounds for the rest. */
+/* What a slice needs: rounds (the same on every rank, though many of one rank's may be empty) and
+ * the fullest rank's scratch are exact, the rest are upper bounds. */
 struct gyre_extent {
     uint64_t rounds;
     uint64_t scratch_bytes;
@@ -73,24 +80,37 @@ struct gyre_extent {
 
 struct gyre_algorithm {
     const char *name;
-    const char *summary;  /* one line for `gyre show` */
-    uint32_t verbs;       /* bit 1 << verb for each operation it can build */
-    bool rank_order;      /* each element is folded over ranks 0 … n-1 in that order, whatever size and placement */
+    const char *summary; /* one line for `gyre show` */
+    uint32_t verbs;      /* bit 1 << verb for each operation it can build */
+    bool rank_order; /* each element is added in one REDUCE over ranks 0 … n-1 in that order */
     struct gyre_extent (*extent)(const struct gyre_slice *slice);
-    void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round); /* appends to an empty one */
-    uint64_t (*sent_bytes)(const struct gyre_slice *slice); /* the formula: what this rank sends in all rounds */
+    /* appends the steps of one round to an empty one */
+    void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);
+    /* the formula: what this rank sends in all rounds */
+    uint64_t (*sent_bytes)(const struct gyre_slice *slice);
 };
+
+/* For people: "all_reduce", "INPUT", "SEND". Indexed by enum gyre_verb, gyre_buffer,
+ * gyre_step_kind. */
+extern const char *const gyre_verb_word[];
+extern const char *const gyre_buffer_name[];
+extern const char *const gyre_step_kind_name[];
 
 /* The table; ends with NULL. Adding an algorithm = one file and one line in algorithms/table.c. */
 extern const struct gyre_algorithm *const gyre_algorithms[];
 const struct gyre_algorithm *gyre_algorithm_find(const char *name); /* NULL if there is none */
 
 void gyre_round_clear(struct gyre_round *round);
-void gyre_round_send(struct gyre_round *round, uint32_t peer, struct gyre_place from, uint64_t length);
-void gyre_round_recv(struct gyre_round *round, uint32_t peer, struct gyre_place to, uint64_t length);
-void gyre_round_copy(struct gyre_round *round, struct gyre_place to, struct gyre_place from, uint64_t length);
-/* REDUCE is opened with its destination and then given its sources, in order, until the next step is added. */
-void gyre_round_reduce(struct gyre_round *round, struct gyre_place to, uint64_t length, uint32_t flags);
+void gyre_round_send(struct gyre_round *round, uint32_t peer, struct gyre_place from,
+                     uint64_t length);
+void gyre_round_recv(struct gyre_round *round, uint32_t peer, struct gyre_place to,
+                     uint64_t length);
+void gyre_round_copy(struct gyre_round *round, struct gyre_place to, struct gyre_place from,
+                     uint64_t length);
+/* REDUCE is opened with its destination and then given its sources, in order, until the next step
+ * is added. */
+void gyre_round_reduce(struct gyre_round *round, struct gyre_place to, uint64_t length,
+                       uint32_t flags);
 void gyre_round_source(struct gyre_round *round, struct gyre_place from);
 
 static inline struct gyre_place gyre_at(enum gyre_buffer buffer, uint64_t offset)

@@ -201,7 +201,7 @@ static uint64_t direct_sent_bytes(const struct gyre_slice *s)
     return root ? all - own + others * own : (others - 1) * own;
 }
 
-const struct gyre_algorithm gyre_direct = {
+const struct gyre_algorithm gyre_algorithm_direct = {
     .name = "direct",
     .summary =
         "everyone to everyone, summed in rank order: one-shot when small, two-shot when large",

@@ -147,7 +147,7 @@ static uint64_t ring_sent_bytes(const struct gyre_slice *s)
     return 2 * bytes - block(s, 0).bytes - block(s, s->n - 1).bytes;
 }
 
-const struct gyre_algorithm gyre_ring = {
+const struct gyre_algorithm gyre_algorithm_ring = {
     .name = "ring",
     .summary = "neighbours only: reduce-scatter and all-gather; broadcast as a pipelined chain",
     .verbs = 1u << GYRE_ALL_REDUCE | 1u << GYRE_BROADCAST,

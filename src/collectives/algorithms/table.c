@@ -5,8 +5,8 @@
 
 #define ALGORITHMS(line) line(ring) line(direct) line(tree)
 
-#define DECLARE(name) extern const struct gyre_algorithm gyre_##name;
-#define ENTRY(name)   &gyre_##name,
+#define DECLARE(name) extern const struct gyre_algorithm gyre_algorithm_##name;
+#define ENTRY(name)   &gyre_algorithm_##name,
 
 ALGORITHMS(DECLARE)
 

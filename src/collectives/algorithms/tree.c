@@ -135,7 +135,7 @@ static uint64_t tree_sent_bytes(const struct gyre_slice *s)
     return messages * all_bytes(s);
 }
 
-const struct gyre_algorithm gyre_tree = {
+const struct gyre_algorithm gyre_algorithm_tree = {
     .name = "tree",
     .summary = "binomial tree: log2(n) steps for small data; all-reduce goes up and down",
     .verbs = 1u << GYRE_ALL_REDUCE | 1u << GYRE_BROADCAST,

@@ -1,0 +1,132 @@
+/* Every algorithm of the table is proved: all ranks from 1 to 16, all roots, the counts at which
+ * cuts go wrong, and samples up to 1,024 ranks. A new line in the table is covered without an edit
+ * here. */
+#include "collectives/check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const uint32_t large_n[] = {17, 31, 32, 33, 64, 100, 127, 257, 1000, 1024};
+
+static void prove(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    struct gyre_trouble trouble = {0};
+    if (gyre_check_schedule(algorithm, &slice, &trouble) != 0)
+        fail_msg("%s", trouble.text);
+}
+
+/* Empty, fewer elements than ranks, uneven cuts, both sides of 16 KiB (at 4 bytes), several
+ * segments, beyond 2^32. */
+static void prove_counts(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    const uint64_t n = slice.n;
+    const uint64_t counts[] = {
+        0,    1,    n - 1, n,     n + 1,  2,       3,          97,
+        1009, 4096, 4097,  16411, 131101, 1000003, 3000000019, UINT64_C(1) << 33};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        slice.count = counts[i];
+        prove(algorithm, slice);
+    }
+}
+
+static void prove_all_roots(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    uint32_t roots = slice.verb == GYRE_BROADCAST ? slice.n : 1;
+    for (slice.root = 0; slice.root < roots; slice.root++)
+        prove_counts(algorithm, slice);
+}
+
+static void for_each_algorithm(void (*prove_one)(const struct gyre_algorithm *, struct gyre_slice),
+                               uint32_t n)
+{
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
+            if ((*it)->verbs >> verb & 1)
+                prove_one(*it, (struct gyre_slice){.verb = verb, .n = n, .element = 4});
+}
+
+static void test_every_n_to_16(void **state)
+{
+    for (uint32_t n = 1; n <= 16; n++)
+        for_each_algorithm(prove_all_roots, n);
+}
+
+static void prove_elements(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    static const uint32_t elements[] = {1, 2, 8};
+    for (size_t i = 0; i < 3; i++) {
+        slice.element = elements[i];
+        prove_counts(algorithm, slice);
+    }
+}
+
+static void test_element_sizes(void **state)
+{
+    for (uint32_t n = 1; n <= 9; n++)
+        for_each_algorithm(prove_elements, n);
+}
+
+/* Above 300 ranks one count each: two-shot for 1,000, less than one element per rank for 1,024. */
+static void prove_sample(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    const uint64_t counts[] = {slice.n - 1, 4099, 1000003};
+    size_t first = slice.n == 1000 ? 2 : 0, last = slice.n == 1024 ? 0 : 2;
+    slice.root = slice.verb == GYRE_BROADCAST ? slice.n * 2 / 3 : 0;
+    for (size_t i = first; i <= last; i++) {
+        slice.count = counts[i];
+        prove(algorithm, slice);
+    }
+}
+
+static void test_samples_to_1024(void **state)
+{
+    for (size_t i = 0; i < sizeof large_n / sizeof *large_n; i++)
+        for_each_algorithm(prove_sample, large_n[i]);
+}
+
+static void test_find(void **state)
+{
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        assert_ptr_equal(gyre_algorithm_find((*it)->name), *it);
+    assert_null(gyre_algorithm_find("rin"));
+    assert_null(gyre_algorithm_find(""));
+}
+
+/* A round that is given more than it has room for says so, and writes nothing behind its arrays. */
+static void test_overflow(void **state)
+{
+    struct gyre_step step[2] = {0};
+    struct gyre_place source[2] = {0};
+    struct gyre_round round = {.step = step, .source = source, .step_max = 1, .source_max = 1};
+
+    gyre_round_reduce(&round, gyre_at(GYRE_OUTPUT, 0), 4, 0);
+    gyre_round_source(&round, gyre_at(GYRE_INPUT, 0));
+    assert_false(round.overflow);
+    gyre_round_source(&round, gyre_at(GYRE_INPUT, 4));
+    assert_true(round.overflow);
+    assert_int_equal(round.sources, 1);
+
+    gyre_round_clear(&round);
+    assert_false(round.overflow);
+    gyre_round_send(&round, 1, gyre_at(GYRE_INPUT, 0), 4);
+    gyre_round_copy(&round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 8), 4);
+    assert_true(round.overflow);
+    assert_int_equal(round.steps, 1);
+    assert_int_equal(step[0].sources, 0);
+    assert_int_equal(step[1].length, 0);
+    assert_int_equal(source[1].offset, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_every_n_to_16),
+        cmocka_unit_test(test_element_sizes),
+        cmocka_unit_test(test_samples_to_1024),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
