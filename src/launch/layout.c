@@ -1,0 +1,175 @@
+/* Layouts from words.
+ *
+ * Model: every form a user may write is a list of node sizes once it is read. The list is the only
+ * thing the rest of the launcher sees, so "4 ranks here", "2x2 played on one machine" and "a:4,b:2
+ * over ssh" are one case:
+ *
+ *     4        →  [4]            2x2  →  [2, 2]         a:4,b:2  →  [4, 2] and the names [a, b]
+ *     4,2      →  [4, 2]         4+2  →  [4, 2]
+ *
+ * Invariants: 1 ≤ nodes ≤ GYRE_NODES_MAX, 1 ≤ size ≤ GYRE_RANKS_PER_NODE_MAX; ranks are counted
+ * node by node. */
+#include "launch/layout.h"
+
+#include "base/env.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Cuts the next piece off *rest, up to one of `separator`; false when nothing is left or the piece
+ * is too long. */
+static bool next_piece(const char **rest, char separator, char *piece, size_t capacity)
+{
+    if (!*rest)
+        return false;
+    const char *end = strchr(*rest, separator);
+    size_t length = end ? (size_t)(end - *rest) : strlen(*rest);
+    if (length >= capacity)
+        length = capacity - 1; /* the number or name it should be is refused by its own parser */
+    memcpy(piece, *rest, length);
+    piece[length] = 0;
+    *rest = end ? end + 1 : NULL;
+    return true;
+}
+
+static int parse_size(const char *flag, const char *text, int64_t most, int *size,
+                      struct gyre_trouble *trouble)
+{
+    int64_t value;
+    int status = gyre_parse_int(flag, text, 1, most, &value, trouble);
+    if (!status)
+        *size = (int)value;
+    return status;
+}
+
+static int append(const char *flag, struct gyre_layout *layout, int size,
+                  struct gyre_trouble *trouble)
+{
+    if (layout->nodes == GYRE_NODES_MAX)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s names more than %d nodes", flag,
+                                GYRE_NODES_MAX);
+    layout->size[layout->nodes++] = size;
+    return 0;
+}
+
+int gyre_layout_parse_sizes(const char *flag, const char *text, int cores,
+                            struct gyre_layout *layout, struct gyre_trouble *trouble)
+{
+    struct gyre_layout found = {0};
+    char piece[32];
+    for (const char *rest = text; next_piece(&rest, ',', piece, sizeof piece);) {
+        int size = cores;
+        bool counted = !strcmp(piece, "auto") || !strcmp(piece, "cpu");
+        int status = counted ? 0 : parse_size(flag, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
+        if (status || (status = append(flag, &found, size, trouble)))
+            return status;
+    }
+    *layout = found;
+    return 0;
+}
+
+/* "NODESxRANKS" with text cut at `x`. */
+static int parse_product(const char *flag, const char *text, const char *x,
+                         struct gyre_layout *found, struct gyre_trouble *trouble)
+{
+    char left[32];
+    int nodes = 0, size = 0, status = 0;
+    snprintf(left, sizeof left, "%.*s", (int)(x - text), text);
+    if ((status = parse_size(flag, left, GYRE_NODES_MAX, &nodes, trouble)) ||
+        (status = parse_size(flag, x + 1, GYRE_RANKS_PER_NODE_MAX, &size, trouble)))
+        return status;
+    while (found->nodes < nodes)
+        found->size[found->nodes++] = size;
+    return 0;
+}
+
+static int parse_sum(const char *flag, const char *text, struct gyre_layout *found,
+                     struct gyre_trouble *trouble)
+{
+    char piece[32];
+    for (const char *rest = text; next_piece(&rest, '+', piece, sizeof piece);) {
+        int size = 0;
+        int status = parse_size(flag, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
+        if (status || (status = append(flag, found, size, trouble)))
+            return status;
+    }
+    return 0;
+}
+
+int gyre_layout_parse_nodes(const char *flag, const char *text, struct gyre_layout *layout,
+                            struct gyre_trouble *trouble)
+{
+    struct gyre_layout found = {0};
+    const char *x = strchr(text, 'x');
+    int status;
+    if (!x && !strchr(text, '+'))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s is '%s'; expected NODESxRANKS such as 2x2, or the nodes' sizes "
+                                "joined by + such as 4+2",
+                                flag, text);
+    status =
+        x ? parse_product(flag, text, x, &found, trouble) : parse_sum(flag, text, &found, trouble);
+    if (!status)
+        *layout = found;
+    return status;
+}
+
+/* Splits "host:4" into name and count. A colon inside brackets belongs to an IPv6 address. */
+static int parse_host(const char *flag, char *entry, int cores, char *name, int *size,
+                      struct gyre_trouble *trouble)
+{
+    char *colon = strrchr(entry, ':'), *bracket = strrchr(entry, ']');
+    *size = cores;
+    if (colon && (!bracket || colon > bracket)) {
+        int status = parse_size(flag, colon + 1, GYRE_RANKS_PER_NODE_MAX, size, trouble);
+        if (status)
+            return status;
+        *colon = 0;
+    }
+    /* A name that begins with a dash would be read as an option by ssh. */
+    if (!*entry || *entry == '-' || entry[strcspn(entry, " \t'\"\\$`;&|<>()")])
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s has the host name '%s'; expected hosts and their ranks such as "
+                                "a:4,b:2",
+                                flag, entry);
+    snprintf(name, GYRE_HOST_MAX, "%s", entry);
+    return 0;
+}
+
+int gyre_layout_parse_hosts(const char *flag, const char *text, int cores, struct gyre_hosts *hosts,
+                            struct gyre_layout *layout, struct gyre_trouble *trouble)
+{
+    struct gyre_layout found = {0};
+    char entry[GYRE_HOST_MAX];
+    for (const char *rest = text; next_piece(&rest, ',', entry, sizeof entry);) {
+        int size, status = append(flag, &found, 0, trouble);
+        if (status ||
+            (status = parse_host(flag, entry, cores, hosts->name[found.nodes - 1], &size, trouble)))
+            return status;
+        found.size[found.nodes - 1] = size;
+    }
+    *layout = found;
+    return 0;
+}
+
+int gyre_layout_world(const struct gyre_layout *layout)
+{
+    return gyre_layout_first_rank(layout, layout->nodes);
+}
+
+int gyre_layout_first_rank(const struct gyre_layout *layout, int node)
+{
+    int rank = 0;
+    for (int i = 0; i < node; i++)
+        rank += layout->size[i];
+    return rank;
+}
+
+struct gyre_place gyre_layout_place(const struct gyre_layout *layout, int rank)
+{
+    int node = 0, local = rank;
+    while (local >= layout->size[node])
+        local -= layout->size[node++];
+    return (struct gyre_place){rank, node, local, layout->size[node]};
+}

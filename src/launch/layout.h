@@ -1,0 +1,50 @@
+/* Who runs where: how many ranks each node starts, and which rank is which node's which.
+ *
+ * Ranks are dense and counted node by node, so nodes of different sizes need no gaps:
+ *
+ *     node     0            1
+ *     size     4            2
+ *     rank     0  1  2  3   4  5
+ *     local    0  1  2  3   0  1
+ */
+#ifndef GYRE_LAUNCH_LAYOUT_H
+#define GYRE_LAUNCH_LAYOUT_H
+
+#include "base/status.h"
+
+#define GYRE_NODES_MAX          1024
+#define GYRE_RANKS_PER_NODE_MAX 4096
+#define GYRE_HOST_MAX           128
+
+struct gyre_layout {
+    int nodes;
+    int size[GYRE_NODES_MAX]; /* ranks of each node */
+};
+
+struct gyre_place {
+    int rank, node, local_rank, local_size;
+};
+
+struct gyre_hosts { /* --hosts: entry i is node i of the layout beside it */
+    char name[GYRE_NODES_MAX][GYRE_HOST_MAX];
+};
+
+/* All pure. Parsers write only on success; GYRE_INVALID with a sentence naming `flag` and the text
+ * otherwise. */
+
+/* "4" or "4,2": sizes separated by commas; "auto" and "cpu" stand for `cores`. */
+int gyre_layout_parse_sizes(const char *flag, const char *text, int cores,
+                            struct gyre_layout *layout, struct gyre_trouble *trouble);
+/* "2x3" (two nodes of three) or "4+2". */
+int gyre_layout_parse_nodes(const char *flag, const char *text, struct gyre_layout *layout,
+                            struct gyre_trouble *trouble);
+/* "a:4,b:2", "me@a:4,[fe80::1]:2"; a host without a number starts `cores` ranks of this machine's
+ * count. */
+int gyre_layout_parse_hosts(const char *flag, const char *text, int cores, struct gyre_hosts *hosts,
+                            struct gyre_layout *layout, struct gyre_trouble *trouble);
+
+int gyre_layout_world(const struct gyre_layout *layout);
+int gyre_layout_first_rank(const struct gyre_layout *layout, int node);
+struct gyre_place gyre_layout_place(const struct gyre_layout *layout, int rank);
+
+#endif
