@@ -1,0 +1,139 @@
+/* Which cores, and whose.
+ *
+ * Two limits are in force at once: the affinity mask says on which CPUs we may run, the cgroup
+ * quota says how much of them we may use. A container with `--cpus 2` on a 64-core machine shows 64
+ * in the mask and 2 in the quota: threads are counted by the smaller, binding uses the mask.
+ *
+ * CPUs are sorted by (package, core, number), so that a consecutive part holds whole cores of one
+ * package:
+ *
+ *     cpu       0  1  2  3  4  5  6  7      (core c has the hyper-threads c and c + 4)
+ *     sorted    0  4 | 1  5 | 2  6 | 3  7   two ranks: {0 4 1 5} and {2 6 3 7} */
+#include "launch/cores.h"
+
+#include "base/size.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct spot {
+    int package, core, cpu;
+};
+
+static int read_number(const char *path, int absent)
+{
+    int value = absent;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return absent;
+    if (fscanf(file, "%d", &value) != 1)
+        value = absent;
+    fclose(file);
+    return value;
+}
+
+static int topology(int cpu, const char *what)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, what);
+    return read_number(path, 0);
+}
+
+static int compare_spots(const void *left, const void *right)
+{
+    const struct spot *a = left, *b = right;
+    if (a->package != b->package)
+        return a->package - b->package;
+    return a->core != b->core ? a->core - b->core : a->cpu - b->cpu;
+}
+
+static void find_cpus(struct gyre_cores *cores)
+{
+    static struct spot spot[CPU_SETSIZE];
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask))
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &mask))
+            spot[cores->cpus++] =
+                (struct spot){topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu};
+    qsort(spot, (size_t)cores->cpus, sizeof *spot, compare_spots);
+    for (int i = 0; i < cores->cpus; i++)
+        cores->cpu[i] = spot[i].cpu;
+}
+
+/* CPUs' worth of time in `folder`'s cpu.max ("200000 100000"; "max 100000" is no limit), rounded
+ * up. */
+static int quota_of(const char *folder)
+{
+    char path[PATH_MAX];
+    long quota, period;
+    int cpus = INT_MAX;
+    snprintf(path, sizeof path, "/sys/fs/cgroup%.4000s/cpu.max", folder);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return cpus;
+    if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
+        cpus = (int)((quota + period - 1) / period);
+    fclose(file);
+    return cpus;
+}
+
+static int quota_v1(void)
+{
+    int quota = read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", -1);
+    int period = read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 0);
+    return quota > 0 && period > 0 ? (quota + period - 1) / period : INT_MAX;
+}
+
+/* The least quota from our own group up to the root, since each level limits those below. */
+static int find_quota(void)
+{
+    char line[PATH_MAX] = "";
+    int least = quota_v1();
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file && fgets(line, sizeof line, file) && strncmp(line, "0::", 3))
+        line[0] = 0;
+    if (file)
+        fclose(file);
+    line[strcspn(line, "\n")] = 0;
+    for (char *folder = *line ? line + 3 : line;;) {
+        int quota = quota_of(folder);
+        least = quota < least ? quota : least;
+        char *slash = strrchr(folder, '/');
+        if (!slash)
+            return least;
+        *slash = 0;
+    }
+}
+
+void gyre_cores_find(struct gyre_cores *cores)
+{
+    memset(cores, 0, sizeof *cores);
+    find_cpus(cores);
+    int quota = find_quota();
+    cores->count = cores->cpus < quota ? cores->cpus : quota;
+    if (cores->count < 1)
+        cores->count = 1;
+}
+
+int gyre_cores_per_rank(const struct gyre_cores *cores, int n)
+{
+    return cores->count > n ? cores->count / n : 1;
+}
+
+void gyre_cores_of_rank(const struct gyre_cores *cores, int i, int n, cpu_set_t *set)
+{
+    CPU_ZERO(set);
+    if (cores->cpus < n) {
+        if (cores->cpus)
+            CPU_SET(cores->cpu[i % cores->cpus], set);
+        return;
+    }
+    int end = (int)gyre_block_start((uint64_t)cores->cpus, (uint64_t)n, (uint64_t)i + 1);
+    for (int k = (int)gyre_block_start((uint64_t)cores->cpus, (uint64_t)n, (uint64_t)i); k < end;
+         k++)
+        CPU_SET(cores->cpu[k], set);
+}

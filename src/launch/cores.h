@@ -1,0 +1,24 @@
+/* The cores this machine lets us use, and each rank's part of them. */
+#ifndef GYRE_LAUNCH_CORES_H
+#define GYRE_LAUNCH_CORES_H
+
+#include <sched.h>
+
+struct gyre_cores {
+    int count; /* the smaller of affinity and cgroup quota, at least 1: threads worth starting */
+    int cpus;  /* entries of cpu[] */
+    int cpu[CPU_SETSIZE]; /* allowed CPUs; hyper-threads of one core and cores of one package are
+                             neighbours */
+};
+
+/* Reads affinity, cgroup quota and topology. Never fails: what cannot be read counts as absent. */
+void gyre_cores_find(struct gyre_cores *cores);
+
+/* Threads for each of n ranks that share the machine, at least 1. */
+int gyre_cores_per_rank(const struct gyre_cores *cores, int n);
+
+/* The CPUs of place i among n: equal consecutive parts; one CPU each, shared in turn, where ranks
+ * outnumber CPUs. */
+void gyre_cores_of_rank(const struct gyre_cores *cores, int i, int n, cpu_set_t *set);
+
+#endif
