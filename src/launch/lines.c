@@ -1,0 +1,200 @@
+/* Lines.
+ *
+ *     rank 0 ──pipe──▶ tap [0] ─┐ whole lines         ready?
+ *     rank 1 ──pipe──▶ tap [1] ─┼───────────▶ sink ──────────▶ terminal, file, pipe
+ *     rank 2 ──pipe──▶ tap [2] ─┘
+ *
+ * Invariants: a sink only ever receives whole lines, so lines of different ranks never mix. Memory
+ * is fixed: a tap holds one line of at most GYRE_LINE_MAX, and a sink is not offered more while it
+ * is filled beyond a mark, so a slow terminal slows the ranks (their pipes fill) and costs nothing
+ * else.
+ *
+ * The launcher's output may be a terminal whose O_NONBLOCK flag is shared with the user's shell, so
+ * it is never set: writes are cut to PIPE_BUF, which a descriptor that poll(2) calls writable takes
+ * at once. */
+#include "launch/lines.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One read may turn out as that many lines of one newline each, every one with its prefix, behind a
+ * line that waited. */
+#define READ_BYTES  8192u
+#define READ_GROWTH (READ_BYTES * (1 + sizeof(((struct gyre_tap *)0)->prefix)) + GYRE_LINE_MAX + 1)
+#define SINK_BYTES  (2 * READ_GROWTH)
+
+int gyre_sink_init(struct gyre_sink *sink, int fd)
+{
+    *sink = (struct gyre_sink){.fd = fd, .bytes = malloc(SINK_BYTES)};
+    return sink->bytes ? 0 : -ENOMEM;
+}
+
+void gyre_sink_deinit(struct gyre_sink *sink)
+{
+    free(sink->bytes);
+    sink->bytes = NULL;
+}
+
+bool gyre_sink_has_room(const struct gyre_sink *sink)
+{
+    return sink->broken || SINK_BYTES - (sink->end - sink->start) >= READ_GROWTH;
+}
+
+bool gyre_sink_pending(const struct gyre_sink *sink)
+{
+    return sink->end > sink->start;
+}
+
+static bool writable(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
+    return poll(&poll_fd, 1, 0) == 1;
+}
+
+static int sink_break(struct gyre_sink *sink, int status)
+{
+    sink->broken = true;
+    sink->start = sink->end = 0;
+    return status;
+}
+
+int gyre_sink_write(struct gyre_sink *sink)
+{
+    while (gyre_sink_pending(sink) && writable(sink->fd)) {
+        size_t length = sink->end - sink->start;
+        ssize_t count =
+            write(sink->fd, sink->bytes + sink->start, length < PIPE_BUF ? length : PIPE_BUF);
+        if (count < 0 && (errno == EINTR || errno == EAGAIN))
+            return 0;
+        if (count < 0)
+            return sink_break(sink, -errno);
+        sink->start += (size_t)count;
+    }
+    if (!gyre_sink_pending(sink))
+        sink->start = sink->end = 0;
+    return 0;
+}
+
+/* Room was checked before the read that led here. */
+static void sink_add(struct gyre_sink *sink, const char *bytes, size_t length)
+{
+    if (sink->broken)
+        return;
+    if (sink->end + length > SINK_BYTES) {
+        memmove(sink->bytes, sink->bytes + sink->start, sink->end - sink->start);
+        sink->end -= sink->start;
+        sink->start = 0;
+    }
+    memcpy(sink->bytes + sink->end, bytes, length);
+    sink->end += length;
+}
+
+int gyre_tap_init(struct gyre_tap *tap, int fd, int log_fd, struct gyre_sink *sink)
+{
+    *tap =
+        (struct gyre_tap){.fd = fd, .log_fd = log_fd, .sink = sink, .line = malloc(GYRE_LINE_MAX)};
+    return tap->line ? 0 : -ENOMEM;
+}
+
+void gyre_tap_deinit(struct gyre_tap *tap)
+{
+    if (!tap->sink)
+        return; /* never initialised */
+    if (tap->fd >= 0)
+        close(tap->fd);
+    if (tap->log_fd >= 0)
+        close(tap->log_fd);
+    free(tap->line);
+    *tap = (struct gyre_tap){.fd = -1, .log_fd = -1};
+}
+
+static void keep(char *to, size_t capacity, const char *line, size_t length)
+{
+    length = length < capacity - 1 ? length : capacity - 1;
+    memcpy(to, line, length);
+    to[length] = 0;
+}
+
+static bool is_aside(const struct gyre_tap *tap)
+{
+    size_t length = tap->aside ? strlen(tap->aside) : 0;
+    return length && tap->length >= length && !memcmp(tap->line, tap->aside, length);
+}
+
+static void pass_line(struct gyre_tap *tap)
+{
+    if (is_aside(tap)) {
+        if (!*tap->kept)
+            keep(tap->kept, sizeof tap->kept, tap->line, tap->length);
+    } else {
+        sink_add(tap->sink, tap->prefix, strlen(tap->prefix));
+        sink_add(tap->sink, tap->line, tap->length);
+        sink_add(tap->sink, "\n", 1);
+        if (tap->length)
+            keep(tap->last, sizeof tap->last, tap->line, tap->length);
+    }
+    tap->length = 0;
+}
+
+static void take(struct gyre_tap *tap, const char *bytes, size_t length)
+{
+    while (length) {
+        const char *newline = memchr(bytes, '\n', length);
+        size_t piece = newline ? (size_t)(newline - bytes) : length;
+        size_t room = GYRE_LINE_MAX - tap->length;
+        bool cut = piece > room;
+        piece = cut ? room : piece;
+        memcpy(tap->line + tap->length, bytes, piece);
+        tap->length += piece;
+        if (newline || cut)
+            pass_line(tap);
+        piece += !cut && newline;
+        bytes += piece;
+        length -= piece;
+    }
+}
+
+/* A log that cannot be written (disk full) must not end a run whose terminal still works: it is
+ * closed. */
+static void log_bytes(struct gyre_tap *tap, const char *bytes, size_t length)
+{
+    while (tap->log_fd >= 0 && length) {
+        ssize_t count = write(tap->log_fd, bytes, length);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0) {
+            close(tap->log_fd);
+            tap->log_fd = -1;
+            return;
+        }
+        bytes += count;
+        length -= (size_t)count;
+    }
+}
+
+void gyre_tap_finish(struct gyre_tap *tap)
+{
+    if (tap->length)
+        pass_line(tap);
+    if (tap->fd >= 0)
+        close(tap->fd);
+    tap->fd = -1;
+}
+
+void gyre_tap_read(struct gyre_tap *tap)
+{
+    char bytes[READ_BYTES];
+    ssize_t count = read(tap->fd, bytes, sizeof bytes);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (count <= 0) {
+        gyre_tap_finish(tap);
+        return;
+    }
+    log_bytes(tap, bytes, (size_t)count);
+    take(tap, bytes, (size_t)count);
+}

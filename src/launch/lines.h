@@ -1,0 +1,55 @@
+/* Many ranks' output on one terminal: whole lines, each with its rank before it.
+ *
+ * A sink is one of the launcher's own outputs. A tap is one pipe from a rank; it feeds one sink
+ * and, if there is one, the rank's log file. No call blocks as long as its descriptor was found
+ * ready by poll(2). */
+#ifndef GYRE_LAUNCH_LINES_H
+#define GYRE_LAUNCH_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define GYRE_LINE_MAX (64u * 1024) /* a longer line is cut here */
+
+struct gyre_sink {
+    int fd;
+    bool broken; /* the reader has gone: what comes is dropped */
+    size_t start, end;
+    char *bytes;
+};
+
+struct gyre_tap {
+    int fd;     /* read end; -1 when it ended */
+    int log_fd; /* gets the bytes as they came, -1 for none */
+    struct gyre_sink *sink;
+    char prefix[24];   /* "[3] ", "" for none */
+    const char *aside; /* a line that starts so is kept in `kept` and not passed on; NULL: none */
+    char kept[512];    /* the first such line */
+    char last[160];    /* beginning of the last line that was not blank */
+    char *line;        /* the line that has not ended yet */
+    size_t length;
+};
+
+/* init allocates, -ENOMEM; deinit takes a zeroed struct too. The tap owns fd and log_fd from init
+ * on, also when it fails. */
+int gyre_sink_init(struct gyre_sink *sink, int fd);
+void gyre_sink_deinit(struct gyre_sink *sink);
+int gyre_tap_init(struct gyre_tap *tap, int fd, int log_fd, struct gyre_sink *sink);
+void gyre_tap_deinit(struct gyre_tap *tap);
+
+/* True while the sink has room for all that one gyre_tap_read() may make of its input. */
+bool gyre_sink_has_room(const struct gyre_sink *sink);
+bool gyre_sink_pending(const struct gyre_sink *sink);
+
+/* Writes what a ready descriptor takes. 0, or -EPIPE (or another -errno) once, when the reader has
+ * gone. */
+int gyre_sink_write(struct gyre_sink *sink);
+
+/* Reads once. On the end of the pipe a line without its newline is passed on with one, and fd
+ * becomes -1. */
+void gyre_tap_read(struct gyre_tap *tap);
+
+/* The same end, for a pipe that somebody else still holds open. */
+void gyre_tap_finish(struct gyre_tap *tap);
+
+#endif
