@@ -1,0 +1,272 @@
+/* Children that cannot outlive their launcher.
+ *
+ *     launcher ──hold────▶ (pipe) ──▶ keeper, ranks, and whatever the ranks start
+ *        │ fork                          │
+ *        ├── keeper   leads the group; sleeps in read(); at end of file it kills the group, itself
+ * included ├── rank 0   PR_SET_PDEATHSIG = SIGKILL, which the kernel sends whatever killed the
+ * launcher └── rank 1   └─ grandchildren: not covered by that signal, but in the keeper's group and
+ * holding the pipe
+ *
+ * Invariants: the keeper outlives every rank, so the group's number cannot pass to strangers while
+ * it may be signalled. Nobody but the launcher holds the pipe's write end: all descriptors are
+ * close-on-exec but those a child is meant to have, and the keeper, which never execs, closes it by
+ * hand. */
+#include "launch/child.h"
+
+#include "base/rng.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- the group -------------------------------------------------------------------------------- */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* Lets go of every inherited descriptor but one: the launcher's output and input must not stay open
+ * because of us. */
+static void close_all_but(int kept)
+{
+    long most = sysconf(_SC_OPEN_MAX);
+    if (kept > 0 && !syscall(SYS_close_range, 0, kept - 1, 0) &&
+        !syscall(SYS_close_range, kept + 1, ~0u, 0))
+        return;
+    for (int fd = 0; fd < most; fd++)
+        if (fd != kept)
+            close(fd);
+}
+
+static _Noreturn void keep_group(const struct gyre_group *group)
+{
+    char byte;
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_NAME, "gyre-keeper");
+    close_all_but(group->launcher_pipe);
+    while (read(group->launcher_pipe, &byte, 1) < 0 && errno == EINTR)
+        ;
+    kill(0, SIGKILL);
+    _exit(0);
+}
+
+int gyre_group_create(struct gyre_group *group, struct gyre_trouble *trouble)
+{
+    int launcher_pipe[2] = {-1, -1}, exec_pipe[2] = {-1, -1};
+    *group = (struct gyre_group){0, -1, -1, -1, -1};
+    if (pipe2(launcher_pipe, O_CLOEXEC) || pipe2(exec_pipe, O_CLOEXEC | O_NONBLOCK)) {
+        int error = errno;
+        close_fd(&launcher_pipe[0]);
+        close_fd(&launcher_pipe[1]);
+        return gyre_trouble_set(trouble, -error, "cannot make the launcher's pipes: %s",
+                                strerror(error));
+    }
+    *group = (struct gyre_group){0, launcher_pipe[0], launcher_pipe[1], exec_pipe[0], exec_pipe[1]};
+    group->id = fork();
+    if (group->id == 0)
+        keep_group(group);
+    if (group->id < 0) {
+        int error = errno;
+        group->id = 0;
+        gyre_group_destroy(group);
+        return gyre_trouble_set(trouble, -error, "cannot start a process: %s", strerror(error));
+    }
+    setpgid(group->id, group->id); /* both sides do, so that it holds for whoever comes next */
+    return 0;
+}
+
+void gyre_group_destroy(struct gyre_group *group)
+{
+    if (group->id > 0) {
+        kill(-group->id, SIGKILL);
+        waitpid(group->id, NULL, 0);
+        group->id = 0;
+    }
+    close_fd(&group->launcher_pipe);
+    close_fd(&group->hold);
+    close_fd(&group->exec_read);
+    close_fd(&group->exec_write);
+}
+
+void gyre_group_signal(const struct gyre_group *group, int number)
+{
+    if (group->id > 0)
+        kill(-group->id, number);
+}
+
+/* --- the environment -------------------------------------------------------------------------- */
+
+void gyre_variables_add(struct gyre_variables *variables, const char *format, ...)
+{
+    va_list arguments;
+    size_t room = sizeof variables->text - variables->used;
+    va_start(arguments, format);
+    int length = vsnprintf(variables->text + variables->used, room, format, arguments);
+    va_end(arguments);
+    if (length < 0 || (size_t)length >= room || variables->count == GYRE_VARIABLES_MAX)
+        abort(); /* the launcher's own list has outgrown its table */
+    variables->item[variables->count++] = variables->text + variables->used;
+    variables->used += (size_t)length + 1;
+}
+
+static void apply_variables(struct gyre_variables *variables)
+{
+    for (int i = 0; i < variables->count; i++) {
+        char *item = variables->item[i];
+        if (strchr(item, '='))
+            putenv(item);
+        else
+            unsetenv(item);
+    }
+}
+
+/* --- one child -------------------------------------------------------------------------------- */
+
+struct pipes { /* this side of the child: read ends of its outputs, write end of its input, and
+                  their other ends */
+    int in[2], out[2], err[2], key;
+};
+
+static const struct pipes no_pipes = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
+
+/* A memfd whose content no pipe buffer, file or environment shows, at offset 0. */
+static int key_file(const uint8_t *key)
+{
+    int fd = memfd_create("gyre-key", MFD_CLOEXEC);
+    if (fd >= 0 && pwrite(fd, key, GYRE_KEY_BYTES, 0) == GYRE_KEY_BYTES)
+        return fd;
+    close_fd(&fd);
+    return -1;
+}
+
+static int open_input(enum gyre_child_input input, int in[2])
+{
+    if (input == GYRE_INPUT_PIPE)
+        return pipe2(in, O_CLOEXEC);
+    in[0] = input == GYRE_INPUT_NONE ? open("/dev/null", O_RDONLY | O_CLOEXEC)
+                                     : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    return in[0] < 0 ? -1 : 0;
+}
+
+static int open_pipes(struct pipes *pipes, const struct gyre_spawn *spawn)
+{
+    if (open_input(spawn->input, pipes->in) || pipe2(pipes->out, O_CLOEXEC) ||
+        pipe2(pipes->err, O_CLOEXEC))
+        return -errno;
+    if (spawn->key && (pipes->key = key_file(spawn->key)) < 0)
+        return -errno;
+    return 0;
+}
+
+static void close_far_ends(struct pipes *pipes)
+{
+    close_fd(&pipes->in[0]);
+    close_fd(&pipes->out[1]);
+    close_fd(&pipes->err[1]);
+    close_fd(&pipes->key);
+}
+
+static void default_signals(void)
+{
+    sigset_t none;
+    signal(SIGPIPE, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void pass_on(struct gyre_variables *variables, const char *name, int fd)
+{
+    if (fd < 0)
+        return;
+    fcntl(fd, F_SETFD, 0);
+    gyre_variables_add(variables, "%s=%d", name, fd);
+}
+
+static _Noreturn void become(const struct gyre_group *group, const struct gyre_spawn *spawn,
+                             const struct pipes *pipes, pid_t launcher)
+{
+    setpgid(0, group->id);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) /* it died before the line above took effect */
+        _exit(1);
+    dup2(pipes->in[0], STDIN_FILENO);
+    dup2(pipes->out[1], STDOUT_FILENO);
+    dup2(pipes->err[1], STDERR_FILENO);
+    if (spawn->cpus)
+        sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus);
+    pass_on(spawn->variables, "GYRE_LAUNCHER_FD", group->launcher_pipe);
+    pass_on(spawn->variables, "GYRE_KEY_FD", pipes->key);
+    apply_variables(spawn->variables);
+    default_signals();
+    execvp(spawn->program[0], spawn->program);
+    int error = errno;
+    if (write(group->exec_write, &error, sizeof error) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+static int attach(struct gyre_child *child, struct pipes *pipes, const struct gyre_spawn *spawn)
+{
+    int out = gyre_tap_init(&child->out, pipes->out[0], spawn->out_log, spawn->out);
+    int err = gyre_tap_init(&child->err, pipes->err[0], spawn->err_log, spawn->err);
+    child->input = pipes->in[1];
+    return out ? out : err;
+}
+
+int gyre_child_spawn(struct gyre_child *child, const struct gyre_group *group,
+                     const struct gyre_spawn *spawn, struct gyre_trouble *trouble)
+{
+    struct pipes pipes = no_pipes;
+    pid_t launcher = getpid();
+    child->pidfd = child->input = -1;
+    int status = open_pipes(&pipes, spawn);
+    int attached = attach(child, &pipes, spawn);
+    status = status ? status : attached;
+    if (!status && (child->pid = fork()) == 0)
+        become(group, spawn, &pipes, launcher);
+    if (!status && child->pid < 0)
+        status = -errno;
+    close_far_ends(&pipes);
+    if (!status) {
+        setpgid(child->pid, group->id);
+        child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+        status = child->pidfd < 0 ? -errno : 0;
+    }
+    if (status)
+        gyre_trouble_set(trouble, status, "cannot start a process: %s (see ulimit -n, ulimit -u)",
+                         strerror(-status));
+    return status;
+}
+
+void gyre_child_reap(struct gyre_child *child)
+{
+    waitpid(child->pid, &child->status, 0);
+    close_fd(&child->pidfd);
+}
+
+void gyre_child_destroy(struct gyre_child *child)
+{
+    if (child->pid > 0 && child->pidfd >= 0) {
+        kill(child->pid, SIGKILL);
+        gyre_child_reap(child);
+    }
+    if (child->out.sink)
+        close_fd(&child->input);
+    gyre_tap_deinit(&child->out);
+    gyre_tap_deinit(&child->err);
+}
