@@ -1,0 +1,21 @@
+/* Between the crew's loop (crew.c) and the way it ends (crew_verdict.c). Private to the room. */
+#ifndef GYRE_LAUNCH_CREW_PARTS_H
+#define GYRE_LAUNCH_CREW_PARTS_H
+
+#include "launch/crew.h"
+
+/* Phases. end: asks all to end by this signal and gives them time; kill: does not ask. */
+void gyre_crew_enter(struct gyre_crew *crew, enum gyre_crew_phase phase, int limit_ms);
+void gyre_crew_signal(struct gyre_crew *crew, int number);
+void gyre_crew_end(struct gyre_crew *crew, int number);
+void gyre_crew_kill(struct gyre_crew *crew);
+
+/* Makes this the first failure unless there is one. `teller` is the launcher that told us of it,
+ * NULL: seen here. */
+void gyre_crew_decide(struct gyre_crew *crew, int code, const char *text,
+                      const struct gyre_ear *teller);
+void gyre_crew_judge(struct gyre_crew *crew, int index);       /* of a child that was reaped */
+void gyre_crew_hear_report(struct gyre_crew *crew, int index); /* of a launcher behind ssh */
+void gyre_crew_report(struct gyre_crew *crew);                 /* one line to standard error */
+
+#endif
