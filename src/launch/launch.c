@@ -1,0 +1,182 @@
+/* From options to an exit code.
+ *
+ * Three shapes of a job, one path:
+ *
+ *     one machine          launcher ─▶ ranks                      key and job name made here, root
+ * on loopback
+ *     --nnodes 2           launcher ─▶ ranks ┐ the launchers      key of the user's own
+ * (GYRE_KEY_FILE), sizes and the launcher ─▶ ranks ┘ meet first         job's name learned at the
+ * meeting
+ *     --hosts a:4,b:2      launcher ─▶ ssh a ─▶ launcher ─▶ ranks key made here, sent through ssh's
+ * standard input └▶ ssh b ─▶ launcher ─▶ ranks
+ *
+ * The key is in this process for as long as children are being started and is wiped then. */
+#include "launch/launch.h"
+
+#include "base/rng.h"
+#include "launch/meet.h"
+#include "launch/start.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int port = -1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&address, length) &&
+        !getsockname(fd, (struct sockaddr *)&address, &length))
+        port = ntohs(address.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+static int random_id(char *text, size_t capacity)
+{
+    uint8_t bytes[16];
+    int status = gyre_random_bytes(bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes && 2 * i + 2 < capacity; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return status;
+}
+
+/* On other machines a port cannot be tried beforehand: one below the ephemeral range, another for
+ * each job. */
+static int remote_port(void)
+{
+    uint16_t random = 0;
+    return gyre_random_bytes(&random, sizeof random) ? 29500 : 20000 + random % 12000;
+}
+
+static void choose_root(const struct gyre_launch_options *options, struct gyre_launch_job *job)
+{
+    const char *host = options->hosts ? options->hosts->name[0] : "127.0.0.1";
+    const char *at = strchr(host, '@');
+    snprintf(job->master_addr, sizeof job->master_addr, "%s",
+             options->master_addr ? options->master_addr
+             : at                 ? at + 1
+                                  : host);
+    job->master_port = options->master_port;
+    if (!job->master_port)
+        job->master_port = options->hosts ? remote_port() : free_port();
+}
+
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *found = c ? strchr(digits, c) : NULL;
+    return found ? (int)(found - digits) : -1;
+}
+
+/* The launcher above sends the key first: 64 hexadecimal digits and a newline, before any of its
+ * words. */
+static int read_key(struct gyre_launch_job *job, struct gyre_trouble *trouble)
+{
+    char text[2 * GYRE_KEY_BYTES + 1];
+    size_t length = 0;
+    ssize_t count = 1;
+    while (length < sizeof text && (count > 0 || errno == EINTR))
+        if ((count = read(STDIN_FILENO, text + length, sizeof text - length)) > 0)
+            length += (size_t)count;
+        else if (count == 0)
+            break;
+    bool valid = length == sizeof text && text[sizeof text - 1] == '\n';
+    for (size_t i = 0; valid && i < GYRE_KEY_BYTES; i++) {
+        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+        valid = high >= 0 && low >= 0;
+        job->key[i] = (uint8_t)(high << 4 | low);
+    }
+    explicit_bzero(text, sizeof text);
+    job->has_key = valid;
+    if (!valid)
+        return gyre_trouble_set(
+            trouble, GYRE_REFUSED,
+            "--node expects the job's key on standard input, as `gyre run --hosts` sends it; "
+            "got %zu bytes that are not a key",
+            length);
+    return 0;
+}
+
+static int make_key(const struct gyre_launch_options *options, struct gyre_launch_job *job,
+                    struct gyre_trouble *trouble)
+{
+    if (options->controlled)
+        return read_key(job, trouble);
+    if (job->layout.nodes > 1 && !options->simulate && !options->hosts)
+        return 0; /* the other launchers cannot know what we would make up */
+    int status = gyre_random_bytes(job->key, sizeof job->key);
+    job->has_key = !status;
+    return status ? gyre_trouble_set(trouble, status, "cannot make a key: %s", strerror(-status))
+                  : 0;
+}
+
+static bool meets(const struct gyre_launch_options *options)
+{
+    return options->layout.nodes > 1 && !options->simulate && !options->hosts &&
+           !options->controlled;
+}
+
+static int start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+                 struct gyre_launch_job *job, struct gyre_trouble *trouble)
+{
+    crew->program = options->program[0];
+    crew->remote = options->hosts;
+    crew->tells_early = options->controlled;
+    if (options->controlled) {
+        crew->ear[0].fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+        crew->ear[0].mute = true;
+        snprintf(crew->ear[0].name, sizeof crew->ear[0].name, "the launcher above");
+    }
+    int status = make_key(options, job, trouble);
+    if (!status)
+        status = options->hosts ? gyre_hosts_start(crew, options, job, trouble)
+                                : gyre_ranks_start(crew, options, job, trouble);
+    explicit_bzero(job->key, sizeof job->key);
+    return status;
+}
+
+/* A launcher started without its standard streams would hand a pipe's end out as one of them. */
+static void open_standard_streams(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
+        ;
+    if (fd >= 0)
+        close(fd);
+}
+
+int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *trouble)
+{
+    static struct gyre_launch_job job;
+    struct gyre_meeting meeting = {0};
+    struct gyre_crew crew;
+    int status = 0;
+    open_standard_streams();
+    job = (struct gyre_launch_job){.layout = options->layout};
+    choose_root(options, &job);
+    if (options->job)
+        snprintf(job.id, sizeof job.id, "%s", options->job);
+    else if ((status = random_id(job.id, sizeof job.id)))
+        return gyre_trouble_set(trouble, status, "cannot make a job name: %s", strerror(-status));
+    if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, &job, trouble)))
+        return status;
+    int ears = options->controlled ? 1 : meeting.ears;
+    int children = options->hosts ? job.layout.nodes : gyre_ranks_here(options, &job.layout);
+    status = gyre_crew_create(&crew, children, ears, trouble);
+    if (!status)
+        gyre_meeting_move(&meeting, &crew);
+    if (!status)
+        status = start(&crew, options, &job, trouble);
+    if (!status)
+        status = gyre_crew_watch(&crew);
+    gyre_crew_destroy(&crew);
+    gyre_meeting_end(&meeting);
+    return status;
+}

@@ -1,0 +1,22 @@
+/* The launchers of several nodes find each other before they start anything. */
+#ifndef GYRE_LAUNCH_MEET_H
+#define GYRE_LAUNCH_MEET_H
+
+#include "launch/start.h"
+
+struct gyre_meeting {
+    int ears;             /* node 0: one for each other node; elsewhere: one, to node 0 */
+    struct gyre_ear *ear; /* owned until moved */
+};
+
+/* Blocks until the launchers of all nodes of job->layout have met at job->master_addr and
+ * master_port, at most GYRE_JOIN_TIMEOUT (default 5 min). Fills in the other nodes' sizes, and the
+ * job's id from node 0. A negative status and the story otherwise. */
+int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch_job *job,
+                      struct gyre_trouble *trouble);
+
+/* Gives the ears to a crew created for as many; nothing for a meeting that was not held. */
+void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_crew *crew);
+void gyre_meeting_end(struct gyre_meeting *meeting);
+
+#endif

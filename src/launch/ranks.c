@@ -1,0 +1,160 @@
+/* The ranks of this machine.
+ *
+ * Each rank is the user's program plus the variables that every launcher of the field sets, so
+ * programs need no word of ours to find their place, and four of our own:
+ *
+ *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
+ *     GYRE_JOB             the job's name
+ *     GYRE_KEY_FD          32 secret bytes in a memfd of the rank's own
+ *     GYRE_LAUNCHER_FD     a pipe that ends with the launcher
+ *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
+ *
+ * Threads of numerical libraries share the machine evenly unless the user says otherwise: n ranks
+ * that each start a thread per core are slower than one. */
+#include "launch/start.h"
+
+#include "base/log.h"
+#include "launch/cores.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+                                               "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
+                                               "NUMEXPR_NUM_THREADS"};
+
+/* Left over from a launcher around us, they would speak of another job. */
+static const char *const foreign_variables[] = {"GYRE_KEY",
+                                                "GYRE_KEY_FD",
+                                                "GYRE_EPOCH",
+                                                "GYRE_SIMULATED_NODE",
+                                                "TORCHELASTIC_RUN_ID",
+                                                "TORCHELASTIC_USE_AGENT_STORE",
+                                                "TORCHELASTIC_RESTART_COUNT"};
+
+int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_layout *layout)
+{
+    return options->simulate ? gyre_layout_world(layout) : layout->size[options->node];
+}
+
+static void add_threads(struct gyre_variables *variables, int threads)
+{
+    for (size_t i = 0; i < sizeof thread_variables / sizeof *thread_variables; i++)
+        if (!getenv(thread_variables[i]))
+            gyre_variables_add(variables, "%s=%d", thread_variables[i], threads);
+}
+
+static void add_place(struct gyre_variables *variables, const struct gyre_place *place, int world)
+{
+    gyre_variables_add(variables, "RANK=%d", place->rank);
+    gyre_variables_add(variables, "WORLD_SIZE=%d", world);
+    gyre_variables_add(variables, "LOCAL_RANK=%d", place->local_rank);
+    gyre_variables_add(variables, "LOCAL_WORLD_SIZE=%d", place->local_size);
+    gyre_variables_add(variables, "NODE_RANK=%d", place->node);
+}
+
+static void describe_rank(struct gyre_variables *variables,
+                          const struct gyre_launch_options *options,
+                          const struct gyre_launch_job *job, const struct gyre_place *place)
+{
+    for (size_t i = 0; i < sizeof foreign_variables / sizeof *foreign_variables; i++)
+        if (job->has_key || strcmp(foreign_variables[i], "GYRE_KEY"))
+            gyre_variables_add(variables, "%s", foreign_variables[i]);
+    add_place(variables, place, gyre_layout_world(&job->layout));
+    gyre_variables_add(variables, "MASTER_ADDR=%s", job->master_addr);
+    gyre_variables_add(variables, "MASTER_PORT=%d", job->master_port);
+    gyre_variables_add(variables, "GYRE_JOB=%s", job->id);
+    if (options->simulate)
+        gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
+}
+
+static int make_folders(const char *path, struct gyre_trouble *trouble)
+{
+    char part[1024];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = part; slash; *slash = '/') {
+        slash = strchr(slash + 1, '/');
+        if (slash)
+            *slash = 0;
+        if (mkdir(part, 0777) && errno != EEXIST)
+            return gyre_trouble_set(trouble, -errno, "--log-dir: cannot make the folder '%s': %s",
+                                    part, strerror(errno));
+        if (!slash)
+            break;
+    }
+    return 0;
+}
+
+static int open_log(const char *folder, int rank, const char *ending, int *fd,
+                    struct gyre_trouble *trouble)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/rank-%d.%s", folder, rank, ending);
+    *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return gyre_trouble_set(trouble, -errno, "--log-dir: cannot write '%s': %s", path,
+                                strerror(errno));
+    return 0;
+}
+
+/* A terminal's input stays with the launcher: reading it from another process group would stop the
+ * rank. */
+static enum gyre_child_input input_of(const struct gyre_launch_options *options, int rank)
+{
+    bool reads = rank == 0 && !options->controlled && !isatty(STDIN_FILENO);
+    return reads ? GYRE_INPUT_INHERITED : GYRE_INPUT_NONE;
+}
+
+static int start_rank(struct gyre_crew *crew, int index, struct gyre_spawn *spawn,
+                      const struct gyre_launch_options *options, const struct gyre_place *place,
+                      struct gyre_trouble *trouble)
+{
+    struct gyre_child *child = &crew->child[index];
+    int status = 0;
+    spawn->out_log = spawn->err_log = -1;
+    spawn->input = input_of(options, place->rank);
+    if (options->log_dir &&
+        ((status = open_log(options->log_dir, place->rank, "out", &spawn->out_log, trouble)) ||
+         (status = open_log(options->log_dir, place->rank, "err", &spawn->err_log, trouble))))
+        return status;
+    snprintf(child->name, sizeof child->name, "rank %d on %s", place->rank, gyre_host_name());
+    if ((status = gyre_child_spawn(child, &crew->group, spawn, trouble)))
+        return status;
+    if (options->prefix) {
+        snprintf(child->out.prefix, sizeof child->out.prefix, "[%d] ", place->rank);
+        snprintf(child->err.prefix, sizeof child->err.prefix, "[%d] ", place->rank);
+    }
+    return 0;
+}
+
+int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+                     const struct gyre_launch_job *job, struct gyre_trouble *trouble)
+{
+    static struct gyre_cores cores;
+    cpu_set_t cpus;
+    int first = options->simulate ? 0 : gyre_layout_first_rank(&job->layout, options->node);
+    int status = options->log_dir ? make_folders(options->log_dir, trouble) : 0;
+    gyre_cores_find(&cores);
+    for (int i = 0; i < crew->children && !status; i++) {
+        struct gyre_place place = gyre_layout_place(&job->layout, first + i);
+        struct gyre_variables variables = {0};
+        struct gyre_spawn spawn = {.program = options->program,
+                                   .variables = &variables,
+                                   .out = &crew->out,
+                                   .err = &crew->err,
+                                   .key = job->has_key ? job->key : NULL};
+        describe_rank(&variables, options, job, &place);
+        add_threads(&variables, gyre_cores_per_rank(&cores, crew->children));
+        if (options->bind) {
+            gyre_cores_of_rank(&cores, i, crew->children, &cpus);
+            spawn.cpus = &cpus;
+        }
+        status = start_rank(crew, i, &spawn, options, &place, trouble);
+    }
+    return status;
+}

@@ -1,0 +1,27 @@
+/* What launch.c has decided about a job, and the two ways to start it. Private to the room. */
+#ifndef GYRE_LAUNCH_START_H
+#define GYRE_LAUNCH_START_H
+
+#include "launch/crew.h"
+#include "launch/launch.h"
+
+struct gyre_launch_job {
+    struct gyre_layout layout; /* complete */
+    char master_addr[GYRE_HOST_MAX];
+    int master_port;
+    char id[64];
+    uint8_t key[GYRE_KEY_BYTES];
+    bool has_key; /* otherwise the ranks use the user's own, see GYRE_KEY_FILE */
+};
+
+/* Ranks this launcher starts itself: all where it plays every node, else its own node's. */
+int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_layout *layout);
+
+/* Spawns every child of the crew: the ranks of this machine, or one ssh for each host. -errno and
+ * the story. */
+int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+                     const struct gyre_launch_job *job, struct gyre_trouble *trouble);
+int gyre_hosts_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+                     const struct gyre_launch_job *job, struct gyre_trouble *trouble);
+
+#endif
