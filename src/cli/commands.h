@@ -1,0 +1,12 @@
+/* The tool's commands. Each gets the words after its name, NULL-terminated, and returns the exit
+ * code. */
+#ifndef GYRE_CLI_COMMANDS_H
+#define GYRE_CLI_COMMANDS_H
+
+int gyre_cli_run(char **argv);
+
+/* Prints "gyre COMMAND: story" and returns the exit code for `status`: 2 for bad input, else 1. */
+struct gyre_trouble;
+int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *trouble);
+
+#endif

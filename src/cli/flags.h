@@ -1,0 +1,31 @@
+/* Flags of one command, from a table. `--log-dir x`, `--log-dir=x`, `--log_dir x`, `-n 4` and `-n4`
+ * all read alike. */
+#ifndef GYRE_CLI_FLAGS_H
+#define GYRE_CLI_FLAGS_H
+
+#include "base/status.h"
+
+struct gyre_flag {
+    const char *name;  /* without the dashes, words joined by '-' */
+    char letter;       /* short form, 0 for none */
+    const char *value; /* what follows it, for messages: "COUNT"; NULL: nothing does */
+    const char *help;  /* NULL: not listed */
+};
+
+struct gyre_flags {
+    char **argv; /* NULL-terminated; moved past what was read */
+    const struct gyre_flag *flag;
+    int count;
+    const char *value; /* of the flag just read */
+};
+
+enum { GYRE_FLAGS_END = -1 };
+
+/* The index of the next flag; GYRE_FLAGS_END at the first word that is none, or behind "--";
+ * GYRE_INVALID and the story. */
+int gyre_flags_next(struct gyre_flags *flags, struct gyre_trouble *trouble);
+
+/* One line per listed flag, aligned. */
+void gyre_flags_print(const struct gyre_flag *flag, int count);
+
+#endif

@@ -1,0 +1,92 @@
+/* gyre: one tool, a table of commands. A command parses, calls its room and returns an exit code;
+ * nothing else. */
+#include "cli/commands.h"
+
+#include "base/env.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct command {
+    const char *name;
+    int (*run)(char **argv);
+    const char *help;
+};
+
+static int help(char **argv);
+static int version(char **argv);
+
+static const struct command commands[] = {
+    {"run", gyre_cli_run, "start a program as n ranks, here or on several machines"},
+    {"help", help, "this page; `gyre help COMMAND` for one command"},
+    {"version", version, "the version of this tool"},
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *trouble)
+{
+    fprintf(stderr, "gyre%s%s: %s\n", *command ? " " : "", command, trouble->text);
+    return status == GYRE_INVALID ? 2 : 1;
+}
+
+static int version(char **argv)
+{
+    (void)argv;
+    printf("gyre %d.%d.%d\n", GYRE_VERSION_MAJOR, GYRE_VERSION_MINOR, GYRE_VERSION_PATCH);
+    return 0;
+}
+
+static const struct command *find(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(name, commands[i].name))
+            return &commands[i];
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    struct gyre_trouble trouble = {0};
+    const char *names[COMMANDS];
+    for (int i = 0; i < COMMANDS; i++)
+        names[i] = commands[i].name;
+    const char *near = gyre_nearest_word(name, names, COMMANDS);
+    if (near)
+        gyre_trouble_set(&trouble, GYRE_INVALID, "unknown command '%s'; did you mean 'gyre %s'?",
+                         name, near);
+    else
+        gyre_trouble_set(&trouble, GYRE_INVALID,
+                         "unknown command '%s'; `gyre help` lists the commands", name);
+    return gyre_cli_fail("", GYRE_INVALID, &trouble);
+}
+
+static int help(char **argv)
+{
+    static char *ask[] = {"--help", NULL};
+    const struct command *command = *argv ? find(*argv) : NULL;
+    if (*argv && !command)
+        return unknown(*argv);
+    if (command && command->run != help && command->run != version)
+        return command->run(ask);
+    puts("Gyre: collective communication without NCCL and without MPI.\n\nusage: gyre COMMAND "
+         "[FLAGS]\n");
+    for (int i = 0; i < COMMANDS; i++)
+        printf("  %-10s%s\n", commands[i].name, commands[i].help);
+    puts("\nexample: gyre run -n 4 build/bench/allreduce");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return help(argv + argc), 2;
+    const char *name = argv[1];
+    if (!strcmp(name, "--version") || !strcmp(name, "-V"))
+        name = "version";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+        name = "help";
+    const struct command *command = find(name);
+    return command ? command->run(argv + 2) : unknown(name);
+}

@@ -1,0 +1,123 @@
+/* From words to launch options: every word alone, then the sense they make together.
+ *
+ *     -n 4                                     [4] here
+ *     -n 4 --nnodes 2 --node-rank 1            [?, 4], node 1 here; the ? is asked of the other
+ * launcher -n 4,2 --nnodes 2 --node-rank 1          [4, 2], node 1 here
+ *     --simulate-nodes 4+2                     [4, 2], all here
+ *     --hosts a:4,b:2                          [4, 2], none here: over ssh
+ *     --node 1 -n 4,2 (written by --hosts)     [4, 2], node 1 here, key on standard input */
+#include "cli/run_flags.h"
+
+#include "base/env.h"
+#include "launch/cores.h"
+
+#include <stdio.h>
+
+static int number(const struct gyre_run_words *words, int flag, int64_t least, int64_t most,
+                  int *out, struct gyre_trouble *trouble)
+{
+    char name[32];
+    int64_t value;
+    if (!words->of[flag])
+        return 0;
+    snprintf(name, sizeof name, "--%s", gyre_run_flags[flag].name);
+    int status = gyre_parse_int(name, words->of[flag], least, most, &value, trouble);
+    if (!status)
+        *out = (int)value;
+    return status;
+}
+
+static int refuse_both(const struct gyre_run_words *words, int a, int b,
+                       struct gyre_trouble *trouble)
+{
+    if (!words->of[a] || !words->of[b])
+        return 0;
+    return gyre_trouble_set(
+        trouble, GYRE_INVALID, "--%s '%s' and --%s '%s' exclude each other; give one",
+        gyre_run_flags[a].name, words->of[a], gyre_run_flags[b].name, words->of[b]);
+}
+
+/* Sizes of one node, of each of --nnodes, or of all nodes for the launcher of one of them. */
+static int settle_sizes(const struct gyre_run_words *words, const struct gyre_layout *given,
+                        int nnodes, struct gyre_launch_options *options,
+                        struct gyre_trouble *trouble)
+{
+    int nodes = words->of[NODE] ? given->nodes : nnodes;
+    if (given->nodes != 1 && given->nodes != nodes)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--nproc-per-node '%s' names %d nodes, but --nnodes says %d",
+                                words->of[NPROC], given->nodes, nnodes);
+    if (options->node >= nodes)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--node-rank is %d; expected 0 to %d with --nnodes %d",
+                                options->node, nodes - 1, nodes);
+    options->layout = *given;
+    options->layout.nodes = nodes;
+    if (given->nodes == 1 && nodes > 1) {
+        options->layout.size[0] = 0;
+        options->layout.size[options->node] = given->size[0];
+    }
+    return 0;
+}
+
+static int check_total(const struct gyre_run_words *words, const struct gyre_layout *given,
+                       const struct gyre_layout *layout, struct gyre_trouble *trouble)
+{
+    if (!words->of[NPROC] || gyre_layout_world(given) == gyre_layout_world(layout))
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "-n %s and --simulate-nodes %s differ: the nodes have %d ranks",
+                            words->of[NPROC], words->of[SIMULATE], gyre_layout_world(layout));
+}
+
+static int settle_layout(const struct gyre_run_words *words, struct gyre_hosts *hosts,
+                         struct gyre_launch_options *options, struct gyre_trouble *trouble)
+{
+    static struct gyre_layout given = {1, {1}};
+    static struct gyre_cores cores;
+    int nnodes = 1, status = 0;
+    gyre_cores_find(&cores);
+    if (words->of[NPROC])
+        status = gyre_layout_parse_sizes("--nproc-per-node", words->of[NPROC], cores.count, &given,
+                                         trouble);
+    if (status || (status = number(words, NNODES, 1, GYRE_NODES_MAX, &nnodes, trouble)) ||
+        (status = refuse_both(words, SIMULATE, HOSTS, trouble)) ||
+        (status = nnodes > 1
+                      ? refuse_both(words, NNODES, words->of[HOSTS] ? HOSTS : SIMULATE, trouble)
+                      : 0))
+        return status;
+    if (words->of[HOSTS]) {
+        options->hosts = hosts;
+        return gyre_layout_parse_hosts("--hosts", words->of[HOSTS], given.size[0], hosts,
+                                       &options->layout, trouble);
+    }
+    if (!words->of[SIMULATE])
+        return settle_sizes(words, &given, nnodes, options, trouble);
+    options->simulate = true;
+    status =
+        gyre_layout_parse_nodes("--simulate-nodes", words->of[SIMULATE], &options->layout, trouble);
+    return status ? status : check_total(words, &given, &options->layout, trouble);
+}
+
+int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
+                    struct gyre_launch_options *options, struct gyre_trouble *trouble)
+{
+    int status = number(words, NODE_RANK, 0, GYRE_NODES_MAX - 1, &options->node, trouble);
+    if (status || (status = number(words, NODE, 0, GYRE_NODES_MAX - 1, &options->node, trouble)) ||
+        (status = number(words, PORT, 0, 65535, &options->master_port, trouble)))
+        return status;
+    options->controlled = words->of[NODE];
+    options->master_addr = words->of[ADDR];
+    options->log_dir = words->of[LOG_DIR];
+    options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];
+    options->bind = words->of[BIND];
+    options->prefix = !words->of[NO_PREFIX];
+    if (!*options->program)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "no program given; usage: gyre run [FLAGS] PROGRAM [WORDS]");
+    status = settle_layout(words, hosts, options, trouble);
+    if (!status && options->layout.nodes > 1 && !words->of[HOSTS] && !words->of[SIMULATE] &&
+        !options->master_port)
+        options->master_port = 29500;
+    return status;
+}
