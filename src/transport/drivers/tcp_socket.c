@@ -1,0 +1,260 @@
+/* One connection of a pipe: carries its stream's bytes through one socket.
+ *
+ *      stream ── gather ──▶ sendmsg ──▶ wrote()          push()
+ *      stream ◀─ target ─── recvmsg ◀── came()           pull()
+ *
+ * push() and pull() use plain non-blocking calls, whatever the poller: MSG_DONTWAIT on every call
+ * rather than O_NONBLOCK on the socket, because io_uring answers EAGAIN at once on a socket that is
+ * marked so, where it should wait.
+ *
+ * Invariants
+ *   - One mover per direction. While flying_out (flying_in) is set the poller's operation owns that
+ * direction and no plain call touches it; otherwise two readers would tear one byte stream apart.
+ *   - A short read or write means the kernel has no more just now, and saves the call that would
+ * say EAGAIN. After a hangup a short read is no end: the end itself must be read, because its
+ * notice came already.
+ *   - What broke is noted once, with its errno; the pipe is failed by tcp.c at this connection's
+ * next turn. */
+#include "transport/drivers/tcp.h"
+
+#include "transport/frame.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void name_address(const struct sockaddr_storage *address, char name[GYRE_TCP_NAME_MAX])
+{
+    char text[INET6_ADDRSTRLEN] = "?";
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &in->sin_addr, text, sizeof text);
+        snprintf(name, GYRE_TCP_NAME_MAX, "%s:%u", text, ntohs(in->sin_port));
+    } else if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof text);
+        snprintf(name, GYRE_TCP_NAME_MAX, "[%s]:%u", text, ntohs(in6->sin6_port));
+    } else {
+        snprintf(name, GYRE_TCP_NAME_MAX, "%s", "a local socket");
+    }
+}
+
+static int learn_names(struct gyre_tcp_socket *socket, int fd)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t here_length = sizeof here, there_length = sizeof there;
+    if (getsockname(fd, (struct sockaddr *)&here, &here_length) ||
+        getpeername(fd, (struct sockaddr *)&there, &there_length))
+        return -errno;
+    name_address(&here, socket->name[0]);
+    name_address(&there, socket->name[1]);
+    return 0;
+}
+
+int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe, int fd,
+                         struct gyre_trouble *trouble)
+{
+    const struct gyre_stream_options options = {
+        .epoch = pipe->wire->epoch, .posts = GYRE_TCP_POSTS, .checksum = true};
+    *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
+    int status = learn_names(socket, fd);
+    if (status)
+        return gyre_trouble_set(trouble, status,
+                                "tcp: descriptor %d for rank %u is no connected socket: %s", fd,
+                                pipe->peer, gyre_status_name(status));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* a local socket has none */
+    status = gyre_stream_create(&options, &socket->stream);
+    if (status)
+        return gyre_trouble_set(trouble, status, "tcp: no stream for the connection to rank %u: %s",
+                                pipe->peer, gyre_status_name(status));
+    socket->fd = fd;
+    status = pipe->wire->poller->add(socket, trouble);
+    if (status) {
+        gyre_stream_destroy(socket->stream);
+        *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
+    }
+    return status;
+}
+
+void gyre_tcp_socket_use(struct gyre_tcp_socket *socket)
+{
+    struct gyre_tcp_wire *wire = socket->pipe->wire;
+    if (socket->posts++)
+        return;
+    LIST_INSERT_HEAD(&wire->use, socket, in_use);
+    wire->used++;
+}
+
+static void unuse(struct gyre_tcp_socket *socket, uint32_t posts)
+{
+    if (posts == 0)
+        return;
+    socket->posts -= posts;
+    if (socket->posts)
+        return;
+    LIST_REMOVE(socket, in_use);
+    socket->pipe->wire->used--;
+}
+
+/* After goodbyes from both sides the kernel may still be sending ours, so it is left to; otherwise
+ * the peer should see the end now (a reset), and nothing linger. */
+static void hang_up(struct gyre_tcp_socket *socket)
+{
+    bool orderly = gyre_stream_said_bye(socket->stream) && gyre_stream_heard_bye(socket->stream);
+    if (!orderly)
+        setsockopt(socket->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1, .l_linger = 0},
+                   sizeof(struct linger));
+    close(socket->fd);
+    socket->fd = -1;
+}
+
+void gyre_tcp_socket_close(struct gyre_tcp_socket *socket, int status)
+{
+    if (socket->fd < 0)
+        return;
+    socket->pipe->wire->poller->remove(socket);
+    if (socket->blocked)
+        socket->pipe->wire->stuck--;
+    socket->blocked = false;
+    unuse(socket, socket->posts); /* they only wait to be told */
+    hang_up(socket);
+    gyre_stream_fail(socket->stream, status);
+    gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
+}
+
+void gyre_tcp_socket_mark(struct gyre_tcp_socket *socket, unsigned due)
+{
+    if (!socket->due)
+        TAILQ_INSERT_TAIL(&socket->pipe->wire->due, socket, in_due);
+    socket->due |= due;
+}
+
+void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket)
+{
+    if (socket->due)
+        TAILQ_REMOVE(&socket->pipe->wire->due, socket, in_due);
+    socket->due = 0;
+}
+
+int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max)
+{
+    int got = gyre_stream_complete(socket->stream, out, max);
+    if (socket->fd >= 0)
+        unuse(socket, (uint32_t)got);
+    return got;
+}
+
+static bool broken(struct gyre_tcp_socket *socket, int status, int error)
+{
+    if (!socket->status) {
+        socket->status = status;
+        socket->broke = error;
+    }
+    gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
+    return false;
+}
+
+/* An errno of a transfer: a shortage on this machine is told as it is, everything else means the
+ * peer is gone. */
+static bool broken_by(struct gyre_tcp_socket *socket, int error)
+{
+    bool ours =
+        error == ENOMEM || error == ENOBUFS || error == EBADF || error == EFAULT || error == EINVAL;
+    return broken(socket, ours ? -error : GYRE_PEER_LOST, error);
+}
+
+static bool passes(ssize_t result)
+{
+    return result == -EINTR ||
+           result == -ECANCELED; /* a flight ends so when the thread that started it ends */
+}
+
+void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked)
+{
+    if (socket->blocked == blocked)
+        return;
+    socket->blocked = blocked;
+    socket->pipe->wire->stuck += blocked ? 1 : -1;
+}
+
+bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
+{
+    if (result == -EAGAIN) {
+        gyre_tcp_socket_block(socket, true);
+        return false;
+    }
+    if (result < 0 && !passes(result))
+        return broken_by(socket, (int)-result);
+    if (result > 0)
+        gyre_stream_wrote(socket->stream, (size_t)result);
+    return true;
+}
+
+bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result)
+{
+    if (result > 0) {
+        int status = gyre_stream_read(socket->stream, (size_t)result);
+        return status ? broken(socket, status, 0) : true;
+    }
+    if (result == 0 && gyre_stream_heard_bye(socket->stream)) {
+        socket->finished = true;
+        return false;
+    }
+    if (result == 0)
+        return broken(socket, GYRE_PEER_LOST, 0);
+    return result == -EAGAIN ? false : passes(result) || broken_by(socket, (int)-result);
+}
+
+static size_t sum(const struct iovec *iov, int count)
+{
+    size_t total = 0;
+    for (int i = 0; i < count; i++)
+        total += iov[i].iov_len;
+    return total;
+}
+
+void gyre_tcp_socket_push(struct gyre_tcp_socket *socket)
+{
+    struct iovec iov[GYRE_TCP_VECTORS];
+    struct msghdr message = {.msg_iov = iov};
+    size_t moved = 0;
+    while (!socket->flying_out && !socket->blocked && !socket->status) {
+        int count = gyre_stream_gather(socket->stream, iov, GYRE_TCP_VECTORS);
+        if (!count)
+            return;
+        if (moved >= GYRE_TCP_BUDGET_BYTES) {
+            gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE);
+            return;
+        }
+        message.msg_iovlen = (size_t)count;
+        ssize_t result = sendmsg(socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        bool more = gyre_tcp_socket_wrote(socket, result < 0 ? -errno : result);
+        if (more && result > 0 && (size_t)result < sum(iov, count))
+            gyre_tcp_socket_block(socket, true);
+        moved += result > 0 ? (size_t)result : 0;
+    }
+}
+
+void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
+{
+    struct iovec iov[2];
+    struct msghdr message = {.msg_iov = iov};
+    size_t moved = 0;
+    while (!socket->flying_in && !socket->finished && !socket->status) {
+        if (moved >= GYRE_TCP_BUDGET_BYTES) {
+            gyre_tcp_socket_mark(socket, GYRE_TCP_READ);
+            return;
+        }
+        int count = gyre_stream_target(socket->stream, iov);
+        message.msg_iovlen = (size_t)count;
+        ssize_t result = recvmsg(socket->fd, &message, MSG_DONTWAIT);
+        if (!gyre_tcp_socket_came(socket, result < 0 ? -errno : result))
+            return;
+        if (result > 0 && (size_t)result < sum(iov, count) && !socket->hangup)
+            return;
+        moved += result > 0 ? (size_t)result : 0;
+    }
+}
