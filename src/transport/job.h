@@ -24,17 +24,21 @@ struct gyre_job {
     enum gyre_root_kind root_kind;
     char root_host[256];
     uint16_t root_port;   /* 0: rank 0 picks a free one (file) */
-    int root_port_tries;  /* how many consecutive ports may hold the root: 17 under torchrun, else 1 */
+    int root_port_tries;  /* how many ports from root_port on may hold the root: up to 17 where others may own one */
     char root_file[512];
-    char source[32];      /* "gyre run", "torchrun", "mpirun", "mpiexec", "srun", "options", "alone" */
+    char source[32];      /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options",
+                           * "alone" */
     int launcher_fd;      /* read end of the launcher's pipe, -1 without */
     int simulated_node;   /* gyre run --simulate-nodes; -1: none */
 };
 
-/* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. Wipes what it read of the key from buffers. */
+/* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. `options` may be NULL; its rank counts only
+ * together with its world. Reads and closes the descriptor GYRE_KEY_FD at the first call; later calls know what it held.
+ * Wipes what it read of the key from buffers. A world of 1 touches no file. One thread. */
 int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job, struct gyre_trouble *trouble);
 
-/* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or GYRE_INVALID. */
+/* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or GYRE_INVALID, before the
+ * first call. A non-zero from each() ends it and is returned. */
 int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context), void *context,
                           struct gyre_trouble *trouble);
 

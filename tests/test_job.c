@@ -1,0 +1,358 @@
+/* Who am I, where is rank 0, which job is this: under every launcher's own variables, and under
+ * wrong ones. */
+#include "transport/job.h"
+#include "job_environments.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* -- right ------------------------------------------------------------------------------------- */
+
+struct expected {
+    const char *environment;
+    const char *source;
+    int rank, world, local_rank, local_world, node_rank, epoch;
+    const char *host;
+    int port, tries; /* port -1: any that is derived */
+};
+
+static const struct expected table[] = {
+    {"", "alone", 0, 1, 0, 1, -1, 0, "", 0, 1},
+    {TORCHRUN("3", "1", "0", "True"), "torchrun", 3, 4, 1, 2, 1, 0, "10.1.0.7", 29501, 16},
+    {TORCHRUN("2", "0", "2", "False"), "torchrun", 2, 4, 0, 2, 1, 2, "10.1.0.7", 29500, 17},
+    {GYRE_RUN("5", "1"), "environment", 5, 6, 1, 2, 1, 0, "10.1.0.7", 41234, 1},
+    {GYRE_RUN("4", "0") "GYRE_ROOT=[fd00::1]:7000\0GYRE_EPOCH=3\0", "environment", 4, 6, 0, 2, 1, 3,
+     "fd00::1", 7000, 1},
+    {OPEN_MPI("2", "0", "77", "77.1;tcp4://b") "MASTER_ADDR=a\0MASTER_PORT=80\0", "mpirun", 2, 4, 0,
+     2, -1, 0, "a", 80, 1},
+    {HYDRA("3", "4", "1", "2") "GYRE_ROOT=node-0:1\0", "mpiexec", 3, 4, 1, 2, -1, 0, "node-0", 1,
+     1},
+    {SRUN("0", "0", "0", "0"), "srun", 0, 5, 0, 2, 0, 0, "g11", -1, 17},
+    {SRUN("4", "0", "2", "7") "SLURM_RESTART_COUNT=1\0", "srun", 4, 5, 0, 1, 2, 1, "g11", -1, 17},
+    {SRUN("3", "1", "1", "0") "PMI_RANK=3\0PMI_SIZE=5\0PMI_FD=9\0", "srun", 3, 5, 1, 2, 1, 0, "g11",
+     -1, 17},
+    {SRUN("1", "0", "1", "0") OPEN_MPI("3", "1", "77", "77.1;x") "GYRE_ROOT=a:9\0", "mpirun", 3, 4,
+     1, 2, -1, 0, "a", 9, 1},
+    {SRUN("1", "0", "1", "0") HYDRA("3", "4", "1", "2") "GYRE_ROOT=a:9\0", "mpiexec", 3, 4, 1, 2,
+     -1, 0, "a", 9, 1},
+    {SBATCH "RANK=0\0WORLD_SIZE=1\0", "environment", 0, 1, -1, -1, -1, 0, "", 0, 1},
+    {"WORLD_SIZE=1\0", "alone", 0, 1, 0, 1, -1, 0, "", 0, 1},
+    {SRUN("2", "0", "1", "0") "WORLD_SIZE=5\0MASTER_ADDR=g11\0MASTER_PORT=65535\0", "srun", 2, 5, 0,
+     2, 1, 0, "g11", 65535, 1},
+};
+
+static void discover(const char *environment, const struct gyre_options *options,
+                     struct gyre_job *job)
+{
+    struct gyre_trouble trouble = {0};
+    environment_set(environment);
+    int status = gyre_job_discover(options, job, &trouble);
+    if (status) {
+        print_error("%s\n", trouble.text);
+    }
+    assert_int_equal(status, 0);
+}
+
+static void check_row(const struct expected *expected)
+{
+    struct gyre_job job;
+    discover(expected->environment, NULL, &job);
+    assert_string_equal(job.source, expected->source);
+    assert_int_equal(job.rank, expected->rank);
+    assert_int_equal(job.world, expected->world);
+    assert_int_equal(job.local_rank, expected->local_rank);
+    assert_int_equal(job.local_world, expected->local_world);
+    assert_int_equal(job.node_rank, expected->node_rank);
+    assert_int_equal(job.epoch, expected->epoch);
+    assert_string_equal(job.root_host, expected->host);
+    assert_int_equal(job.root_port_tries, expected->tries);
+    assert_int_equal(job.root_kind, GYRE_ROOT_ADDRESS);
+    if (expected->port < 0) {
+        assert_in_range(job.root_port, 15000, 29999);
+    } else {
+        assert_int_equal(job.root_port, expected->port);
+    }
+    assert_true(job.authenticated);
+    assert_int_equal(job.launcher_fd, -1);
+    assert_int_equal(job.simulated_node, -1);
+}
+
+static void test_launchers(void **state)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        check_row(&table[i]);
+    }
+}
+
+/* -- job ids ----------------------------------------------------------------------------------- */
+
+static bool same_job(const char *one, const char *other)
+{
+    struct gyre_job a, b;
+    discover(one, NULL, &a);
+    discover(other, NULL, &b);
+    assert_memory_equal(a.key_id, b.key_id, sizeof a.key_id);
+    bool same = memcmp(a.id, b.id, sizeof a.id) == 0;
+    assert_int_equal(same, memcmp(a.key, b.key, sizeof a.key) == 0);
+    return same;
+}
+
+static void test_ranks_of_one_job_agree(void **state)
+{
+    assert_true(same_job(TORCHRUN("3", "1", "0", "True"), TORCHRUN("0", "0", "0", "True")));
+    assert_true(same_job(GYRE_RUN("5", "1"), GYRE_RUN("4", "0")));
+    assert_true(same_job(OPEN_MPI("0", "0", "77", "77.0;tcp4://127.0.0.1:1") "GYRE_ROOT=a:1\0",
+                         OPEN_MPI("3", "1", "77", "77.1;tcp4://127.0.0.1:2") "GYRE_ROOT=a:1\0"));
+    assert_true(same_job(SRUN("0", "0", "0", "0"), SRUN("4", "0", "2", "0")));
+    assert_true(
+        same_job("RANK=0\0WORLD_SIZE=2\0GYRE_ROOT=a:1\0", "RANK=1\0WORLD_SIZE=2\0GYRE_ROOT=a:1\0"));
+    assert_true(same_job(HYDRA("0", "2", "0", "1") "GYRE_JOB=j\0GYRE_ROOT=a:1\0",
+                         HYDRA("1", "2", "0", "1") "GYRE_JOB=j\0GYRE_ROOT=a:1\0"));
+}
+
+static void test_jobs_differ(void **state)
+{
+    assert_false(same_job(TORCHRUN("3", "1", "0", "True"), TORCHRUN("3", "1", "1", "True")));
+    assert_false(same_job(TORCHRUN("3", "1", "0", "True"),
+                          TORCHRUN("3", "1", "0", "True") "MASTER_PORT=29501\0"));
+    assert_false(same_job(TORCHRUN("3", "1", "0", "True"),
+                          TORCHRUN("3", "1", "0", "True") "TORCHELASTIC_RUN_ID=x\0"));
+    assert_false(same_job(GYRE_RUN("5", "1"), GYRE_RUN("5", "1") "GYRE_JOB=5f1c0b\0"));
+    assert_false(same_job(OPEN_MPI("0", "0", "77", "x") "GYRE_ROOT=a:1\0",
+                          OPEN_MPI("0", "0", "78", "x") "GYRE_ROOT=a:1\0"));
+    assert_false(same_job(SRUN("0", "0", "0", "0"), SRUN("0", "0", "0", "1")));
+    assert_false(
+        same_job(SRUN("0", "0", "0", "0"), SRUN("0", "0", "0", "0") "SLURM_CLUSTER_NAME=c2\0"));
+    assert_false(
+        same_job("RANK=0\0WORLD_SIZE=2\0GYRE_ROOT=a:1\0", "RANK=0\0WORLD_SIZE=2\0GYRE_ROOT=a:2\0"));
+}
+
+/* Fields are digested with their lengths: "ab" + "c" is not "a" + "bc". */
+static void test_fields_do_not_run_together(void **state)
+{
+    assert_false(same_job(SRUN("0", "0", "0", "0") "SLURM_JOB_ID=47\0SLURM_STEP_ID=11\0",
+                          SRUN("0", "0", "0", "0") "SLURM_JOB_ID=471\0SLURM_STEP_ID=1\0"));
+}
+
+static void test_keys_differ_with_the_users_key(void **state)
+{
+    struct gyre_job a, b;
+    discover(GYRE_RUN("5", "1"), NULL, &a);
+    discover(GYRE_RUN("5", "1") "GYRE_KEY=" KEY_B "\0", NULL, &b);
+    assert_memory_equal(a.id, b.id, sizeof a.id);
+    assert_memory_not_equal(a.key_id, b.key_id, sizeof a.key_id);
+    assert_memory_not_equal(a.key, b.key, sizeof a.key);
+}
+
+/* -- root by file ------------------------------------------------------------------------------ */
+
+static void test_root_file_without_an_address(void **state)
+{
+    char home[] = "/tmp/gyre-test-job-XXXXXX", variable[64], folder[128];
+    struct gyre_job a, b;
+    struct gyre_trouble trouble = {0};
+    assert_non_null(mkdtemp(home));
+    snprintf(variable, sizeof variable, "XDG_CONFIG_HOME=%s", home);
+    snprintf(folder, sizeof folder, "%s/gyre", home);
+    environment_set(OPEN_MPI("0", "0", "77", "x"));
+    putenv(variable);
+    assert_int_equal(gyre_job_discover(NULL, &a, &trouble), 0);
+    environment_set(OPEN_MPI("3", "1", "77", "y"));
+    putenv(variable);
+    assert_int_equal(gyre_job_discover(NULL, &b, &trouble), 0);
+    assert_int_equal(a.root_kind, GYRE_ROOT_FILE);
+    assert_int_equal(a.root_port, 0);
+    assert_string_equal(a.root_file, b.root_file);
+    assert_memory_equal(a.root_file, folder, strlen(folder));
+    environment_set(SRUN("0", "0", "0", "0") "SLURM_DISTRIBUTION=arbitrary\0");
+    putenv(variable);
+    assert_int_equal(gyre_job_discover(NULL, &b, &trouble), 0);
+    assert_int_equal(b.root_kind, GYRE_ROOT_FILE);
+    assert_string_not_equal(a.root_file, b.root_file);
+    clearenv();
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(rmdir(home), 0);
+}
+
+/* -- options ----------------------------------------------------------------------------------- */
+
+static void test_options_win(void **state)
+{
+    uint8_t key[32] = {9};
+    struct gyre_job job, other;
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    options.rank = 1;
+    options.world = 3;
+    options.local_rank = 1;
+    options.root = "[::1]:4000";
+    options.job = "mine";
+    options.key = key;
+    discover(SBATCH "RANK=x\0WORLD_SIZE=0\0GYRE_ROOT=nonsense\0", &options, &job);
+    assert_string_equal(job.source, "options");
+    assert_int_equal(job.rank, 1);
+    assert_int_equal(job.world, 3);
+    assert_int_equal(job.local_rank, 1);
+    assert_string_equal(job.root_host, "::1");
+    assert_int_equal(job.root_port, 4000);
+    options.key = NULL;
+    discover(GYRE_RUN("5", "1"), &options, &other);
+    assert_memory_equal(job.id, other.id, sizeof job.id);
+    assert_memory_not_equal(job.key_id, other.key_id, sizeof job.key_id);
+}
+
+static void test_zeroed_options_mean_the_environment(void **state)
+{
+    struct gyre_job job;
+    struct gyre_options options = {.size = sizeof options};
+    discover(GYRE_RUN("5", "1"), &options, &job);
+    assert_int_equal(job.rank, 5);
+    assert_int_equal(job.world, 6);
+    assert_int_equal(job.local_rank, 1);
+}
+
+/* -- wrong ------------------------------------------------------------------------------------- */
+
+struct refused {
+    const char *environment;
+    const char *told[3]; /* all of these stand in the message */
+};
+
+static const struct refused wrong[] = {
+    {"RANK=3\0", {"RANK is \"3\"", "WORLD_SIZE is not set"}},
+    {"WORLD_SIZE=2\0", {"WORLD_SIZE is \"2\"", "RANK is not set"}},
+    {"PMIX_RANK=1\0", {"PMIX_RANK is \"1\"", "WORLD_SIZE is not set"}},
+    {"OMPI_COMM_WORLD_RANK=1\0", {"OMPI_COMM_WORLD_SIZE is not set"}},
+    {"PMI_SIZE=4\0", {"PMI_SIZE is \"4\"", "PMI_RANK is not set"}},
+    {SBATCH, {"started outside srun?", "8 tasks", "RANK=0 WORLD_SIZE=1"}},
+    {SALLOC, {"started outside srun?", "8 tasks"}},
+    {"SLURM_JOB_ID=1\0SLURM_JOB_NUM_NODES=2\0", {"started outside srun?"}},
+    {GYRE_RUN("6", "1"), {"RANK is \"6\"", "0 to 5"}},
+    {GYRE_RUN("-1", "1"), {"RANK is \"-1\"", "0 to 5"}},
+    {GYRE_RUN("five", "1"), {"RANK is \"five\"", "whole number"}},
+    {GYRE_RUN("5", "2"), {"LOCAL_RANK is \"2\"", "0 to 1"}},
+    {GYRE_RUN("5", "1") "LOCAL_WORLD_SIZE=7\0", {"LOCAL_WORLD_SIZE is \"7\"", "1 to 6"}},
+    {GYRE_RUN("5", "1") "WORLD_SIZE=99999999999999999999\0", {"WORLD_SIZE is \"9999"}},
+    {GYRE_RUN("5", "1") "WORLD_SIZE=0\0", {"WORLD_SIZE is \"0\"", "from 1"}},
+    {GYRE_RUN("5", "1") "GYRE_EPOCH=65536\0", {"GYRE_EPOCH is \"65536\"", "65535"}},
+    {GYRE_RUN("5", "1") "GYRE_SIMULATED_NODE=x\0", {"GYRE_SIMULATED_NODE is \"x\""}},
+    {GYRE_RUN("5", "1") "GYRE_LAUNCHER_FD=-4\0", {"GYRE_LAUNCHER_FD is \"-4\""}},
+    {GYRE_RUN("5", "1") "GYRE_AUTH=nome\0", {"GYRE_AUTH is \"nome\"", "key or none", "none"}},
+    {GYRE_RUN("5", "1") "GYRE_KEY=" KEY_A "0\0", {"GYRE_KEY", "65 characters", "64 hexadecimal"}},
+    {GYRE_RUN("5", "1") "GYRE_KEY=g" KEY_A "\0", {"GYRE_KEY", "64 hexadecimal"}},
+    {GYRE_RUN("5", "1") "MASTER_PORT=\0", {"MASTER_ADDR is \"10.1.0.7\"", "MASTER_PORT is not"}},
+    {GYRE_RUN("5", "1") "MASTER_ADDR=\0", {"MASTER_PORT is \"41234\"", "MASTER_ADDR is not"}},
+    {GYRE_RUN("5", "1") "MASTER_PORT=70000\0", {"MASTER_PORT is \"70000\"", "1 to 65535"}},
+    {GYRE_RUN("5", "1") "GYRE_ROOT=host\0", {"GYRE_ROOT is \"host\"", "host:port"}},
+    {GYRE_RUN("5", "1") "GYRE_ROOT=:80\0", {"GYRE_ROOT is \":80\"", "host:port"}},
+    {GYRE_RUN("5", "1") "GYRE_ROOT=[]:80\0", {"GYRE_ROOT is \"[]:80\"", "host:port"}},
+    {GYRE_RUN("5", "1") "GYRE_ROOT=fd00::1:80\0", {"GYRE_ROOT is \"fd00::1:80\"", "brackets"}},
+    {GYRE_RUN("5", "1") "GYRE_ROOT=a:http\0", {"GYRE_ROOT is \"http\"", "1 to 65535"}},
+    {TORCHRUN("3", "1", "0", "True") "MASTER_PORT=65530\0", {"MASTER_PORT is 65530", "65519"}},
+    {TORCHRUN("3", "1", "many", "True"), {"TORCHELASTIC_RESTART_COUNT is \"many\""}},
+    {"RANK=1\0WORLD_SIZE=2\0", {"rank 1 of 2", "MASTER_ADDR", "GYRE_JOB"}},
+    {HYDRA("0", "4", "0", "2"), {"rank 0 of 4", "mpiexec", "GYRE_ROOT"}},
+    {SRUN("0", "0", "0", "0") "SLURM_STEP_NODELIST=\0", {"SLURM_STEP_NODELIST", "GYRE_ROOT"}},
+    {SRUN("0", "0", "0", "0") "SLURM_STEP_NODELIST=g[1\0", {"SLURM_STEP_NODELIST", "g[1"}},
+    {SRUN("0", "0", "3", "0"), {"SLURM_STEP_TASKS_PER_NODE", "3 nodes", "node 3"}},
+    {SRUN("0", "0", "0", "0") "SLURM_STEP_TASKS_PER_NODE=2(x\0", {"2(x", "4(x2),2"}},
+    {SRUN("0", "0", "0", "0") "SLURM_STEP_NUM_TASKS=\0", {"SLURM_STEP_NUM_TASKS is not set"}},
+};
+
+static void check_refused(const struct refused *refused)
+{
+    struct gyre_job job;
+    struct gyre_trouble trouble = {0};
+    environment_set(refused->environment);
+    assert_int_equal(gyre_job_discover(NULL, &job, &trouble), GYRE_INVALID);
+    assert_int_equal(trouble.status, GYRE_INVALID);
+    for (size_t i = 0; i < 3 && refused->told[i]; i++) {
+        if (!strstr(trouble.text, refused->told[i])) {
+            fail_msg("\"%s\" is not in \"%s\"", refused->told[i], trouble.text);
+        }
+    }
+    assert_null(strstr(trouble.text, KEY_A + 1));
+}
+
+static void test_wrong_environments_are_refused(void **state)
+{
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        check_refused(&wrong[i]);
+    }
+}
+
+static void refuse_options(int rank, int world, int local_rank, const char *told)
+{
+    struct gyre_job job;
+    struct gyre_trouble trouble = {0};
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    options.rank = rank;
+    options.world = world;
+    options.local_rank = local_rank;
+    environment_set(GYRE_RUN("5", "1"));
+    assert_int_equal(gyre_job_discover(&options, &job, &trouble), GYRE_INVALID);
+    if (!strstr(trouble.text, told)) {
+        fail_msg("\"%s\" is not in \"%s\"", told, trouble.text);
+    }
+}
+
+static void test_wrong_options_are_refused(void **state)
+{
+    refuse_options(3, 0, -1, "options.rank is 3");
+    refuse_options(3, 3, -1, "options.rank is 3");
+    refuse_options(-2, 3, -1, "options.rank is -2");
+    refuse_options(0, -1, -1, "options.world is -1");
+    refuse_options(-1, 7, -1, "options.world is 7 but the environment says 6");
+    refuse_options(0, 3, 3, "options.local_rank is 3");
+    refuse_options(-1, 0, 2, "options.local_rank is 2");
+}
+
+/* -- the launcher's pipe ----------------------------------------------------------------------- */
+
+static void test_launcher_pipe(void **state)
+{
+    int ends[2];
+    char variable[32];
+    struct gyre_job job;
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(pipe(ends), 0);
+    environment_set(GYRE_RUN("5", "1"));
+    snprintf(variable, sizeof variable, "GYRE_LAUNCHER_FD=%d", ends[0]);
+    putenv(variable);
+    assert_int_equal(gyre_job_discover(NULL, &job, &trouble), 0);
+    assert_int_equal(job.launcher_fd, ends[0]);
+    assert_string_equal(job.source, "gyre run");
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(gyre_job_discover(NULL, &job, &trouble), 0);
+    assert_int_equal(job.launcher_fd, -1);
+    clearenv();
+}
+
+static void test_auth_none_by_name(void **state)
+{
+    static const uint8_t zeros[32];
+    struct gyre_job job;
+    discover(GYRE_RUN("5", "1") "GYRE_AUTH=none\0GYRE_KEY=bad\0", NULL, &job);
+    assert_false(job.authenticated);
+    assert_memory_equal(job.key, zeros, sizeof job.key);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launchers),
+        cmocka_unit_test(test_ranks_of_one_job_agree),
+        cmocka_unit_test(test_jobs_differ),
+        cmocka_unit_test(test_fields_do_not_run_together),
+        cmocka_unit_test(test_keys_differ_with_the_users_key),
+        cmocka_unit_test(test_root_file_without_an_address),
+        cmocka_unit_test(test_options_win),
+        cmocka_unit_test(test_zeroed_options_mean_the_environment),
+        cmocka_unit_test(test_wrong_environments_are_refused),
+        cmocka_unit_test(test_wrong_options_are_refused),
+        cmocka_unit_test(test_launcher_pipe),
+        cmocka_unit_test(test_auth_none_by_name),
+    };
+    return cmocka_run_group_tests_name("job", tests, NULL, NULL);
+}
