@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "transport/join.h"
+#include "transport/signature.h"
 
 #include <stdatomic.h>
 
@@ -27,15 +28,37 @@ struct gyre_health {
     uint32_t failed_rank;        /* whose failure it is; UINT32_MAX: nobody's in particular */
 };
 
-/* What this rank is doing; written by the communicator with plain relaxed stores, read by the watch for its beats. */
+/* What this rank is doing; written by the communicator with plain stores through the two functions below, read by the
+ * watch for its beats. One writer at a time; `version` is odd while it writes, so that no beat carries half of each. */
 struct gyre_activity {
+    _Atomic uint32_t version;
+    _Atomic uint32_t comm;
     _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */
     _Atomic uint64_t fingerprint; /* of that operation */
-    _Atomic uint64_t signature;   /* packed: verb, type, op, root, … for messages: see gyre_signature_text() */
+    _Atomic uint64_t signature;   /* gyre_signature_pack() */
     _Atomic uint64_t count;
-    _Atomic uint64_t finished;    /* last operation finished */
-    _Atomic uint32_t comm;
+    _Atomic uint64_t finished;    /* operations up to this one are finished */
 };
+
+static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t comm, uint64_t sequence,
+                                       uint64_t fingerprint, uint64_t signature, uint64_t count)
+{
+    uint32_t version = atomic_load_explicit(&activity->version, memory_order_relaxed);
+
+    atomic_store_explicit(&activity->version, version + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    atomic_store_explicit(&activity->comm, comm, memory_order_relaxed);
+    atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_relaxed);
+    atomic_store_explicit(&activity->signature, signature, memory_order_relaxed);
+    atomic_store_explicit(&activity->count, count, memory_order_relaxed);
+    atomic_store_explicit(&activity->sequence, sequence, memory_order_relaxed);
+    atomic_store_explicit(&activity->version, version + 2, memory_order_release);
+}
+
+static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t sequence)
+{
+    atomic_store_explicit(&activity->finished, sequence, memory_order_relaxed);
+}
 
 /* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those in epoll. */
 struct gyre_bell {

@@ -1,0 +1,308 @@
+/* Rank 0's roll call.
+ *
+ * A rank *waits* while it has started an operation that it has not finished (sequence > finished);
+ * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation
+ * when it has started it. Two questions are asked of the table:
+ *
+ *     rank   sequence  finished            1. do two waiting ranks hold different fingerprints
+ * under one number? 0        7         6     waits         Then they are in different operations
+ * and will never finish. 1        7         6     waits      2. has a rank waited too long in an
+ * operation that others have not 2        6         6     ◀ missing     joined? Then those are
+ * named: first as a warning, then as the failure.
+ *
+ * Equal numbers are found by a small hash table of this call's waiting ranks, so a call is O(n). */
+#include "transport/vigil_roll.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/size.h"
+#include "transport/signature.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOBODY    UINT32_MAX
+#define LOOK      (100 * GYRE_MS) /* between calls when nothing changed */
+#define LIST_ROOM 300             /* bytes for a list of ranks in a message */
+
+struct entry {
+    struct gyre_watch_state state;
+    uint64_t since; /* it waits in its oldest operation */
+};
+
+struct gyre_roll {
+    uint32_t n, slots;
+    uint64_t patience, timeout, next_look;
+    bool changed;
+    uint32_t warned_comm; /* the operation last warned of */
+    uint64_t warned_sequence;
+    struct entry *entry; /* n */
+    uint32_t *slot;      /* a waiting rank + 1, by hash of its operation; 0: empty */
+};
+
+int gyre_roll_create(uint32_t n, uint64_t patience_ns, uint64_t timeout_ns, struct gyre_roll **roll)
+{
+    struct gyre_roll *fresh = calloc(1, sizeof *fresh);
+
+    if (fresh == NULL)
+        return -ENOMEM;
+    fresh->n = n;
+    fresh->patience = patience_ns;
+    fresh->timeout = timeout_ns;
+    for (fresh->slots = 4; fresh->slots < 2 * n; fresh->slots *= 2)
+        ;
+    fresh->entry = calloc(n, sizeof *fresh->entry);
+    fresh->slot = calloc(fresh->slots, sizeof *fresh->slot);
+    if (fresh->entry == NULL || fresh->slot == NULL) {
+        gyre_roll_destroy(fresh);
+        return -ENOMEM;
+    }
+    *roll = fresh;
+    return 0;
+}
+
+void gyre_roll_destroy(struct gyre_roll *roll)
+{
+    if (roll == NULL)
+        return;
+    free(roll->slot);
+    free(roll->entry);
+    free(roll);
+}
+
+static bool waiting(const struct entry *entry)
+{
+    return entry->state.sequence > entry->state.finished;
+}
+
+void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state)
+{
+    if (state->rank >= roll->n)
+        return;
+    struct entry *entry = &roll->entry[state->rank];
+    bool moved = !waiting(entry) || entry->state.finished != state->finished ||
+                 entry->state.comm != state->comm;
+    if (moved)
+        entry->since = clock;
+    roll->changed |= memcmp(&entry->state, state, sizeof *state) != 0;
+    entry->state = *state;
+}
+
+bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence)
+{
+    const struct gyre_watch_state *state = &roll->entry[rank].state;
+    return state->comm == comm && state->finished < sequence && sequence <= state->sequence;
+}
+
+/* -- lists of ranks
+ * -----------------------------------------------------------------------------------------------
+ */
+
+struct list { /* "3, 5-7": runs are written when they end */
+    char text[LIST_ROOM];
+    size_t used;
+    uint32_t count, first, last; /* all ranks; the open run */
+    bool full;
+};
+
+static void write_run(struct list *list)
+{
+    char run[32];
+    int length = list->first == list->last
+                     ? snprintf(run, sizeof run, "%u", list->first)
+                     : snprintf(run, sizeof run, "%u-%u", list->first, list->last);
+
+    if (list->full || list->used + (size_t)length + 8 > sizeof list->text) {
+        list->full = true;
+        return;
+    }
+    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used, "%s%s",
+                                   list->used > 0 ? ", " : "", run);
+}
+
+static void add_rank(struct list *list, uint32_t rank)
+{
+    if (list->count++ > 0 && rank == list->last + 1) {
+        list->last = rank;
+        return;
+    }
+    if (list->count > 1)
+        write_run(list);
+    list->first = list->last = rank;
+}
+
+static void end_list(struct list *list)
+{
+    if (list->count > 0)
+        write_run(list);
+    if (list->full)
+        snprintf(list->text + list->used, sizeof list->text - list->used, ", …");
+}
+
+/* -- 1: different operations under one number
+ * ---------------------------------------------------------------------- */
+
+static bool same_number(const struct gyre_watch_state *a, const struct gyre_watch_state *b)
+{
+    return a->comm == b->comm && a->sequence == b->sequence;
+}
+
+/* The first waiting rank under this rank's number; this one if there is none yet. */
+static uint32_t first_under_number(struct gyre_roll *roll, uint32_t rank)
+{
+    const struct gyre_watch_state *state = &roll->entry[rank].state;
+    uint32_t mask = roll->slots - 1;
+    uint32_t at = (uint32_t)gyre_mix64(state->sequence ^ (uint64_t)state->comm << 48) & mask;
+
+    while (roll->slot[at] != 0) {
+        uint32_t other = roll->slot[at] - 1;
+        if (same_number(&roll->entry[other].state, state))
+            return other;
+        at = (at + 1) & mask;
+    }
+    roll->slot[at] = rank + 1;
+    return rank;
+}
+
+static void tell_mismatch(const struct gyre_roll *roll, uint32_t a, uint32_t b,
+                          struct gyre_roll_finding *finding)
+{
+    const struct gyre_watch_state *one = &roll->entry[a].state, *two = &roll->entry[b].state;
+    char first[128], second[128];
+
+    gyre_signature_text(first, sizeof first, one->signature, one->count);
+    gyre_signature_text(second, sizeof second, two->signature, two->count);
+    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->comm = one->comm;
+    finding->sequence = one->sequence;
+    snprintf(finding->text, sizeof finding->text,
+             "rank %u called %s, but rank %u called %s, both as operation %" PRIu64
+             " of communicator %u: every rank must call the same operations in the same order",
+             a, first, b, second, one->sequence, one->comm);
+}
+
+static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *finding)
+{
+    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        if (!waiting(&roll->entry[rank]))
+            continue;
+        uint32_t first = first_under_number(roll, rank);
+        if (roll->entry[first].state.fingerprint == roll->entry[rank].state.fingerprint)
+            continue;
+        tell_mismatch(roll, first, rank, finding);
+        return true;
+    }
+    return false;
+}
+
+/* -- 2: who has not joined
+ * ----------------------------------------------------------------------------------------- */
+
+/* The rank that has waited longest. */
+static uint32_t longest_waiting(const struct gyre_roll *roll)
+{
+    uint32_t longest = NOBODY;
+
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        const struct entry *entry = &roll->entry[rank];
+        if (waiting(entry) && (longest == NOBODY || entry->since < roll->entry[longest].since))
+            longest = rank;
+    }
+    return longest;
+}
+
+static void list_missing(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
+                         struct list *list)
+{
+    memset(list, 0, sizeof *list);
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        const struct gyre_watch_state *state = &roll->entry[rank].state;
+        if (state->comm != finding->comm || state->sequence < finding->sequence)
+            add_rank(list, rank);
+    }
+    end_list(list);
+}
+
+/* "operation 7 (all_reduce f32 sum, 1000 elements)", as far as a rank says what it is. */
+static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
+                           char *out, size_t size)
+{
+    char signature[128];
+
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        const struct gyre_watch_state *state = &roll->entry[rank].state;
+        if (state->comm != finding->comm || state->sequence != finding->sequence)
+            continue;
+        gyre_signature_text(signature, sizeof signature, state->signature, state->count);
+        snprintf(out, size, "operation %" PRIu64 " (%s)", finding->sequence, signature);
+        return;
+    }
+    snprintf(out, size, "operation %" PRIu64, finding->sequence);
+}
+
+/* Returns how many are missing. */
+static uint32_t tell_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
+                          struct gyre_roll_finding *finding)
+{
+    bool over = finding->verdict == GYRE_ROLL_TIMED_OUT;
+    char operation[192];
+    struct list missing;
+
+    name_operation(roll, finding, operation, sizeof operation);
+    list_missing(roll, finding, &missing);
+    finding->rank = missing.count == 1 ? missing.first : NOBODY;
+    int used = snprintf(finding->text, sizeof finding->text,
+                        "%s: rank %u has waited %" PRIu64 ".%" PRIu64 " s%s", operation, rank,
+                        waited / GYRE_SECOND, waited % GYRE_SECOND / (100 * GYRE_MS),
+                        over ? ", longer than its limit (GYRE_TIMEOUT)" : "");
+    char *rest = finding->text + used;
+    size_t room = sizeof finding->text - (size_t)used;
+    if (missing.count == 0)
+        snprintf(rest, room, "; all ranks have joined and still exchange data");
+    else
+        snprintf(rest, room, "; rank%s %s ha%s not joined", missing.count > 1 ? "s" : "",
+                 missing.text, missing.count > 1 ? "ve" : "s");
+    return missing.count;
+}
+
+static bool warned_already(const struct gyre_roll *roll, const struct gyre_roll_finding *finding)
+{
+    return roll->warned_comm == finding->comm && roll->warned_sequence == finding->sequence;
+}
+
+static void find_wait(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
+{
+    uint32_t rank = longest_waiting(roll);
+
+    if (rank == NOBODY)
+        return;
+    const struct entry *entry = &roll->entry[rank];
+    uint64_t waited = clock - entry->since;
+    finding->comm = entry->state.comm;
+    finding->sequence = entry->state.finished + 1;
+    if (roll->timeout > 0 && waited >= roll->timeout) {
+        finding->verdict = GYRE_ROLL_TIMED_OUT;
+        tell_wait(roll, rank, waited, finding);
+    } else if (waited >= roll->patience && !warned_already(roll, finding)) {
+        if (tell_wait(roll, rank, waited, finding) == 0)
+            return;
+        finding->verdict = GYRE_ROLL_SLOW;
+        roll->warned_comm = finding->comm;
+        roll->warned_sequence = finding->sequence;
+    }
+}
+
+void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
+{
+    *finding = (struct gyre_roll_finding){.verdict = GYRE_ROLL_FINE, .rank = NOBODY};
+    if (!roll->changed && clock < roll->next_look)
+        return;
+    roll->changed = false;
+    roll->next_look = clock + LOOK;
+    if (!find_mismatch(roll, finding))
+        find_wait(roll, clock, finding);
+}

@@ -1,0 +1,42 @@
+/* Rank 0's roll call: what every rank said last about its operations, and what follows from it.
+ *
+ * Pure. Times are the vigil's own clock. */
+#ifndef GYRE_TRANSPORT_VIGIL_ROLL_H
+#define GYRE_TRANSPORT_VIGIL_ROLL_H
+
+#include "transport/watch_message.h"
+
+#include <stdbool.h>
+
+struct gyre_roll;
+
+enum gyre_roll_verdict {
+    GYRE_ROLL_FINE,
+    GYRE_ROLL_MISMATCH, /* two ranks wait in different operations under the same number */
+    GYRE_ROLL_SLOW, /* a rank has waited longer than `patience_ns` for ranks that have not joined;
+                       once per operation */
+    GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
+};
+
+struct gyre_roll_finding {
+    enum gyre_roll_verdict verdict;
+    uint32_t comm;
+    uint64_t sequence; /* the operation */
+    uint32_t rank;     /* the only one that is missing; UINT32_MAX if there are several or none */
+    char text[GYRE_WATCH_TEXT_MAX];
+};
+
+int gyre_roll_create(uint32_t n, uint64_t patience_ns, uint64_t timeout_ns,
+                     struct gyre_roll **roll);
+void gyre_roll_destroy(struct gyre_roll *roll);
+
+/* states of ranks ≥ n are ignored. */
+void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state);
+
+/* Looks for the worst finding. O(n), and only when something changed or a limit has passed. */
+void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding);
+
+/* Does the rank wait in that operation (or still in an earlier one, with that one started)? */
+bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence);
+
+#endif

@@ -1,0 +1,57 @@
+/* What watch.c (the thread) and watch_share.c (regions) share. Nobody else includes this.
+ *
+ * `lock` protects everything but what is atomic and the views, which are read without it. */
+#ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
+#define GYRE_TRANSPORT_WATCH_INSIDE_H
+
+#include "transport/views.h"
+#include "transport/vigil.h"
+#include "transport/watch.h"
+#include "transport/watch_channel.h"
+
+#include <pthread.h>
+
+struct gyre_watch_link { /* to one peer; same index as the vigil's channel */
+    struct gyre_watch_channel channel;
+    int pidfd; /* borrowed, -1: another node, or ended */
+    bool node; /* of this node: regions are shared with it */
+    bool broken;
+    bool wants_room; /* epoll tells when the socket has room again */
+    _Atomic bool ended;
+};
+
+struct gyre_watch_export; /* a region that this process shares */
+
+struct gyre_watch {
+    struct gyre_watch_options is;
+    struct gyre_vigil *vigil;
+    uint32_t links;
+    struct gyre_watch_link *link;
+    struct gyre_views *views;
+    struct gyre_watch_export *exports;
+    uint32_t export_count;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a share was answered, the failure is known, or all have left */
+    pthread_t thread;
+    int poller, nudge; /* an epoll; an eventfd that wakes the thread */
+    int launcher;      /* borrowed, -1: none */
+    uint16_t epoch;
+    bool locks, ending, told;
+    pid_t pid; /* the process that started the watch; a forked child has no thread */
+    uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* of the thread: incoming */
+};
+
+/* All with the lock held. */
+void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
+                     const struct gyre_watch_message *message, int pass);
+void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message,
+                           int passed); /* SHARE, REPLY, UNSHARE; `passed` stays the caller's */
+void gyre_watch_forget_peer(struct gyre_watch *watch,
+                            uint32_t link); /* it answers no share any more */
+void gyre_watch_drop_exports(struct gyre_watch *watch);
+
+/* A condition variable's deadline of CLOCK_MONOTONIC. */
+void gyre_watch_deadline(uint64_t at_ns, struct timespec *out);
+
+#endif

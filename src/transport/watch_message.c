@@ -1,0 +1,157 @@
+/* The watch's wire format.
+ *
+ * Both ends are authenticated and run the same version, so the sum is against damage, not against
+ * an enemy; still no field is believed before its bound is checked, because a message may come from
+ * a process that is out of its mind. */
+#include "transport/watch_message.h"
+
+#include "base/crc.h"
+
+#include <endian.h>
+#include <gyre/gyre.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum { AT_LENGTH = 0, AT_KIND = 4, AT_FLAGS = 5, AT_EPOCH = 6, AT_RANK = 8, AT_STATUS = 12 };
+enum { AT_ID = 16, AT_CRC = 20, AT_REGION = 24 };
+
+static void put16(uint8_t *to, uint16_t value)
+{
+    value = htole16(value);
+    memcpy(to, &value, sizeof value);
+}
+
+static void put32(uint8_t *to, uint32_t value)
+{
+    value = htole32(value);
+    memcpy(to, &value, sizeof value);
+}
+
+static void put64(uint8_t *to, uint64_t value)
+{
+    value = htole64(value);
+    memcpy(to, &value, sizeof value);
+}
+
+static uint16_t get16(const uint8_t *from)
+{
+    uint16_t value;
+    memcpy(&value, from, sizeof value);
+    return le16toh(value);
+}
+
+static uint32_t get32(const uint8_t *from)
+{
+    uint32_t value;
+    memcpy(&value, from, sizeof value);
+    return le32toh(value);
+}
+
+static uint64_t get64(const uint8_t *from)
+{
+    uint64_t value;
+    memcpy(&value, from, sizeof value);
+    return le64toh(value);
+}
+
+/* Sums a whole message, reading its crc field as 0. */
+static uint32_t sum(const uint8_t *message, size_t length)
+{
+    static const uint8_t zero[4];
+    uint32_t crc = gyre_crc32c(0, message, AT_CRC);
+
+    crc = gyre_crc32c(crc, zero, sizeof zero);
+    return gyre_crc32c(crc, message + AT_REGION, length - AT_REGION);
+}
+
+size_t gyre_watch_encode(const struct gyre_watch_message *message, uint8_t *out)
+{
+    size_t length = GYRE_WATCH_HEADER_BYTES + message->payload_bytes;
+
+    put32(out + AT_LENGTH, (uint32_t)length);
+    out[AT_KIND] = (uint8_t)message->kind;
+    out[AT_FLAGS] = message->flags;
+    put16(out + AT_EPOCH, message->epoch);
+    put32(out + AT_RANK, message->rank);
+    put32(out + AT_STATUS, (uint32_t)message->status);
+    put32(out + AT_ID, message->id);
+    put64(out + AT_REGION, message->region_length);
+    if (message->payload_bytes > 0)
+        memcpy(out + GYRE_WATCH_HEADER_BYTES, message->payload, message->payload_bytes);
+    put32(out + AT_CRC, sum(out, length));
+    return length;
+}
+
+size_t gyre_watch_length(const uint8_t in[4])
+{
+    uint32_t length = get32(in);
+    bool fits = length >= GYRE_WATCH_HEADER_BYTES && length <= GYRE_WATCH_MESSAGE_MAX;
+
+    return fits ? length : 0;
+}
+
+static bool sensible(const struct gyre_watch_message *message)
+{
+    if (message->kind < GYRE_WATCH_BEAT || message->kind >= GYRE_WATCH_KINDS)
+        return false;
+    if (message->kind == GYRE_WATCH_BEAT)
+        return message->payload_bytes % GYRE_WATCH_STATE_BYTES == 0;
+    return message->kind != GYRE_WATCH_FAILURE || message->status < 0;
+}
+
+int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_message *message)
+{
+    if (length < GYRE_WATCH_HEADER_BYTES || gyre_watch_length(in) != length)
+        return GYRE_CORRUPT;
+    if (get32(in + AT_CRC) != sum(in, length))
+        return GYRE_CORRUPT;
+    *message = (struct gyre_watch_message){
+        .kind = in[AT_KIND],
+        .flags = in[AT_FLAGS],
+        .epoch = get16(in + AT_EPOCH),
+        .rank = get32(in + AT_RANK),
+        .status = (int32_t)get32(in + AT_STATUS),
+        .id = get32(in + AT_ID),
+        .region_length = get64(in + AT_REGION),
+        .payload = in + GYRE_WATCH_HEADER_BYTES,
+        .payload_bytes = (uint32_t)(length - GYRE_WATCH_HEADER_BYTES),
+    };
+    return sensible(message) ? 0 : GYRE_CORRUPT;
+}
+
+void gyre_watch_text(const struct gyre_watch_message *message, char *out, size_t size)
+{
+    size_t length = message->payload_bytes < size - 1 ? message->payload_bytes : size - 1;
+
+    for (size_t i = 0; i < length; i++) {
+        uint8_t byte = message->payload[i];
+        out[i] = byte < ' ' || byte == 0x7f ? '?' : (char)byte;
+    }
+    out[length] = '\0';
+}
+
+void gyre_watch_state_encode(const struct gyre_watch_state *state,
+                             uint8_t out[GYRE_WATCH_STATE_BYTES])
+{
+    put32(out, state->rank);
+    put32(out + 4, state->comm);
+    put64(out + 8, state->sequence);
+    put64(out + 16, state->finished);
+    put64(out + 24, state->fingerprint);
+    put64(out + 32, state->signature);
+    put64(out + 40, state->count);
+}
+
+void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
+                             struct gyre_watch_state *state)
+{
+    *state = (struct gyre_watch_state){
+        .rank = get32(in),
+        .comm = get32(in + 4),
+        .sequence = get64(in + 8),
+        .finished = get64(in + 16),
+        .fingerprint = get64(in + 24),
+        .signature = get64(in + 32),
+        .count = get64(in + 40),
+    };
+}

@@ -1,0 +1,74 @@
+/* What watches say to each other: one format over Unix packets and TCP streams.
+ *
+ *    0        4      5      6       8      12       16   20    24               32
+ *    | length | kind | flags| epoch | rank | status | id | crc | region length  | payload …
+ *
+ * Little endian; `length` counts everything; crc is the CRC-32C of the whole message with crc = 0.
+ * A beat's payload is a list of states of 48 bytes, a failure's, warning's or reply's is its text.
+ * Nothing here does I/O. */
+#ifndef GYRE_TRANSPORT_WATCH_MESSAGE_H
+#define GYRE_TRANSPORT_WATCH_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GYRE_WATCH_HEADER_BYTES 32
+#define GYRE_WATCH_MESSAGE_MAX  4096
+#define GYRE_WATCH_PAYLOAD_MAX  (GYRE_WATCH_MESSAGE_MAX - GYRE_WATCH_HEADER_BYTES)
+#define GYRE_WATCH_TEXT_MAX     900 /* of a failure, NUL included */
+#define GYRE_WATCH_STATE_BYTES  48
+#define GYRE_WATCH_STATES_MAX   (GYRE_WATCH_PAYLOAD_MAX / GYRE_WATCH_STATE_BYTES)
+
+enum gyre_watch_kind {
+    GYRE_WATCH_BEAT = 1, /* the sender is alive; states that are new since its last beat */
+    GYRE_WATCH_FAILURE,  /* status, rank, text; see GYRE_WATCH_VERDICT */
+    GYRE_WATCH_WARNING,  /* text for the log */
+    GYRE_WATCH_BYE,      /* the sender has finished: its end is no failure any more */
+    GYRE_WATCH_ALL_BYE,  /* rank 0: everybody has */
+    GYRE_WATCH_SHARE,    /* id, region length, GYRE_WATCH_SEALED; a descriptor comes along */
+    GYRE_WATCH_REPLY,    /* to a share: id, status, text */
+    GYRE_WATCH_UNSHARE,  /* id */
+    GYRE_WATCH_KINDS
+};
+
+enum gyre_watch_flag {
+    GYRE_WATCH_VERDICT = 1, /* of a failure: decided for the whole job, not only proposed */
+    GYRE_WATCH_SEALED = 2   /* of a share: for reading only */
+};
+
+/* What one rank is doing, as its beats carry it. */
+struct gyre_watch_state {
+    uint32_t rank, comm;
+    uint64_t sequence, finished, fingerprint, signature, count;
+};
+
+struct gyre_watch_message {
+    enum gyre_watch_kind kind;
+    uint8_t flags;
+    uint16_t epoch;
+    uint32_t rank; /* whose failure; otherwise the sender */
+    int32_t status;
+    uint32_t id;
+    uint64_t region_length;
+    const uint8_t *payload; /* borrowed */
+    uint32_t payload_bytes; /* at most GYRE_WATCH_PAYLOAD_MAX */
+};
+
+/* Returns the bytes written, at most GYRE_WATCH_MESSAGE_MAX. */
+size_t gyre_watch_encode(const struct gyre_watch_message *message, uint8_t *out);
+
+/* How long the message that starts with these 4 bytes is; 0 if no message has such a length. */
+size_t gyre_watch_length(const uint8_t in[4]);
+
+/* Decodes exactly `length` bytes; the payload points into `in`. 0 or GYRE_CORRUPT. */
+int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_message *message);
+
+/* The payload's text, cut to fit, control characters replaced, always terminated. */
+void gyre_watch_text(const struct gyre_watch_message *message, char *out, size_t size);
+
+void gyre_watch_state_encode(const struct gyre_watch_state *state,
+                             uint8_t out[GYRE_WATCH_STATE_BYTES]);
+void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
+                             struct gyre_watch_state *state);
+
+#endif

@@ -1,0 +1,294 @@
+/* Regions inside a node.
+ *
+ *     share(id) ── SHARE id, length, fd ──▶ each peer's watch imports the region, keeps it under
+ * (peer, id) in its ⋮                                 views, and answers returns  ◀── REPLY id,
+ * status ──────  when all have answered; one refusal withdraws the region everywhere
+ *
+ * The peers' threads do their part at once whatever their ranks compute, so share() takes a
+ * fraction of a millisecond and nobody else has to call anything. A peer that is gone or has said
+ * goodbye counts as having answered: it will not read the region, and if its end is a failure then
+ * health says so. */
+#include "transport/watch_inside.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORTS_MAX 4096
+#define ANSWER_EXTRA                                                                               \
+    (5 * GYRE_SECOND) /* beyond the dead time: a peer's watch may still be starting */
+
+struct gyre_watch_export {
+    struct gyre_watch_export *next;
+    uint32_t id, waiting;
+    struct gyre_trouble refusal;
+    bool *owes; /* per link: its answer is due */
+};
+
+static struct gyre_watch_export **find_export(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_export **at = &watch->exports;
+
+    while (*at != NULL && (*at)->id != id)
+        at = &(*at)->next;
+    return at;
+}
+
+static void free_export(struct gyre_watch_export *export)
+{
+    free(export->owes);
+    free(export);
+}
+
+static struct gyre_watch_export *add_export(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_export *export = calloc(1, sizeof *export);
+
+    if (export == NULL || (export->owes = calloc(watch->links, sizeof *export->owes)) == NULL) {
+        free(export);
+        return NULL;
+    }
+    export->id = id;
+    export->next = watch->exports;
+    watch->exports = export;
+    watch->export_count++;
+    return export;
+}
+
+static void remove_export(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_export **at = find_export(watch, id), *export = *at;
+
+    if (export == NULL)
+        return;
+    *at = export->next;
+    watch->export_count--;
+    free_export(export);
+}
+
+void gyre_watch_drop_exports(struct gyre_watch *watch)
+{
+    while (watch->exports != NULL)
+        remove_export(watch, watch->exports->id);
+}
+
+/* -- offering
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
+                  const struct gyre_region *region, enum gyre_share share)
+{
+    struct gyre_watch_message message = {
+        .kind = GYRE_WATCH_SHARE,
+        .flags = share == GYRE_SHARE_SEALED ? GYRE_WATCH_SEALED : 0,
+        .id = export->id,
+        .region_length = region->length,
+    };
+
+    for (uint32_t i = 0; i < watch->links; i++) {
+        if (!watch->link[i].node || watch->link[i].broken || gyre_vigil_has_left(watch->vigil, i))
+            continue;
+        export->owes[i] = true;
+        export->waiting++;
+        gyre_watch_post(watch, i, &message, region->fd);
+    }
+}
+
+static void withdraw(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_message message = {.kind = GYRE_WATCH_UNSHARE, .id = id};
+
+    remove_export(watch, id);
+    for (uint32_t i = 0; i < watch->links; i++)
+        if (watch->link[i].node && !watch->link[i].broken)
+            gyre_watch_post(watch, i, &message, -1);
+}
+
+static int failed(struct gyre_watch *watch, struct gyre_trouble *trouble)
+{
+    int status = atomic_load_explicit(&watch->is.health->status, memory_order_acquire);
+
+    if (status != 0)
+        gyre_trouble_set(trouble, status, "%s", watch->is.health->failure.text);
+    return status;
+}
+
+static uint64_t answer_limit(const struct gyre_watch *watch)
+{
+    uint64_t wait_ms =
+        (uint64_t)(watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms);
+    return gyre_now_ns() + wait_ms * GYRE_MS + ANSWER_EXTRA;
+}
+
+/* Sleeps until all have answered, the job has failed, or the time is over. */
+static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *export,
+                         struct gyre_trouble *trouble)
+{
+    struct timespec limit;
+    int late = 0;
+
+    gyre_watch_deadline(answer_limit(watch), &limit);
+    while (export->waiting > 0 && atomic_load(&watch->is.health->status) == 0 && late == 0)
+        late = pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+    if (failed(watch, trouble) != 0)
+        return atomic_load(&watch->is.health->status);
+    if (export->waiting > 0)
+        return gyre_trouble_set(trouble, GYRE_TIMED_OUT,
+                                "sharing memory: %u ranks of this node did not answer",
+                                export->waiting);
+    if (export->refusal.status != 0)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s", export->refusal.text);
+    return 0;
+}
+
+static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                           struct gyre_trouble *trouble)
+{
+    if (failed(watch, trouble) != 0)
+        return atomic_load(&watch->is.health->status);
+    if (region->kind != GYRE_MEMORY_HOST || region->fd < 0)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "sharing memory: region %u has no descriptor to pass", id);
+    if (watch->export_count == EXPORTS_MAX)
+        return gyre_trouble_set(
+            trouble, GYRE_UNSUPPORTED,
+            "sharing memory: this process shares %d regions already, the most it can", EXPORTS_MAX);
+    if (*find_export(watch, id) != NULL)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "sharing memory: region id %u is in use",
+                                id);
+    return 0;
+}
+
+static int share_locked(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                        enum gyre_share share, struct gyre_trouble *trouble)
+{
+    int status = check_shareable(watch, id, region, trouble);
+
+    if (status != 0)
+        return status;
+    struct gyre_watch_export *export = add_export(watch, id);
+    if (export == NULL)
+        return gyre_trouble_set(trouble, -ENOMEM, "sharing memory: out of memory");
+    offer(watch, export, region, share);
+    status = await_answers(watch, export, trouble);
+    if (status != 0)
+        withdraw(watch, id);
+    return status;
+}
+
+int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                     enum gyre_share share, struct gyre_trouble *trouble)
+{
+    if (watch->pid != getpid())
+        return gyre_trouble_set(trouble, GYRE_FORKED,
+                                "sharing memory: the watch belongs to the parent process");
+    pthread_mutex_lock(&watch->lock);
+    int status = share_locked(watch, id, region, share, trouble);
+    pthread_mutex_unlock(&watch->lock);
+    return status;
+}
+
+void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id)
+{
+    if (watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    if (*find_export(watch, id) != NULL)
+        withdraw(watch, id);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint64_t length)
+{
+    return gyre_views_find(watch->views, peer, id, length);
+}
+
+/* -- answering
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
+                  int passed, struct gyre_trouble *trouble)
+{
+    const struct gyre_device *device = gyre_device_of(GYRE_MEMORY_HOST);
+    bool sealed = message->flags & GYRE_WATCH_SEALED;
+    struct gyre_region region;
+
+    if (passed < 0)
+        return gyre_trouble_set(trouble, -EBADF,
+                                "no descriptor came along: this process has too many open files");
+    int status = device->import(0, passed, message->region_length,
+                                sealed ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN, &region, trouble);
+    if (status != 0)
+        return status;
+    status = gyre_views_put(watch->views, peer, message->id, &region);
+    if (status == 0)
+        return 0;
+    device->unimport(&region);
+    return gyre_trouble_set(trouble, status, "no room for another region (the most is %d)",
+                            GYRE_VIEWS_MAX);
+}
+
+static void hear_offer(struct gyre_watch *watch, uint32_t link,
+                       const struct gyre_watch_message *message, int passed)
+{
+    struct gyre_trouble trouble = {0}, told = {0};
+    struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
+
+    reply.status = import(watch, gyre_vigil_peer(watch->vigil, link), message, passed, &trouble);
+    if (reply.status != 0) {
+        gyre_trouble_set(&told, reply.status,
+                         "rank %u cannot map region %u of %" PRIu64 " bytes: %.700s",
+                         watch->is.joined->rank, message->id, message->region_length, trouble.text);
+        reply.payload = (const uint8_t *)told.text;
+        reply.payload_bytes = (uint32_t)strlen(told.text);
+    }
+    gyre_watch_post(watch, link, &reply, -1);
+}
+
+static void settle_answer(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link)
+{
+    export->waiting -= export->owes[link];
+    export->owes[link] = false;
+    if (export->waiting == 0)
+        pthread_cond_broadcast(&watch->changed);
+}
+
+static void hear_reply(struct gyre_watch *watch, uint32_t link,
+                       const struct gyre_watch_message *message)
+{
+    struct gyre_watch_export *export = *find_export(watch, message->id);
+    char text[GYRE_WATCH_TEXT_MAX];
+
+    if (export == NULL || !export->owes[link])
+        return;
+    if (message->status != 0) {
+        gyre_watch_text(message, text, sizeof text);
+        gyre_trouble_set(&export->refusal, message->status, "%s", text);
+    }
+    settle_answer(watch, export, link);
+}
+
+void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link)
+{
+    for (struct gyre_watch_export *export = watch->exports; export != NULL; export = export->next)
+        settle_answer(watch, export, link);
+}
+
+void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message, int passed)
+{
+    if (!watch->link[link].node)
+        return;
+    if (message->kind == GYRE_WATCH_SHARE)
+        hear_offer(watch, link, message, passed);
+    else if (message->kind == GYRE_WATCH_REPLY)
+        hear_reply(watch, link, message);
+    else if (message->kind == GYRE_WATCH_UNSHARE)
+        gyre_views_drop(watch->views, gyre_vigil_peer(watch->vigil, link), message->id);
+}
