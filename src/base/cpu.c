@@ -1,0 +1,44 @@
+/* Cores that may really be used: a container with a quota of one core shows all of the machine's in its affinity mask. */
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+static long quota_of(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -1;
+    long quota = -1, period = 0;
+    int fields = fscanf(file, "%ld %ld", &quota, &period); /* "max 100000" reads nothing */
+    fclose(file);
+    return fields == 2 && quota > 0 && period > 0 ? (quota + period - 1) / period : -1;
+}
+
+/* cgroup v2: the process's own group, then the root of its namespace. */
+static long cgroup_cores(void)
+{
+    char line[512], path[640];
+    long cores = -1;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (strncmp(line, "0::", 3) == 0) {
+            snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", line + 3);
+            cores = quota_of(path);
+        }
+    }
+    if (file)
+        fclose(file);
+    return cores > 0 ? cores : quota_of("/sys/fs/cgroup/cpu.max");
+}
+
+int gyre_cpu_count(void)
+{
+    cpu_set_t set;
+    int affinity = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+    long quota = cgroup_cores();
+    int count = quota > 0 && quota < affinity ? (int)quota : affinity;
+    return count > 0 ? count : 1;
+}

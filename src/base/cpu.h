@@ -1,0 +1,19 @@
+/* What a waiting loop tells the processor, and how many of them this process may use. */
+#ifndef GYRE_BASE_CPU_H
+#define GYRE_BASE_CPU_H
+
+static inline void gyre_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files: call once. */
+int gyre_cpu_count(void);
+
+#endif

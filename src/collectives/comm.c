@@ -1,0 +1,303 @@
+/* The communicator: what gyre/gyre.h promises, apart from the operations themselves (operations.c).
+ *
+ *   gyre_init ─▶ domain (job, peers, watch, links) ─▶ mesh, where all ranks share memory ─▶ engine
+ *
+ * A world of 1 has a domain without peers and no engine: its operations are copies. */
+#include "collectives/comm.h"
+
+#include "base/clock.h"
+#include "base/env.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gyre_trouble *gyre_thread_trouble(void)
+{
+    static _Thread_local struct gyre_trouble trouble;
+    return &trouble;
+}
+
+int gyre_version(void)
+{
+    return GYRE_VERSION_MAJOR * 10000 + GYRE_VERSION_MINOR * 100 + GYRE_VERSION_PATCH;
+}
+
+/* -- init -------------------------------------------------------------------------------------------------------- */
+
+static int read_algorithm(struct gyre_engine_options *options, struct gyre_trouble *trouble)
+{
+    const char *name = getenv("GYRE_ALGO"), *names[32];
+    int count = 0, index;
+    if (!name || !*name || strcmp(name, "auto") == 0)
+        return 0;
+    for (; gyre_algorithms[count] && count < 31; count++)
+        names[count] = gyre_algorithms[count]->name;
+    names[count] = "auto";
+    int status = gyre_parse_word("GYRE_ALGO", name, names, count + 1, &index, trouble);
+    if (!status)
+        options->algorithm = gyre_algorithms[index];
+    return status;
+}
+
+static int read_settings(struct gyre_engine_options *options, struct gyre_trouble *trouble)
+{
+    int64_t lanes = 0;
+    int status = read_algorithm(options, trouble);
+    if (!status)
+        status = gyre_env_size("GYRE_SLICE", &options->slice_bytes, trouble);
+    if (!status)
+        status = gyre_env_int("GYRE_LANES", 1, GYRE_LANES_MAX, &lanes, trouble);
+    options->lanes = (uint32_t)lanes;
+    return status;
+}
+
+static int check_options(const struct gyre_options *options, struct gyre_trouble *trouble)
+{
+    if (options && options->size != sizeof(*options))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_options.size is %zu, this library knows %zu: set it to sizeof(struct gyre_options)",
+                                options->size, sizeof(*options));
+    return 0;
+}
+
+static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *options, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = gyre_domain_joined(comm->domain);
+    comm->rank = joined->rank;
+    comm->n = joined->n;
+    if (comm->n == 1)
+        return 0;
+    if (joined->local_size == joined->n && joined->n <= GYRE_PEERS_MAPPED_MAX) {
+        int status = gyre_mesh_create(comm->domain, &comm->mesh, trouble);
+        if (status)
+            return status;
+    }
+    options->rank = comm->rank;
+    options->n = comm->n;
+    options->links = gyre_domain_links(comm->domain);
+    options->mesh = comm->mesh;
+    return gyre_engine_create(options, &comm->engine, trouble);
+}
+
+static void comm_free(struct gyre_comm *comm)
+{
+    gyre_domain_close(comm->domain);
+    gyre_engine_destroy(comm->engine);
+    gyre_mesh_destroy(comm->mesh);
+    pthread_mutex_destroy(&comm->registered_lock);
+    free(comm);
+}
+
+int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    struct gyre_engine_options engine = {0};
+    char configuration[160];
+    *trouble = (struct gyre_trouble){0};
+    if (!out)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "gyre_init: the place for the communicator is NULL");
+    *out = NULL;
+    int status = check_options(options, trouble);
+    if (!status)
+        status = read_settings(&engine, trouble);
+    if (status)
+        return status;
+    struct gyre_comm *comm = calloc(1, sizeof(*comm));
+    if (!comm)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a communicator");
+    pthread_mutex_init(&comm->registered_lock, NULL);
+    snprintf(configuration, sizeof(configuration), "algo=%s slice=%llu lanes=%u",
+             engine.algorithm ? engine.algorithm->name : "auto", (unsigned long long)engine.slice_bytes, engine.lanes);
+    struct gyre_domain_options domain = {options, configuration};
+    status = gyre_domain_open(&domain, &comm->domain, trouble);
+    if (!status)
+        status = open_engine(comm, &engine, trouble);
+    if (status) {
+        gyre_trouble_set(trouble, status, "gyre_init: %s", gyre_status_name(status));
+        comm_free(comm);
+        return status;
+    }
+    *out = comm;
+    return 0;
+}
+
+/* -- end --------------------------------------------------------------------------------------------------------- */
+
+static void finish_work(struct gyre_comm *comm)
+{
+    struct gyre_idle idle = {0};
+    gyre_domain_enter(comm->domain);
+    while (!gyre_engine_idle(comm->engine) && !gyre_comm_turn(comm, &idle, UINT64_MAX))
+        continue;
+    gyre_domain_leave(comm->domain);
+}
+
+int gyre_finalize(struct gyre_comm *comm)
+{
+    if (!comm)
+        return 0;
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    if (comm->engine)
+        finish_work(comm);
+    gyre_helper_stop(comm);
+    int status = atomic_load(&comm->failed);
+    if (!status)
+        status = atomic_load(&gyre_domain_health(comm->domain)->status);
+    comm_free(comm);
+    return status;
+}
+
+int gyre_abort(struct gyre_comm *comm, const char *reason)
+{
+    char text[512];
+    if (!comm)
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID, "gyre_abort: the communicator is NULL");
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    snprintf(text, sizeof(text), "rank %u called gyre_abort()%s%.400s", comm->rank, reason ? ": " : "",
+             reason ? reason : "");
+    if (comm->n > 1) {
+        gyre_watch_report(gyre_domain_watch(comm->domain), GYRE_ABORTED, comm->rank, false, text);
+        return 0;
+    }
+    gyre_trouble_set(&comm->trouble, GYRE_ABORTED, "%s", text);
+    int fine = 0;
+    atomic_compare_exchange_strong(&comm->failed, &fine, GYRE_ABORTED);
+    return 0;
+}
+
+const char *gyre_error(const struct gyre_comm *comm)
+{
+    if (!comm)
+        return gyre_thread_trouble()->text;
+    struct gyre_health *health = gyre_domain_health(comm->domain);
+    if (atomic_load_explicit(&health->status, memory_order_acquire))
+        return health->failure.text;
+    if (comm->trouble.status)
+        return comm->trouble.text;
+    return gyre_thread_trouble()->text;
+}
+
+/* -- who --------------------------------------------------------------------------------------------------------- */
+
+int gyre_rank(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->rank : -1;
+}
+
+int gyre_size(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->n : -1;
+}
+
+int gyre_local_rank(const struct gyre_comm *comm)
+{
+    return comm ? (int)gyre_domain_joined(comm->domain)->local_rank : -1;
+}
+
+int gyre_local_size(const struct gyre_comm *comm)
+{
+    return comm ? (int)gyre_domain_joined(comm->domain)->local_size : -1;
+}
+
+int gyre_node(const struct gyre_comm *comm)
+{
+    return comm ? (int)gyre_domain_joined(comm->domain)->node : -1;
+}
+
+int gyre_nodes(const struct gyre_comm *comm)
+{
+    return comm ? (int)gyre_domain_joined(comm->domain)->nodes : -1;
+}
+
+/* -- memory ------------------------------------------------------------------------------------------------------ */
+
+static int usable(struct gyre_comm *comm, const char *call)
+{
+    if (!comm)
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID, "%s: the communicator is NULL", call);
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    return atomic_load(&comm->failed);
+}
+
+static int invalid(const char *format, const char *call, const void *memory, size_t bytes)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    *trouble = (struct gyre_trouble){0};
+    return gyre_trouble_set(trouble, GYRE_INVALID, format, call, memory, bytes);
+}
+
+int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    uint32_t id;
+    int status = usable(comm, "gyre_alloc");
+    if (status)
+        return status;
+    *trouble = (struct gyre_trouble){0};
+    if (!memory || !bytes)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "gyre_alloc: %s",
+                                memory ? "0 bytes were asked for" : "the place for the address is NULL");
+    void *base;
+    status = gyre_domain_share(comm->domain, bytes, GYRE_SHARE_OPEN, &base, &id, trouble);
+    if (status && status != GYRE_UNSUPPORTED)
+        return status;
+    *memory = base;
+    return 0;
+}
+
+int gyre_free(struct gyre_comm *comm, void *memory)
+{
+    if (!memory)
+        return 0;
+    if (!comm)
+        return invalid("%s: the communicator is NULL (memory %p, %zu)", "gyre_free", memory, 0);
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    if (gyre_domain_unshare(comm->domain, memory))
+        return invalid("%s: %p is not from gyre_alloc()%.0zu", "gyre_free", memory, 0);
+    return 0;
+}
+
+static struct gyre_registered *find_registered(struct gyre_comm *comm, const void *memory)
+{
+    for (uint32_t i = 0; i < comm->registereds; i++)
+        if (comm->registered[i].memory == memory)
+            return &comm->registered[i];
+    return NULL;
+}
+
+int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes)
+{
+    int status = usable(comm, "gyre_register");
+    if (status)
+        return status;
+    if (!memory || !bytes)
+        return invalid("%s: memory %p of %zu bytes cannot be registered", "gyre_register", memory, bytes);
+    pthread_mutex_lock(&comm->registered_lock);
+    bool known = find_registered(comm, memory) != NULL, full = comm->registereds == GYRE_REGISTERED_MAX;
+    if (!known && !full)
+        comm->registered[comm->registereds++] = (struct gyre_registered){memory, bytes};
+    pthread_mutex_unlock(&comm->registered_lock);
+    if (known)
+        return invalid("%s: %p (%zu bytes) is registered already", "gyre_register", memory, bytes);
+    return full ? invalid("%s: no room to register %p (%zu bytes); 256 spans are registered", "gyre_register", memory,
+                          bytes)
+                : 0;
+}
+
+int gyre_unregister(struct gyre_comm *comm, void *memory)
+{
+    if (!comm)
+        return invalid("%s: the communicator is NULL (memory %p, %zu)", "gyre_unregister", memory, 0);
+    pthread_mutex_lock(&comm->registered_lock);
+    struct gyre_registered *found = find_registered(comm, memory);
+    if (found)
+        *found = comm->registered[--comm->registereds];
+    pthread_mutex_unlock(&comm->registered_lock);
+    return found ? 0 : invalid("%s: %p is not registered%.0zu", "gyre_unregister", memory, 0);
+}

@@ -1,0 +1,200 @@
+/* The engine: operations in order, plans in a cache, and two ways to run a plan.
+ *
+ *   start ─▶ order[] ─▶ STEPS:    lanes (steps.c) post rounds on links, fold between them
+ *                    └▶ mapped:   exchange and push (mapped.c) on shared memory, strictly in order
+ *   poll  ─▶ completions ─▶ lanes ─▶ op->status
+ *
+ * Operations on links may overlap; lanes are given out in the order of sequence, so that two ranks never hold lanes for
+ * different operations while each waits for the other's. */
+#include "collectives/engine.h"
+
+#include "collectives/mesh.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **out,
+                       struct gyre_trouble *trouble)
+{
+    struct gyre_engine *engine = calloc(1, sizeof(*engine));
+    if (!engine)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for an engine");
+    engine->rank = options->rank;
+    engine->n = options->n;
+    engine->comm = options->comm;
+    engine->links = options->links;
+    engine->mesh = options->mesh;
+    engine->planning = (struct gyre_plan_options){.n = options->n,
+                                                  .rank = options->rank,
+                                                  .mapped = options->mesh != NULL,
+                                                  .algorithm = options->algorithm,
+                                                  .slice_bytes = options->slice_bytes,
+                                                  .lanes = options->lanes};
+    engine->device = gyre_device_of(GYRE_MEMORY_HOST);
+    int status = engine->device->queue_create(0, &engine->queue, trouble);
+    if (status) {
+        free(engine);
+        return status;
+    }
+    *out = engine;
+    return 0;
+}
+
+void gyre_engine_destroy(struct gyre_engine *engine)
+{
+    if (!engine)
+        return;
+    gyre_steps_deinit(engine);
+    for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++)
+        gyre_plan_destroy(engine->plan[i]);
+    engine->device->queue_destroy(engine->queue);
+    free(engine);
+}
+
+/* -- plans ------------------------------------------------------------------------------------------------------- */
+
+static bool same_shape(const struct gyre_shape *a, const struct gyre_shape *b)
+{
+    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb && a->root == b->root &&
+           a->barrier == b->barrier;
+}
+
+static bool plan_busy(const struct gyre_engine *engine, const struct gyre_plan *plan)
+{
+    for (uint32_t i = 0; i < engine->orders; i++)
+        if (engine->order[i]->plan == plan)
+            return true;
+    return false;
+}
+
+/* An empty place, or the idle plan that was used longest ago. */
+static struct gyre_plan **plan_place(struct gyre_engine *engine)
+{
+    struct gyre_plan **oldest = NULL;
+    for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++) {
+        if (!engine->plan[i])
+            return &engine->plan[i];
+        if (!plan_busy(engine, engine->plan[i]) && (!oldest || engine->plan[i]->used < (*oldest)->used))
+            oldest = &engine->plan[i];
+    }
+    return oldest;
+}
+
+static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape, struct gyre_plan **out,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_plan **place = plan_place(engine);
+    if (!place)
+        return gyre_trouble_set(trouble, -EBUSY, "%u operations of different shapes are in flight", GYRE_PLANS_MAX);
+    struct gyre_plan *plan;
+    int status = gyre_plan_create(shape, &engine->planning, &plan, trouble);
+    if (status)
+        return status;
+    gyre_plan_destroy(*place);
+    *place = *out = plan;
+    if (plan->form != GYRE_FORM_STEPS)
+        return 0;
+    engine->extent.scratch_bytes = plan->extent.scratch_bytes > engine->extent.scratch_bytes
+                                       ? plan->extent.scratch_bytes
+                                       : engine->extent.scratch_bytes;
+    if (plan->extent.step_max > engine->extent.step_max)
+        engine->extent.step_max = plan->extent.step_max;
+    if (plan->extent.source_max > engine->extent.source_max)
+        engine->extent.source_max = plan->extent.source_max;
+    status = gyre_steps_fit(engine);
+    return status ? gyre_trouble_set(trouble, status, "no memory for %llu bytes of scratch in %u lanes",
+                                     (unsigned long long)engine->extent.scratch_bytes, GYRE_LANE_POOL)
+                  : 0;
+}
+
+int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape, struct gyre_plan **plan,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_plan *found = engine->recent;
+    for (uint32_t i = 0; !(found && same_shape(&found->shape, shape)); i++) {
+        if (i == GYRE_PLANS_MAX) {
+            int status = plan_make(engine, shape, &found, trouble);
+            if (status) {
+                engine->recent = NULL;
+                return status;
+            }
+            break;
+        }
+        found = engine->plan[i];
+    }
+    found->used = ++engine->clock;
+    engine->recent = *plan = found;
+    return 0;
+}
+
+/* -- operations -------------------------------------------------------------------------------------------------- */
+
+struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan, const void *input, void *output)
+{
+    if (engine->orders == GYRE_OPS_MAX)
+        return NULL;
+    struct gyre_operation *op = engine->op;
+    while (op < engine->op + GYRE_OPS_MAX && op->used)
+        op++;
+    if (op == engine->op + GYRE_OPS_MAX)
+        return NULL;
+    uint64_t sequence = ++engine->sequence;
+    *op = (struct gyre_operation){.plan = plan,
+                           .input = input,
+                           .output = output,
+                           .sequence = sequence,
+                           .fingerprint = gyre_op_fingerprint(plan, sequence),
+                           .status = GYRE_AGAIN,
+                           .used = true};
+    engine->order[engine->orders++] = op;
+    if (engine->failed)
+        gyre_engine_finish(engine, op, engine->failed);
+    return op;
+}
+
+void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
+{
+    op->status = status;
+    uint32_t i = 0;
+    while (engine->order[i] != op)
+        i++;
+    memmove(&engine->order[i], &engine->order[i + 1], (--engine->orders - i) * sizeof(engine->order[0]));
+}
+
+void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    (void)engine;
+    op->used = false;
+}
+
+void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,
+                       const struct gyre_trouble *trouble)
+{
+    if (engine->fault.status)
+        return;
+    engine->fault.status = status;
+    engine->fault.peer = peer;
+    engine->fault.echo = echo;
+    engine->fault.trouble = *trouble;
+}
+
+bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
+{
+    bool moved = gyre_steps_poll(engine, now);
+    if (engine->mesh)
+        moved |= gyre_mapped_poll(engine);
+    return moved;
+}
+
+void gyre_engine_fail(struct gyre_engine *engine, int status)
+{
+    if (engine->failed)
+        return;
+    engine->failed = status;
+    gyre_steps_drop(engine);
+    if (engine->mesh)
+        gyre_mapped_drop(engine);
+    while (engine->orders)
+        gyre_engine_finish(engine, engine->order[0], status);
+}

@@ -1,0 +1,126 @@
+/* The engine runs plans. It is a state machine that never blocks: poll() posts what can be posted, folds what can be
+ * folded and returns. Time, links and memory are given to it, so the same object code runs over real wires and over the
+ * simulator's virtual time.
+ *
+ * One engine belongs to one communicator of one rank. All calls come from the thread that owns the domain. */
+#ifndef GYRE_COLLECTIVES_ENGINE_H
+#define GYRE_COLLECTIVES_ENGINE_H
+
+#include "collectives/plan.h"
+#include "transport/transport.h"
+
+#define GYRE_OPS_MAX 64u      /* operations in flight */
+#define GYRE_LANE_POOL 8u     /* lanes that run at a time, over all operations */
+#define GYRE_PLANS_MAX 64u    /* plans kept; the least recently used one that is idle goes */
+#define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between two looks at the world */
+
+struct gyre_mesh; /* boards of a communicator whose ranks all share memory; mesh.h */
+
+struct gyre_operation {
+    struct gyre_plan *plan;
+    const uint8_t *input;
+    uint8_t *output;
+    uint64_t sequence;
+    uint64_t fingerprint;
+    int status;          /* GYRE_AGAIN while under way */
+    uint64_t next_slice; /* STEPS: the next one that a lane may take */
+    uint32_t lanes;      /* STEPS: lanes at work for it */
+    bool used;
+};
+
+struct gyre_lane {
+    struct gyre_operation *op; /* NULL: idle */
+    uint32_t generation;
+    uint64_t slice_index, base; /* base: bytes before the slice in INPUT and OUTPUT */
+    struct gyre_slice slice;
+    uint64_t index, rounds; /* of rounds */
+    struct gyre_round round;
+    uint32_t posted;      /* how many of 2 × steps (receives, then sends) have been looked at */
+    uint32_t outstanding; /* posts without completion */
+    uint32_t local;       /* next step that may be COPY or REDUCE */
+    uint64_t local_bytes; /* done of that one */
+    uint8_t *scratch;
+    uint64_t scratch_bytes;
+    const void **pointer; /* source_max sources of a REDUCE */
+};
+
+/* What went wrong and is not told to the job yet. */
+struct gyre_fault {
+    int status; /* 0: nothing */
+    uint32_t peer;
+    bool echo; /* perhaps only the echo of another failure */
+    struct gyre_trouble trouble;
+};
+
+struct gyre_engine {
+    uint32_t rank, n;
+    uint16_t comm;
+    struct gyre_links *links;
+    struct gyre_mesh *mesh; /* NULL: not all ranks share memory */
+    const struct gyre_device *device;
+    struct gyre_device_queue *queue;
+    struct gyre_plan_options planning;
+
+    uint64_t sequence; /* of the last operation started */
+    struct gyre_operation op[GYRE_OPS_MAX];
+    struct gyre_operation *order[GYRE_OPS_MAX]; /* in flight, by sequence */
+    uint32_t orders;
+
+    struct gyre_lane lane[GYRE_LANE_POOL];
+    struct gyre_extent extent; /* the largest of all plans: what a lane's storage must hold */
+
+    struct gyre_plan *plan[GYRE_PLANS_MAX];
+    struct gyre_plan *recent;
+    uint64_t clock; /* of plan use */
+
+    struct gyre_fault fault;
+    int failed; /* status of every operation from now on */
+};
+
+struct gyre_engine_options {
+    uint32_t rank, n;
+    uint16_t comm;
+    struct gyre_links *links;
+    struct gyre_mesh *mesh;
+    const struct gyre_algorithm *algorithm; /* NULL: select */
+    uint64_t slice_bytes;                   /* 0: select */
+    uint32_t lanes;                         /* 0: select */
+};
+
+int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **engine,
+                       struct gyre_trouble *trouble);
+void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
+
+/* The plan of a shape, from the cache or made now. */
+int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape, struct gyre_plan **plan,
+                     struct gyre_trouble *trouble);
+
+/* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status is not GYRE_AGAIN. */
+struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan, const void *input, void *output);
+void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op); /* of an operation that has ended */
+
+/* Moves everything that can move. True if anything did. */
+bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now);
+
+static inline bool gyre_engine_idle(const struct gyre_engine *engine)
+{
+    return engine->orders == 0;
+}
+
+/* The job has failed: every operation ends with `status` and no buffer is written by anybody after this returns. */
+void gyre_engine_fail(struct gyre_engine *engine, int status);
+
+/* Ends an operation that is under way (steps.c and mapped.c call it). */
+void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);
+
+/* Records the first fault. */
+void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,
+                       const struct gyre_trouble *trouble);
+
+/* steps.c: rounds over message links. */
+bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now);
+int gyre_steps_fit(struct gyre_engine *engine); /* idle lanes get storage for engine->extent */
+void gyre_steps_drop(struct gyre_engine *engine);
+void gyre_steps_deinit(struct gyre_engine *engine);
+
+#endif

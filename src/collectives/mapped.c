@@ -1,0 +1,468 @@
+/* Operations on memory that all ranks share.
+ *
+ * EXCHANGE (up to 4 KiB). Everybody puts its input into its entry line, or into the payload beside it, stamps the line
+ * with the turn, and folds what it reads in the others' lines. One trip of a cache line between two cores.
+ *
+ * PUSH (larger). The line says where INPUT and OUTPUT are. When the lines of all have come, each rank folds its blocks
+ * straight out of all INPUTs into all OUTPUTs, then says `pushed`; when all have, the outputs are complete:
+ *
+ *      rank 0:  line ─▶ wait for lines ─▶ fold block 0 of 0,1 into OUTPUT of 0,1 ─▶ pushed ─▶ wait for pushed of all
+ *      rank 1:  line ─▶ wait for lines ─▶ fold block 1 of 0,1 into OUTPUT of 0,1 ─▶ pushed ─▶ wait for pushed of all
+ *
+ * A rank whose memory peers cannot map copies its INPUT slice by slice into its stage and empties its outbox behind the
+ * peers; four slices are under way, and `staged`, `pushed`, `drained` say how far everybody is. */
+#include "collectives/mesh.h"
+
+#include "base/cpu.h"
+
+#include <string.h>
+
+static struct gyre_line *own_line(struct gyre_mesh *mesh, uint64_t turn)
+{
+    return &mesh->mine->line[turn % GYRE_BOARD_SLOTS];
+}
+
+static const struct gyre_line *peer_line(const struct gyre_mesh *mesh, uint32_t rank, uint64_t turn)
+{
+    return &mesh->board[rank]->line[turn % GYRE_BOARD_SLOTS];
+}
+
+static const struct gyre_progress *peer_progress(const struct gyre_mesh *mesh, uint32_t rank)
+{
+    return &mesh->board[rank]->progress[mesh->turn % GYRE_BOARD_SLOTS];
+}
+
+/* May the line of `turn` be written: is everybody done with the turn that used it before? */
+static bool slot_is_free(struct gyre_mesh *mesh, uint64_t turn)
+{
+    if (turn <= mesh->safe + GYRE_BOARD_SLOTS)
+        return true;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t rank = 0; rank < mesh->n; rank++) {
+        uint64_t finished = atomic_load_explicit(&mesh->board[rank]->finished, memory_order_acquire);
+        least = finished < least && rank != mesh->rank ? finished : least;
+    }
+    mesh->safe = least;
+    return turn <= mesh->safe + GYRE_BOARD_SLOTS;
+}
+
+static void end_turn(struct gyre_mesh *mesh)
+{
+    atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
+}
+
+static void mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence)
+{
+    struct gyre_trouble trouble = {0};
+    gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                     "rank %u and rank %u called different operations as number %llu: compare operation, count, type, "
+                     "reduction and root on both",
+                     engine->rank, rank, (unsigned long long)sequence);
+    gyre_engine_fault(engine, GYRE_MISMATCH, rank, true, &trouble);
+}
+
+/* -- exchange ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t plan_bytes(const struct gyre_plan *plan)
+{
+    return plan->shape.count * plan->element;
+}
+
+static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan, uint64_t turn)
+{
+    uint32_t slot = turn % GYRE_BOARD_SLOTS;
+    return plan_bytes(plan) <= GYRE_LINE_PAYLOAD ? board->line[slot].payload : board->payload[slot];
+}
+
+static void publish_payload(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                            uint64_t fingerprint)
+{
+    struct gyre_line *line = own_line(mesh, mesh->turn);
+    if (plan_bytes(plan))
+        memcpy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input, plan_bytes(plan));
+    line->fingerprint = fingerprint;
+    atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
+}
+
+/* 0: here and the same operation. GYRE_AGAIN: not here. */
+static int line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
+{
+    const struct gyre_line *line = peer_line(mesh, rank, mesh->turn);
+    if (atomic_load_explicit(&line->stamp, memory_order_acquire) != mesh->turn)
+        return GYRE_AGAIN;
+    return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
+}
+
+static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations, const void *const *from,
+                     uint32_t sources, uint64_t bytes, bool stream)
+{
+    struct gyre_fold_task task = {.destination = to,
+                                  .destinations = destinations,
+                                  .source = from,
+                                  .sources = sources,
+                                  .count = bytes / plan->element,
+                                  .divisor = plan->divisor,
+                                  .stream = stream};
+    plan->fold(&task, NULL);
+}
+
+static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan, const uint8_t *input,
+                          uint8_t *output)
+{
+    for (uint32_t m = 0; m < plan->full->moves; m++) {
+        const struct gyre_move *move = &plan->full->move[m];
+        const void *from[GYRE_PEERS_MAPPED_MAX];
+        void *to = output + move->destination[0].offset;
+        for (uint32_t s = 0; s < move->sources; s++) {
+            uint32_t rank = move->source[s].rank;
+            const uint8_t *base = rank == mesh->rank ? input : payload_of(mesh->board[rank], plan, mesh->turn);
+            from[s] = base + move->source[s].offset;
+        }
+        if (move->length && !(move->sources == 1 && from[0] == to && !plan->divisor))
+            run_fold(plan, &to, 1, from, move->sources, move->length, false);
+    }
+}
+
+int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input, uint64_t sequence)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    if (!slot_is_free(mesh, mesh->turn + 1))
+        return GYRE_AGAIN;
+    mesh->turn++;
+    if (plan->read_by_peers) {
+        publish_payload(mesh, plan, input, gyre_op_fingerprint(plan, sequence));
+        gyre_domain_ring(mesh->domain);
+    }
+    return 0;
+}
+
+int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input, void *output,
+                         uint64_t sequence, uint32_t spins)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    uint64_t fingerprint = gyre_op_fingerprint(plan, sequence);
+    for (uint32_t m = 0; m < plan->full->moves; m++)
+        for (uint32_t s = 0; s < plan->full->move[m].sources; s++) {
+            uint32_t rank = plan->full->move[m].source[s].rank;
+            int state = rank == mesh->rank ? 0 : line_state(mesh, rank, fingerprint);
+            for (uint32_t i = 0; state == GYRE_AGAIN && i < spins; i++) {
+                gyre_pause();
+                state = line_state(mesh, rank, fingerprint);
+            }
+            if (state == GYRE_MISMATCH)
+                mismatch(engine, rank, sequence);
+            if (state)
+                return state;
+        }
+    exchange_fold(mesh, plan, input, output);
+    end_turn(mesh);
+    return 0;
+}
+
+/* -- push: who is where ------------------------------------------------------------------------------------------ */
+
+/* Regions of the domain's own that hold the operation's buffers, 0 where peers cannot map them. */
+static void announce(struct gyre_mesh *mesh, struct gyre_operation *op)
+{
+    struct gyre_turn *turn = &mesh->current;
+    struct gyre_line *line = own_line(mesh, mesh->turn);
+    struct gyre_progress *progress = &mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS];
+    struct gyre_announcement places = {0};
+    uint64_t bytes = plan_bytes(op->plan);
+    places.input_region = gyre_domain_locate(mesh->domain, op->input, bytes, &places.input_offset);
+    places.output_region = gyre_domain_locate(mesh->domain, op->output, bytes, &places.output_offset);
+    turn->input_region = places.input_region;
+    turn->output_region = places.output_region;
+    turn->input[mesh->rank] = op->input;
+    turn->output[mesh->rank] = op->output;
+    turn->staged = turn->input_region || !op->plan->read_by_peers ? op->plan->slices : 0;
+    turn->drained = turn->output_region ? op->plan->slices : 0;
+    line->fingerprint = op->fingerprint;
+    line->places = places;
+    atomic_store_explicit(&progress->staged, turn->staged, memory_order_relaxed);
+    atomic_store_explicit(&progress->drained, turn->drained, memory_order_relaxed);
+    atomic_store_explicit(&progress->pushed, 0, memory_order_relaxed);
+    atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
+    turn->announced = true;
+}
+
+/* Reads the next rank's line and finds its buffers here. GYRE_AGAIN: not there yet. */
+static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
+{
+    struct gyre_turn *turn = &mesh->current;
+    uint32_t rank = turn->resolved;
+    int state = rank == mesh->rank ? 0 : line_state(mesh, rank, op->fingerprint);
+    if (state || rank == mesh->rank)
+        return state;
+    struct gyre_announcement places = peer_line(mesh, rank, mesh->turn)->places;
+    uint64_t bytes = plan_bytes(op->plan);
+    turn->input[rank] = NULL;
+    turn->output[rank] = NULL;
+    if (places.input_region) {
+        turn->input[rank] =
+            gyre_domain_view(mesh->domain, rank, places.input_region, places.input_offset, bytes);
+        if (!turn->input[rank])
+            return GYRE_AGAIN;
+    }
+    if (places.output_region) {
+        turn->output[rank] =
+            gyre_domain_view(mesh->domain, rank, places.output_region, places.output_offset, bytes);
+        if (!turn->output[rank])
+            return GYRE_AGAIN;
+    }
+    return 0;
+}
+
+/* -- push: one slice --------------------------------------------------------------------------------------------- */
+
+static const struct gyre_fused *fused_of(const struct gyre_plan *plan, uint64_t slice)
+{
+    return slice + 1 < plan->slices ? plan->full : plan->last;
+}
+
+static uint64_t slice_base(const struct gyre_plan *plan, uint64_t slice)
+{
+    return slice * plan->slice_count * plan->element;
+}
+
+static uint64_t slice_bytes(const struct gyre_plan *plan, uint64_t slice)
+{
+    return gyre_plan_slice_count(plan, slice) * plan->element;
+}
+
+static bool input_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
+{
+    if (rank == mesh->rank || mesh->current.input[rank])
+        return true;
+    return atomic_load_explicit(&peer_progress(mesh, rank)->staged, memory_order_acquire) > slice;
+}
+
+static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
+{
+    if (rank == mesh->rank || mesh->current.output[rank])
+        return true;
+    return atomic_load_explicit(&peer_progress(mesh, rank)->drained, memory_order_acquire) + GYRE_STAGE_SLOTS > slice;
+}
+
+static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused *fused, uint64_t slice)
+{
+    for (uint32_t m = 0; m < fused->moves; m++) {
+        const struct gyre_move *move = &fused->move[m];
+        for (uint32_t s = 0; s < move->sources; s++)
+            if (!input_is_ready(mesh, move->source[s].rank, slice))
+                return false;
+        for (uint32_t d = 0; d < move->destinations; d++)
+            if (!output_is_ready(mesh, move->destination[d].rank, slice))
+                return false;
+    }
+    return true;
+}
+
+static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan, struct gyre_tap tap,
+                                uint64_t slice)
+{
+    if (mesh->current.input[tap.rank])
+        return mesh->current.input[tap.rank] + slice_base(plan, slice) + tap.offset;
+    return mesh->board[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] + tap.offset;
+}
+
+static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan, struct gyre_tap tap,
+                               uint64_t slice)
+{
+    if (mesh->current.output[tap.rank] && (tap.rank != mesh->rank || mesh->current.output_region))
+        return mesh->current.output[tap.rank] + slice_base(plan, slice) + tap.offset;
+    return mesh->outbox[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] + tap.offset;
+}
+
+/* At most 256 KiB of a move, from `done` on. */
+static void push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan, const struct gyre_move *move)
+{
+    struct gyre_turn *turn = &mesh->current;
+    const void *from[GYRE_PEERS_MAPPED_MAX];
+    void *to[GYRE_PEERS_MAPPED_MAX];
+    uint32_t destinations = 0;
+    uint64_t most = GYRE_PIECE_BYTES / plan->element * plan->element;
+    uint64_t bytes = move->length - turn->done < most ? move->length - turn->done : most;
+    for (uint32_t s = 0; s < move->sources; s++)
+        from[s] = source_at(mesh, plan, move->source[s], turn->pushed) + turn->done;
+    for (uint32_t d = 0; d < move->destinations; d++) {
+        to[destinations] = destination_at(mesh, plan, move->destination[d], turn->pushed) + turn->done;
+        if (move->sources > 1 || plan->divisor || to[destinations] != from[0])
+            destinations++;
+    }
+    if (bytes && destinations)
+        run_fold(plan, to, destinations, from, move->sources, bytes, plan->stream);
+    turn->done += bytes;
+}
+
+/* A piece of the next slice, when everybody concerned is ready for it. */
+static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
+{
+    struct gyre_turn *turn = &mesh->current;
+    if (turn->pushed == plan->slices)
+        return false;
+    const struct gyre_fused *fused = fused_of(plan, turn->pushed);
+    if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, fused, turn->pushed))
+        return false;
+    if (turn->move < fused->moves) {
+        push_piece(mesh, plan, &fused->move[turn->move]);
+        if (turn->done < fused->move[turn->move].length)
+            return true;
+        turn->done = 0;
+        turn->move++;
+    }
+    if (turn->move >= fused->moves) {
+        turn->move = 0;
+        turn->pushed++;
+        atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed, turn->pushed,
+                              memory_order_release);
+    }
+    return true;
+}
+
+static uint64_t pushed_by_all(struct gyre_mesh *mesh, uint64_t enough)
+{
+    struct gyre_turn *turn = &mesh->current;
+    if (turn->seen_pushed >= enough)
+        return turn->seen_pushed;
+    uint64_t least = turn->pushed;
+    for (uint32_t rank = 0; rank < mesh->n && least > turn->seen_pushed; rank++) {
+        if (rank == mesh->rank)
+            continue;
+        uint64_t pushed = rank < turn->resolved || line_state(mesh, rank, turn->op->fingerprint) == 0
+                              ? atomic_load_explicit(&peer_progress(mesh, rank)->pushed, memory_order_acquire)
+                              : 0;
+        least = pushed < least ? pushed : least;
+    }
+    turn->seen_pushed = least;
+    return least;
+}
+
+/* Copies the next slice of INPUT into the stage, once its slot has been read by all. */
+static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
+{
+    struct gyre_turn *turn = &mesh->current;
+    if (turn->staged == op->plan->slices)
+        return false;
+    if (turn->staged >= GYRE_STAGE_SLOTS &&
+        pushed_by_all(mesh, turn->staged - GYRE_STAGE_SLOTS + 1) + GYRE_STAGE_SLOTS <= turn->staged)
+        return false;
+    memcpy(mesh->mine->stage[turn->staged % GYRE_STAGE_SLOTS], op->input + slice_base(op->plan, turn->staged),
+           slice_bytes(op->plan, turn->staged));
+    turn->staged++;
+    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].staged, turn->staged,
+                          memory_order_release);
+    return true;
+}
+
+/* Empties the next slice of the outbox, once all have written it. */
+static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
+{
+    struct gyre_turn *turn = &mesh->current;
+    if (turn->drained == op->plan->slices || turn->drained >= turn->pushed ||
+        pushed_by_all(mesh, turn->drained + 1) <= turn->drained)
+        return false;
+    uint64_t slice = turn->drained;
+    memcpy(op->output + slice_base(op->plan, slice), mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS],
+           slice_bytes(op->plan, slice));
+    turn->drained++;
+    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained, turn->drained,
+                          memory_order_release);
+    return true;
+}
+
+/* -- turns ------------------------------------------------------------------------------------------------------- */
+
+static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->orders; i++)
+        if (engine->order[i]->plan->form != GYRE_FORM_STEPS)
+            return engine->order[i];
+    return NULL;
+}
+
+static void finish_turn(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    end_turn(engine->mesh);
+    engine->mesh->current.op = NULL;
+    gyre_engine_finish(engine, op, 0);
+}
+
+static bool begin_turn(struct gyre_engine *engine)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_operation *op = next_mapped(engine);
+    if (!op || !slot_is_free(mesh, mesh->turn + 1))
+        return false;
+    mesh->turn++;
+    struct gyre_turn *turn = &mesh->current;
+    turn->op = op;
+    turn->resolved = turn->move = 0;
+    turn->pushed = turn->seen_pushed = turn->done = 0;
+    turn->announced = false;
+    if (op->plan->form == GYRE_FORM_PUSH)
+        announce(mesh, op);
+    else if (op->plan->read_by_peers)
+        publish_payload(mesh, op->plan, op->input, op->fingerprint);
+    return true;
+}
+
+static bool run_exchange(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    if (gyre_exchange_finish(engine, op->plan, op->input, op->output, op->sequence, 0))
+        return false;
+    engine->mesh->current.op = NULL;
+    gyre_engine_finish(engine, op, 0);
+    return true;
+}
+
+static bool run_push(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_turn *turn = &mesh->current;
+    bool moved = stage_some(mesh, op);
+    for (; turn->resolved < mesh->n; turn->resolved++, moved = true) {
+        int state = resolve(mesh, op);
+        if (state == GYRE_MISMATCH)
+            mismatch(engine, turn->resolved, op->sequence);
+        if (state)
+            return moved;
+    }
+    moved |= push_some(mesh, op->plan);
+    moved |= drain_some(mesh, op);
+    if (turn->pushed == op->plan->slices && turn->drained == op->plan->slices &&
+        pushed_by_all(mesh, op->plan->slices) >= op->plan->slices) {
+        finish_turn(engine, op);
+        return true;
+    }
+    return moved;
+}
+
+bool gyre_mapped_poll(struct gyre_engine *engine)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    if (engine->fault.status)
+        return false;
+    bool moved = !mesh->current.op && begin_turn(engine);
+    struct gyre_operation *op = mesh->current.op;
+    if (op)
+        moved |= op->plan->form == GYRE_FORM_PUSH ? run_push(engine, op) : run_exchange(engine, op);
+    if (moved)
+        gyre_domain_ring(mesh->domain);
+    return moved;
+}
+
+/* A peer that is not known to be dead may be stopped in the middle of a write. It keeps the old memory; we go on in new
+ * memory of the same content at the same address. */
+void gyre_mapped_drop(struct gyre_engine *engine)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_turn *turn = &mesh->current;
+    if (!turn->op || turn->op->plan->form != GYRE_FORM_PUSH || !turn->output_region)
+        return;
+    bool all_dead = true;
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        all_dead &= rank == mesh->rank || gyre_domain_peer_ended(mesh->domain, rank);
+    if (!all_dead)
+        gyre_domain_detach(mesh->domain, turn->output_region);
+}

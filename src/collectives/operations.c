@@ -1,0 +1,382 @@
+/* The operations: check, plan, start, drive.
+ *
+ * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for up to 4 KiB on mapped
+ * memory and nothing else in flight, is two calls into mapped.c without an operation in between. */
+#include "collectives/comm.h"
+
+#include "base/clock.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EXCHANGE_SPINS 64u
+
+/* -- checks ------------------------------------------------------------------------------------------------------ */
+
+static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int refuse(const char *format, ...)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    va_list arguments;
+    *trouble = (struct gyre_trouble){.status = GYRE_INVALID};
+    va_start(arguments, format);
+    vsnprintf(trouble->text, sizeof(trouble->text), format, arguments);
+    va_end(arguments);
+    return GYRE_INVALID;
+}
+
+static int check_comm(struct gyre_comm *comm, const char *call)
+{
+    if (!comm)
+        return refuse("%s: the communicator is NULL", call);
+    if (gyre_domain_forked(comm->domain)) {
+        refuse("%s: this process was made by fork(); only its parent holds the communicator", call);
+        return GYRE_FORKED;
+    }
+    int failed = atomic_load_explicit(&comm->failed, memory_order_relaxed);
+    return failed;
+}
+
+static int check_buffers(const char *call, const struct gyre_shape *shape, const void *input, const void *output,
+                         bool reads)
+{
+    size_t element = gyre_type_size(shape->type);
+    uint64_t bytes;
+    if (!element)
+        return refuse("%s: type %d is unknown", call, (int)shape->type);
+    if (!gyre_mul_u64(shape->count, element, &bytes) || bytes > INT64_MAX)
+        return refuse("%s: %llu elements of %zu bytes are more than memory can hold", call,
+                      (unsigned long long)shape->count, element);
+    if (bytes && (!output || (reads && !input)))
+        return refuse("%s: the %s buffer is NULL, with %llu elements", call, output ? "input" : "output",
+                      (unsigned long long)shape->count);
+    uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
+    if (reads && in != out && in < out + bytes && out < in + bytes)
+        return refuse("%s: input and output overlap; they must be the same buffer or apart", call);
+    return 0;
+}
+
+/* -- driving ----------------------------------------------------------------------------------------------------- */
+
+static bool something_came(void *context)
+{
+    struct gyre_comm *comm = context;
+    return gyre_engine_poll(comm->engine, gyre_now_ns());
+}
+
+static void comm_fail(struct gyre_comm *comm, int status)
+{
+    atomic_store_explicit(&comm->failed, status, memory_order_release);
+    gyre_links_detach_all(gyre_domain_links(comm->domain));
+    gyre_engine_fail(comm->engine, status);
+}
+
+static void tell_fault(struct gyre_comm *comm)
+{
+    const struct gyre_fault *fault = &comm->engine->fault;
+    if (!fault->status || comm->fault_told)
+        return;
+    comm->fault_told = true;
+    gyre_watch_report(gyre_domain_watch(comm->domain), fault->status, fault->peer, fault->echo, fault->trouble.text);
+}
+
+static void note_finished(struct gyre_comm *comm)
+{
+    const struct gyre_engine *engine = comm->engine;
+    uint64_t finished = engine->orders ? engine->order[0]->sequence - 1 : engine->sequence;
+    atomic_store_explicit(&gyre_domain_activity(comm->domain)->finished, finished, memory_order_relaxed);
+}
+
+static void note_started(struct gyre_comm *comm, const struct gyre_plan *plan, uint64_t sequence, uint64_t fingerprint)
+{
+    struct gyre_activity *activity = gyre_domain_activity(comm->domain);
+    atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_relaxed);
+    atomic_store_explicit(&activity->signature, plan->signature, memory_order_relaxed);
+    atomic_store_explicit(&activity->count, plan->shape.count, memory_order_relaxed);
+    atomic_store_explicit(&activity->sequence, sequence, memory_order_release);
+}
+
+int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline)
+{
+    if (gyre_engine_poll(comm->engine, gyre_now_ns())) {
+        *idle = (struct gyre_idle){0};
+        gyre_domain_ring(comm->domain);
+        note_finished(comm);
+        return atomic_load_explicit(&comm->failed, memory_order_relaxed);
+    }
+    tell_fault(comm);
+    int status = gyre_domain_idle(comm->domain, idle, something_came, comm, deadline);
+    if (status && !comm->engine->failed)
+        comm_fail(comm, status);
+    return status;
+}
+
+static int drive(struct gyre_comm *comm, struct gyre_operation *op)
+{
+    struct gyre_idle idle = {0};
+    while (op->status == GYRE_AGAIN && !gyre_comm_turn(comm, &idle, UINT64_MAX))
+        continue;
+    return op->status;
+}
+
+/* -- starting ---------------------------------------------------------------------------------------------------- */
+
+/* Room for one more: waits for the oldest if need be. */
+static int make_room(struct gyre_comm *comm)
+{
+    struct gyre_idle idle = {0};
+    int status = 0;
+    while (!status && comm->engine->orders == GYRE_OPS_MAX)
+        status = gyre_comm_turn(comm, &idle, UINT64_MAX);
+    return status;
+}
+
+static int start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output,
+                 struct gyre_operation **op)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    struct gyre_plan *plan;
+    int status = make_room(comm);
+    if (status)
+        return status;
+    *trouble = (struct gyre_trouble){0};
+    status = gyre_engine_plan(comm->engine, shape, &plan, trouble);
+    if (status)
+        return status;
+    *op = gyre_engine_start(comm->engine, plan, input, output);
+    if (!*op)
+        return refuse("%u operations have ended without gyre_work_test() or gyre_work_wait() on them", GYRE_OPS_MAX);
+    note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
+    return 0;
+}
+
+static bool exchange_came(void *context)
+{
+    (void)context;
+    return false;
+}
+
+/* The shortest way. The caller owns the domain and nothing is in flight. */
+static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, const void *input, void *output)
+{
+    struct gyre_engine *engine = comm->engine;
+    struct gyre_idle idle = {0};
+    uint64_t sequence = ++engine->sequence;
+    int status = 0, state;
+    note_started(comm, plan, sequence, gyre_op_fingerprint(plan, sequence));
+    while ((state = gyre_exchange_begin(engine, plan, input, sequence)) == GYRE_AGAIN && !status)
+        status = gyre_domain_idle(comm->domain, &idle, exchange_came, comm, UINT64_MAX);
+    idle = (struct gyre_idle){0};
+    while (!status && (state = gyre_exchange_finish(engine, plan, input, output, sequence, EXCHANGE_SPINS))) {
+        tell_fault(comm);
+        status = gyre_domain_idle(comm->domain, &idle, exchange_came, comm, UINT64_MAX);
+    }
+    if (status)
+        comm_fail(comm, status);
+    else
+        note_finished(comm);
+    return status;
+}
+
+static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output)
+{
+    (void)comm;
+    if (input != output && shape->count)
+        memmove(output, input, shape->count * gyre_type_size(shape->type));
+    return 0;
+}
+
+static int run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output)
+{
+    if (comm->n == 1)
+        return run_alone(comm, shape, input, output);
+    gyre_domain_enter(comm->domain);
+    struct gyre_plan *plan;
+    struct gyre_operation *op;
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    int status = gyre_engine_plan(comm->engine, shape, &plan, trouble);
+    if (!status && plan->form == GYRE_FORM_EXCHANGE && gyre_engine_idle(comm->engine)) {
+        status = run_exchange(comm, plan, input, output);
+    } else if (!status && !(status = start(comm, shape, input, output, &op))) {
+        status = drive(comm, op);
+        gyre_engine_release(comm->engine, op);
+    }
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+static struct gyre_work *new_work(struct gyre_comm *comm)
+{
+    for (uint32_t i = 0; i < GYRE_OPS_MAX; i++)
+        if (!comm->work[i].used) {
+            comm->work[i] = (struct gyre_work){.comm = comm, .used = true};
+            return &comm->work[i];
+        }
+    return NULL;
+}
+
+static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output,
+                 struct gyre_work **out)
+{
+    struct gyre_work *work = new_work(comm);
+    if (!work)
+        return refuse("%u operations are started and not waited for: gyre_work_wait() for some first", GYRE_OPS_MAX);
+    if (comm->n == 1) {
+        work->status = run_alone(comm, shape, input, output);
+        *out = work;
+        return 0;
+    }
+    gyre_domain_enter(comm->domain);
+    int status = start(comm, shape, input, output, &work->op);
+    if (!status && gyre_engine_poll(comm->engine, gyre_now_ns()))
+        gyre_domain_ring(comm->domain);
+    note_finished(comm);
+    gyre_domain_leave(comm->domain);
+    if (!status && work->op->status == GYRE_AGAIN)
+        gyre_helper_poke(comm);
+    work->used = status == 0;
+    if (!status)
+        *out = work;
+    return status;
+}
+
+/* -- the calls --------------------------------------------------------------------------------------------------- */
+
+static int check_all_reduce(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                            const void *output)
+{
+    int status = check_comm(comm, "gyre_all_reduce");
+    if (status)
+        return status;
+    if ((unsigned)shape->op >= GYRE_OP_COUNT)
+        return refuse("gyre_all_reduce: reduction %d is unknown", (int)shape->op);
+    return check_buffers("gyre_all_reduce", shape, input, output, true);
+}
+
+static int check_broadcast(struct gyre_comm *comm, const struct gyre_shape *shape, int root, const void *input,
+                           const void *output)
+{
+    int status = check_comm(comm, "gyre_broadcast");
+    if (status)
+        return status;
+    if (root < 0 || root >= (int)comm->n)
+        return refuse("gyre_broadcast: root %d is not a rank of 0 … %u", root, comm->n - 1);
+    return check_buffers("gyre_broadcast", shape, input, output, root == (int)comm->rank);
+}
+
+static const struct gyre_shape barrier_shape = {
+    .verb = GYRE_ALL_REDUCE, .type = GYRE_U8, .op = GYRE_MAX, .count = 1, .barrier = true};
+
+int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
+                    enum gyre_op op)
+{
+    struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = type, .op = op, .count = count};
+    int status = check_all_reduce(comm, &shape, input, output);
+    return status ? status : run(comm, &shape, input, output);
+}
+
+int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
+                   int root)
+{
+    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
+    int status = check_broadcast(comm, &shape, root, input, output);
+    return status ? status : run(comm, &shape, input, output);
+}
+
+int gyre_barrier(struct gyre_comm *comm)
+{
+    int status = check_comm(comm, "gyre_barrier");
+    return status ? status : run(comm, &barrier_shape, &comm->barrier_in, &comm->barrier_out);
+}
+
+static int check_work(struct gyre_work **work, const char *call)
+{
+    if (!work)
+        return refuse("%s: the place for the handle is NULL", call);
+    *work = NULL;
+    return 0;
+}
+
+int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
+                          enum gyre_op op, struct gyre_work **work)
+{
+    struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = type, .op = op, .count = count};
+    int status = check_work(work, "gyre_all_reduce_start");
+    if (!status)
+        status = check_all_reduce(comm, &shape, input, output);
+    return status ? status : begin(comm, &shape, input, output, work);
+}
+
+int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
+                         int root, struct gyre_work **work)
+{
+    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
+    int status = check_work(work, "gyre_broadcast_start");
+    if (!status)
+        status = check_broadcast(comm, &shape, root, input, output);
+    return status ? status : begin(comm, &shape, input, output, work);
+}
+
+int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
+{
+    int status = check_work(work, "gyre_barrier_start");
+    if (!status)
+        status = check_comm(comm, "gyre_barrier_start");
+    return status ? status : begin(comm, &barrier_shape, &comm->barrier_in, &comm->barrier_out, work);
+}
+
+/* -- work -------------------------------------------------------------------------------------------------------- */
+
+/* Frees an ended handle; GYRE_AGAIN keeps it. */
+static int settle(struct gyre_work *work)
+{
+    int status = work->op ? work->op->status : work->status;
+    if (status == GYRE_AGAIN)
+        return status;
+    if (work->op)
+        gyre_engine_release(work->comm->engine, work->op);
+    work->used = false;
+    return status;
+}
+
+static int check_handle(const struct gyre_work *work, const char *call)
+{
+    if (!work || !work->used)
+        return refuse("%s: the handle is %s", call, work ? "spent: it was waited for already" : "NULL");
+    return gyre_domain_forked(work->comm->domain) ? GYRE_FORKED : 0;
+}
+
+static int await(struct gyre_work *work, uint64_t deadline)
+{
+    struct gyre_comm *comm = work->comm;
+    struct gyre_idle idle = {0};
+    if (comm->n == 1)
+        return settle(work);
+    gyre_domain_enter(comm->domain);
+    while (work->op->status == GYRE_AGAIN) {
+        int status = gyre_comm_turn(comm, &idle, deadline);
+        if (status || (deadline != UINT64_MAX && gyre_now_ns() >= deadline))
+            break;
+    }
+    int status = settle(work);
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+int gyre_work_test(struct gyre_work *work)
+{
+    int status = check_handle(work, "gyre_work_test");
+    return status ? status : await(work, 0);
+}
+
+int gyre_work_wait(struct gyre_work *work, int timeout_ms)
+{
+    int status = check_handle(work, "gyre_work_wait");
+    if (status)
+        return status;
+    return await(work, timeout_ms < 0 ? UINT64_MAX : timeout_ms == 0 ? 0 : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
+}

@@ -1,0 +1,130 @@
+/* Making a plan: select, cut, bind. Runs once per shape; allocation is allowed here and nowhere later. */
+#include "collectives/plan.h"
+
+#include "base/rng.h"
+#include "base/size.h"
+#include "collectives/select.h"
+#include "transport/signature.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define STREAM_BYTES (8u * 1024 * 1024)
+
+uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index)
+{
+    if (index + 1 < plan->slices)
+        return plan->slice_count;
+    return plan->shape.count - plan->slice_count * (plan->slices - 1);
+}
+
+struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank, uint64_t index)
+{
+    return (struct gyre_slice){.verb = plan->shape.verb,
+                               .n = n,
+                               .rank = rank,
+                               .root = plan->shape.root,
+                               .element = plan->element,
+                               .count = gyre_plan_slice_count(plan, index)};
+}
+
+/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; at least one, even for no elements. */
+static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
+{
+    uint64_t per_slice = gyre_round_up(slice_bytes / plan->element, 64);
+    if (per_slice * plan->element > slice_bytes)
+        per_slice = slice_bytes / plan->element;
+    if (per_slice == 0)
+        per_slice = 1;
+    plan->slices = plan->shape.count ? (plan->shape.count + per_slice - 1) / per_slice : 1;
+    plan->slice_count = plan->slices == 1 ? plan->shape.count : per_slice;
+}
+
+static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
+{
+    return (struct gyre_extent){a.rounds > b.rounds ? a.rounds : b.rounds,
+                                a.scratch_bytes > b.scratch_bytes ? a.scratch_bytes : b.scratch_bytes,
+                                a.step_max > b.step_max ? a.step_max : b.step_max,
+                                a.source_max > b.source_max ? a.source_max : b.source_max};
+}
+
+static void measure(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
+    struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
+    plan->extent = larger(plan->algorithm->extent(&full), plan->algorithm->extent(&last));
+    if (plan->lanes > plan->slices)
+        plan->lanes = (uint32_t)plan->slices;
+}
+
+/* Both kinds of slice must bind, and alike. */
+static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    bool full_home, last_home, read;
+    struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
+    struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
+    plan->form = GYRE_FORM_STEPS;
+    plan->full = calloc(1, sizeof(*plan->full));
+    plan->last = calloc(1, sizeof(*plan->last));
+    if (!plan->full || !plan->last)
+        return -ENOMEM;
+    if (!options->mapped ||
+        !gyre_bind_fused(plan->algorithm, &full, plan->full, &full_home, &plan->read_by_peers) ||
+        !gyre_bind_fused(plan->algorithm, &last, plan->last, &last_home, &read))
+        return 0;
+    bool small = plan->slices == 1 && plan->shape.count * plan->element <= GYRE_EXCHANGE_MAX;
+    if (small && full_home)
+        plan->form = GYRE_FORM_EXCHANGE;
+    else if (!full_home && !last_home)
+        plan->form = GYRE_FORM_PUSH;
+    return 0;
+}
+
+static uint64_t fingerprint(const struct gyre_plan *plan)
+{
+    uint64_t value = gyre_mix64(plan->signature) ^ plan->shape.count;
+    for (const char *c = plan->algorithm->name; *c; c++)
+        value = gyre_mix64(value + (uint8_t)*c);
+    return gyre_mix64(gyre_mix64(value) ^ plan->slice_count ^ ((uint64_t)plan->form << 60));
+}
+
+int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                     struct gyre_plan **out, struct gyre_trouble *trouble)
+{
+    struct gyre_choice choice = gyre_select(shape, options);
+    if (!(choice.algorithm->verbs & 1u << shape->verb))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "algorithm \"%s\" has no %s; `gyre show algorithms` lists them",
+                                choice.algorithm->name, gyre_verb_name(shape->verb));
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
+    const struct gyre_reduce_table *table = gyre_reduce_table(GYRE_MEMORY_HOST);
+    plan->shape = *shape;
+    plan->algorithm = choice.algorithm;
+    plan->element = (uint32_t)gyre_type_size(shape->type);
+    plan->lanes = choice.lanes < GYRE_LANES_MAX ? choice.lanes : GYRE_LANES_MAX;
+    plan->fold = table->fold[shape->type][shape->op];
+    plan->divisor = shape->verb == GYRE_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
+    plan->stream = shape->count * plan->element >= STREAM_BYTES;
+    plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER : (enum gyre_signature_verb)shape->verb,
+                                          shape->type, shape->op, shape->root);
+    cut(plan, choice.slice_bytes);
+    measure(plan, options);
+    int status = bind(plan, options);
+    if (status) {
+        gyre_plan_destroy(plan);
+        return gyre_trouble_set(trouble, status, "no memory for a plan of %u ranks", options->n);
+    }
+    plan->fingerprint = fingerprint(plan);
+    *out = plan;
+    return 0;
+}
+
+void gyre_plan_destroy(struct gyre_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->full);
+    free(plan->last);
+    free(plan);
+}

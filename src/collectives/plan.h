@@ -1,0 +1,102 @@
+/* A plan is an operation prepared: which algorithm, how it is cut, and the form in which the engine will run it.
+ *
+ * It depends only on what is equal on all ranks (operation, count, type, reduction, root, algorithm, cut): never on
+ * addresses, alignment, kind of memory or in-place. So every rank makes the same plan without asking anybody, and a plan
+ * is made once and then found again.
+ *
+ *   STEPS      rounds over message links, in lanes
+ *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds for itself
+ *   PUSH       larger, on mapped memory: one pass reads n sources in place and writes m destinations in place
+ *
+ * The last two are what the binder makes of a schedule when all ranks share memory: it follows each byte from the INPUT
+ * where it starts to the OUTPUTs where it ends, and keeps only the folds. */
+#ifndef GYRE_COLLECTIVES_PLAN_H
+#define GYRE_COLLECTIVES_PLAN_H
+
+#include "collectives/board.h"
+#include "collectives/kernels/reduce.h"
+#include "collectives/schedule.h"
+
+#define GYRE_MOVES_MAX 2u
+#define GYRE_LANES_MAX 8u
+
+enum gyre_plan_form { GYRE_FORM_STEPS, GYRE_FORM_EXCHANGE, GYRE_FORM_PUSH };
+
+/* What the caller asked for. */
+struct gyre_shape {
+    enum gyre_verb verb;
+    enum gyre_type type;
+    enum gyre_op op; /* GYRE_SUM where nothing is reduced */
+    uint32_t root;
+    uint64_t count;
+    bool barrier; /* an all-reduce that nobody reads */
+};
+
+/* Some bytes of one rank's INPUT or OUTPUT, relative to the slice. */
+struct gyre_tap {
+    uint32_t rank;
+    uint64_t offset;
+};
+
+/* One pass over memory: destination[*] = fold of source[*], `length` bytes. A single source is a copy. */
+struct gyre_move {
+    uint64_t length;
+    uint32_t sources, destinations;
+    struct gyre_tap source[GYRE_PEERS_MAPPED_MAX];
+    struct gyre_tap destination[GYRE_PEERS_MAPPED_MAX];
+};
+
+/* What one rank does for one slice on mapped memory. */
+struct gyre_fused {
+    uint32_t moves;
+    struct gyre_move move[GYRE_MOVES_MAX];
+};
+
+struct gyre_plan {
+    struct gyre_shape shape;
+    const struct gyre_algorithm *algorithm;
+    enum gyre_plan_form form;
+    uint64_t fingerprint; /* of the shape and the plan; the sequence is mixed in per operation */
+    uint64_t signature;   /* the shape packed for messages */
+
+    uint32_t element;
+    uint64_t slices;      /* the operation is cut into this many */
+    uint64_t slice_count; /* elements of every slice but the last */
+    uint32_t lanes;       /* slices under way at a time */
+    struct gyre_extent extent; /* the larger of full and last slice */
+
+    gyre_fold fold;
+    uint32_t divisor; /* of an average, 0 otherwise */
+    bool stream;      /* results are larger than caches */
+
+    struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
+    bool read_by_peers;             /* EXCHANGE: somebody folds this rank's input */
+
+    uint64_t used; /* when, for the cache */
+};
+
+/* How the caller wants it cut and served; equal on all ranks. */
+struct gyre_plan_options {
+    uint32_t n, rank;
+    bool mapped;                             /* every pair of ranks shares memory */
+    const struct gyre_algorithm *algorithm;  /* NULL: select */
+    uint64_t slice_bytes;                    /* 0: select */
+    uint32_t lanes;                          /* 0: select */
+};
+
+/* Makes a plan on the heap. GYRE_INVALID: the algorithm cannot build this operation. */
+int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                     struct gyre_plan **plan, struct gyre_trouble *trouble);
+void gyre_plan_destroy(struct gyre_plan *plan);
+
+/* Elements of slice `index`, and the slice itself as an algorithm sees it. */
+uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
+struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank, uint64_t index);
+
+/* The binder: follows the slice's bytes through all ranks' schedules and writes what this rank does on mapped memory.
+ * False if the schedule does not have that shape, or if the shortcut would not be safe with every rank free to run in
+ * place. The answer is the same on every rank. */
+bool gyre_bind_fused(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
+                     struct gyre_fused *fused, bool *exchange, bool *read_by_peers);
+
+#endif

@@ -1,0 +1,295 @@
+/* Lanes: rounds of a schedule over message links.
+ *
+ *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …         a lane takes the next slice when it has finished one
+ *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …      lanes do not wait for each other
+ *
+ * A round is generated when it begins. Its receives are posted first, then its sends, then its local steps run in pieces
+ * of at most 256 KiB; when every post has completed the next round begins. A completion finds its lane by the token. */
+#include "collectives/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define COMPLETIONS 64
+
+static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
+{
+    return (uint64_t)(lane - engine->lane) << 32 | lane->generation;
+}
+
+static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
+{
+    if (place.buffer == GYRE_SCRATCH)
+        return lane->scratch + place.offset;
+    uint8_t *buffer = place.buffer == GYRE_OUTPUT ? lane->op->output : (uint8_t *)(uintptr_t)lane->op->input;
+    return buffer + lane->base + place.offset;
+}
+
+/* -- storage ----------------------------------------------------------------------------------------------------- */
+
+static void lane_free(struct gyre_lane *lane)
+{
+    free(lane->scratch);
+    free(lane->round.step);
+    free(lane->round.source);
+    free(lane->pointer);
+}
+
+static int lane_fit(struct gyre_lane *lane, const struct gyre_extent *extent)
+{
+    if (lane->round.step && lane->scratch_bytes >= extent->scratch_bytes &&
+        lane->round.step_max >= extent->step_max && lane->round.source_max >= extent->source_max)
+        return 0;
+    uint32_t generation = lane->generation;
+    lane_free(lane);
+    *lane = (struct gyre_lane){.generation = generation, .scratch_bytes = extent->scratch_bytes};
+    lane->round.step_max = extent->step_max;
+    lane->round.source_max = extent->source_max;
+    lane->scratch = aligned_alloc(4096, (extent->scratch_bytes + 4096) & ~UINT64_C(4095));
+    lane->round.step = calloc(extent->step_max + 1, sizeof(*lane->round.step));
+    lane->round.source = calloc(extent->source_max + 1, sizeof(*lane->round.source));
+    lane->pointer = calloc(extent->source_max + 1, sizeof(*lane->pointer));
+    if (lane->scratch && lane->round.step && lane->round.source && lane->pointer)
+        return 0;
+    lane_free(lane);
+    *lane = (struct gyre_lane){.generation = generation};
+    return -ENOMEM;
+}
+
+int gyre_steps_fit(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        if (!engine->lane[i].op && lane_fit(&engine->lane[i], &engine->extent))
+            return -ENOMEM;
+    return 0;
+}
+
+void gyre_steps_deinit(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        lane_free(&engine->lane[i]);
+}
+
+void gyre_steps_drop(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++) {
+        engine->lane[i].op = NULL;
+        engine->lane[i].generation++;
+    }
+}
+
+/* -- one lane ---------------------------------------------------------------------------------------------------- */
+
+static void begin_round(struct gyre_lane *lane)
+{
+    gyre_round_clear(&lane->round);
+    lane->op->plan->algorithm->round(&lane->slice, lane->index, &lane->round);
+    lane->posted = 0;
+    lane->outstanding = 0;
+    lane->local = 0;
+    lane->local_bytes = 0;
+}
+
+/* Takes the operation's next slice; false when there is none. */
+static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    struct gyre_operation *op = lane->op;
+    if (op->next_slice == op->plan->slices)
+        return false;
+    lane->slice_index = op->next_slice++;
+    lane->base = lane->slice_index * op->plan->slice_count * op->plan->element;
+    lane->slice = gyre_plan_slice(op->plan, engine->n, engine->rank, lane->slice_index);
+    lane->rounds = op->plan->algorithm->extent(&lane->slice).rounds;
+    lane->index = 0;
+    if (lane->rounds)
+        begin_round(lane);
+    return true;
+}
+
+static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step)
+{
+    struct gyre_match match = {.comm = engine->comm,
+                               .lane = (uint16_t)lane->slice_index,
+                               .order = (uint16_t)lane->index,
+                               .sequence = lane->op->sequence,
+                               .fingerprint = lane->op->fingerprint};
+    uint8_t *at = address(lane, step->at);
+    uint64_t token = token_of(engine, lane);
+    return step->kind == GYRE_SEND ? gyre_link_send(engine->links, step->peer, &match, at, step->length, token)
+                                   : gyre_link_recv(engine->links, step->peer, &match, at, step->length, token);
+}
+
+static void link_failed(struct gyre_engine *engine, uint32_t peer, int status)
+{
+    struct gyre_trouble trouble = {0};
+    int told = gyre_link_state(engine->links, peer, &trouble);
+    if (!trouble.status)
+        gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer, gyre_status_name(status));
+    gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
+}
+
+/* Receives, then sends; stops where a link has no room. True if anything was posted. */
+static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    uint32_t before = lane->posted;
+    for (; lane->posted < 2 * lane->round.steps; lane->posted++) {
+        uint32_t s = lane->posted % lane->round.steps;
+        enum gyre_step_kind wanted = lane->posted < lane->round.steps ? GYRE_RECV : GYRE_SEND;
+        if (lane->round.step[s].kind != wanted)
+            continue;
+        int status = post(engine, lane, &lane->round.step[s]);
+        if (status == GYRE_AGAIN)
+            break;
+        if (status < 0) {
+            link_failed(engine, lane->round.step[s].peer, status);
+            break;
+        }
+        lane->outstanding++;
+    }
+    return lane->posted != before;
+}
+
+static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step, uint64_t bytes)
+{
+    const struct gyre_plan *plan = lane->op->plan;
+    void *to = address(lane, step->at) + lane->local_bytes;
+    for (uint32_t s = 0; s < step->sources; s++)
+        lane->pointer[s] = address(lane, lane->round.source[step->first + s]) + lane->local_bytes;
+    if (step->kind == GYRE_COPY) {
+        if (to != lane->pointer[0])
+            engine->device->copy(engine->queue, to, lane->pointer[0], bytes, 0);
+        return;
+    }
+    struct gyre_fold_task task = {.destination = &to,
+                                  .destinations = 1,
+                                  .source = lane->pointer,
+                                  .sources = step->sources,
+                                  .count = bytes / plan->element,
+                                  .divisor = step->flags & GYRE_STEP_FINAL ? plan->divisor : 0};
+    engine->device->reduce(engine->queue, plan->fold, &task, 0);
+}
+
+/* One piece of the next local step. True if there was one. */
+static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    for (; lane->local < lane->round.steps; lane->local++, lane->local_bytes = 0) {
+        const struct gyre_step *step = &lane->round.step[lane->local];
+        if (step->kind != GYRE_COPY && step->kind != GYRE_REDUCE)
+            continue;
+        uint64_t left = step->length - lane->local_bytes;
+        uint64_t most = GYRE_PIECE_BYTES / lane->op->plan->element * lane->op->plan->element;
+        uint64_t bytes = left < most ? left : most;
+        if (bytes)
+            run_piece(engine, lane, step, bytes);
+        lane->local_bytes += bytes;
+        if (lane->local_bytes < step->length)
+            return true;
+    }
+    return false;
+}
+
+static bool round_over(const struct gyre_lane *lane)
+{
+    return lane->posted == 2 * lane->round.steps && lane->outstanding == 0 && lane->local == lane->round.steps;
+}
+
+static void lane_end(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    struct gyre_operation *op = lane->op;
+    lane->op = NULL;
+    lane->generation++;
+    if (--op->lanes == 0 && op->next_slice == op->plan->slices)
+        gyre_engine_finish(engine, op, 0);
+}
+
+/* As far as this lane gets. True if anything moved. */
+static bool lane_run(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    bool moved = false;
+    for (;;) {
+        if (lane->index == lane->rounds) {
+            if (!begin_slice(engine, lane)) {
+                lane_end(engine, lane);
+                return true;
+            }
+            moved = true;
+            continue;
+        }
+        moved |= post_round(engine, lane);
+        if (run_local(engine, lane))
+            return true;
+        if (engine->fault.status || !round_over(lane))
+            return moved;
+        moved = true;
+        if (++lane->index < lane->rounds)
+            begin_round(lane);
+    }
+}
+
+/* -- all lanes --------------------------------------------------------------------------------------------------- */
+
+static struct gyre_lane *idle_lane(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        if (!engine->lane[i].op)
+            return &engine->lane[i];
+    return NULL;
+}
+
+/* Lanes go to operations in order of sequence: nobody is served while an earlier one still wants more. */
+static bool grant_lanes(struct gyre_engine *engine)
+{
+    bool granted = false;
+    for (uint32_t i = 0; i < engine->orders; i++) {
+        struct gyre_operation *op = engine->order[i];
+        if (op->plan->form != GYRE_FORM_STEPS)
+            continue;
+        while (op->lanes < op->plan->lanes && op->next_slice < op->plan->slices) {
+            struct gyre_lane *lane = idle_lane(engine);
+            if (!lane || lane_fit(lane, &engine->extent))
+                return granted;
+            lane->op = op;
+            lane->index = lane->rounds = 0;
+            begin_slice(engine, lane);
+            op->lanes++;
+            granted = true;
+        }
+    }
+    return granted;
+}
+
+static void post_failed(struct gyre_engine *engine, int status)
+{
+    struct gyre_trouble trouble = {0};
+    uint32_t peer = UINT32_MAX;
+    if (!gyre_links_fault(engine->links, &peer, &trouble))
+        gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
+    gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
+}
+
+static bool take_completions(struct gyre_engine *engine, uint64_t now)
+{
+    struct gyre_completion done[COMPLETIONS];
+    int count = gyre_links_poll(engine->links, now, done, COMPLETIONS);
+    for (int i = 0; i < count; i++) {
+        struct gyre_lane *lane = &engine->lane[done[i].token >> 32 & (GYRE_LANE_POOL - 1)];
+        if (!lane->op || lane->generation != (uint32_t)done[i].token)
+            continue;
+        lane->outstanding--;
+        if (done[i].status)
+            post_failed(engine, done[i].status);
+    }
+    return count > 0;
+}
+
+bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now)
+{
+    if (!engine->links)
+        return false;
+    bool moved = grant_lanes(engine);
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        if (engine->lane[i].op)
+            moved |= lane_run(engine, &engine->lane[i]);
+    moved |= take_completions(engine, now);
+    return moved;
+}

@@ -1,0 +1,282 @@
+/* The domain: everything of the transport that a process has once.
+ *
+ *   settings ─▶ job ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues shared in the node ─▶ links
+ *
+ * open() goes down this line and close() goes back up; both tolerate any half-built state, so there is one way out. */
+#include "transport/domain_parts.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "transport/drivers/driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define QUEUE_BYTES (128u * 1024) /* from one rank to one peer of its node */
+
+static struct gyre_domain *the_domain; /* of this process, for the fork handler */
+
+static void forked_child(void)
+{
+    if (the_domain)
+        the_domain->forked = true;
+}
+
+static void watch_forks(struct gyre_domain *domain)
+{
+    static bool installed;
+    the_domain = domain;
+    if (!installed)
+        installed = pthread_atfork(NULL, NULL, forked_child) == 0;
+}
+
+/* -- join -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_text(const char *text)
+{
+    uint64_t hash = 0;
+    for (; *text; text++)
+        hash = gyre_mix64(hash + (uint8_t)*text);
+    return hash;
+}
+
+static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
+{
+    const struct gyre_domain_settings *settings = &domain->settings;
+    char text[512];
+    snprintf(text, sizeof(text), "transport=%s connections=%d%s%s", settings->transport, (int)settings->connections,
+             above ? " " : "", above ? above : "");
+    struct gyre_join_options options = {.transport = settings->transport,
+                                        .join_timeout_ms = (int)settings->join_timeout_ms,
+                                        .dead_time_ms = (int)settings->dead_time_ms,
+                                        .connections = (int)settings->connections,
+                                        .interface = settings->interface[0] ? settings->interface : NULL,
+                                        .port_low = (uint16_t)settings->port_low,
+                                        .port_high = (uint16_t)settings->port_high,
+                                        .configuration = hash_text(text),
+                                        .configuration_text = text};
+    return gyre_join(&domain->job, &options, &domain->joined, trouble);
+}
+
+static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    struct gyre_watch_options options = {.job = &domain->job,
+                                         .joined = domain->joined,
+                                         .dead_time_ms = (int)domain->settings.dead_time_ms,
+                                         .timeout_ms = (int)domain->settings.timeout_ms,
+                                         .activity = &domain->activity,
+                                         .health = &domain->health,
+                                         .bell = {&domain->bell->word, domain->eventfd}};
+    return gyre_watch_start(&options, &domain->watch, trouble);
+}
+
+/* -- links ------------------------------------------------------------------------------------------------------- */
+
+static int open_wire(struct gyre_domain *domain, const struct gyre_driver *driver, uint32_t peers,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_wire_options options = {.rank = domain->joined->rank,
+                                        .n = domain->joined->n,
+                                        .epoch = domain->job.epoch,
+                                        .peers = peers,
+                                        .variant = domain->settings.poller};
+    struct gyre_wire *wire;
+    int status = driver->open(&options, &wire, trouble);
+    return status ? status : gyre_links_add_wire(domain->links, driver, wire);
+}
+
+/* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
+static struct gyre_region queue_of(void *base, int local_rank)
+{
+    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES, .length = QUEUE_BYTES};
+}
+
+static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = domain->joined;
+    void *view;
+    int status = gyre_domain_await_view(domain, peer, GYRE_REGION_QUEUES, domain->queue_region.length, &view, trouble);
+    if (status)
+        return status;
+    struct gyre_region mine = queue_of(domain->queue_region.base, joined->member[peer].local_rank);
+    struct gyre_region theirs = queue_of(view, (int)joined->local_rank);
+    struct gyre_channel channel = {.peer = peer, .mine = &mine, .theirs = &theirs};
+    return gyre_links_attach(domain->links, wire, &channel, trouble);
+}
+
+static int attach_shm(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = domain->joined;
+    const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
+    if (joined->local_size < 2)
+        return 0;
+    int wire = open_wire(domain, &gyre_driver_shm, joined->local_size, trouble);
+    if (wire < 0)
+        return wire;
+    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED, &domain->queue_region,
+                             trouble);
+    if (!status)
+        status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region, GYRE_SHARE_SEALED, trouble);
+    for (uint32_t peer = 0; !status && peer < joined->n; peer++)
+        if (gyre_domain_mapped(domain, peer))
+            status = attach_mapped(domain, wire, peer, trouble);
+    return status;
+}
+
+static int attach_tcp(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    struct gyre_joined *joined = domain->joined;
+    uint32_t remote = 0;
+    for (uint32_t peer = 0; peer < joined->n; peer++)
+        remote += joined->peer[peer].tcps > 0;
+    if (!remote)
+        return 0;
+    int wire = open_wire(domain, &gyre_driver_tcp, remote, trouble), status = wire < 0 ? wire : 0;
+    domain->sockets = true;
+    for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
+        struct gyre_peer *ends = &joined->peer[peer];
+        struct gyre_channel channel = {.peer = peer, .fds = ends->tcps};
+        if (!ends->tcps)
+            continue;
+        memcpy(channel.fd, ends->tcp, sizeof(int) * (size_t)ends->tcps);
+        status = gyre_links_attach(domain->links, wire, &channel, trouble);
+        for (int i = 0; !status && i < ends->tcps; i++)
+            ends->tcp[i] = -1; /* the driver's now */
+    }
+    return status;
+}
+
+/* Processes on this machine, whatever node they play. */
+static uint32_t ranks_here(const struct gyre_domain *domain)
+{
+    const struct gyre_joined *joined = domain->joined;
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < joined->n; i++)
+        here += strcmp(joined->member[i].host, joined->member[joined->rank].host) == 0;
+    return here;
+}
+
+/* -- open and close ---------------------------------------------------------------------------------------------- */
+
+static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    int status;
+    domain->crowded = ranks_here(domain) > (uint32_t)gyre_cpu_count();
+    if ((status = gyre_domain_bell_init(domain, trouble)) || (status = start_watch(domain, trouble)) ||
+        (status = gyre_links_create(domain->joined->n, &domain->links)))
+        return status;
+    if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
+        return status;
+    return (status = attach_shm(domain, trouble)) ? status : attach_tcp(domain, trouble);
+}
+
+int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **out, struct gyre_trouble *trouble)
+{
+    if (the_domain && !the_domain->forked)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "this process has a communicator already; gyre_finalize() it before gyre_init()");
+    struct gyre_domain *domain = calloc(1, sizeof(*domain));
+    if (!domain)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
+    domain->eventfd = -1;
+    int status = gyre_domain_memory_init(domain);
+    if (!status)
+        status = gyre_domain_settings_read(options->user, &domain->settings, trouble);
+    if (!status)
+        status = gyre_job_discover(options->user, &domain->job, trouble);
+    if (!status) {
+        gyre_log_identity(domain->job.rank);
+        status = join(domain, options->configuration, trouble);
+    }
+    if (!status && domain->joined->n > 1)
+        status = open_peers(domain, trouble);
+    if (status) {
+        gyre_trouble_set(trouble, status, "%s", gyre_status_name(status));
+        gyre_domain_close(domain);
+        return status;
+    }
+    watch_forks(domain);
+    *out = domain;
+    return 0;
+}
+
+/* Everything sent has left and everything coming has come, or the job has failed. */
+static void flush(struct gyre_domain *domain)
+{
+    const struct timespec pause = {0, 50000};
+    struct gyre_completion ignored[16];
+    uint64_t patience_ms = domain->settings.dead_time_ms ? (uint64_t)domain->settings.dead_time_ms : 3600000;
+    uint64_t limit = gyre_now_ns() + patience_ms * GYRE_MS;
+    while (!atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN &&
+           gyre_now_ns() < limit) {
+        if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16))
+            nanosleep(&pause, NULL);
+        gyre_domain_ring(domain);
+    }
+}
+
+void gyre_domain_close(struct gyre_domain *domain)
+{
+    if (!domain)
+        return;
+    if (domain->links && !domain->forked)
+        flush(domain);
+    if (domain->watch)
+        gyre_watch_stop(domain->watch);
+    gyre_links_destroy(domain->links);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
+    gyre_domain_memory_deinit(domain);
+    gyre_domain_bell_deinit(domain);
+    gyre_joined_destroy(domain->joined);
+    explicit_bzero(&domain->job, sizeof(domain->job));
+    if (the_domain == domain)
+        the_domain = NULL;
+    free(domain);
+}
+
+/* -- what it is -------------------------------------------------------------------------------------------------- */
+
+const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)
+{
+    return domain->joined;
+}
+
+struct gyre_links *gyre_domain_links(struct gyre_domain *domain)
+{
+    return domain->links;
+}
+
+struct gyre_health *gyre_domain_health(struct gyre_domain *domain)
+{
+    return &domain->health;
+}
+
+struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain)
+{
+    return domain->watch;
+}
+
+struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain)
+{
+    return &domain->activity;
+}
+
+bool gyre_domain_forked(const struct gyre_domain *domain)
+{
+    return domain->forked;
+}
+
+bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
+{
+    return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
+}
+
+bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
+{
+    return domain->watch && gyre_watch_peer_ended(domain->watch, peer);
+}

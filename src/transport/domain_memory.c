@@ -1,0 +1,162 @@
+/* Shared memory of a domain: what this process gives to the peers of its node, and what it sees of theirs.
+ *
+ * A small table of regions, found by address when an operation announces its buffers. The watch passes the descriptors
+ * around and keeps the views of the peers' regions. */
+#include "transport/domain_parts.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+int gyre_domain_memory_init(struct gyre_domain *domain)
+{
+    pthread_mutex_init(&domain->shared_lock, NULL);
+    domain->next_id = GYRE_REGION_FIRST;
+    domain->shared = calloc(GYRE_SHARED_REGIONS_MAX, sizeof(*domain->shared));
+    return domain->shared ? 0 : -ENOMEM;
+}
+
+void gyre_domain_memory_deinit(struct gyre_domain *domain)
+{
+    for (uint32_t i = 0; domain->shared && i < domain->shared_used; i++)
+        if (domain->shared[i].id)
+            gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->shared[i].region);
+    free(domain->shared);
+    pthread_mutex_destroy(&domain->shared_lock);
+}
+
+static struct gyre_shared *free_place(struct gyre_domain *domain)
+{
+    for (uint32_t i = 0; i < domain->shared_used; i++)
+        if (!domain->shared[i].id)
+            return &domain->shared[i];
+    return domain->shared_used < GYRE_SHARED_REGIONS_MAX ? &domain->shared[domain->shared_used] : NULL;
+}
+
+/* Puts a region into the table under a new id; 0 when the table is full. */
+static uint32_t table_add(struct gyre_domain *domain, const struct gyre_region *region, bool mapped)
+{
+    pthread_mutex_lock(&domain->shared_lock);
+    struct gyre_shared *place = free_place(domain);
+    uint32_t id = place ? domain->next_id++ : 0;
+    if (place) {
+        *place = (struct gyre_shared){*region, id, mapped};
+        if (place == &domain->shared[domain->shared_used])
+            domain->shared_used++;
+    }
+    pthread_mutex_unlock(&domain->shared_lock);
+    return id;
+}
+
+static void table_mark_mapped(struct gyre_domain *domain, uint32_t id)
+{
+    pthread_mutex_lock(&domain->shared_lock);
+    for (uint32_t i = 0; i < domain->shared_used; i++)
+        if (domain->shared[i].id == id)
+            domain->shared[i].mapped = true;
+    pthread_mutex_unlock(&domain->shared_lock);
+}
+
+int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share, void **base, uint32_t *id,
+                      struct gyre_trouble *trouble)
+{
+    const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
+    struct gyre_region region;
+    int status = host->alloc(0, length, share, &region, trouble);
+    if (status)
+        return status;
+    uint32_t given = table_add(domain, &region, false);
+    if (!given) {
+        host->free(&region);
+        return gyre_trouble_set(trouble, -ENOSPC, "%u shared regions are in use; free some or allocate fewer, larger ones",
+                                GYRE_SHARED_REGIONS_MAX);
+    }
+    *base = region.base;
+    *id = 0;
+    if (!domain->watch || domain->joined->local_size == 1)
+        return 0;
+    status = gyre_watch_share(domain->watch, given, &region, share, trouble);
+    if (!status) {
+        table_mark_mapped(domain, given);
+        *id = given;
+    }
+    return status;
+}
+
+int gyre_domain_unshare(struct gyre_domain *domain, void *base)
+{
+    struct gyre_shared found = {.id = 0};
+    pthread_mutex_lock(&domain->shared_lock);
+    for (uint32_t i = 0; i < domain->shared_used; i++)
+        if (domain->shared[i].id && domain->shared[i].region.base == base) {
+            found = domain->shared[i];
+            domain->shared[i].id = 0;
+        }
+    pthread_mutex_unlock(&domain->shared_lock);
+    if (!found.id)
+        return GYRE_INVALID;
+    if (found.mapped)
+        gyre_watch_unshare(domain->watch, found.id);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&found.region);
+    return 0;
+}
+
+uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length, uint64_t *offset)
+{
+    uintptr_t at = (uintptr_t)memory;
+    uint32_t id = 0;
+    if (!length)
+        return 0;
+    pthread_mutex_lock(&domain->shared_lock);
+    for (uint32_t i = 0; i < domain->shared_used && !id; i++) {
+        const struct gyre_shared *shared = &domain->shared[i];
+        uintptr_t base = (uintptr_t)shared->region.base;
+        if (shared->id && shared->mapped && at >= base && at - base < shared->region.length &&
+            length <= shared->region.length - (at - base)) {
+            *offset = at - base;
+            id = shared->id;
+        }
+    }
+    pthread_mutex_unlock(&domain->shared_lock);
+    return id;
+}
+
+void gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
+{
+    struct gyre_trouble trouble = {0};
+    pthread_mutex_lock(&domain->shared_lock);
+    for (uint32_t i = 0; i < domain->shared_used; i++)
+        if (domain->shared[i].id == id) {
+            gyre_device_of(GYRE_MEMORY_HOST)->detach(&domain->shared[i].region, &trouble);
+            domain->shared[i].mapped = false;
+        }
+    pthread_mutex_unlock(&domain->shared_lock);
+}
+
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset, uint64_t length)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(offset, length, &end))
+        return NULL;
+    uint8_t *base = gyre_watch_view(domain->watch, peer, id, end);
+    return base ? base + offset : NULL;
+}
+
+int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length, void **view,
+                           struct gyre_trouble *trouble)
+{
+    const struct timespec pause = {0, 20000};
+    uint64_t limit = gyre_now_ns() + (uint64_t)domain->settings.join_timeout_ms * GYRE_MS;
+    while (!(*view = gyre_watch_view(domain->watch, peer, id, length))) {
+        int status = atomic_load(&domain->health.status);
+        if (status)
+            return gyre_trouble_set(trouble, status, "%s", domain->health.failure.text);
+        if (gyre_now_ns() > limit)
+            return gyre_trouble_set(trouble, GYRE_TIMED_OUT, "rank %u did not share its memory (region %u) in time", peer,
+                                    id);
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}

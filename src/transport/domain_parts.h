@@ -1,0 +1,82 @@
+/* The domain's inside, for domain.c, domain_memory.c and domain_wait.c only. */
+#ifndef GYRE_TRANSPORT_DOMAIN_PARTS_H
+#define GYRE_TRANSPORT_DOMAIN_PARTS_H
+
+#include "transport/transport.h"
+
+#include <pthread.h>
+
+#define GYRE_SHARED_REGIONS_MAX 4096
+
+/* What a process shows of its sleep; one page that its node's peers may write. */
+enum gyre_bell_state { GYRE_AWAKE, GYRE_ON_FUTEX, GYRE_ON_DESCRIPTORS };
+
+struct gyre_bell_page {
+    _Atomic uint32_t word;  /* changed by whoever rings */
+    _Atomic uint32_t state; /* enum gyre_bell_state; written by the owner */
+};
+
+/* Regions of this process, by id; ids are given out from 1 and places are reused. */
+struct gyre_shared {
+    struct gyre_region region;
+    uint32_t id; /* 0: free */
+    bool mapped; /* peers have it */
+};
+
+struct gyre_domain_settings {
+    const char *transport;
+    char interface[256];
+    char root[256];
+    int64_t join_timeout_ms, timeout_ms, dead_time_ms;
+    int64_t connections;
+    int64_t port_low, port_high;
+    const char *poller;
+};
+
+struct gyre_domain {
+    struct gyre_job job;
+    struct gyre_domain_settings settings;
+    struct gyre_joined *joined;
+    struct gyre_links *links;
+    struct gyre_watch *watch;
+    struct gyre_health health;
+    struct gyre_activity activity;
+    bool forked;
+
+    /* doorbell */
+    struct gyre_region bell_region;
+    struct gyre_bell_page *bell;
+    struct gyre_bell_page **peer_bell; /* per local peer, without this rank */
+    uint32_t peer_bells;
+    int eventfd;
+    bool sockets;     /* some peer is reached by descriptors: sleep on those */
+    bool crowded;     /* ranks of this machine outnumber its cores */
+
+    /* ownership of progress */
+    _Atomic uint32_t owner;  /* 1: somebody drives */
+    _Atomic uint32_t wanted; /* threads that wait in enter() */
+
+    /* shared memory */
+    pthread_mutex_t shared_lock;
+    struct gyre_shared *shared;
+    uint32_t shared_used, next_id;
+    struct gyre_region queue_region; /* of the shm pipes */
+};
+
+int gyre_domain_settings_read(const struct gyre_options *user, struct gyre_domain_settings *settings,
+                              struct gyre_trouble *trouble);
+int gyre_domain_memory_init(struct gyre_domain *domain);
+void gyre_domain_memory_deinit(struct gyre_domain *domain);
+int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
+int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
+void gyre_domain_bell_deinit(struct gyre_domain *domain);
+
+/* Waits until a node peer's region `id` is mapped here. */
+int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length, void **view,
+                           struct gyre_trouble *trouble);
+
+#define GYRE_REGION_BELL 1u  /* ids that every process gives alike */
+#define GYRE_REGION_QUEUES 2u
+#define GYRE_REGION_FIRST 16u
+
+#endif

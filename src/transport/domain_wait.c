@@ -1,0 +1,189 @@
+/* Waiting: spin, yield, sleep; the doorbell; and who may drive.
+ *
+ *   every rank has a core     spin ~50 µs with pauses (no clock in the first 64 turns), then sleep
+ *   ranks outnumber cores     yield at once, for ~200 µs, then sleep
+ *
+ * Sleep is a futex in a page that the node's peers can write, or the links' descriptors where sockets are in play. The
+ * race between "I go to sleep" and "something came" is closed from both sides: the sleeper says so, fences and looks
+ * again; a peer writes its data, fences and looks whether somebody sleeps. */
+#include "transport/domain_parts.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SPINS_WITHOUT_CLOCK 64u
+#define SPIN_NS (50 * UINT64_C(1000))
+#define YIELD_NS (200 * UINT64_C(1000))
+#define SLEEP_MAX_NS (50 * GYRE_MS)
+#define MIXED_SLEEP_NS (500 * UINT64_C(1000)) /* a peer's bell cannot end a wait for descriptors */
+
+/* -- ownership --------------------------------------------------------------------------------------------------- */
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+/* The thread that drives may sleep. */
+static void wake_self(struct gyre_domain *domain)
+{
+    const uint64_t one = 1;
+    if (!domain->bell)
+        return;
+    atomic_fetch_add(&domain->bell->word, 1);
+    futex(&domain->bell->word, FUTEX_WAKE, 1, NULL);
+    (void)!write(domain->eventfd, &one, sizeof(one));
+}
+
+bool gyre_domain_try_enter(struct gyre_domain *domain)
+{
+    return atomic_load_explicit(&domain->owner, memory_order_relaxed) == 0 &&
+           atomic_exchange_explicit(&domain->owner, 1, memory_order_acquire) == 0;
+}
+
+void gyre_domain_enter(struct gyre_domain *domain)
+{
+    if (gyre_domain_try_enter(domain))
+        return;
+    atomic_fetch_add(&domain->wanted, 1);
+    wake_self(domain);
+    while (!gyre_domain_try_enter(domain))
+        sched_yield();
+    atomic_fetch_sub(&domain->wanted, 1);
+}
+
+void gyre_domain_leave(struct gyre_domain *domain)
+{
+    atomic_store_explicit(&domain->owner, 0, memory_order_release);
+}
+
+bool gyre_domain_wanted(const struct gyre_domain *domain)
+{
+    return atomic_load_explicit(&((struct gyre_domain *)(uintptr_t)domain)->wanted, memory_order_relaxed) != 0;
+}
+
+/* -- doorbell ---------------------------------------------------------------------------------------------------- */
+
+int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
+    domain->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (domain->eventfd < 0)
+        return gyre_trouble_set(trouble, -errno, "eventfd: %s", gyre_status_name(-errno));
+    int status = host->alloc(0, 4096, GYRE_SHARE_OPEN, &domain->bell_region, trouble);
+    if (status)
+        return status;
+    domain->bell = domain->bell_region.base;
+    return 0;
+}
+
+/* Gives the bell to the node's peers and takes theirs. */
+int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = domain->joined;
+    int status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region, GYRE_SHARE_OPEN, trouble);
+    domain->peer_bell = calloc(joined->local_size, sizeof(*domain->peer_bell));
+    if (!domain->peer_bell)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u doorbells", joined->local_size);
+    for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
+        void *page;
+        if (!gyre_domain_mapped(domain, peer))
+            continue;
+        status = gyre_domain_await_view(domain, peer, GYRE_REGION_BELL, 4096, &page, trouble);
+        if (!status)
+            domain->peer_bell[domain->peer_bells++] = page;
+    }
+    return status;
+}
+
+void gyre_domain_bell_deinit(struct gyre_domain *domain)
+{
+    free(domain->peer_bell);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->bell_region);
+    if (domain->eventfd >= 0)
+        close(domain->eventfd);
+}
+
+void gyre_domain_ring(struct gyre_domain *domain)
+{
+    if (!domain->peer_bells)
+        return;
+    atomic_thread_fence(memory_order_seq_cst);
+    for (uint32_t i = 0; i < domain->peer_bells; i++) {
+        struct gyre_bell_page *bell = domain->peer_bell[i];
+        if (atomic_load_explicit(&bell->state, memory_order_relaxed) != GYRE_ON_FUTEX)
+            continue;
+        atomic_fetch_add(&bell->word, 1);
+        futex(&bell->word, FUTEX_WAKE, 1, NULL);
+    }
+}
+
+/* -- sleep ------------------------------------------------------------------------------------------------------- */
+
+static struct timespec span(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / GYRE_SECOND), (long)(ns % GYRE_SECOND)};
+}
+
+static void sleep_on_futex(struct gyre_domain *domain, uint32_t seen, uint64_t ns)
+{
+    struct timespec timeout = span(ns);
+    futex(&domain->bell->word, FUTEX_WAIT, seen, &timeout);
+}
+
+static void sleep_on_descriptors(struct gyre_domain *domain, const int *fd, int fds, uint64_t ns)
+{
+    struct pollfd set[5] = {{domain->eventfd, POLLIN, 0}};
+    struct timespec timeout = span(domain->peer_bells && ns > MIXED_SLEEP_NS ? MIXED_SLEEP_NS : ns);
+    for (int i = 0; i < fds; i++)
+        set[i + 1] = (struct pollfd){fd[i], POLLIN, 0};
+    uint64_t drained;
+    if (ppoll(set, (nfds_t)fds + 1, &timeout, NULL) > 0 && set[0].revents)
+        (void)!read(domain->eventfd, &drained, sizeof(drained));
+}
+
+static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *context, uint64_t ns)
+{
+    int fd[4], fds = 0;
+    uint32_t seen = atomic_load(&domain->bell->word);
+    atomic_store(&domain->bell->state, domain->sockets ? GYRE_ON_DESCRIPTORS : GYRE_ON_FUTEX);
+    atomic_thread_fence(memory_order_seq_cst);
+    bool stay = ready(context) || (domain->links && (fds = gyre_links_arm(domain->links, fd)) < 0) ||
+                gyre_domain_wanted(domain) || atomic_load(&domain->health.status);
+    if (!stay && domain->sockets)
+        sleep_on_descriptors(domain, fd, fds, ns);
+    else if (!stay)
+        sleep_on_futex(domain, seen, ns);
+    atomic_store(&domain->bell->state, GYRE_AWAKE);
+}
+
+int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, bool (*ready)(void *context), void *context,
+                     uint64_t deadline)
+{
+    int status = atomic_load_explicit(&domain->health.status, memory_order_acquire);
+    if (status)
+        return status;
+    idle->turns++;
+    if (domain->crowded)
+        sched_yield();
+    else
+        gyre_pause();
+    if (idle->turns < SPINS_WITHOUT_CLOCK / (domain->crowded ? 8 : 1) || idle->turns % 8)
+        return 0;
+    uint64_t now = gyre_now_ns();
+    if (!idle->since)
+        idle->since = now;
+    if (now >= deadline || now - idle->since < (domain->crowded ? YIELD_NS : SPIN_NS))
+        return 0;
+    sleep_once(domain, ready, context, deadline - now < SLEEP_MAX_NS ? deadline - now : SLEEP_MAX_NS);
+    return 0;
+}

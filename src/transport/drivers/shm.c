@@ -1,0 +1,301 @@
+/* The shm driver: messages between processes of one node through a byte ring in each direction.
+ *
+ *   mine   (this rank writes, the peer reads)        theirs (the other way round)
+ *   ┌──────────┬──────────┬──────────────────┐
+ *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring since the start
+ *   └──────────┴──────────┴──────────────────┘       read:    bytes that this side has taken out of the peer's ring
+ *
+ * Each side writes only its own memory, which the kernel seals against the peer, so both counters of a direction stand in
+ * different regions. Counters only grow; a ring byte is reused when the reader's counter has passed it. What is in the
+ * rings is the message protocol of stream.h, without the payload's sum. This path serves schedules that are not fused;
+ * fused operations never touch it. */
+#include "transport/drivers/driver.h"
+#include "transport/frame.h"
+#include "transport/stream.h"
+
+#include <errno.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POSTS 256u
+#define VECTORS 16
+
+struct ring {
+    alignas(64) _Atomic uint64_t written;
+    alignas(64) _Atomic uint64_t read;
+    alignas(64) uint8_t bytes[];
+};
+
+struct gyre_pipe {
+    struct gyre_wire *wire;
+    uint32_t peer;
+    struct gyre_stream *stream;
+    struct ring *mine;
+    const struct ring *theirs;
+    uint64_t capacity;
+    uint64_t written, read; /* own copies of what stands in `mine` */
+    uint64_t consumed;      /* of mine, as last seen */
+    bool blocked;           /* the stream wants to say more than there is room for */
+    bool detached;          /* only its completions are left */
+    int status;
+    struct gyre_trouble trouble;
+};
+
+struct gyre_wire {
+    struct gyre_pipe **pipe;
+    uint32_t pipes, most;
+};
+
+static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out, struct gyre_trouble *trouble)
+{
+    struct gyre_wire *wire = calloc(1, sizeof(*wire));
+    if (wire)
+        wire->pipe = calloc(options->peers + 1, sizeof(*wire->pipe));
+    if (!wire || !wire->pipe) {
+        free(wire);
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u shm links", options->peers);
+    }
+    wire->most = options->peers;
+    *out = wire;
+    return 0;
+}
+
+static void drop(struct gyre_wire *wire, uint32_t index)
+{
+    gyre_stream_destroy(wire->pipe[index]->stream);
+    free(wire->pipe[index]);
+    wire->pipe[index] = wire->pipe[--wire->pipes];
+}
+
+/* The memory is not touched any more; the struct stays until poll() has told the last completion. */
+static void shm_detach(struct gyre_pipe *pipe)
+{
+    pipe->detached = true;
+    if (!pipe->status)
+        gyre_stream_fail(pipe->stream, -ECANCELED);
+    pipe->status = -ECANCELED;
+}
+
+static void shm_close(struct gyre_wire *wire)
+{
+    if (!wire)
+        return;
+    while (wire->pipes)
+        drop(wire, 0);
+    free(wire->pipe);
+    free(wire);
+}
+
+static const char *shm_serves(const struct gyre_wire *wire)
+{
+    (void)wire;
+    return "ring";
+}
+
+static int shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel, struct gyre_pipe **out,
+                      struct gyre_trouble *trouble)
+{
+    if (!channel->mine || !channel->theirs || channel->mine->length != channel->theirs->length ||
+        channel->mine->length <= sizeof(struct ring))
+        return gyre_trouble_set(trouble, -EINVAL, "rank %u: a shm link needs two queues of equal size", channel->peer);
+    if (wire->pipes == wire->most)
+        return gyre_trouble_set(trouble, -ENOSPC, "rank %u: the shm wire was opened for %u links", channel->peer,
+                                wire->most);
+    struct gyre_pipe *pipe = calloc(1, sizeof(*pipe));
+    struct gyre_stream_options options = {.posts = POSTS, .checksum = false};
+    int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
+    if (status) {
+        free(pipe);
+        return gyre_trouble_set(trouble, status, "no memory for a shm link to rank %u", channel->peer);
+    }
+    pipe->wire = wire;
+    pipe->peer = channel->peer;
+    pipe->mine = channel->mine->base;
+    pipe->theirs = channel->theirs->base;
+    pipe->capacity = channel->mine->length - sizeof(struct ring);
+    wire->pipe[wire->pipes++] = pipe;
+    *out = pipe;
+    return 0;
+}
+
+static void fail(struct gyre_pipe *pipe, int status, const char *what)
+{
+    if (pipe->status)
+        return;
+    pipe->status = status;
+    gyre_trouble_set(&pipe->trouble, status, "shared memory link to rank %u: %s", pipe->peer, what);
+    gyre_stream_fail(pipe->stream, status);
+}
+
+/* -- bytes ------------------------------------------------------------------------------------------------------- */
+
+/* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out. */
+static void ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t length)
+{
+    uint64_t at = pipe->written % pipe->capacity;
+    uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
+    memcpy(pipe->mine->bytes + at, from, first);
+    memcpy(pipe->mine->bytes, from + first, length - first);
+    pipe->written += length;
+}
+
+static void ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
+{
+    uint64_t at = pipe->read % pipe->capacity;
+    uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
+    memcpy(to, pipe->theirs->bytes + at, first);
+    memcpy(to + first, pipe->theirs->bytes, length - first);
+    pipe->read += length;
+}
+
+/* Moves what the stream wants to say into the ring, as far as there is room. */
+static bool put_out(struct gyre_pipe *pipe)
+{
+    uint64_t consumed = atomic_load_explicit(&pipe->theirs->read, memory_order_acquire);
+    if (consumed > pipe->written || pipe->written - consumed > pipe->capacity) {
+        fail(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
+        return false;
+    }
+    uint64_t room = pipe->capacity - (pipe->written - consumed), before = pipe->written;
+    pipe->consumed = consumed;
+    for (;;) {
+        struct iovec iov[VECTORS];
+        int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
+        uint64_t taken = 0;
+        pipe->blocked = count > 0;
+        for (int i = 0; i < count && room; i++) {
+            uint64_t length = iov[i].iov_len < room ? iov[i].iov_len : room;
+            ring_put(pipe, iov[i].iov_base, length);
+            room -= length;
+            taken += length;
+        }
+        if (!taken)
+            break;
+        gyre_stream_wrote(pipe->stream, taken);
+    }
+    atomic_store_explicit(&pipe->mine->written, pipe->written, memory_order_release);
+    return pipe->written != before;
+}
+
+/* Gives the stream what the peer has put into its ring. */
+static bool take_in(struct gyre_pipe *pipe)
+{
+    uint64_t written = atomic_load_explicit(&pipe->theirs->written, memory_order_acquire);
+    uint64_t before = pipe->read, have = written - pipe->read;
+    if (written < pipe->read || have > pipe->capacity) {
+        fail(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
+        return false;
+    }
+    while (have && !pipe->status) {
+        struct iovec iov[2];
+        int count = gyre_stream_target(pipe->stream, iov);
+        uint64_t given = 0;
+        for (int i = 0; i < count && have; i++) {
+            uint64_t length = iov[i].iov_len < have ? iov[i].iov_len : have;
+            ring_take(pipe, iov[i].iov_base, length);
+            have -= length;
+            given += length;
+        }
+        int status = gyre_stream_read(pipe->stream, given);
+        if (status)
+            fail(pipe, status, status == GYRE_MISMATCH ? "the peer is in another operation" : "bad frame");
+    }
+    atomic_store_explicit(&pipe->mine->read, pipe->read, memory_order_release);
+    return pipe->read != before;
+}
+
+/* -- the contract ------------------------------------------------------------------------------------------------ */
+
+static int shm_bye(struct gyre_pipe *pipe)
+{
+    if (pipe->status)
+        return pipe->status;
+    gyre_stream_bye(pipe->stream);
+    put_out(pipe);
+    return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream) ? 0 : GYRE_AGAIN;
+}
+
+static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data, uint64_t length,
+                    uint64_t token)
+{
+    int status = pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
+    if (!status)
+        put_out(pipe);
+    return status;
+}
+
+static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length, uint64_t token)
+{
+    return pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+}
+
+static int shm_cancel(struct gyre_pipe *pipe, uint64_t token)
+{
+    return gyre_stream_cancel(pipe->stream, token);
+}
+
+static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
+{
+    int count = 0;
+    (void)now;
+    for (uint32_t i = wire->pipes; i-- > 0 && count < max;) {
+        struct gyre_pipe *pipe = wire->pipe[i];
+        if (!pipe->status) {
+            take_in(pipe);
+            put_out(pipe);
+        }
+        count += gyre_stream_complete(pipe->stream, out + count, max - count);
+        if (pipe->detached && count < max)
+            drop(wire, i);
+    }
+    return count;
+}
+
+static int shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
+{
+    if (pipe->status && trouble)
+        *trouble = pipe->trouble;
+    return pipe->status;
+}
+
+/* Peers ring the process's doorbell; what remains is to look once more. */
+static int shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
+{
+    alarm->fd = -1;
+    for (uint32_t i = 0; i < wire->pipes; i++) {
+        struct gyre_pipe *pipe = wire->pipe[i];
+        if (pipe->status)
+            continue;
+        if (atomic_load_explicit(&pipe->theirs->written, memory_order_acquire) != pipe->read)
+            return GYRE_AGAIN;
+        if (pipe->blocked && atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed)
+            return GYRE_AGAIN;
+    }
+    return 0;
+}
+
+const struct gyre_driver gyre_driver_shm = {
+    .name = "shm",
+    .limits = {.mapped = true,
+               .memory_kinds = 1u << GYRE_MEMORY_HOST,
+               .message_max = UINT64_MAX / 2,
+               .inline_max = 0,
+               .posts = POSTS,
+               .alignment = 1,
+               .latency_ns = 500,
+               .bandwidth_mib = 8000},
+    .open = shm_open_wire,
+    .close = shm_close,
+    .serves = shm_serves,
+    .attach = shm_attach,
+    .detach = shm_detach,
+    .bye = shm_bye,
+    .send = shm_send,
+    .recv = shm_recv,
+    .cancel = shm_cancel,
+    .poll = shm_poll,
+    .state = shm_state,
+    .arm = shm_arm,
+};

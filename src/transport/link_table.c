@@ -1,0 +1,8 @@
+/* The drivers that are built in. A new one adds its line here. */
+#include "transport/link_table.h"
+
+const struct gyre_driver *const gyre_drivers[] = {
+    &gyre_driver_shm,
+    &gyre_driver_tcp,
+    NULL,
+};
