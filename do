@@ -1,0 +1,240 @@
+#!/bin/sh
+# Everything one does with this repository, one word each. `./do` alone lists the words.
+#
+# Assumes a shell and, where something has to be installed, apt with root or sudo. What is there already is found by
+# probes that take milliseconds, so a second run starts at once. BUILD names another build folder (default: build).
+set -eu
+cd "$(dirname "$0")"
+BUILD=${BUILD:-build}
+
+usage() {
+    cat <<'END'
+Gyre: collective communication without NCCL and without MPI.
+
+usage: ./do WORD [ARGUMENTS]
+
+  bench [NAME] [FLAGS]  measure: all-reduce on 2 local ranks, 8 B to 64 MiB; or another bench, other flags
+  test [NAMES, FLAGS]   build and run all tests, or those named; flags go to `meson test`
+  build [TARGETS]       build everything into build/
+  check                 headers, include directions and format of the tree
+  format                format every C file in place
+  install               install library, headers and tool (set DESTDIR for elsewhere)
+  packages [ci]         install what building (and continuous integration) needs
+  ci                    all that a change must pass: compilers, sanitizers, coverage
+  clean                 remove build folders
+
+A first run installs missing packages through apt. Examples:
+
+  ./do bench
+  ./do bench broadcast --ranks 4 -b 1K -e 16M -f 4
+  ./do test --suite unit
+END
+}
+
+fail() {
+    echo "./do: $*" >&2
+    exit 1
+}
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+# One line per package: its name, then a command that succeeds where it is not needed any more.
+needs_build() {
+    cat <<'END'
+gcc command -v cc
+libc6-dev test -e /usr/include/stdio.h
+meson command -v meson
+ninja-build command -v ninja
+pkg-config command -v pkg-config
+libssl-dev pkg-config --exists libcrypto
+liburing-dev pkg-config --exists liburing
+libcmocka-dev pkg-config --exists cmocka
+END
+}
+
+needs_format() {
+    echo "clang-format command -v clang-format"
+}
+
+needs_ci() {
+    needs_build
+    needs_format
+    cat <<'END'
+g++ command -v g++
+clang command -v clang
+gcovr command -v gcovr
+END
+}
+
+missing() {
+    while read -r package probe; do
+        eval "$probe" >/dev/null 2>&1 || printf '%s ' "$package"
+    done
+}
+
+# Prints what to put before apt-get, or fails where packages cannot be installed without help.
+privilege() {
+    command -v apt-get >/dev/null || return 1
+    if [ "$(id -u)" = 0 ]; then
+        echo env
+    elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+        echo sudo env
+    else
+        return 1
+    fi
+}
+
+apt_install() {
+    become=$1
+    shift
+    $become DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+}
+
+# The package lists of a fresh container are empty and those of an old one point nowhere: then, and only then, update.
+install_packages() {
+    become=$1
+    shift
+    echo "installing: $*"
+    log=$(mktemp)
+    if apt_install "$become" "$@" >"$log" 2>&1 ||
+        { $become apt-get update >"$log" 2>&1 && apt_install "$become" "$@" >"$log" 2>&1; }; then
+        rm -f "$log"
+    else
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        fail "apt could not install: $*"
+    fi
+}
+
+provide() {
+    packages=$("needs_$1" | missing)
+    [ -n "$packages" ] || return 0
+    # shellcheck disable=SC2086 # the names are words
+    if become=$(privilege); then
+        install_packages "$become" $packages
+        [ ! -f "$BUILD/build.ninja" ] || meson setup --reconfigure "$BUILD" >/dev/null
+    elif command -v apt-get >/dev/null; then
+        echo "These packages are missing, and installing them needs root. Run:" >&2
+        echo "    sudo apt-get update && sudo apt-get install -y ${packages% }" >&2
+        exit 1
+    else
+        fail "please install, under whatever names your system has for these Debian packages: ${packages% }"
+    fi
+}
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+configure() {
+    [ -f "$BUILD/build.ninja" ] && return
+    log=$(mktemp)
+    echo "configuring $BUILD"
+    meson setup --buildtype release "$BUILD" >"$log" 2>&1 || {
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        fail "meson could not configure $BUILD"
+    }
+    rm -f "$log"
+}
+
+build() {
+    provide build
+    configure
+    quiet=--quiet
+    [ ! -t 1 ] || quiet=
+    ninja -C "$BUILD" $quiet "$@" || fail "the build failed; the first error is above"
+}
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+bench() {
+    name=allreduce
+    case ${1-} in '' | -*) ;; *)
+        name=$1
+        shift
+        ;;
+    esac
+    build
+    program=$BUILD/bench/$name
+    [ -x "$program" ] || fail "no bench '$name'; there are: $(benches)"
+    if [ "$name" != link ]; then
+        [ $# -gt 0 ] || set -- -b 8 -e 64M -f 2
+        case " $* " in *" --ranks"*) ;; *) set -- --ranks 2 "$@" ;; esac
+    fi
+    exec "$program" "$@"
+}
+
+benches() {
+    find "$BUILD/bench" -maxdepth 1 -type f -perm -100 -exec basename {} \; | sort | tr '\n' ' '
+}
+
+# meson's log has one JSON object per line; a test's own output is the string between "stdout" and "result".
+log_count() {
+    grep -c "\"result\": \"\\($1\\)\"" "$BUILD/meson-logs/testlog.json" || true
+}
+
+log_output() {
+    sed 's/^.*"stdout": "\(.*\)", "result": .*$/\1/; s/\\n/\
+/g; s/\\"/"/g; s/\\u001b\[[0-9;]*m//g'
+}
+
+# Each skip with its reason: a whole program (exit 77, the reason is its last line) or one case of a cmocka program.
+list_skips() {
+    while IFS= read -r line; do
+        name=$(printf '%s\n' "$line" | sed 's/^{"name": "\([^"]*\)".*/\1/; s/.*[:/] *//')
+        case $line in
+        *'"result": "SKIP"'*)
+            reason=$(printf '%s\n' "$line" | log_output | grep . | tail -n 1) || reason="no reason given"
+            echo "skipped: $name: $reason"
+            ;;
+        *'[  SKIPPED ] '*)
+            printf '%s\n' "$line" | log_output | sed -n "s/^\\[  SKIPPED \\] \\([a-z].*\\)/skipped: $name: \\1/p" |
+                grep -v ' test(s)' || true
+            ;;
+        esac
+    done <"$BUILD/meson-logs/testlog.json"
+}
+
+run_tests() {
+    build
+    status=0
+    rm -f "$BUILD/meson-logs/testlog.json"
+    meson test -C "$BUILD" --no-rebuild --print-errorlogs "$@" || status=$?
+    [ -f "$BUILD/meson-logs/testlog.json" ] || fail "no test was run"
+    skips=$(list_skips)
+    passed=$(log_count 'OK\|EXPECTEDFAIL')
+    failed=$(log_count 'FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS')
+    skipped=$(printf '%s' "$skips" | grep -c . || true)
+    echo
+    [ -z "$skips" ] || printf '%s\n\n' "$skips"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ] || status=1
+    exit "$status"
+}
+
+format() {
+    provide format
+    git ls-files -z '*.c' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format -i
+}
+
+clean() {
+    rm -rf "$BUILD" build build-*
+}
+
+word=${1-}
+[ $# = 0 ] || shift
+case $word in
+bench) bench "$@" ;;
+test) run_tests "$@" ;;
+build) build "$@" ;;
+check) provide ci && tests/check_tree.sh "$@" ;;
+format) format ;;
+install) build && meson install -C "$BUILD" "$@" ;;
+packages) provide "${1-build}" ;;
+ci) exec .ci/run "$@" ;;
+clean) clean ;;
+'' | help | -h | --help) usage ;;
+*)
+    echo "./do: unknown word '$word'; these are known: bench test build check format install packages ci clean" >&2
+    exit 2
+    ;;
+esac
