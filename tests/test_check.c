@@ -1,0 +1,702 @@
+/* The checker is checked: each real schedule is spoiled in one place, at every place and in some
+ * thirty ways, and the checker must object every time. A spoiled schedule is the real one behind a
+ * wrapper that changes one step of one rank (or both ends of one message, or the order of two
+ * rounds, or what the extent promises).
+ *
+ * A change that spoils nothing is not counted, so each says where it does: a COPY may well run a
+ * round later, and the order of two summands matters only to those who promised one. */
+#include "collectives/check.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ROOM 128 /* steps and sources of a round under test */
+
+/* One way to spoil a schedule. */
+struct mutation {
+    const char *name;
+    /* Changes round->step[at]; false where this spoils nothing. With move or swap, only says so. */
+    bool (*change)(const struct gyre_slice *, uint64_t index, struct gyre_round *, uint32_t at);
+    bool both; /* the same change to the RECV that matches a SEND */
+    int move;  /* instead: the step goes to the next round (1) or to the one before (-1) */
+    bool swap; /* instead: the rank runs this round and the next in the other order */
+};
+
+static const struct gyre_algorithm *real;
+static const struct mutation *mutation;
+static struct {
+    uint32_t rank, step;
+    uint64_t index;
+} target;
+static uint32_t partner; /* the other end of the target, for `both` */
+
+/* -- changes of one step ----------------------------------------------------------------------- */
+
+static bool is_message(const struct gyre_step *step)
+{
+    return step->kind == GYRE_SEND || step->kind == GYRE_RECV;
+}
+
+static bool drop(const struct gyre_slice *s, uint64_t index, struct gyre_round *round, uint32_t at)
+{
+    if (!is_message(&round->step[at]) && round->step[at].length == 0)
+        return false;
+    round->steps--;
+    memmove(&round->step[at], &round->step[at + 1], (round->steps - at) * sizeof *round->step);
+    return true;
+}
+
+static bool twice(const struct gyre_slice *s, uint64_t index, struct gyre_round *round, uint32_t at)
+{
+    if (!is_message(&round->step[at]) && round->step[at].length == 0)
+        return false;
+    round->step[round->steps++] = round->step[at];
+    return true;
+}
+
+static bool shift_place(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                        uint32_t at)
+{
+    round->step[at].at.offset += s->element;
+    return round->step[at].length > 0;
+}
+
+static bool shift_back(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                       uint32_t at)
+{
+    round->step[at].at.offset -= s->element;
+    return round->step[at].length > 0;
+}
+
+static bool shift_byte(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                       uint32_t at)
+{
+    round->step[at].at.offset++;
+    return true;
+}
+
+static bool shorten(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                    uint32_t at)
+{
+    if (round->step[at].length == 0)
+        return false;
+    round->step[at].length -= s->element;
+    return true;
+}
+
+static bool shorten_byte(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    if (round->step[at].length == 0)
+        return false;
+    round->step[at].length--;
+    return true;
+}
+
+/* A longer COPY of a segment copies the start of the next one, which is right. */
+static bool lengthen(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                     uint32_t at)
+{
+    round->step[at].length += s->element;
+    return round->step[at].kind != GYRE_COPY;
+}
+
+static bool wrong_length(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    round->step[at].length = UINT64_MAX - UINT64_MAX % s->element;
+    return true;
+}
+
+static bool next_peer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                      uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    step->peer = (step->peer + 1) % s->n;
+    if (step->peer == s->rank)
+        step->peer = (step->peer + 1) % s->n;
+    return is_message(step) && s->n > 2;
+}
+
+static bool own_peer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                     uint32_t at)
+{
+    round->step[at].peer = s->rank;
+    return is_message(&round->step[at]);
+}
+
+static bool no_peer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                    uint32_t at)
+{
+    round->step[at].peer = s->n;
+    return is_message(&round->step[at]);
+}
+
+static bool turn_message(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    step->kind = step->kind == GYRE_SEND ? GYRE_RECV : GYRE_SEND;
+    return is_message(&round->step[at]);
+}
+
+/* A broadcast's root may send from either once it has copied, so only the first round counts. */
+static bool send_output(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                        uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    bool spoils = step->kind == GYRE_SEND && step->at.buffer == GYRE_INPUT && index == 0;
+    step->at.buffer = GYRE_OUTPUT;
+    return spoils && step->length > 0;
+}
+
+static bool send_input(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                       uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    bool spoils = step->kind == GYRE_SEND && step->at.buffer == GYRE_OUTPUT;
+    step->at.buffer = GYRE_INPUT;
+    return spoils && step->length > 0;
+}
+
+static bool write_input(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                        uint32_t at)
+{
+    round->step[at].at.buffer = GYRE_INPUT;
+    return round->step[at].kind != GYRE_SEND;
+}
+
+static bool write_scratch(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                          uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    bool spoils = step->kind != GYRE_SEND && step->at.buffer == GYRE_OUTPUT && step->length > 0;
+    step->at.buffer = GYRE_SCRATCH;
+    return spoils;
+}
+
+static bool write_output(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    bool spoils = step->kind == GYRE_RECV && step->at.buffer == GYRE_SCRATCH && step->length > 0;
+    step->at.buffer = GYRE_OUTPUT;
+    return spoils;
+}
+
+static bool no_buffer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                      uint32_t at)
+{
+    round->step[at].at.buffer = (enum gyre_buffer)3;
+    return true;
+}
+
+/* What arrives lands on what is being sent from, or in place would. */
+static bool alias(const struct gyre_slice *s, uint64_t index, struct gyre_round *round, uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    for (uint32_t i = 0; i < round->steps && step->kind == GYRE_RECV && step->length > 0; i++)
+        if (round->step[i].kind == GYRE_SEND && round->step[i].length == step->length) {
+            step->at.buffer = GYRE_OUTPUT;
+            step->at.offset = round->step[i].at.offset;
+            return true;
+        }
+    return false;
+}
+
+static bool turn_final(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                       uint32_t at)
+{
+    round->step[at].flags ^= GYRE_STEP_FINAL;
+    return round->step[at].kind != GYRE_REDUCE || round->step[at].length > 0;
+}
+
+static bool drop_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                        uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    if (step->sources == 0)
+        return false;
+    step->sources--;
+    return step->length > 0;
+}
+
+static bool drop_first_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                              uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    if (step->sources == 0)
+        return false;
+    step->first++;
+    step->sources--;
+    return step->length > 0;
+}
+
+static bool double_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                          uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    if (step->sources < 2)
+        return false;
+    round->source[step->first + 1] = round->source[step->first];
+    return step->length > 0;
+}
+
+static bool add_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                       uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    if (step->sources == 0 || at + 1 < round->steps)
+        return false;
+    round->source[round->sources++] = round->source[step->first];
+    step->sources++;
+    return step->length > 0;
+}
+
+static bool swap_sources(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    if (step->sources < 2 || !real->rank_order)
+        return false;
+    struct gyre_place first = round->source[step->first];
+    round->source[step->first] = round->source[step->first + 1];
+    round->source[step->first + 1] = first;
+    return step->length > 0;
+}
+
+static bool shift_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    if (step->sources == 0)
+        return false;
+    round->source[step->first].offset += s->element;
+    return step->length > 0;
+}
+
+static bool source_from_output(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                               uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    for (uint32_t i = 0; i < step->sources && step->length > 0; i++)
+        if (round->source[step->first + i].buffer == GYRE_INPUT) {
+            round->source[step->first + i].buffer = GYRE_OUTPUT;
+            return true;
+        }
+    return false;
+}
+
+static bool source_from_input(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                              uint32_t at)
+{
+    struct gyre_step *step = &round->step[at];
+    for (uint32_t i = 0; i < step->sources && step->length > 0; i++)
+        if (round->source[step->first + i].buffer != GYRE_INPUT) {
+            round->source[step->first + i].buffer = GYRE_INPUT;
+            return true;
+        }
+    return false;
+}
+
+/* Changes to both ends of a message: the two agree, so only its content can give them away. */
+static bool shorten_message(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                            uint32_t at)
+{
+    return is_message(&round->step[at]) && shorten(s, index, round, at);
+}
+
+static bool drop_message(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                         uint32_t at)
+{
+    return is_message(&round->step[at]) && round->step[at].length > 0 && drop(s, index, round, at);
+}
+
+/* Moves: only a COPY may run earlier or later. */
+static bool not_copy(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                     uint32_t at)
+{
+    return round->step[at].kind != GYRE_COPY &&
+           (is_message(&round->step[at]) || round->step[at].length > 0);
+}
+
+static const struct mutation mutations[] = {
+    {"drop", drop},
+    {"twice", twice},
+    {"shift place", shift_place},
+    {"shift back", shift_back},
+    {"shift by a byte", shift_byte},
+    {"shorten", shorten},
+    {"shorten by a byte", shorten_byte},
+    {"lengthen", lengthen},
+    {"length that wraps", wrong_length},
+    {"next peer", next_peer},
+    {"own rank as peer", own_peer},
+    {"no such peer", no_peer},
+    {"send for receive", turn_message},
+    {"send from output", send_output},
+    {"send from input", send_input},
+    {"write to input", write_input},
+    {"write to scratch", write_scratch},
+    {"write to output", write_output},
+    {"no such buffer", no_buffer},
+    {"alias", alias},
+    {"final", turn_final},
+    {"drop a source", drop_source},
+    {"drop the first source", drop_first_source},
+    {"double a source", double_source},
+    {"add a source", add_source},
+    {"swap sources", swap_sources},
+    {"shift a source", shift_source},
+    {"source from output", source_from_output},
+    {"source from input", source_from_input},
+    {"shorten message", shorten_message, .both = true},
+    {"drop message", drop_message, .both = true},
+    {"delay", not_copy, .move = 1},
+    {"hurry", not_copy, .move = -1},
+    {"swap rounds", not_copy, .swap = true},
+};
+
+/* -- the wrapper ------------------------------------------------------------------------------- */
+
+static struct gyre_extent spoiled_extent(const struct gyre_slice *slice)
+{
+    struct gyre_extent extent = real->extent(slice);
+    extent.step_max += 2;
+    extent.source_max += 2;
+    return extent;
+}
+
+static uint32_t find_message(const struct gyre_round *round, enum gyre_step_kind kind,
+                             uint32_t peer)
+{
+    uint32_t at = 0;
+    while (round->step[at].kind != kind || round->step[at].peer != peer)
+        at++;
+    return at;
+}
+
+/* Adds the target step to a round that it does not belong to. */
+static void add_target(const struct gyre_slice *slice, struct gyre_round *round)
+{
+    struct gyre_step step[ROOM];
+    struct gyre_place source[ROOM];
+    struct gyre_round home = {step, source, 0, ROOM, 0, ROOM, false};
+    real->round(slice, target.index, &home);
+    struct gyre_step moved = step[target.step];
+    memcpy(&round->source[round->sources], &source[moved.first], moved.sources * sizeof *source);
+    moved.first = round->sources;
+    round->sources += moved.sources;
+    round->step[round->steps++] = moved;
+}
+
+static void spoil_rounds(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round)
+{
+    if (mutation->swap && (index == target.index || index == target.index + 1))
+        index = 2 * target.index + 1 - index;
+    real->round(slice, index, round);
+    if (mutation->move != 0 && index == target.index)
+        drop(slice, index, round, target.step);
+    if (mutation->move != 0 && index == target.index + (uint64_t)mutation->move)
+        add_target(slice, round);
+}
+
+static void spoiled_round(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round)
+{
+    bool here = slice->rank == target.rank;
+    if (here && (mutation->move != 0 || mutation->swap)) {
+        spoil_rounds(slice, index, round);
+        return;
+    }
+    real->round(slice, index, round);
+    if (here && index == target.index)
+        mutation->change(slice, index, round, target.step);
+    else if (mutation->both && slice->rank == partner && index == target.index)
+        mutation->change(slice, index, round, find_message(round, GYRE_RECV, target.rank));
+}
+
+static uint64_t real_sent_bytes(const struct gyre_slice *slice)
+{
+    return real->sent_bytes(slice);
+}
+
+/* -- every mutation at every place ------------------------------------------------------------- */
+
+/* Does the mutation apply to the target, and spoil something there? Sets the partner. */
+static bool applies(const struct gyre_slice *slice, uint64_t rounds)
+{
+    struct gyre_step step[ROOM], before;
+    struct gyre_place source[ROOM];
+    struct gyre_round round = {step, source, 0, ROOM, 0, ROOM, false};
+    if (mutation->swap && (target.step != 0 || target.index + 1 == rounds))
+        return false;
+    if (mutation->move == -1 && target.index == 0)
+        return false;
+    real->round(slice, target.index, &round);
+    before = step[target.step];
+    partner = before.peer;
+    if (mutation->both && before.kind != GYRE_SEND)
+        return false;
+    return mutation->change(slice, target.index, &round, target.step);
+}
+
+static uint32_t steps_of(const struct gyre_slice *slice, uint64_t index)
+{
+    struct gyre_step step[ROOM];
+    struct gyre_place source[ROOM];
+    struct gyre_round round = {step, source, 0, ROOM, 0, ROOM, false};
+    real->round(slice, index, &round);
+    assert_false(round.overflow);
+    return round.steps;
+}
+
+static void expect_objection(const struct gyre_slice *slice)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_algorithm spoiled = *real;
+    spoiled.extent = spoiled_extent;
+    spoiled.round = spoiled_round;
+    spoiled.sent_bytes = real_sent_bytes;
+    if (gyre_check_schedule(&spoiled, slice, &trouble) != GYRE_INVALID)
+        fail_msg("%s %s n = %u count = %" PRIu64 ": '%s' at rank %u, round %" PRIu64
+                 ", step %u was not caught",
+                 real->name, gyre_verb_word[slice->verb], slice->n, slice->count, mutation->name,
+                 target.rank, target.index, target.step);
+    assert_non_null(strstr(trouble.text, real->name));
+    if (mutation->both) /* the content itself must give it away */
+        assert_null(strstr(trouble.text, "sent_bytes"));
+}
+
+/* Returns at how many places the mutation spoils this schedule. */
+static unsigned spoil_everywhere(struct gyre_slice slice)
+{
+    unsigned places = 0;
+    uint64_t rounds = real->extent(&slice).rounds;
+    for (slice.rank = target.rank = 0; target.rank < slice.n; slice.rank = ++target.rank)
+        for (target.index = 0; target.index < rounds; target.index++) {
+            uint32_t steps = steps_of(&slice, target.index);
+            for (target.step = 0; target.step < steps; target.step++)
+                if (applies(&slice, rounds)) {
+                    expect_objection(&slice);
+                    places++;
+                }
+        }
+    return places;
+}
+
+static void spoil(struct gyre_slice slice)
+{
+    unsigned kinds = 0, places = 0;
+    for (size_t i = 0; i < sizeof mutations / sizeof *mutations; i++) {
+        mutation = &mutations[i];
+        unsigned here = spoil_everywhere(slice);
+        kinds += here > 0;
+        places += here;
+    }
+    print_message("%s %s n = %u count = %" PRIu64 ": %u kinds, %u places\n", real->name,
+                  gyre_verb_word[slice.verb], slice.n, slice.count, kinds, places);
+    assert_true(kinds >= 20);
+}
+
+static void test_mutations(void **state)
+{
+    static const uint32_t ns[] = {3, 5, 8};
+    static const uint64_t counts[] = {23, 5003, 40009}; /* one-shot, two-shot, two segments */
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
+            for (size_t i = 0; ((*it)->verbs >> verb & 1) != 0 && i < 9; i++) {
+                real = *it;
+                spoil((struct gyre_slice){.verb = verb,
+                                          .n = ns[i / 3],
+                                          .root = verb == GYRE_BROADCAST ? ns[i / 3] / 2 : 0,
+                                          .element = 4,
+                                          .count = counts[i % 3]});
+            }
+}
+
+/* -- promises that are not kept ---------------------------------------------------------------- */
+
+static struct {
+    int rounds, scratch, steps, sources, sent;
+} lie;
+
+static struct gyre_extent lying_extent(const struct gyre_slice *slice)
+{
+    struct gyre_extent extent = real->extent(slice);
+    extent.rounds += lie.rounds;
+    extent.scratch_bytes += lie.scratch;
+    extent.step_max += lie.steps;
+    extent.source_max += lie.sources;
+    return extent;
+}
+
+static void lying_round(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round)
+{
+    if (index < real->extent(slice).rounds)
+        real->round(slice, index, round);
+}
+
+static uint64_t lying_sent_bytes(const struct gyre_slice *slice)
+{
+    return real->sent_bytes(slice) + lie.sent;
+}
+
+static int check_lie(struct gyre_slice slice, struct gyre_trouble *trouble)
+{
+    struct gyre_algorithm liar = *real;
+    liar.extent = lying_extent;
+    liar.round = lying_round;
+    liar.sent_bytes = lying_sent_bytes;
+    *trouble = (struct gyre_trouble){0};
+    int status = gyre_check_schedule(&liar, &slice, trouble);
+    memset(&lie, 0, sizeof lie);
+    return status;
+}
+
+static void expect_lie_caught(struct gyre_slice slice, const char *word)
+{
+    struct gyre_trouble trouble;
+    assert_int_equal(check_lie(slice, &trouble), GYRE_INVALID);
+    if (strstr(trouble.text, word) == NULL)
+        fail_msg("'%s' does not name '%s'", trouble.text, word);
+}
+
+static void test_extent_and_formula(void **state)
+{
+    struct gyre_trouble trouble;
+    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 5003};
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++) {
+        real = *it;
+        assert_int_equal(check_lie(slice, &trouble), 0);
+        lie.rounds = -1;
+        expect_lie_caught(slice, "OUTPUT");
+        lie.rounds = 1;
+        expect_lie_caught(slice, "last of");
+        lie.scratch = 4;
+        expect_lie_caught(slice, "SCRATCH");
+        lie.scratch = -4;
+        expect_lie_caught(slice, "out of bounds");
+        lie.steps = -1;
+        expect_lie_caught(slice, "more than the extent");
+        lie.sources = -1;
+        expect_lie_caught(slice, "more than the extent");
+        lie.sent = 4;
+        expect_lie_caught(slice, "sent_bytes");
+        lie.sent = -4;
+        expect_lie_caught(slice, "sent_bytes");
+    }
+}
+
+static struct gyre_extent uneven_extent(const struct gyre_slice *slice)
+{
+    struct gyre_extent extent = real->extent(slice);
+    extent.rounds += slice->rank == 2;
+    return extent;
+}
+
+static void expect_refused(const struct gyre_algorithm *algorithm, struct gyre_slice slice,
+                           const char *word)
+{
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(gyre_check_schedule(algorithm, &slice, &trouble), GYRE_INVALID);
+    if (strstr(trouble.text, word) == NULL)
+        fail_msg("'%s' does not name '%s'", trouble.text, word);
+}
+
+static void test_claims(void **state)
+{
+    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
+    real = gyre_algorithm_find("ring");
+    struct gyre_algorithm claims = *real;
+    claims.rank_order = true;
+    expect_refused(&claims, slice, "rank order");
+    claims = *real;
+    claims.extent = uneven_extent;
+    expect_refused(&claims, slice, "rank 2");
+    claims = *real;
+    claims.verbs = 1u << GYRE_BROADCAST;
+    expect_refused(&claims, slice, "does not build");
+    slice.root = 5;
+    expect_refused(real, slice, "root = 5");
+    slice = (struct gyre_slice){.n = 5, .element = 8, .count = UINT64_C(1) << 61};
+    expect_refused(real, slice, "count");
+}
+
+/* Without the promise of rank order, one rank that adds in another order than the rest is still
+ * found. */
+static void test_one_bracketing_everywhere(void **state)
+{
+    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
+    static const struct mutation swap = {"swap sources", swap_sources};
+    struct gyre_algorithm loose = *gyre_algorithm_find("direct");
+    real = gyre_algorithm_find("direct");
+    mutation = &swap;
+    target.rank = 3, target.index = 1, target.step = 0;
+    loose.round = spoiled_round;
+    loose.rank_order = false;
+    expect_refused(&loose, slice, "bracketed");
+}
+
+/* -- right out of place, wrong in place -------------------------------------------------------- */
+
+/* Two ranks swap their data and add, in rank order; where the peer's data waits is what the cases
+ * differ in. */
+static bool by_scratch;
+
+static void two_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t bytes = s->count * s->element;
+    struct gyre_place mine = gyre_at(GYRE_INPUT, 0), out = gyre_at(GYRE_OUTPUT, 0);
+    struct gyre_place landing = by_scratch ? gyre_at(GYRE_SCRATCH, 0) : out;
+    if (index == 0) {
+        gyre_round_recv(round, 1 - s->rank, landing, bytes);
+        gyre_round_send(round, 1 - s->rank, mine, bytes);
+    } else if (by_scratch && index == 1) {
+        gyre_round_copy(round, out, landing, bytes);
+    } else {
+        gyre_round_reduce(round, out, bytes, GYRE_STEP_FINAL);
+        gyre_round_source(round, s->rank == 0 ? mine : out);
+        gyre_round_source(round, s->rank == 0 ? out : mine);
+    }
+}
+
+static struct gyre_extent two_extent(const struct gyre_slice *s)
+{
+    uint64_t bytes = s->count * s->element;
+    return (struct gyre_extent){by_scratch ? 3 : 2, by_scratch ? bytes : 0, 2, 2};
+}
+
+static uint64_t two_sent_bytes(const struct gyre_slice *s)
+{
+    return s->count * s->element;
+}
+
+static void test_in_place(void **state)
+{
+    const struct gyre_algorithm two = {.name = "two",
+                                       .verbs = 1u << GYRE_ALL_REDUCE,
+                                       .extent = two_extent,
+                                       .round = two_round,
+                                       .sent_bytes = two_sent_bytes};
+    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 2, .element = 4, .count = 7};
+    by_scratch = false; /* lands on what is being sent */
+    expect_refused(&two, slice, "in the same round");
+    by_scratch = true; /* copied over the own data before that is added */
+    expect_refused(&two, slice, "in place, INPUT + 0 has been overwritten");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mutations), cmocka_unit_test(test_extent_and_formula),
+        cmocka_unit_test(test_claims),    cmocka_unit_test(test_one_bracketing_everywhere),
+        cmocka_unit_test(test_in_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
