@@ -1,0 +1,152 @@
+#!/bin/sh
+# The `do` script against a machine made of stubs: an empty PATH but for tools that note how they were called. No package
+# is installed and nothing is compiled; what is tested is which commands are run, and what is said when they cannot be.
+set -u
+unset BUILD
+source_root=$1
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+failures=0
+mkdir "$room/bin" "$room/tree"
+cp "$source_root/do" "$room/tree/do"
+
+for tool in sh cat dirname mktemp rm tail sed grep test find basename sort tr printf git env id mkdir cp chmod; do
+    path=$(command -v "$tool") && [ "${path#/}" != "$path" ] && ln -s "$path" "$room/bin/$tool"
+done
+
+stub() { # name, then its body
+    printf '#!/bin/sh\n%s\n' "$2" >"$room/bin/$1"
+    chmod +x "$room/bin/$1"
+}
+
+run_do() { # words; output to $room/out, exit code to $code
+    (cd "$room/tree" && PATH=$room/bin ROOM=$room ./do "$@") >"$room/out" 2>&1 </dev/null
+    code=$?
+}
+
+expect() { # what, then a command that must succeed
+    what=$1
+    shift
+    if ! "$@" >/dev/null; then
+        echo "FAILED: $what"
+        sed 's/^/    /' "$room/out"
+        failures=$((failures + 1))
+    fi
+}
+
+noted() { grep -q "$1" "$room/calls"; }
+not_noted() { ! noted "$1"; }
+said() { grep -q "$1" "$room/out"; }
+last_line_is() { [ "$(tail -n 1 "$room/out")" = "$1" ]; }
+
+all_tools_there() {
+    : >"$room/calls"
+    for tool in cc clang gcovr clang-format g++; do stub "$tool" ':'; done
+    stub pkg-config 'exit 0'
+    stub ninja 'echo "ninja $*" >>"$ROOM/calls"'
+    stub meson '
+echo "meson $*" >>"$ROOM/calls"
+case $1 in
+setup) mkdir -p build && : >build/build.ninja ;;
+test)
+    mkdir -p build/meson-logs
+    cp "$ROOM/testlog" build/meson-logs/testlog.json
+    exit "$(cat "$ROOM/test_status")"
+    ;;
+esac'
+    rm -rf "$room/tree/build"
+}
+
+# --- words ---
+
+all_tools_there
+run_do
+expect "alone it lists its words" said 'bench.*measure'
+expect "and succeeds" [ "$code" = 0 ]
+run_do bnech
+expect "an unknown word is named" said "unknown word 'bnech'"
+expect "with exit code 2" [ "$code" = 2 ]
+
+# --- nothing missing ---
+
+stub apt-get 'echo "apt-get $*" >>"$ROOM/calls"'
+[ -e /usr/include/stdio.h ] || { echo "no C headers here, so packages are always missing"; exit 77; }
+run_do build
+expect "where all is there, apt is not asked" not_noted apt-get
+expect "the first build configures" noted 'meson setup --buildtype release build'
+expect "and builds" noted 'ninja -C build'
+: >"$room/calls"
+run_do build
+expect "the second does not configure" not_noted 'meson setup'
+
+# --- packages missing ---
+
+all_tools_there
+stub pkg-config 'test -e "$ROOM/installed"'
+stub id 'echo 0'
+stub apt-get '
+echo "apt-get $*" >>"$ROOM/calls"
+[ "$1" = update ] && : >"$ROOM/updated"
+[ "$1" = update ] || [ -e "$ROOM/updated" ] || { echo "E: Unable to locate package"; exit 100; }
+[ "$1" = update ] || : >"$ROOM/installed"'
+run_do build
+expect "root installs what is missing" noted 'apt-get install -y .*libssl-dev liburing-dev libcmocka-dev'
+expect "and nothing else" not_noted 'apt-get install.*ninja-build'
+expect "empty package lists are fetched" noted 'apt-get update'
+expect "then it builds" noted 'ninja -C build'
+
+rm -f "$room/installed"
+stub apt-get 'echo "E: no network"; exit 100'
+run_do build
+expect "what apt says is shown" said 'E: no network'
+expect "and it ends" [ "$code" = 1 ]
+
+stub id 'echo 1000'
+: >"$room/calls"
+run_do build
+expect "without root it prints the one line to run" said 'sudo apt-get update && sudo apt-get install -y libssl-dev'
+expect "and builds nothing" not_noted ninja
+stub sudo 'echo "sudo $*" >>"$ROOM/calls"; [ "$1" = -n ] && exit 0; : >"$ROOM/installed"'
+run_do build
+expect "sudo without a question is used" noted 'sudo env DEBIAN_FRONTEND=noninteractive apt-get install'
+rm -f "$room/bin/sudo" "$room/bin/apt-get" "$room/installed"
+run_do build
+expect "without apt the packages are named" said 'please install.*libssl-dev'
+
+# --- the summary of the tests ---
+
+all_tools_there
+cat >"$room/testlog" <<'END'
+{"name": "gyre:unit / test_a", "stdout": "[  SKIPPED ] inner_case\n[  SKIPPED ] 1 test(s), listed below:\n", "result": "OK", "starttime": 1}
+{"name": "gyre:unit / test_b", "stdout": "all \"well\"\n", "result": "OK", "starttime": 1}
+{"name": "gyre:proc / proc_c", "stdout": "trying\nno namespaces: \"EPERM\"\n", "result": "SKIP", "starttime": 1}
+{"name": "gyre:proc / proc_d", "stdout": "", "result": "TIMEOUT", "starttime": 1}
+END
+echo 1 >"$room/test_status"
+run_do test
+expect "results are counted" last_line_is '2 passed, 1 failed, 2 skipped'
+expect "a skip tells its reason" said '^skipped: proc_c: no namespaces: "EPERM"$'
+expect "a skipped case is named" said '^skipped: test_a: inner_case$'
+expect "a failure is the exit code" [ "$code" = 1 ]
+sed -i '/TIMEOUT/d' "$room/testlog"
+echo 0 >"$room/test_status"
+run_do test --suite unit
+expect "flags go to meson" noted 'meson test .*--suite unit'
+expect "success is the exit code" [ "$code" = 0 ]
+
+# --- benches ---
+
+mkdir -p "$room/tree/build/bench"
+for name in allreduce link; do
+    printf '#!/bin/sh\necho "%s $*"\n' "$name" >"$room/tree/build/bench/$name"
+    chmod +x "$room/tree/build/bench/$name"
+done
+run_do bench
+expect "the bench has sizes and ranks of its own" last_line_is 'allreduce --ranks 2 -b 8 -e 64M -f 2'
+run_do bench --ranks 4 -b 1K
+expect "or the given ones" last_line_is 'allreduce --ranks 4 -b 1K'
+run_do bench lnik
+expect "an unknown bench is answered with those there are" said "no bench 'lnik'; there are: allreduce link"
+
+[ "$failures" = 0 ] && echo "all checks passed"
+[ "$failures" = 0 ]
