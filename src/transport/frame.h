@@ -1,10 +1,12 @@
-/* The frame: 32 bytes before every piece of payload on a byte stream. All wire constants of the data path are here.
+/* The frame: 32 bytes before every piece of payload on a byte stream. All wire constants of the
+ * data path are here.
  *
  *    0        4      6      8                16     18     20               28     32
  *    | length | epoch| comm | sequence       | lane | order| fingerprint    | crc  | payload …
  *
- * Little endian. The top 4 bits of `length` are the kind, the next 4 are zero, the low 24 the payload's bytes. crc is the
- * CRC-32C of the first 28 bytes followed by the payload. */
+ * Little endian. The top 4 bits of `length` are the kind, the next 4 are zero, the low 24 the
+ * payload's bytes. crc is the CRC-32C of the first 28 bytes followed by the payload (of the 28
+ * bytes alone between ends that agreed to skip it). */
 #ifndef GYRE_TRANSPORT_FRAME_H
 #define GYRE_TRANSPORT_FRAME_H
 
@@ -12,17 +14,20 @@
 
 #include <stddef.h>
 
-#define GYRE_FRAME_BYTES 32
-#define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* one frame; a longer message is several frames, in order */
-#define GYRE_EAGER_MAX (16u * 1024)          /* a longer message waits for the receiver's GRANT */
-#define GYRE_UNEXPECTED_BYTES (64u * 1024)   /* store per peer for messages whose receive is not posted yet */
-#define GYRE_UNEXPECTED_CHARGE 64u           /* each stored message counts its payload plus this */
+#define GYRE_FRAME_BYTES       32
+#define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* a longer message is several frames, in order */
+#define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for the receiver's GRANT */
+#define GYRE_UNEXPECTED_BYTES  (64u * 1024)  /* store per peer for messages without a receive yet */
+#define GYRE_UNEXPECTED_CHARGE 64u           /* each counts its payload plus this */
 
 enum gyre_frame_kind {
-    GYRE_FRAME_DATA = 1,  /* payload of the named message; pieces of one message follow each other in order */
-    GYRE_FRAME_GRANT = 2, /* the named message may come now; payload: its length, 8 bytes */
+    GYRE_FRAME_DATA = 1, /* a whole message of at most GYRE_EAGER_MAX bytes, charged to the store */
+    GYRE_FRAME_GRANT = 2,  /* the named message may come now; payload: its length, 8 bytes */
     GYRE_FRAME_CREDIT = 3, /* `sequence` is the running total of store bytes given back */
-    GYRE_FRAME_BYE = 4     /* nothing follows */
+    GYRE_FRAME_BYE = 4,    /* no message follows any more; grants, credits and withdrawals may */
+    GYRE_FRAME_ASK = 5,    /* the named message waits for its grant; payload: its length, 8 bytes */
+    GYRE_FRAME_PIECE = 6,  /* of a granted message: in order, full but for the last */
+    GYRE_FRAME_VOID = 7    /* the rest of a granted message was withdrawn and will not come */
 };
 
 struct gyre_frame {
@@ -33,10 +38,15 @@ struct gyre_frame {
     uint32_t crc;
 };
 
-/* Pure. encode() computes the sum over header and `payload` (may be NULL when length is 0). decode() checks kind and
- * limits only and returns 0 or GYRE_CORRUPT; verify() checks the sum, given the CRC of the payload alone. */
-void gyre_frame_encode(const struct gyre_frame *frame, const void *payload, uint8_t out[GYRE_FRAME_BYTES]);
+/* Pure. encode() computes the sum over header and `payload` (over the header alone when it is
+ * NULL). decode() checks kind and limits only and returns 0 or GYRE_CORRUPT; verify() checks the
+ * sum, given the CRC of the payload alone; a reader that goes on from sum() with each piece of
+ * payload ends at frame.crc and needs no verify(). */
+void gyre_frame_encode(const struct gyre_frame *frame, const void *payload,
+                       uint8_t out[GYRE_FRAME_BYTES]);
 int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *frame);
-bool gyre_frame_verify(const uint8_t in[GYRE_FRAME_BYTES], uint32_t payload_crc, uint32_t payload_length);
+uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES]); /* of the first 28 bytes */
+bool gyre_frame_verify(const uint8_t in[GYRE_FRAME_BYTES], uint32_t payload_crc,
+                       uint32_t payload_length);
 
 #endif

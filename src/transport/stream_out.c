@@ -1,0 +1,415 @@
+/* From posted sends to bytes: which frame goes next, and what is left of those offered.
+ *
+ *   send ─▶ eager ──credit──────────────────────────────┐
+ *             └─blocked─▶ ASK ─▶ (hash) ──┐             ▼
+ *   send ─▶ patient (hash) ─────────────GRANT─▶ granted ─▶ offers ─▶ gather ─▶ wrote ─▶ complete
+ *                                                 ▲  └─▶ one piece, then to the back
+ *                                                 └────────┘
+ *
+ * Order of service: withdrawals, grants and credit; then eager messages while the peer's store has
+ * room; then one piece of the next granted message, so that a message of a gigabyte delays a small
+ * one by one piece; when nothing else is left to say, ASK for what is blocked; BYE last.
+ *
+ * An eager message beyond the credit does not wait for credit alone: what fills the peer's store
+ * may be messages that the peer takes only after this one. It asks, and comes as a granted message
+ * once its receive is posted; so whatever has its receive posted moves, however full the store is.
+ * A long message asks too, but late: the grant is normally on its way, and the question only serves
+ * to find a receive of another length.
+ *
+ * Headers and payloads up to 256 bytes are staged side by side, so a burst of small messages is one
+ * vector. An offer is never changed once a byte of it was written; the stage is used again from its
+ * start when all offers have gone. */
+#include "transport/stream_state.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGED_MAX (GYRE_FRAME_BYTES + GYRE_STREAM_INLINE_MAX)
+
+static bool has_room(const struct gyre_outgoing *out)
+{
+    return out->offers < GYRE_STREAM_OFFERS &&
+           out->staged + STAGED_MAX <= GYRE_STREAM_STAGE_BYTES &&
+           out->offered < GYRE_STREAM_OFFER_BYTES;
+}
+
+static struct gyre_offer *offer_at(struct gyre_outgoing *out, uint32_t i)
+{
+    return &out->offer[(out->first + i) % GYRE_STREAM_OFFERS];
+}
+
+static struct gyre_offer *offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
+                                const struct gyre_match *match, const void *payload,
+                                uint32_t length)
+{
+    struct gyre_outgoing *out = &stream->out;
+    struct gyre_offer *offer = offer_at(out, out->offers++);
+    struct gyre_frame frame = {
+        .kind = kind, .length = length, .epoch = stream->epoch, .match = *match};
+    uint8_t *head = out->stage + out->staged;
+    gyre_frame_encode(&frame, stream->checksum ? payload : NULL, head);
+    *offer = (struct gyre_offer){.head = head, .head_left = GYRE_FRAME_BYTES, .kind = kind};
+    if (length > GYRE_STREAM_INLINE_MAX) {
+        offer->body = payload;
+        offer->body_left = length;
+    } else if (length > 0) {
+        memcpy(head + GYRE_FRAME_BYTES, payload, length);
+        offer->head_left += length;
+    }
+    out->staged += offer->head_left;
+    out->offered += offer->head_left + offer->body_left;
+    return offer;
+}
+
+/* -- control
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static void offer_length(struct gyre_stream *stream, enum gyre_frame_kind kind,
+                         const struct gyre_match *match, uint64_t length)
+{
+    uint64_t wire = htole64(length);
+    offer(stream, kind, match, &wire, sizeof wire);
+}
+
+static void offer_credit(struct gyre_stream *stream)
+{
+    struct gyre_match total = {.sequence = stream->credit.given};
+    offer(stream, GYRE_FRAME_CREDIT, &total, NULL, 0);
+    stream->credit.reported = stream->credit.given;
+}
+
+static bool offer_control(struct gyre_stream *stream)
+{
+    struct gyre_outgoing *out = &stream->out;
+    struct gyre_send *send = gyre_queue_pop(&out->voids);
+    if (send) {
+        offer(stream, GYRE_FRAME_VOID, &send->slot.match, NULL, 0);
+        gyre_stream_release_send(stream, send);
+        return true;
+    }
+    struct gyre_receive *receive = gyre_queue_pop(&out->grants);
+    if (receive) {
+        offer_length(stream, GYRE_FRAME_GRANT, &receive->slot.match, receive->length);
+        return true;
+    }
+    if (stream->credit.given - stream->credit.reported >= GYRE_EAGER_MAX) {
+        offer_credit(stream);
+        return true;
+    }
+    return false;
+}
+
+/* -- messages
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+static void frame_message(struct gyre_stream *stream, struct gyre_send *send,
+                          enum gyre_frame_kind kind, uint32_t length)
+{
+    struct gyre_offer *piece = offer(stream, kind, &send->slot.match,
+                                     length > 0 ? send->data + send->framed : NULL, length);
+    piece->send = send;
+    send->framed += length;
+    piece->last = send->framed == send->length;
+    if (piece->last) {
+        send->state = GYRE_SEND_FRAMED;
+        stream->out.unframed--;
+    }
+}
+
+static bool has_credit(const struct gyre_credit *credit, uint64_t length)
+{
+    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <=
+           GYRE_UNEXPECTED_BYTES;
+}
+
+static bool offer_eager(struct gyre_stream *stream)
+{
+    struct gyre_send *send = (struct gyre_send *)stream->out.eager.head;
+    if (!send || !has_credit(&stream->credit, send->length)) {
+        return false;
+    }
+    gyre_queue_pop(&stream->out.eager);
+    stream->credit.spent += send->length + GYRE_UNEXPECTED_CHARGE;
+    stream->out.burst++;
+    frame_message(stream, send, GYRE_FRAME_DATA, (uint32_t)send->length);
+    return true;
+}
+
+static bool offer_piece(struct gyre_stream *stream)
+{
+    struct gyre_outgoing *out = &stream->out;
+    struct gyre_send *send = gyre_queue_pop(&out->granted);
+    out->burst = 0;
+    if (!send) {
+        return false;
+    }
+    uint64_t left = send->length - send->framed;
+    frame_message(stream, send, GYRE_FRAME_PIECE,
+                  left < GYRE_FRAME_PAYLOAD_MAX ? (uint32_t)left : GYRE_FRAME_PAYLOAD_MAX);
+    if (send->state == GYRE_SEND_GRANTED) {
+        gyre_queue_push(&out->granted, send);
+    }
+    return true;
+}
+
+static bool offer_message(struct gyre_stream *stream)
+{
+    if (stream->out.burst < GYRE_STREAM_BURST && offer_eager(stream)) {
+        return true;
+    }
+    return offer_piece(stream) || offer_eager(stream);
+}
+
+static void ask(struct gyre_stream *stream, struct gyre_send *send)
+{
+    if (stream->in.bye_heard) { /* nobody will grant it */
+        gyre_stream_withdraw_send(stream, send, GYRE_PEER_LOST);
+        return;
+    }
+    offer_length(stream, GYRE_FRAME_ASK, &send->slot.match, send->length);
+    if (send->state == GYRE_SEND_QUEUED) {
+        gyre_queue_pop(&stream->out.eager);
+        gyre_table_insert(&stream->sends, send);
+    } else {
+        gyre_queue_pop(&stream->out.patient);
+    }
+    send->state = GYRE_SEND_ASKED;
+}
+
+/* Nothing else can be said: the carrier took all, and what is left here waits for the peer. */
+static void offer_asks(struct gyre_stream *stream)
+{
+    struct gyre_outgoing *out = &stream->out;
+    uint32_t asks = 0;
+    while (out->eager.head && asks++ < GYRE_STREAM_ASKS) {
+        ask(stream, (struct gyre_send *)out->eager.head);
+    }
+    if (!out->patient.head || ++out->patience < GYRE_STREAM_PATIENCE) {
+        return;
+    }
+    while (out->patient.head && asks++ < GYRE_STREAM_ASKS) {
+        ask(stream, (struct gyre_send *)out->patient.head);
+    }
+}
+
+static void offer_bye(struct gyre_stream *stream)
+{
+    if (stream->out.bye_asked && !stream->out.bye_framed && stream->out.unframed == 0) {
+        struct gyre_match nothing = {0};
+        offer(stream, GYRE_FRAME_BYE, &nothing, NULL, 0);
+        stream->out.bye_framed = true;
+    }
+}
+
+static void fill(struct gyre_stream *stream)
+{
+    struct gyre_outgoing *out = &stream->out;
+    while (has_room(out) && (offer_control(stream) || offer_message(stream))) {
+        out->patience = 0;
+    }
+    if (out->offers == 0) {
+        offer_asks(stream);
+    }
+    if (has_room(out)) {
+        offer_bye(stream);
+    }
+}
+
+/* -- the carrier's side
+ * ------------------------------------------------------------------------------------------ */
+
+static bool add_vector(struct iovec *iov, int *used, int max, const uint8_t *bytes, size_t length)
+{
+    if (length == 0) {
+        return true;
+    }
+    if (*used > 0 && (uint8_t *)iov[*used - 1].iov_base + iov[*used - 1].iov_len == bytes) {
+        iov[*used - 1].iov_len += length;
+        return true;
+    }
+    if (*used == max) {
+        return false;
+    }
+    iov[(*used)++] = (struct iovec){.iov_base = (void *)bytes, .iov_len = length};
+    return true;
+}
+
+int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
+{
+    if (stream->status) {
+        return 0;
+    }
+    fill(stream);
+    int used = 0;
+    for (uint32_t i = 0; i < stream->out.offers; i++) {
+        const struct gyre_offer *offer = offer_at(&stream->out, i);
+        if (!add_vector(iov, &used, max, offer->head, offer->head_left) ||
+            !add_vector(iov, &used, max, offer->body, offer->body_left)) {
+            break;
+        }
+    }
+    return used;
+}
+
+static void offer_written(struct gyre_stream *stream, const struct gyre_offer *offer)
+{
+    struct gyre_send *send = offer->send;
+    stream->out.bye_said |= offer->kind == GYRE_FRAME_BYE;
+    if (send && send->state == GYRE_SEND_TEARING) {
+        free(stream->out.torn);
+        stream->out.torn = NULL;
+        send->state = GYRE_SEND_VOID;
+        if (offer->last) {
+            gyre_stream_release_send(stream, send);
+        } else {
+            gyre_queue_push(&stream->out.voids, send);
+        }
+    } else if (send && offer->last) {
+        gyre_stream_finish_send(stream, send, 0);
+    }
+}
+
+/* Offers of which nothing is left. */
+static void retire(struct gyre_stream *stream)
+{
+    struct gyre_outgoing *out = &stream->out;
+    while (out->offers > 0) {
+        const struct gyre_offer *offer = offer_at(out, 0);
+        if (offer->head_left + offer->body_left > 0) {
+            return;
+        }
+        offer_written(stream, offer);
+        out->first = (out->first + 1) % GYRE_STREAM_OFFERS;
+        out->offers--;
+    }
+    out->staged = 0;
+}
+
+static size_t advance(const uint8_t **bytes, uint32_t *left, size_t written)
+{
+    uint32_t part = written < *left ? (uint32_t)written : *left;
+    *bytes += part;
+    *left -= part;
+    return written - part;
+}
+
+void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes)
+{
+    struct gyre_outgoing *out = &stream->out;
+    if (stream->status || bytes == 0) {
+        return;
+    }
+    assert(bytes <= out->offered && "a carrier writes what it was offered");
+    out->offered -= bytes;
+    for (uint32_t i = 0; bytes > 0; i++) {
+        struct gyre_offer *offer = offer_at(out, i);
+        offer->begun = true;
+        bytes = advance(&offer->head, &offer->head_left, bytes);
+        bytes = offer->body_left > 0 ? advance(&offer->body, &offer->body_left, bytes) : bytes;
+    }
+    retire(stream);
+}
+
+/* -- grants and withdrawals
+ * -------------------------------------------------------------------------------------- */
+
+void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    receive->granted = true;
+    gyre_queue_push(&stream->out.grants, receive);
+}
+
+void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
+{
+    struct gyre_outgoing *out = &stream->out;
+    if (send->state == GYRE_SEND_WAITING) {
+        gyre_queue_unlink(&out->patient, send);
+    }
+    send->granted = true;
+    send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;
+    gyre_queue_push(send->live ? &out->granted : &out->voids, send);
+}
+
+static int copy_rest(struct gyre_stream *stream, struct gyre_offer *offer)
+{
+    uint8_t *copy = malloc(offer->body_left);
+    if (!copy) {
+        return -ENOMEM;
+    }
+    memcpy(copy, offer->body, offer->body_left);
+    offer->body = stream->out.torn = copy;
+    return 0;
+}
+
+/* Takes back what no carrier has begun to write; a frame that is half written goes on from a copy.
+ * True: there is one. */
+static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status)
+{
+    bool torn = false;
+    for (uint32_t i = 0; i < stream->out.offers; i++) {
+        struct gyre_offer *offer = offer_at(&stream->out, i);
+        if (offer->send != send || offer->head_left + offer->body_left == 0) {
+            continue;
+        }
+        if (!offer->begun) {
+            stream->out.offered -= offer->head_left + offer->body_left;
+            *offer = (struct gyre_offer){.kind = offer->kind};
+            continue;
+        }
+        torn = true;
+        if (offer->body_left > 0) {
+            *status = copy_rest(stream, offer);
+        }
+    }
+    return torn;
+}
+
+static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
+{
+    int status = 0;
+    bool eager = send->state == GYRE_SEND_FRAMED && !send->granted;
+    if (send->state == GYRE_SEND_GRANTED) {
+        gyre_queue_unlink(&stream->out.granted, send);
+        stream->out.unframed--;
+    }
+    if (tear(stream, send, &status)) {
+        send->state = GYRE_SEND_TEARING;
+    } else if (eager) {
+        stream->credit.spent -= send->length + GYRE_UNEXPECTED_CHARGE;
+        gyre_stream_release_send(stream, send);
+    } else {
+        send->state = GYRE_SEND_VOID;
+        gyre_queue_push(&stream->out.voids, send);
+    }
+    retire(stream);
+    if (status) {
+        gyre_stream_fail(stream, status);
+    }
+}
+
+void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *send, int status)
+{
+    gyre_stream_end_send(stream, send, status);
+    switch (send->state) {
+    case GYRE_SEND_QUEUED:
+        gyre_queue_unlink(&stream->out.eager, send);
+        break;
+    case GYRE_SEND_WAITING:
+        gyre_queue_unlink(&stream->out.patient, send);
+        gyre_table_remove(&stream->sends, send);
+        break;
+    case GYRE_SEND_ASKED: /* the answer will be VOID */
+        stream->out.unframed--;
+        return;
+    default:
+        withdraw_moving(stream, send);
+        return;
+    }
+    stream->out.unframed--;
+    gyre_stream_release_send(stream, send);
+}

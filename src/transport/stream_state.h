@@ -1,0 +1,174 @@
+/* The inside of a stream, for its own files only: stream.c (life, posts, completions), stream_out.c
+ * (gather, wrote), stream_in.c (target, read) and stream_agree.c (fingerprints). */
+#ifndef GYRE_TRANSPORT_STREAM_STATE_H
+#define GYRE_TRANSPORT_STREAM_STATE_H
+
+#include "transport/frame.h"
+#include "transport/stream.h"
+#include "transport/stream_store.h"
+#include "transport/stream_table.h"
+
+#define GYRE_STREAM_AHEAD_BYTES                                                                    \
+    (16u * 1024) /* read-ahead: what follows the payload that is being read */
+#define GYRE_STREAM_STAGE_BYTES                                                                    \
+    (8u * 1024) /* headers, and payloads that are cheaper copied than pointed at */
+#define GYRE_STREAM_INLINE_MAX 256u /* such payloads */
+#define GYRE_STREAM_OFFERS                                                                         \
+    64u /* frames offered to the carrier and not yet written; a power of two */
+#define GYRE_STREAM_OFFER_BYTES (512u * 1024) /* no further frame is offered beyond this */
+#define GYRE_STREAM_BURST       32u  /* eager frames in a row while a long message could move */
+#define GYRE_STREAM_ASKS        16u  /* ASK frames in one gather */
+#define GYRE_STREAM_PATIENCE    256u /* idle gathers before a long message asks for its grant */
+
+/* What is alive of one (comm, sequence), local or remote, has one fingerprint: that of its record
+ * here. */
+struct gyre_agreement {
+    struct gyre_slot slot;
+    uint32_t local, remote; /* posts; messages and notes from the peer */
+};
+
+/* A posted receive, in receives' hash. `live`: its completion is due. A withdrawn one that was
+ * granted stays there without a buffer, until its message came or was declared void. */
+struct gyre_receive {
+    struct gyre_slot slot;
+    struct gyre_agreement *agreement;
+    uint8_t *data;
+    uint64_t length, got, token;
+    bool live, granted;
+};
+
+enum gyre_send_state {
+    GYRE_SEND_FREE,
+    GYRE_SEND_QUEUED,  /* eager, in out.eager: waits for credit */
+    GYRE_SEND_WAITING, /* long, in sends' hash and out.patient: waits for its grant */
+    GYRE_SEND_ASKED,   /* in sends' hash: has asked and waits for its grant */
+    GYRE_SEND_GRANTED, /* in out.granted: pieces go in turn */
+    GYRE_SEND_FRAMED,  /* all its bytes are in offers */
+    GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
+    GYRE_SEND_VOID     /* withdrawn after its grant, in out.voids: the peer must be told */
+};
+
+struct gyre_send {
+    struct gyre_slot slot;
+    struct gyre_agreement *agreement;
+    const uint8_t *data;
+    uint64_t length, framed, token;
+    enum gyre_send_state state;
+    bool live, granted;
+};
+
+struct gyre_stored { /* a whole message whose receive is not posted yet */
+    struct gyre_slot slot;
+    struct gyre_agreement *agreement;
+    struct gyre_parcel parcel;
+};
+
+struct gyre_note { /* a GRANT before its send, or an ASK before its receive */
+    struct gyre_slot slot;
+    struct gyre_agreement *agreement;
+    uint64_t length;
+};
+
+struct gyre_offer { /* one frame on its way out: what is left of it */
+    const uint8_t *head, *body;
+    uint32_t head_left, body_left;
+    enum gyre_frame_kind kind;
+    struct gyre_send *send; /* NULL for control frames */
+    bool last;              /* frame of the message */
+    bool begun;             /* some of it was written */
+};
+
+struct gyre_outgoing {
+    struct gyre_queue eager, patient, granted, voids; /* of gyre_send */
+    struct gyre_queue grants;                         /* of gyre_receive */
+    struct gyre_offer offer[GYRE_STREAM_OFFERS];
+    uint32_t first, offers; /* ring */
+    uint32_t staged;        /* bytes of stage in use */
+    uint32_t burst, patience;
+    uint32_t unframed; /* live sends that are not yet wholly in offers */
+    size_t offered;    /* bytes in offers */
+    uint8_t *torn;     /* copy of the half-written frame of a withdrawn send */
+    bool bye_asked, bye_framed, bye_said;
+    uint8_t *stage;
+};
+
+enum gyre_where { GYRE_IN_HEADER, GYRE_IN_BUFFER, GYRE_IN_STORE, GYRE_IN_CONTROL, GYRE_IN_VOID };
+
+struct gyre_incoming {
+    enum gyre_where where; /* do the next bytes belong? */
+    struct gyre_frame frame;
+    uint32_t left; /* payload bytes to come */
+    uint32_t crc;
+    int verdict;                  /* fails the stream once the frame's sum has proved it true */
+    uint8_t *at;                  /* GYRE_IN_BUFFER */
+    struct gyre_receive *receive; /* it is for; NULL: none */
+    struct gyre_stored *stored;   /* GYRE_IN_STORE */
+    uint8_t control[sizeof(uint64_t)];
+    uint32_t have; /* bytes in ahead: the start of a header */
+    bool bye_heard;
+    uint8_t *ahead;
+};
+
+struct gyre_credit {          /* running totals */
+    uint64_t spent, returned; /* as sender: charged here, given back by the peer */
+    uint64_t received, given,
+        reported; /* as receiver: charged by the peer, free again, told to the peer */
+};
+
+struct gyre_done {
+    struct gyre_completion completion;
+    bool send;
+};
+
+struct gyre_stream {
+    int status;
+    uint16_t epoch;
+    bool checksum;
+    uint32_t posts, sends_out, receives_out; /* posts whose completion was not fetched yet */
+    struct gyre_table receives, sends, stored, grants, asks, agreements;
+    struct gyre_credit credit;
+    struct gyre_incoming in;
+    struct gyre_outgoing out;
+    struct gyre_done *done; /* ring of 2 × posts, rounded up */
+    uint32_t done_mask, done_first, done_end;
+    struct gyre_match mine;
+    uint64_t theirs;
+    size_t footprint;
+    struct gyre_store *store;
+};
+
+/* stream.c. end: completes the post, its record lives on; release: the record is free; finish:
+ * both. */
+void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, int status);
+void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send);
+void gyre_stream_finish_send(struct gyre_stream *stream, struct gyre_send *send, int status);
+void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *receive, int status);
+void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive);
+void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive *receive,
+                                int status);
+
+/* stream_out.c */
+void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
+void gyre_stream_granted(struct gyre_stream *stream,
+                         struct gyre_send *send); /* the peer granted it */
+void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *send, int status);
+
+/* stream_in.c */
+void gyre_stream_hear_nothing_more(
+    struct gyre_stream *stream); /* after the peer's BYE: ends what waits for it */
+void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receive *receive,
+                                  int status);
+
+/* stream_agree.c. check(): a frame from the peer against what is known; join(): adds one local or
+ * remote mention to the record and returns it, or NULL and *status; leave(): takes it back.
+ * GYRE_MISMATCH is recorded for the caller. */
+int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match *match);
+struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,
+                                              const struct gyre_match *match, bool remote,
+                                              int *status);
+void gyre_stream_agree_leave(struct gyre_stream *stream, struct gyre_agreement *agreement,
+                             bool remote);
+int gyre_stream_disagree(struct gyre_stream *stream, const struct gyre_match *mine,
+                         uint64_t theirs);
+
+#endif

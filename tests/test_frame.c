@@ -1,0 +1,114 @@
+/* Frames: every field survives, every limit is kept, every flipped bit is seen. */
+#include "base/crc.h"
+#include "base/status.h"
+#include "transport/frame.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct gyre_frame example = {.kind = GYRE_FRAME_DATA,
+                                          .length = 5,
+                                          .epoch = 0x1234,
+                                          .match = {.comm = 0xa1a2,
+                                                    .lane = 0xb1b2,
+                                                    .order = 0xc1c2,
+                                                    .sequence = 0x1122334455667788,
+                                                    .fingerprint = 0x99aabbccddeeff00}};
+
+static void every_field_survives(void **state)
+{
+    uint8_t wire[GYRE_FRAME_BYTES];
+    struct gyre_frame back;
+    gyre_frame_encode(&example, "hello", wire);
+    assert_int_equal(gyre_frame_decode(wire, &back), 0);
+    assert_int_equal(back.kind, example.kind);
+    assert_int_equal(back.length, 5);
+    assert_int_equal(back.epoch, example.epoch);
+    assert_true(gyre_match_same(&back.match, &example.match));
+    assert_true(back.match.fingerprint == example.match.fingerprint);
+    assert_int_equal(back.crc, gyre_crc32c(gyre_frame_sum(wire), "hello", 5));
+}
+
+static void offsets_are_those_of_the_picture(void **state)
+{
+    static const uint8_t expected[28] = {0x05, 0x00, 0x00, 0x10, 0x34, 0x12, 0xa2, 0xa1, 0x88, 0x77,
+                                         0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xb2, 0xb1, 0xc2, 0xc1,
+                                         0x00, 0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99};
+    uint8_t wire[GYRE_FRAME_BYTES];
+    gyre_frame_encode(&example, "hello", wire);
+    assert_memory_equal(wire, expected, sizeof expected);
+}
+
+static void verify_agrees_with_encode(void **state)
+{
+    uint8_t wire[GYRE_FRAME_BYTES];
+    gyre_frame_encode(&example, "hello", wire);
+    assert_true(gyre_frame_verify(wire, gyre_crc32c(0, "hello", 5), 5));
+    assert_false(gyre_frame_verify(wire, gyre_crc32c(0, "hellp", 5), 5));
+    gyre_frame_encode(&example, NULL, wire);
+    assert_true(gyre_frame_verify(wire, 0, 0));
+}
+
+static bool accepted(const uint8_t *wire, const uint8_t *payload)
+{
+    struct gyre_frame frame;
+    if (gyre_frame_decode(wire, &frame)) {
+        return false;
+    }
+    return frame.length == 5 && gyre_frame_verify(wire, gyre_crc32c(0, payload, 5), 5);
+}
+
+static void every_flipped_bit_is_seen(void **state)
+{
+    uint8_t wire[GYRE_FRAME_BYTES + 5];
+    memcpy(wire + GYRE_FRAME_BYTES, "hello", 5);
+    gyre_frame_encode(&example, "hello", wire);
+    assert_true(accepted(wire, wire + GYRE_FRAME_BYTES));
+    for (size_t bit = 0; bit < 8 * sizeof wire; bit++) {
+        wire[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_false(accepted(wire, wire + GYRE_FRAME_BYTES));
+        wire[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+}
+
+static int decode_of(uint32_t kind, uint32_t length)
+{
+    uint8_t wire[GYRE_FRAME_BYTES];
+    struct gyre_frame out, frame = {.kind = (enum gyre_frame_kind)kind, .length = length};
+    gyre_frame_encode(&frame, NULL, wire);
+    return gyre_frame_decode(wire, &out);
+}
+
+static void each_kind_has_its_lengths(void **state)
+{
+    static const struct {
+        enum gyre_frame_kind kind;
+        uint32_t good, bad;
+    } cases[] = {{GYRE_FRAME_DATA, GYRE_EAGER_MAX, GYRE_EAGER_MAX + 1},
+                 {GYRE_FRAME_PIECE, GYRE_FRAME_PAYLOAD_MAX, GYRE_FRAME_PAYLOAD_MAX + 1},
+                 {GYRE_FRAME_GRANT, 8, 7},
+                 {GYRE_FRAME_ASK, 8, 0},
+                 {GYRE_FRAME_CREDIT, 0, 1},
+                 {GYRE_FRAME_BYE, 0, 1},
+                 {GYRE_FRAME_VOID, 0, 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(decode_of(cases[i].kind, cases[i].good), 0);
+        assert_int_equal(decode_of(cases[i].kind, cases[i].bad), GYRE_CORRUPT);
+    }
+    assert_int_equal(decode_of(0, 0), GYRE_CORRUPT);
+    for (uint32_t kind = 8; kind < 16; kind++) {
+        assert_int_equal(decode_of(kind, 0), GYRE_CORRUPT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_survives), cmocka_unit_test(offsets_are_those_of_the_picture),
+        cmocka_unit_test(verify_agrees_with_encode), cmocka_unit_test(every_flipped_bit_is_seen),
+        cmocka_unit_test(each_kind_has_its_lengths)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
