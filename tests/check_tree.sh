@@ -1,0 +1,143 @@
+#!/bin/sh
+# Checks of the tree itself, which no compiler makes. Each word is one check; without words all are made.
+#
+#   includes  rooms include only the rooms below them
+#   headers   every header compiles alone, the public ones as strict C17
+#   cxx       every public header compiles alone as C++
+#   format    clang-format would change nothing
+#
+# Prints one line per offence and exits with 1 if there was any; with 77 if a tool is missing.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+offences=0
+
+offend() {
+    echo "$*"
+    offences=$((offences + 1))
+}
+
+files() { # shell patterns: tracked files, and new ones that git does not ignore
+    git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while IFS= read -r file; do
+        [ ! -f "$file" ] || echo "$file"
+    done
+}
+
+# --- includes ---------------------------------------------------------------------------------------------------------
+
+# What a file of this folder may include: shell patterns, the first that fits the folder counts.
+#
+#     base ← device ← transport ← collectives ← ddp ← model ← cli
+#     base ← sampler ← model          transport ← launch ← cli
+allowed() {
+    schedules='collectives/schedule*|collectives/check*|collectives/play*|collectives/print*|collectives/provenance*'
+    case $1 in
+    include/*) echo '' ;;
+    src/base/*) echo 'base/*' ;;
+    src/device/*) echo 'base/*|device/*' ;;
+    src/transport/*) echo 'base/*|device/*|transport/*' ;;
+    src/collectives/algorithms/* | src/collectives/schedule* | src/collectives/check* | src/collectives/play* | \
+        src/collectives/print* | src/collectives/provenance*) echo "base/*|collectives/algorithms/*|$schedules" ;;
+    src/collectives/kernels/*) echo 'base/*|device/*|collectives/kernels/*' ;;
+    src/collectives/bind* | src/collectives/engine*) echo 'base/*|device/*|!transport/drivers/*|transport/*|!collectives/algorithms/*|collectives/*' ;;
+    src/collectives/*) echo 'base/*|device/*|!transport/drivers/*|transport/*|collectives/*' ;;
+    src/ddp/*) echo 'base/*|device/*|ddp/*' ;;
+    src/sampler/*) echo 'base/*|sampler/*' ;;
+    src/model/*) echo 'base/*|device/*|ddp/*|sampler/*|model/*' ;;
+    src/launch/*) echo 'base/*|transport/job.h|transport/join.h|transport/handshake.h|launch/*' ;;
+    src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*" ;;
+    *) echo '*' ;;
+    esac
+}
+
+fits() { # path, patterns joined by '|'; a pattern after '!' forbids
+    rest=$2
+    while [ -n "$rest" ]; do
+        pattern=${rest%%|*}
+        case $rest in *'|'*) rest=${rest#*|} ;; *) rest= ;; esac
+        # shellcheck disable=SC2254 # the pattern is one
+        case $pattern in
+        '!'*) case $1 in ${pattern#!}) return 1 ;; esac ;;
+        *) case $1 in $pattern) return 0 ;; esac ;;
+        esac
+    done
+    return 1
+}
+
+check_includes() {
+    edges=$(mktemp)
+    files 'src/*.[ch]' 'src/*.cu' 'include/*.h' | tr '\n' '\0' |
+        xargs -0 grep -Hn '^ *# *include *"' | sed 's/^\([^:]*\):\([0-9]*\):.*"\(.*\)".*/\1 \2 \3/' >"$edges"
+    while read -r file line path; do
+        fits "$path" "$(allowed "$file")" || offend "$file:$line: may not include \"$path\""
+        [ -f "src/$path" ] || offend "$file:$line: \"$path\" is not a path from src/"
+    done <"$edges"
+    echo "includes: $(wc -l <"$edges") edges looked at"
+    rm -f "$edges"
+}
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+
+compile_alone() { # compiler and flags, then -- and the headers
+    command=
+    messages=$(mktemp)
+    while [ "$1" != -- ]; do
+        command="$command $1"
+        shift
+    done
+    shift
+    for header; do
+        # shellcheck disable=SC2086 # the flags are words
+        printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$PWD/$header" "$PWD/$header" |
+            $command -Wall -Wextra -Wno-unused-parameter -Werror -fsyntax-only -Iinclude -Isrc - 2>"$messages" ||
+            offend "$header: does not compile alone: $(grep -m 1 error "$messages")"
+    done
+    rm -f "$messages"
+}
+
+# The kernels' inner headers are templates, each compiled many times with other macros.
+# shellcheck disable=SC2046 # no header has a blank in its name
+check_headers() {
+    compile_alone "${CC:-cc}" -x c -std=c17 -pedantic -- $(files 'include/*.h')
+    compile_alone "${CC:-cc}" -x c -std=gnu17 -D_GNU_SOURCE -Wno-unused-function -- \
+        $(files 'src/*.h' ':!src/collectives/kernels/*_*.h')
+    echo "headers: $(files 'include/*.h' 'src/*.h' | wc -l) compiled alone"
+}
+
+# shellcheck disable=SC2046
+check_cxx() {
+    need "${CXX:-c++}"
+    compile_alone "${CXX:-c++}" -x c++ -std=c++11 -pedantic -- $(files 'include/*.h')
+    echo "cxx: $(files 'include/*.h' | wc -l) public headers are C++ too"
+}
+
+# --- format -----------------------------------------------------------------------------------------------------------
+
+need() {
+    command -v "$1" >/dev/null || {
+        echo "$1 is not installed"
+        exit 77
+    }
+}
+
+check_format() {
+    need clang-format
+    list=$(mktemp)
+    files '*.c' '*.h' >"$list"
+    while IFS= read -r file; do
+        clang-format "$file" | cmp -s - "$file" || offend "$file: not formatted; run ./do format"
+    done <"$list"
+    echo "format: $(wc -l <"$list") files looked at"
+    rm -f "$list"
+}
+
+[ $# -gt 0 ] || set -- includes headers cxx format
+for word; do
+    case $word in
+    includes | headers | cxx | format) "check_$word" ;;
+    *)
+        echo "unknown check '$word'; there are: includes headers cxx format" >&2
+        exit 2
+        ;;
+    esac
+done
+[ "$offences" = 0 ]
