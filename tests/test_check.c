@@ -520,118 +520,11 @@ static void test_mutations(void **state)
             }
 }
 
-/* -- promises that are not kept ---------------------------------------------------------------- */
-
-static struct {
-    int rounds, scratch, steps, sources, sent;
-} lie;
-
-static struct gyre_extent lying_extent(const struct gyre_slice *slice)
-{
-    struct gyre_extent extent = real->extent(slice);
-    extent.rounds += lie.rounds;
-    extent.scratch_bytes += lie.scratch;
-    extent.step_max += lie.steps;
-    extent.source_max += lie.sources;
-    return extent;
-}
-
-static void lying_round(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round)
-{
-    if (index < real->extent(slice).rounds)
-        real->round(slice, index, round);
-}
-
-static uint64_t lying_sent_bytes(const struct gyre_slice *slice)
-{
-    return real->sent_bytes(slice) + lie.sent;
-}
-
-static int check_lie(struct gyre_slice slice, struct gyre_trouble *trouble)
-{
-    struct gyre_algorithm liar = *real;
-    liar.extent = lying_extent;
-    liar.round = lying_round;
-    liar.sent_bytes = lying_sent_bytes;
-    *trouble = (struct gyre_trouble){0};
-    int status = gyre_check_schedule(&liar, &slice, trouble);
-    memset(&lie, 0, sizeof lie);
-    return status;
-}
-
-static void expect_lie_caught(struct gyre_slice slice, const char *word)
-{
-    struct gyre_trouble trouble;
-    assert_int_equal(check_lie(slice, &trouble), GYRE_INVALID);
-    if (strstr(trouble.text, word) == NULL)
-        fail_msg("'%s' does not name '%s'", trouble.text, word);
-}
-
-static void test_extent_and_formula(void **state)
-{
-    struct gyre_trouble trouble;
-    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 5003};
-    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++) {
-        real = *it;
-        assert_int_equal(check_lie(slice, &trouble), 0);
-        lie.rounds = -1;
-        expect_lie_caught(slice, "OUTPUT");
-        lie.rounds = 1;
-        expect_lie_caught(slice, "last of");
-        lie.scratch = 4;
-        expect_lie_caught(slice, "SCRATCH");
-        lie.scratch = -4;
-        expect_lie_caught(slice, "out of bounds");
-        lie.steps = -1;
-        expect_lie_caught(slice, "more than the extent");
-        lie.sources = -1;
-        expect_lie_caught(slice, "more than the extent");
-        lie.sent = 4;
-        expect_lie_caught(slice, "sent_bytes");
-        lie.sent = -4;
-        expect_lie_caught(slice, "sent_bytes");
-    }
-}
-
-static struct gyre_extent uneven_extent(const struct gyre_slice *slice)
-{
-    struct gyre_extent extent = real->extent(slice);
-    extent.rounds += slice->rank == 2;
-    return extent;
-}
-
-static void expect_refused(const struct gyre_algorithm *algorithm, struct gyre_slice slice,
-                           const char *word)
-{
-    struct gyre_trouble trouble = {0};
-    assert_int_equal(gyre_check_schedule(algorithm, &slice, &trouble), GYRE_INVALID);
-    if (strstr(trouble.text, word) == NULL)
-        fail_msg("'%s' does not name '%s'", trouble.text, word);
-}
-
-static void test_claims(void **state)
-{
-    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
-    real = gyre_algorithm_find("ring");
-    struct gyre_algorithm claims = *real;
-    claims.rank_order = true;
-    expect_refused(&claims, slice, "rank order");
-    claims = *real;
-    claims.extent = uneven_extent;
-    expect_refused(&claims, slice, "rank 2");
-    claims = *real;
-    claims.verbs = 1u << GYRE_BROADCAST;
-    expect_refused(&claims, slice, "does not build");
-    slice.root = 5;
-    expect_refused(real, slice, "root = 5");
-    slice = (struct gyre_slice){.n = 5, .element = 8, .count = UINT64_C(1) << 61};
-    expect_refused(real, slice, "count");
-}
-
 /* Without the promise of rank order, one rank that adds in another order than the rest is still
  * found. */
 static void test_one_bracketing_everywhere(void **state)
 {
+    struct gyre_trouble trouble = {0};
     struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
     static const struct mutation swap = {"swap sources", swap_sources};
     struct gyre_algorithm loose = *gyre_algorithm_find("direct");
@@ -640,63 +533,15 @@ static void test_one_bracketing_everywhere(void **state)
     target.rank = 3, target.index = 1, target.step = 0;
     loose.round = spoiled_round;
     loose.rank_order = false;
-    expect_refused(&loose, slice, "bracketed");
-}
-
-/* -- right out of place, wrong in place -------------------------------------------------------- */
-
-/* Two ranks swap their data and add, in rank order; where the peer's data waits is what the cases
- * differ in. */
-static bool by_scratch;
-
-static void two_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
-{
-    uint64_t bytes = s->count * s->element;
-    struct gyre_place mine = gyre_at(GYRE_INPUT, 0), out = gyre_at(GYRE_OUTPUT, 0);
-    struct gyre_place landing = by_scratch ? gyre_at(GYRE_SCRATCH, 0) : out;
-    if (index == 0) {
-        gyre_round_recv(round, 1 - s->rank, landing, bytes);
-        gyre_round_send(round, 1 - s->rank, mine, bytes);
-    } else if (by_scratch && index == 1) {
-        gyre_round_copy(round, out, landing, bytes);
-    } else {
-        gyre_round_reduce(round, out, bytes, GYRE_STEP_FINAL);
-        gyre_round_source(round, s->rank == 0 ? mine : out);
-        gyre_round_source(round, s->rank == 0 ? out : mine);
-    }
-}
-
-static struct gyre_extent two_extent(const struct gyre_slice *s)
-{
-    uint64_t bytes = s->count * s->element;
-    return (struct gyre_extent){by_scratch ? 3 : 2, by_scratch ? bytes : 0, 2, 2};
-}
-
-static uint64_t two_sent_bytes(const struct gyre_slice *s)
-{
-    return s->count * s->element;
-}
-
-static void test_in_place(void **state)
-{
-    const struct gyre_algorithm two = {.name = "two",
-                                       .verbs = 1u << GYRE_ALL_REDUCE,
-                                       .extent = two_extent,
-                                       .round = two_round,
-                                       .sent_bytes = two_sent_bytes};
-    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 2, .element = 4, .count = 7};
-    by_scratch = false; /* lands on what is being sent */
-    expect_refused(&two, slice, "in the same round");
-    by_scratch = true; /* copied over the own data before that is added */
-    expect_refused(&two, slice, "in place, INPUT + 0 has been overwritten");
+    assert_int_equal(gyre_check_schedule(&loose, &slice, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "bracketed otherwise than on rank 0"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mutations), cmocka_unit_test(test_extent_and_formula),
-        cmocka_unit_test(test_claims),    cmocka_unit_test(test_one_bracketing_everywhere),
-        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_one_bracketing_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
