@@ -8,8 +8,8 @@
  *    leave            ─┘                      └─▶ wake(): when to tick next
  *
  * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0;
- * they are numbered by peer, ascending. Nothing is allocated after create(). One thread at a time.
- */
+ * they are numbered by peer, ascending. Nothing is allocated after create(). One
+ * thread at a time. */
 #ifndef GYRE_TRANSPORT_VIGIL_H
 #define GYRE_TRANSPORT_VIGIL_H
 
@@ -26,7 +26,7 @@ struct gyre_vigil_options {
     const struct gyre_member *member; /* n, borrowed */
     uint64_t dead_ns;                 /* 0: nobody is dead by silence */
     uint64_t timeout_ns;              /* limit of one operation, 0: none */
-    uint64_t patience_ns; /* a rank that waits longer gets a warning that names whom for */
+    uint64_t patience_ns;             /* whoever waits longer is warned, and told for whom */
 };
 
 struct gyre_vigil_record {
@@ -41,12 +41,11 @@ void gyre_vigil_destroy(struct gyre_vigil *vigil); /* NULL allowed */
 
 uint32_t gyre_vigil_channels(const struct gyre_vigil *vigil);
 uint32_t gyre_vigil_peer(const struct gyre_vigil *vigil, uint32_t channel);
-int gyre_vigil_channel(const struct gyre_vigil *vigil,
-                       uint32_t peer); /* -1: no channel leads there */
+int gyre_vigil_channel(const struct gyre_vigil *vigil, uint32_t peer); /* -1: there is none */
 bool gyre_vigil_has_left(const struct gyre_vigil *vigil, uint32_t channel); /* said goodbye */
 
-/* -- what happens. `now` never runs backwards; it may jump, which the vigil takes for its own
- * lateness. ----------- */
+/* -- what happens ---------------------------------------------------------------------------------
+ * `now` never runs backwards; it may jump, which the vigil takes for its own lateness. */
 
 void gyre_vigil_tick(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine);
 
@@ -68,9 +67,7 @@ void gyre_vigil_report(struct gyre_vigil *vigil, uint64_t now,
 
 void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now);
 
-/* -- what follows
- * -------------------------------------------------------------------------------------------------
- */
+/* -- what follows ------------------------------------------------------------------------------ */
 
 /* Writes the next message for the channel (at most GYRE_WATCH_MESSAGE_MAX bytes) and forgets that
  * it was owed; 0: none. What is owed is a set, not a queue: a channel that takes nothing for a
@@ -80,8 +77,8 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t channel, uint8
 /* The failure once it is decided, NULL before. It never changes again. */
 const struct gyre_vigil_record *gyre_vigil_failure(const struct gyre_vigil *vigil);
 
-const char *gyre_vigil_take_warning(
-    struct gyre_vigil *vigil); /* NULL: none; valid until the next call of any kind */
+/* A line for the log, once; NULL: none. Valid until the next call of any kind. */
+const char *gyre_vigil_take_warning(struct gyre_vigil *vigil);
 bool gyre_vigil_all_left(const struct gyre_vigil *vigil);
 uint64_t gyre_vigil_wake(const struct gyre_vigil *vigil);
 

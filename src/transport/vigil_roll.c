@@ -97,9 +97,7 @@ bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm,
     return state->comm == comm && state->finished < sequence && sequence <= state->sequence;
 }
 
-/* -- lists of ranks
- * -----------------------------------------------------------------------------------------------
- */
+/* -- lists of ranks ---------------------------------------------------------------------------- */
 
 struct list { /* "3, 5-7": runs are written when they end */
     char text[LIST_ROOM];

@@ -13,8 +13,7 @@ struct gyre_roll;
 enum gyre_roll_verdict {
     GYRE_ROLL_FINE,
     GYRE_ROLL_MISMATCH, /* two ranks wait in different operations under the same number */
-    GYRE_ROLL_SLOW, /* a rank has waited longer than `patience_ns` for ranks that have not joined;
-                       once per operation */
+    GYRE_ROLL_SLOW,     /* a rank has waited long for ranks that have not joined; told once */
     GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
 };
 
@@ -30,7 +29,7 @@ int gyre_roll_create(uint32_t n, uint64_t patience_ns, uint64_t timeout_ns,
                      struct gyre_roll **roll);
 void gyre_roll_destroy(struct gyre_roll *roll);
 
-/* states of ranks ≥ n are ignored. */
+/* States of ranks ≥ n are ignored. */
 void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state);
 
 /* Looks for the worst finding. O(n), and only when something changed or a limit has passed. */

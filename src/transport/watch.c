@@ -50,9 +50,7 @@ void gyre_watch_deadline(uint64_t at_ns, struct timespec *out)
     out->tv_nsec = (long)(at_ns % GYRE_SECOND);
 }
 
-/* -- out
- * ----------------------------------------------------------------------------------------------------------
- */
+/* -- out --------------------------------------------------------------------------------------- */
 
 static void break_link(struct gyre_watch *watch, uint32_t index, int status)
 {
@@ -163,9 +161,7 @@ static void settle(struct gyre_watch *watch)
         pthread_cond_broadcast(&watch->changed);
 }
 
-/* -- in
- * -----------------------------------------------------------------------------------------------------------
- */
+/* -- in ---------------------------------------------------------------------------------------- */
 
 static void hear(struct gyre_watch *watch, uint32_t index, const struct gyre_watch_message *message,
                  int passed)
@@ -249,9 +245,7 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
     }
 }
 
-/* -- the thread
- * ---------------------------------------------------------------------------------------------------
- */
+/* -- the thread -------------------------------------------------------------------------------- */
 
 static bool read_activity(const struct gyre_activity *from, struct gyre_watch_state *to)
 {
@@ -334,9 +328,7 @@ static void nudge(struct gyre_watch *watch)
         return; /* full: it is readable already */
 }
 
-/* -- start
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- start ------------------------------------------------------------------------------------- */
 
 static int listen_to(struct gyre_watch *watch, int fd, uint32_t events, uint64_t label)
 {
@@ -476,9 +468,7 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
     return gyre_trouble_set(trouble, status, "watch: cannot start: %s", gyre_status_name(status));
 }
 
-/* -- stop
- * ---------------------------------------------------------------------------------------------------------
- */
+/* -- stop -------------------------------------------------------------------------------------- */
 
 static uint64_t goodbye_limit(const struct gyre_watch *watch)
 {
@@ -542,9 +532,7 @@ void gyre_watch_stop(struct gyre_watch *watch)
     destroy(watch);
 }
 
-/* -- any thread
- * ---------------------------------------------------------------------------------------------------
- */
+/* -- any thread -------------------------------------------------------------------------------- */
 
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text)

@@ -59,9 +59,7 @@ void gyre_watch_channel_deinit(struct gyre_watch_channel *channel)
     channel->fd = -1;
 }
 
-/* -- out
- * ----------------------------------------------------------------------------------------------------------
- */
+/* -- out --------------------------------------------------------------------------------------- */
 
 static void attach_descriptor(struct msghdr *header, char *control, size_t size, int pass)
 {
@@ -147,9 +145,7 @@ bool gyre_watch_channel_waits(const struct gyre_watch_channel *channel)
     return channel->first != NULL;
 }
 
-/* -- in
- * -----------------------------------------------------------------------------------------------------------
- */
+/* -- in ---------------------------------------------------------------------------------------- */
 
 /* Takes the first descriptor that came along and closes any other. */
 static int take_descriptor(struct msghdr *header)

@@ -37,18 +37,17 @@ struct gyre_watch {
     int launcher;      /* borrowed, -1: none */
     uint16_t epoch;
     bool locks, ending, told;
-    pid_t pid; /* the process that started the watch; a forked child has no thread */
-    uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* of the thread: incoming */
+    pid_t pid; /* of the process that started the watch; a forked child has no thread */
+    uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* for incoming messages */
 };
 
-/* All with the lock held. */
+/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's.
+ * forget_peer(): this peer answers no share any more. */
 void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
                      const struct gyre_watch_message *message, int pass);
 void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
-                           const struct gyre_watch_message *message,
-                           int passed); /* SHARE, REPLY, UNSHARE; `passed` stays the caller's */
-void gyre_watch_forget_peer(struct gyre_watch *watch,
-                            uint32_t link); /* it answers no share any more */
+                           const struct gyre_watch_message *message, int passed);
+void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link);
 void gyre_watch_drop_exports(struct gyre_watch *watch);
 
 /* A condition variable's deadline of CLOCK_MONOTONIC. */

@@ -18,9 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXPORTS_MAX 4096
-#define ANSWER_EXTRA                                                                               \
-    (5 * GYRE_SECOND) /* beyond the dead time: a peer's watch may still be starting */
+#define EXPORTS_MAX  4096
+#define ANSWER_EXTRA (5 * GYRE_SECOND) /* beyond the dead time: a peer may still be starting */
 
 struct gyre_watch_export {
     struct gyre_watch_export *next;
@@ -76,9 +75,7 @@ void gyre_watch_drop_exports(struct gyre_watch *watch)
         remove_export(watch, watch->exports->id);
 }
 
-/* -- offering
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- offering ---------------------------------------------------------------------------------- */
 
 static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
                   const struct gyre_region *region, enum gyre_share share)
@@ -208,9 +205,7 @@ void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint
     return gyre_views_find(watch->views, peer, id, length);
 }
 
-/* -- answering
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- answering --------------------------------------------------------------------------------- */
 
 static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
                   int passed, struct gyre_trouble *trouble)

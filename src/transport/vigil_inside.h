@@ -1,0 +1,71 @@
+/* The vigil's parts, shared by vigil.c (what happens), vigil_tree.c (who talks to whom),
+ * vigil_failure.c (one failure) and vigil_voice.c (what is said). Nobody else includes this. */
+#ifndef GYRE_TRANSPORT_VIGIL_INSIDE_H
+#define GYRE_TRANSPORT_VIGIL_INSIDE_H
+
+#include "transport/vigil.h"
+#include "transport/vigil_roll.h"
+
+/* The lowest bit is the most urgent. */
+enum gyre_vigil_owed {
+    GYRE_OWED_FAILURE = 1,
+    GYRE_OWED_BYE = 2,
+    GYRE_OWED_ALL_BYE = 4,
+    GYRE_OWED_WARNING = 8,
+    GYRE_OWED_BEAT = 16
+};
+
+enum gyre_vigil_stage { GYRE_VIGIL_CALM, GYRE_VIGIL_HELD, GYRE_VIGIL_PROPOSED, GYRE_VIGIL_DECIDED };
+
+struct gyre_vigil_channel {
+    uint32_t peer;
+    uint8_t owed;
+    bool kin; /* an edge of the tree: beats in both directions, silence counts */
+    bool heard, left, gone;
+    uint64_t heard_at;
+};
+
+struct gyre_vigil_post { /* what a rank said that rank 0 has not been told yet */
+    struct gyre_watch_state state;
+    bool fresh;
+};
+
+struct gyre_vigil {
+    struct gyre_vigil_options is;
+    uint64_t now, granted, clock; /* clock = now − granted */
+    uint64_t interval, lateness_max, next_beat, deadline;
+    enum gyre_vigil_stage stage;
+    bool verdict; /* the record is decided for the whole job, or stands in for that */
+    bool leaving, all_left, warned;
+    struct gyre_vigil_record record;
+    char warning[GYRE_WATCH_TEXT_MAX];
+    uint32_t leader; /* lowest rank of this node */
+    uint32_t channels, left;
+    struct gyre_vigil_channel *channel; /* by peer, ascending */
+    struct gyre_vigil_post *post;       /* [0] this rank, [1 + i] channel i; unused on rank 0 */
+    struct gyre_roll *roll;             /* rank 0 only */
+};
+
+/* vigil_tree.c */
+int gyre_vigil_furnish(struct gyre_vigil *vigil); /* draws channels, makes tables; 0, -ENOMEM */
+uint32_t gyre_vigil_parent(const struct gyre_vigil *vigil);
+
+/* vigil_failure.c: a failure whose cause is known; one that may be the echo of another; one that a
+ * peer tells; one that counts at once; and what to do when the time to wait is over. */
+void gyre_vigil_found(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
+void gyre_vigil_hold(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
+void gyre_vigil_hear_failure(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
+                             const struct gyre_watch_message *message);
+void gyre_vigil_adopt(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
+void gyre_vigil_stop_waiting(struct gyre_vigil *vigil);
+
+/* "rank 3 (host, pid 123) " and the rest as the format says. */
+void gyre_vigil_compose(const struct gyre_vigil *vigil, struct gyre_vigil_record *record,
+                        int status, uint32_t rank, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* vigil_voice.c */
+void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
+                    const struct gyre_vigil_channel *except);
+
+#endif

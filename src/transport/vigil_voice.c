@@ -1,0 +1,87 @@
+/* What is said: messages are composed when a channel has room, from what is owed to it then. */
+#include "transport/vigil_inside.h"
+
+#include <string.h>
+
+void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
+                    const struct gyre_vigil_channel *except)
+{
+    for (uint32_t i = 0; i < vigil->channels; i++)
+        if (&vigil->channel[i] != except && !vigil->channel[i].gone)
+            vigil->channel[i].owed |= (uint8_t)what;
+}
+
+/* Fills the payload with the states that the way up has not been told; true if some did not fit. */
+static bool gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *message,
+                          uint8_t *payload)
+{
+    message->payload = payload;
+    for (uint32_t i = 0; i <= vigil->channels; i++) {
+        struct gyre_vigil_post *post = &vigil->post[i];
+        if (!post->fresh)
+            continue;
+        if (message->payload_bytes + GYRE_WATCH_STATE_BYTES > GYRE_WATCH_PAYLOAD_MAX)
+            return true;
+        gyre_watch_state_encode(&post->state, payload + message->payload_bytes);
+        message->payload_bytes += GYRE_WATCH_STATE_BYTES;
+        post->fresh = false;
+    }
+    return false;
+}
+
+static void attach_text(struct gyre_watch_message *message, const char *text)
+{
+    message->payload = (const uint8_t *)text;
+    message->payload_bytes = (uint32_t)strlen(text);
+}
+
+static void attach_failure(const struct gyre_vigil *vigil, struct gyre_watch_message *message)
+{
+    bool verdict = vigil->stage == GYRE_VIGIL_DECIDED && vigil->verdict;
+
+    message->kind = GYRE_WATCH_FAILURE;
+    message->flags = verdict ? GYRE_WATCH_VERDICT : 0;
+    message->status = vigil->record.status;
+    message->rank = vigil->record.rank;
+    attach_text(message, vigil->record.text);
+}
+
+static enum gyre_vigil_owed most_urgent(uint8_t owed)
+{
+    return (enum gyre_vigil_owed)(owed & -owed);
+}
+
+/* Fills a beat; only the way up is told states. True if more are left. */
+static bool attach_beat(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel,
+                        struct gyre_watch_message *message, uint8_t *payload)
+{
+    bool up = vigil->is.rank != 0 && channel->peer == gyre_vigil_parent(vigil);
+
+    message->kind = GYRE_WATCH_BEAT;
+    return up && gather_states(vigil, message, payload);
+}
+
+size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t *out)
+{
+    struct gyre_vigil_channel *channel = &vigil->channel[index];
+    struct gyre_watch_message message = {.epoch = vigil->is.epoch, .rank = vigil->is.rank};
+    uint8_t states[GYRE_WATCH_PAYLOAD_MAX];
+    enum gyre_vigil_owed what = most_urgent(channel->owed);
+    bool more = false;
+
+    if (channel->owed == 0)
+        return 0;
+    if (what == GYRE_OWED_FAILURE) {
+        attach_failure(vigil, &message);
+    } else if (what == GYRE_OWED_WARNING) {
+        message.kind = GYRE_WATCH_WARNING;
+        attach_text(&message, vigil->warning);
+    } else if (what == GYRE_OWED_BEAT) {
+        more = attach_beat(vigil, channel, &message, states);
+    } else {
+        message.kind = what == GYRE_OWED_BYE ? GYRE_WATCH_BYE : GYRE_WATCH_ALL_BYE;
+    }
+    if (!more)
+        channel->owed &= (uint8_t)~what;
+    return gyre_watch_encode(&message, out);
+}
