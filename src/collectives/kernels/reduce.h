@@ -1,28 +1,34 @@
-/* Reduction kernels: one table of function pointers per device kind, filled with the scalar reference and then
- * overwritten, entry by entry, by faster variants that this CPU can run (dav1d's pattern).
+/* Reduction kernels: one table of function pointers per device kind, filled with the scalar
+ * reference and then overwritten, entry by entry, by faster variants that this CPU can run (dav1d's
+ * pattern).
  *
- * Every variant is bit-identical to the reference (NaN payloads aside), at any count, alignment and number of sources
- * and destinations, and does not depend on the caller's rounding or flush-to-zero modes where the reference does not.
+ * Every variant is bit-identical to the reference (NaN payloads aside), at any count, alignment and
+ * number of sources and destinations. No result depends on the caller's rounding or flush-to-zero
+ * modes: what could depend on them runs in the default mode and puts the caller's back.
  * tests/check_reduce.c checks every variant against the reference and times the same calls.
  *
  *   f16, bf16     accumulate in f32, rounded once to nearest even at the end
- *   integers      wrap (computed unsigned); average: wrapped sum as the signed type, divided, truncated toward zero
+ *   integers      wrap (computed unsigned)
  *   min, max      NaN if any source is NaN; -0 < +0
- *   avg           sum, then one division in the accumulator's type */
+ *   sum, avg      the same folds: the sum, divided by the task's divisor unless that is 0, in the
+ *                 accumulator's type; integers: the wrapped sum, truncated toward zero
+ *
+ * min, max and prod take no notice of a divisor. */
 #ifndef GYRE_COLLECTIVES_KERNELS_REDUCE_H
 #define GYRE_COLLECTIVES_KERNELS_REDUCE_H
 
 #include "device/device.h"
 
 #define GYRE_TYPE_COUNT 7
-#define GYRE_OP_COUNT 5
+#define GYRE_OP_COUNT   5
 
 struct gyre_reduce_table {
-    const char *variant[GYRE_TYPE_COUNT][GYRE_OP_COUNT]; /* "scalar", "avx2", … for the bench's header */
+    const char *variant[GYRE_TYPE_COUNT][GYRE_OP_COUNT]; /* its set's name, for the bench */
     gyre_fold fold[GYRE_TYPE_COUNT][GYRE_OP_COUNT];
 };
 
-/* One set of variants: init() overwrites the entries it has, supported() says whether this CPU may run them. */
+/* One set of variants: init() overwrites the entries it has, supported() says whether this CPU may
+ * run them. */
 struct gyre_reduce_variant {
     const char *name;
     bool (*supported)(void);
@@ -32,8 +38,8 @@ struct gyre_reduce_variant {
 /* From slowest ("scalar", complete) to fastest; ends with a NULL name. */
 extern const struct gyre_reduce_variant gyre_reduce_variants[];
 
-/* The best table for a memory kind; static storage, built on first use. GYRE_KERNELS=scalar|sse2|avx2|… caps it.
- * NULL where the kind is not built in. Any thread. */
+/* The best table for a memory kind; static storage, built on first use.
+ * GYRE_KERNELS=scalar|sse4|avx2|avx512 caps it. NULL where the kind is not built in. Any thread. */
 const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind);
 
 #endif

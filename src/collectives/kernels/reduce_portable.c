@@ -1,0 +1,7 @@
+/* The sets of variants on a CPU for which none is written: the reference alone. */
+#include "collectives/kernels/reduce_variant.h"
+
+const struct gyre_reduce_variant gyre_reduce_variants[] = {
+    {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init},
+    {NULL, NULL, NULL},
+};

@@ -1,0 +1,35 @@
+/* The sets of variants on x86-64. The compiler's runtime asks CPUID, and XGETBV for what the kernel
+ * saves; only F16C is asked by hand, because clang 14 does not know its name. */
+#include "collectives/kernels/reduce_variant.h"
+
+#include <cpuid.h>
+
+static bool has_f16c(void)
+{
+    unsigned int a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_sse4(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && has_f16c();
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+const struct gyre_reduce_variant gyre_reduce_variants[] = {
+    {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init},
+    {"sse4", has_sse4, gyre_reduce_sse4_init},
+    {"avx2", has_avx2, gyre_reduce_avx2_init},
+    {"avx512", has_avx512, gyre_reduce_avx512_init},
+    {NULL, NULL, NULL},
+};
