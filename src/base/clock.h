@@ -1,11 +1,11 @@
-/* Monotonic time in nanoseconds. Only loops at the edge of the house read it (wait, watch thread, bench); everything
- * else is given `now`. */
+/* Monotonic time in nanoseconds. Only loops at the edge of the house read it (wait, watch thread,
+ * bench); everything else is given `now`. */
 #ifndef GYRE_BASE_CLOCK_H
 #define GYRE_BASE_CLOCK_H
 
 #include <stdint.h>
 
-#define GYRE_MS UINT64_C(1000000)
+#define GYRE_MS     UINT64_C(1000000)
 #define GYRE_SECOND UINT64_C(1000000000)
 
 uint64_t gyre_now_ns(void);

@@ -1,7 +1,8 @@
 /* Values from the environment and from command lines, checked.
  *
- * A value that cannot be used is GYRE_INVALID with one sentence that names the variable, the value, what was expected
- * and, for words, the nearest right one. Nothing falls back to a default in silence. */
+ * A value that cannot be used is GYRE_INVALID with one sentence that names the variable, the value,
+ * what was expected and, for words, the nearest right one. Nothing falls back to a default in
+ * silence. */
 #ifndef GYRE_BASE_ENV_H
 #define GYRE_BASE_ENV_H
 
@@ -9,22 +10,27 @@
 
 #include <stdint.h>
 
-/* Each writes *out only on success. `name` is what the message calls the value ("GYRE_TIMEOUT", "--ranks").
- * parse_*: `text` is the value. env_*: the value is getenv(name); unset or empty leaves *out alone and returns 0. */
+/* Each writes *out only on success. `name` is what the message calls the value ("GYRE_TIMEOUT",
+ * "--ranks"). parse_*: `text` is the value. env_*: the value is getenv(name); unset or empty leaves
+ * *out alone and returns 0. */
 int gyre_parse_int(const char *name, const char *text, int64_t least, int64_t most, int64_t *out,
                    struct gyre_trouble *trouble);
-int gyre_parse_size(const char *name, const char *text, uint64_t *out, struct gyre_trouble *trouble); /* 8, 64K, 1.5G */
+int gyre_parse_size(const char *name, const char *text, uint64_t *out,
+                    struct gyre_trouble *trouble); /* 8, 64K, 1.5G */
 int gyre_parse_duration_ms(const char *name, const char *text, int64_t *out,
                            struct gyre_trouble *trouble); /* 10 (seconds), 250ms, 5s, 30min, 2h */
-int gyre_parse_word(const char *name, const char *text, const char *const *words, int count, int *index,
-                    struct gyre_trouble *trouble);
+int gyre_parse_word(const char *name, const char *text, const char *const *words, int count,
+                    int *index, struct gyre_trouble *trouble);
 
-int gyre_env_int(const char *name, int64_t least, int64_t most, int64_t *out, struct gyre_trouble *trouble);
+int gyre_env_int(const char *name, int64_t least, int64_t most, int64_t *out,
+                 struct gyre_trouble *trouble);
 int gyre_env_size(const char *name, uint64_t *out, struct gyre_trouble *trouble);
 int gyre_env_duration_ms(const char *name, int64_t *out, struct gyre_trouble *trouble);
-int gyre_env_word(const char *name, const char *const *words, int count, int *index, struct gyre_trouble *trouble);
+int gyre_env_word(const char *name, const char *const *words, int count, int *index,
+                  struct gyre_trouble *trouble);
 
-/* The word nearest to `text` (edit distance at most 3 and less than half its length), NULL if none is near. */
+/* The word nearest to `text` (edit distance at most 3 and less than half its length), NULL if none
+ * is near. */
 const char *gyre_nearest_word(const char *text, const char *const *words, int count);
 
 #endif

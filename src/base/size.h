@@ -20,7 +20,8 @@ static inline uint64_t gyre_round_up(uint64_t value, uint64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* First element of block i when `count` elements are cut into n: the first count % n blocks hold one more. i may be n. */
+/* First element of block i when `count` elements are cut into n: the first count % n blocks hold
+ * one more. i may be n. */
 static inline uint64_t gyre_block_start(uint64_t count, uint64_t n, uint64_t i)
 {
     uint64_t base = count / n, extra = count % n;

@@ -1,8 +1,9 @@
 /* Status codes and the story behind them.
  *
- * A function that can fail returns 0 or a negative status (see gyre/gyre.h) and, where it takes a `struct gyre_trouble`,
- * writes the first failure's full sentence there: what failed, which value, which rank and host, what to do. Later
- * failures on the same record are dropped, so the story that is told is the cause and not its echo. */
+ * A function that can fail returns 0 or a negative status (see gyre/gyre.h) and, where it takes a
+ * `struct gyre_trouble`, writes the first failure's full sentence there: what failed, which value,
+ * which rank and host, what to do. Later failures on the same record are dropped, so the story that
+ * is told is the cause and not its echo. */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
 
@@ -15,11 +16,14 @@ struct gyre_trouble {
     char text[GYRE_TROUBLE_MAX];
 };
 
-/* Records the first failure (format as printf; truncated to fit) and returns `status`. `trouble` may be NULL. */
+/* Records the first failure (format as printf; truncated to fit) and returns `status`. `trouble`
+ * may be NULL. */
 int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Puts `format…` and ": " before the recorded text; nothing if none is recorded. Returns trouble->status. */
-int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Puts `format…` and ": " before the recorded text; nothing if none is recorded. Returns
+ * trouble->status. */
+int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,11 +1,12 @@
 /* Memory and queues of one kind of device.
  *
- * A device knows addresses and bytes; it knows no rank, no link and no algorithm. Work (copies and reductions) is
- * posted to a queue and completes by token: the CPU's queue has finished when post() returns, a CUDA stream later. So
- * the engine runs the same code over both, and a new device is one file and one line in device_table.c.
+ * A device knows addresses and bytes; it knows no rank, no link and no algorithm. Work (copies and
+ * reductions) is posted to a queue and completes by token: the CPU's queue has finished when post()
+ * returns, a CUDA stream later. So the engine runs the same code over both, and a new device is one
+ * file and one line in device_table.c.
  *
- * Arithmetic lives above, in collectives/kernels: a `gyre_fold` is a function of the same kind as the device that is
- * given to post(), and the device only decides where and when it runs. */
+ * Arithmetic lives above, in collectives/kernels: a `gyre_fold` is a function of the same kind as
+ * the device that is given to post(), and the device only decides where and when it runs. */
 #ifndef GYRE_DEVICE_DEVICE_H
 #define GYRE_DEVICE_DEVICE_H
 
@@ -17,7 +18,8 @@
 
 enum gyre_memory_kind { GYRE_MEMORY_HOST, GYRE_MEMORY_CUDA, GYRE_MEMORY_KINDS };
 
-/* A span of memory that other processes may be given. `handle` means something to the device that exported it. */
+/* A span of memory that other processes may be given. `fd` means something to the device that
+ * exported it. */
 struct gyre_region {
     void *base;
     uint64_t length;
@@ -27,11 +29,11 @@ struct gyre_region {
 };
 
 #define GYRE_FOLD_DESTINATIONS 64
-#define GYRE_FOLD_SOURCES 64
+#define GYRE_FOLD_SOURCES      64
 
-/* destination[d][i] = source[0][i] op source[1][i] op … for every d, folded in that order in the accumulator's type and
- * rounded once; divided by `divisor` before rounding unless it is 0. A destination may be equal to one source, or must
- * not overlap any. Any alignment. */
+/* destination[d][i] = source[0][i] op source[1][i] op … for every d, folded in that order in the
+ * accumulator's type and rounded once; divided by `divisor` before rounding unless it is 0. A
+ * destination may be equal to one source, or must not overlap any. Any alignment. */
 struct gyre_fold_task {
     void *const *destination;
     const void *const *source;
@@ -44,7 +46,7 @@ struct gyre_fold_task {
 typedef void (*gyre_fold)(const struct gyre_fold_task *task, void *native_queue);
 
 enum gyre_share {
-    GYRE_SHARE_OPEN, /* peers may map it for reading and writing */
+    GYRE_SHARE_OPEN,  /* peers may map it for reading and writing */
     GYRE_SHARE_SEALED /* peers may map it for reading only, enforced by the kernel */
 };
 
@@ -54,22 +56,25 @@ struct gyre_device {
     const char *name;
     enum gyre_memory_kind kind;
 
-    /* Number of usable devices, 0 with the reason in *trouble. Never blocks for long, never creates a context. */
+    /* Number of usable devices, 0 with the reason in *trouble. Never blocks for long, never creates
+     * a context. */
     int (*probe)(struct gyre_trouble *trouble);
 
-    /* Zeroed, page-aligned memory that export() can share. The caller owns *region until free(). May block.
-     * -ENOMEM names the limit that was met. */
+    /* Zeroed, page-aligned memory that export() can share. The caller owns *region until free().
+     * May block. -ENOMEM names the limit that was met. */
     int (*alloc)(int device, uint64_t length, enum gyre_share share, struct gyre_region *region,
                  struct gyre_trouble *trouble);
     void (*free)(struct gyre_region *region); /* empty region allowed */
 
-    /* Maps a region whose descriptor came from a peer; checks size and seals first. The caller keeps `fd`. */
-    int (*import)(int device, int fd, uint64_t length, enum gyre_share share, struct gyre_region *region,
-                  struct gyre_trouble *trouble);
+    /* Maps a region whose descriptor came from a peer; checks size and seals first. The caller
+     * keeps `fd`. */
+    int (*import)(int device, int fd, uint64_t length, enum gyre_share share,
+                  struct gyre_region *region, struct gyre_trouble *trouble);
     void (*unimport)(struct gyre_region *region);
 
-    /* Replaces the region's memory at the same address by fresh memory of equal content that no peer has mapped, so
-     * that a writer of the old memory cannot be seen any more. The old descriptor is closed. */
+    /* Replaces the region's memory at the same address by fresh memory of equal content that no
+     * peer has mapped, so that a writer of the old memory cannot be seen any more. The old
+     * descriptor is closed. */
     int (*detach)(struct gyre_region *region, struct gyre_trouble *trouble);
 
     /* Whose memory is at `address`? Any thread, does not block. */
@@ -78,15 +83,19 @@ struct gyre_device {
     int (*queue_create)(int device, struct gyre_device_queue **queue, struct gyre_trouble *trouble);
     void (*queue_destroy)(struct gyre_device_queue *queue);
 
-    /* Post work behind what is on the queue. Returns 1 when it is finished already (the token is not used), 0 when
-     * query() will report the token, negative on failure (nothing was posted). Buffers are borrowed until then. */
-    int (*copy)(struct gyre_device_queue *queue, void *to, const void *from, uint64_t length, uint64_t token);
-    int (*reduce)(struct gyre_device_queue *queue, gyre_fold fold, const struct gyre_fold_task *task, uint64_t token);
+    /* Post work behind what is on the queue. Returns 1 when it is finished already (the token is
+     * not used), 0 when query() will report the token, negative on failure (nothing was posted).
+     * Buffers are borrowed until then. */
+    int (*copy)(struct gyre_device_queue *queue, void *to, const void *from, uint64_t length,
+                uint64_t token);
+    int (*reduce)(struct gyre_device_queue *queue, gyre_fold fold,
+                  const struct gyre_fold_task *task, uint64_t token);
 
     /* Makes the queue wait for work of the caller's own stream or event (NULL: nothing). */
     int (*after)(struct gyre_device_queue *queue, void *foreign);
 
-    /* Writes finished tokens, at most `max`; returns how many, or a negative status after which the queue is dead. */
+    /* Writes finished tokens, at most `max`; returns how many, or a negative status after which the
+     * queue is dead. */
     int (*query)(struct gyre_device_queue *queue, uint64_t *token, int max);
 };
 
