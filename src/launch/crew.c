@@ -94,6 +94,7 @@ static void heed(struct gyre_crew *crew, int number)
         snprintf(text, sizeof text, "ended by signal %d (SIG%s)", number, sigabbrev_np(number));
         gyre_crew_decide(crew, 128 + number, text, NULL);
         gyre_crew_end(crew, number);
+        crew->hurried = true;
     }
 }
 
@@ -266,22 +267,17 @@ static void turn(struct gyre_crew *crew)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Output that is already in the pipes. A process that left the group may hold them open for ever:
- * it is not waited for. */
-static void drain(struct gyre_crew *crew)
+/* Output that is already in the pipe. A process that left the group may hold it open for ever: it
+ * is not waited for. */
+static void drain(struct gyre_crew *crew, struct gyre_tap *tap)
 {
-    for (int i = 0; i < crew->children; i++) {
-        struct gyre_tap *tap[] = {&crew->child[i].out, &crew->child[i].err};
-        for (int k = 0; k < 2; k++) {
-            while (readable(tap[k]->fd) && crew->phase != GYRE_CREW_KILLED) {
-                if (gyre_sink_has_room(tap[k]->sink))
-                    gyre_tap_read(tap[k]);
-                else
-                    turn(crew);
-            }
-            gyre_tap_finish(tap[k]);
-        }
+    while (readable(tap->fd) && crew->phase != GYRE_CREW_KILLED) {
+        if (gyre_sink_has_room(tap->sink))
+            gyre_tap_read(tap);
+        else
+            turn(crew);
     }
+    gyre_tap_finish(tap);
 }
 
 static void flush(struct gyre_crew *crew)
@@ -289,7 +285,24 @@ static void flush(struct gyre_crew *crew)
     while ((gyre_sink_pending(&crew->out) || gyre_sink_pending(&crew->err)) &&
            crew->phase != GYRE_CREW_KILLED)
         turn(crew);
-    gyre_sink_write(&crew->err);
+}
+
+/* All children have ended. A reader may take its time for what they wrote, but not when we were
+ * told to end. */
+static void finish(struct gyre_crew *crew)
+{
+    gyre_group_destroy(&crew->group); /* what the ranks left running */
+    gyre_crew_enter(crew, crew->hurried ? GYRE_CREW_ENDS : GYRE_CREW_RUNS,
+                    crew->hurried ? GYRE_CREW_TERM_MS : 0);
+    for (int i = 0; i < crew->ears; i++)
+        gyre_ear_say(&crew->ear[i], "done");
+    for (int i = 0; i < crew->children; i++)
+        drain(crew, &crew->child[i].err);
+    if (crew->verdict.code && !crew->tells_early)
+        gyre_crew_report(crew);
+    for (int i = 0; i < crew->children; i++)
+        drain(crew, &crew->child[i].out);
+    flush(crew);
 }
 
 int gyre_crew_watch(struct gyre_crew *crew)
@@ -298,13 +311,6 @@ int gyre_crew_watch(struct gyre_crew *crew)
         crew->alive += crew->child[i].pidfd >= 0;
     while (crew->alive)
         turn(crew);
-    gyre_group_destroy(&crew->group); /* what the ranks left running */
-    gyre_crew_enter(crew, crew->phase == GYRE_CREW_KILLED ? GYRE_CREW_RUNS : crew->phase, 0);
-    drain(crew);
-    for (int i = 0; i < crew->ears; i++)
-        gyre_ear_say(&crew->ear[i], "done");
-    if (crew->verdict.code && !crew->tells_early)
-        gyre_crew_report(crew);
-    flush(crew);
+    finish(crew);
     return crew->verdict.code;
 }

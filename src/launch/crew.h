@@ -38,7 +38,8 @@ struct gyre_crew {
                          end */
     struct gyre_ear *ear;
     int ears;
-    bool relays; /* what one ear hears of a failure, the others are told */
+    bool relays;  /* what one ear hears of a failure, the others are told */
+    bool hurried; /* a signal asked us to end: no reader is waited for long */
     enum gyre_crew_phase phase;
     uint64_t deadline_ns; /* of the phase; 0: none */
     struct gyre_verdict verdict;
