@@ -218,9 +218,17 @@ static bool compatible(const struct gyre_move *writer, const struct gyre_tap *to
     return p == q && (r < w || (r == w && to->offset == from->offset));
 }
 
+/* In place, such a copy writes what is there already. */
+static bool copies_onto_itself(const struct gyre_move *move, const struct gyre_tap *to)
+{
+    return move->sources == 1 && move->source[0].rank == to->rank && move->source[0].offset == to->offset;
+}
+
 static bool write_is_safe(const struct game *game, uint32_t q, uint32_t w, const struct gyre_tap *to)
 {
     const struct gyre_move *writer = &game->player[q].fused.move[w];
+    if (copies_onto_itself(writer, to))
+        return true;
     for (uint32_t p = 0; p < game->n; p++)
         for (uint32_t r = 0; r < game->player[p].fused.moves; r++) {
             const struct gyre_move *reader = &game->player[p].fused.move[r];
@@ -278,19 +286,18 @@ static bool play(struct game *game)
 }
 
 bool gyre_bind_fused(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
-                     struct gyre_fused *fused, bool *exchange, bool *read_by_peers)
+                     struct gyre_fused *fused, struct gyre_binding *binding)
 {
     struct game game;
-    bool bound = slice->n <= GYRE_PEERS_MAPPED_MAX && game_create(&game, algorithm, slice) && play(&game);
-    if (bound) {
-        *exchange = stays_at_home(&game);
-        bound = *exchange || safe_in_place(&game);
-    }
+    if (slice->n > GYRE_PEERS_MAPPED_MAX)
+        return false;
+    bool bound = game_create(&game, algorithm, slice) && play(&game);
     if (bound) {
         *fused = game.player[slice->rank].fused;
-        *read_by_peers = is_read(&game, slice->rank);
+        binding->stays_at_home = stays_at_home(&game);
+        binding->safe_in_place = safe_in_place(&game);
+        binding->read_by_peers = is_read(&game, slice->rank);
     }
-    if (slice->n <= GYRE_PEERS_MAPPED_MAX)
-        game_destroy(&game);
+    game_destroy(&game);
     return bound;
 }

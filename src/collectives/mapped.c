@@ -93,6 +93,14 @@ static int line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fing
     return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
 }
 
+/* A fold of one source is a copy, and bit by bit. */
+static void copy_out(void *const *to, uint32_t destinations, const void *from, uint64_t bytes)
+{
+    for (uint32_t d = 0; d < destinations; d++)
+        if (to[d] != from)
+            memcpy(to[d], from, bytes);
+}
+
 static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations, const void *const *from,
                      uint32_t sources, uint64_t bytes, bool stream)
 {
@@ -103,7 +111,10 @@ static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t des
                                   .count = bytes / plan->element,
                                   .divisor = plan->divisor,
                                   .stream = stream};
-    plan->fold(&task, NULL);
+    if (sources > 1 || plan->divisor)
+        plan->fold(&task, NULL);
+    else
+        copy_out(to, destinations, from[0], bytes);
 }
 
 static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan, const uint8_t *input,
@@ -118,7 +129,7 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
             const uint8_t *base = rank == mesh->rank ? input : payload_of(mesh->board[rank], plan, mesh->turn);
             from[s] = base + move->source[s].offset;
         }
-        if (move->length && !(move->sources == 1 && from[0] == to && !plan->divisor))
+        if (move->length)
             run_fold(plan, &to, 1, from, move->sources, move->length, false);
     }
 }
@@ -239,7 +250,9 @@ static bool input_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t
 
 static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
 {
-    if (rank == mesh->rank || mesh->current.output[rank])
+    if (rank == mesh->rank)
+        return mesh->current.drained + GYRE_STAGE_SLOTS > slice;
+    if (mesh->current.output[rank])
         return true;
     return atomic_load_explicit(&peer_progress(mesh, rank)->drained, memory_order_acquire) + GYRE_STAGE_SLOTS > slice;
 }
@@ -280,18 +293,14 @@ static void push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan, con
     struct gyre_turn *turn = &mesh->current;
     const void *from[GYRE_PEERS_MAPPED_MAX];
     void *to[GYRE_PEERS_MAPPED_MAX];
-    uint32_t destinations = 0;
     uint64_t most = GYRE_PIECE_BYTES / plan->element * plan->element;
     uint64_t bytes = move->length - turn->done < most ? move->length - turn->done : most;
     for (uint32_t s = 0; s < move->sources; s++)
         from[s] = source_at(mesh, plan, move->source[s], turn->pushed) + turn->done;
-    for (uint32_t d = 0; d < move->destinations; d++) {
-        to[destinations] = destination_at(mesh, plan, move->destination[d], turn->pushed) + turn->done;
-        if (move->sources > 1 || plan->divisor || to[destinations] != from[0])
-            destinations++;
-    }
-    if (bytes && destinations)
-        run_fold(plan, to, destinations, from, move->sources, bytes, plan->stream);
+    for (uint32_t d = 0; d < move->destinations; d++)
+        to[d] = destination_at(mesh, plan, move->destination[d], turn->pushed) + turn->done;
+    if (bytes)
+        run_fold(plan, to, move->destinations, from, move->sources, bytes, plan->stream);
     turn->done += bytes;
 }
 

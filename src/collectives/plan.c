@@ -28,15 +28,14 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .count = gyre_plan_slice_count(plan, index)};
 }
 
-/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; at least one, even for no elements. */
+/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; the last takes the rest and is the longest,
+ * up to twice as long, so that no slice is too short for the form of the others. At least one, even for no elements. */
 static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
 {
-    uint64_t per_slice = gyre_round_up(slice_bytes / plan->element, 64);
-    if (per_slice * plan->element > slice_bytes)
-        per_slice = slice_bytes / plan->element;
+    uint64_t per_slice = slice_bytes / plan->element / 64 * 64;
     if (per_slice == 0)
-        per_slice = 1;
-    plan->slices = plan->shape.count ? (plan->shape.count + per_slice - 1) / per_slice : 1;
+        per_slice = 64;
+    plan->slices = plan->shape.count < 2 * per_slice ? 1 : plan->shape.count / per_slice;
     plan->slice_count = plan->slices == 1 ? plan->shape.count : per_slice;
 }
 
@@ -60,7 +59,7 @@ static void measure(struct gyre_plan *plan, const struct gyre_plan_options *opti
 /* Both kinds of slice must bind, and alike. */
 static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
-    bool full_home, last_home, read;
+    struct gyre_binding of_full, of_last;
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
     plan->form = GYRE_FORM_STEPS;
@@ -69,13 +68,14 @@ static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
     if (!plan->full || !plan->last)
         return -ENOMEM;
     if (!options->mapped ||
-        !gyre_bind_fused(plan->algorithm, &full, plan->full, &full_home, &plan->read_by_peers) ||
-        !gyre_bind_fused(plan->algorithm, &last, plan->last, &last_home, &read))
+        !gyre_bind_fused(plan->algorithm, &full, plan->full, &of_full) ||
+        !gyre_bind_fused(plan->algorithm, &last, plan->last, &of_last))
         return 0;
     bool small = plan->slices == 1 && plan->shape.count * plan->element <= GYRE_EXCHANGE_MAX;
-    if (small && full_home)
+    plan->read_by_peers = of_full.read_by_peers;
+    if (small && of_full.stays_at_home)
         plan->form = GYRE_FORM_EXCHANGE;
-    else if (!full_home && !last_home)
+    else if (of_full.safe_in_place && of_last.safe_in_place)
         plan->form = GYRE_FORM_PUSH;
     return 0;
 }

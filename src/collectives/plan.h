@@ -93,10 +93,16 @@ void gyre_plan_destroy(struct gyre_plan *plan);
 uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank, uint64_t index);
 
+/* What the binder found, the same on every rank but for the last. */
+struct gyre_binding {
+    bool stays_at_home; /* every rank writes its own OUTPUT only */
+    bool safe_in_place; /* no rank's INPUT is written while somebody may read it, whoever runs in place */
+    bool read_by_peers; /* somebody reads this rank's INPUT */
+};
+
 /* The binder: follows the slice's bytes through all ranks' schedules and writes what this rank does on mapped memory.
- * False if the schedule does not have that shape, or if the shortcut would not be safe with every rank free to run in
- * place. The answer is the same on every rank. */
+ * False if the schedule does not have that shape. */
 bool gyre_bind_fused(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
-                     struct gyre_fused *fused, bool *exchange, bool *read_by_peers);
+                     struct gyre_fused *fused, struct gyre_binding *binding);
 
 #endif

@@ -25,7 +25,9 @@ struct gyre_choice gyre_select(const struct gyre_shape *shape, const struct gyre
         options->algorithm ? options->algorithm : algorithm_for(shape, options->n, bytes),
         options->slice_bytes, options->lanes};
     if (!choice.slice_bytes)
-        choice.slice_bytes = options->mapped ? GYRE_STAGE_BYTES : MESSAGE_SLICE_BYTES;
+        choice.slice_bytes = MESSAGE_SLICE_BYTES;
+    if (options->mapped && choice.slice_bytes > GYRE_STAGE_BYTES / 2) /* the last slice may be twice as long */
+        choice.slice_bytes = GYRE_STAGE_BYTES / 2;
     if (!choice.lanes)
         choice.lanes = MESSAGE_LANES;
     return choice;

@@ -27,7 +27,7 @@
 #include "collectives/schedule.h"
 
 #define PEERS_PER_ROUND 32
-#define ONE_SHOT_BYTES  (UINT64_C(16) << 10)
+#define ONE_SHOT_BYTES  (UINT64_C(4) << 10) /* what one fused exchange on shared memory carries */
 
 static uint64_t all_bytes(const struct gyre_slice *s)
 {
