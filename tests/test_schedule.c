@@ -17,14 +17,14 @@ static void prove(const struct gyre_algorithm *algorithm, struct gyre_slice slic
         fail_msg("%s", trouble.text);
 }
 
-/* Empty, fewer elements than ranks, uneven cuts, both sides of 16 KiB (at 4 bytes), several
+/* Empty, fewer elements than ranks, uneven cuts, both sides of 4 and 16 KiB (at 4 bytes), several
  * segments, beyond 2^32. */
 static void prove_counts(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
     const uint64_t n = slice.n;
-    const uint64_t counts[] = {
-        0,    1,    n - 1, n,     n + 1,  2,       3,          97,
-        1009, 4096, 4097,  16411, 131101, 1000003, 3000000019, UINT64_C(1) << 33};
+    const uint64_t counts[] = {0,     1,     2,      3,       n - 1,      n,
+                               n + 1, 97,    1009,   1024,    1025,       4096,
+                               4097,  16411, 131101, 1000003, 3000000019, UINT64_C(1) << 33};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         slice.count = counts[i];
         prove(algorithm, slice);

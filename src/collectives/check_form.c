@@ -34,10 +34,12 @@ static bool sources_fit(const struct gyre_step *step)
 static int check_place(const struct gyre_checker *c, struct gyre_actor *a,
                        const struct gyre_step *step, struct gyre_place place)
 {
-    if ((unsigned)place.buffer > GYRE_SCRATCH || !inside(c, a, place, step->length))
-        return gyre_check_fail_step(c, a, step,
-                                    "buffer %u + %llu is out of bounds or cuts an element",
-                                    (unsigned)place.buffer, (unsigned long long)place.offset);
+    if ((unsigned)place.buffer > GYRE_SCRATCH)
+        return gyre_check_fail_step(c, a, step, "there is no buffer %u", (unsigned)place.buffer);
+    if (!inside(c, a, place, step->length))
+        return gyre_check_fail_step(c, a, step, "%s + %llu is out of bounds or cuts an element",
+                                    gyre_buffer_name[place.buffer],
+                                    (unsigned long long)place.offset);
     if (place.buffer == GYRE_SCRATCH && place.offset + step->length > a->scratch_used)
         a->scratch_used = place.offset + step->length;
     return 0;

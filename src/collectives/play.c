@@ -1,0 +1,294 @@
+/* One round of all ranks is a list of turns, one per step. Turns are taken in their order, again
+ * and again, until none is left; a RECV passes until its SEND has been taken. So a seeded shuffle
+ * of the list is one legal interleaving:
+ *
+ *     rank 0   SEND ──────┐            turns, shuffled   RECV@1 (passes)  SEND@0  COPY@0  RECV@1
+ *              COPY       │
+ *     rank 1   RECV ◀─────┘
+ *
+ * A SEND takes a copy of its data when its turn comes, so writes of the same round that should not
+ * be there show in the numbers under some seed. */
+#include "collectives/play.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gyre_play_turn {
+    uint32_t rank, step;
+    bool taken;
+    bool delivered; /* SEND: its data has been received */
+    int64_t *data;  /* SEND, once taken */
+};
+
+/* -- set up and take down ---------------------------------------------------------------------- */
+
+static int64_t plain_input(uint32_t rank, uint64_t element)
+{
+    return (int64_t)(rank + 1) * 100 + (int64_t)(element % 100);
+}
+
+static int64_t *fresh_buffer(uint64_t count)
+{
+    int64_t *buffer = malloc((count + 1) * sizeof *buffer);
+    for (uint64_t i = 0; buffer != NULL && i < count; i++)
+        buffer[i] = GYRE_PLAY_UNDEFINED;
+    return buffer;
+}
+
+static void fill_input(const struct gyre_play *play, struct gyre_player *player)
+{
+    const struct gyre_slice *s = &player->slice;
+    int64_t (*input)(uint32_t, uint64_t) = play->options.input ? play->options.input : plain_input;
+    if (s->verb == GYRE_BROADCAST && s->rank != s->root)
+        return;
+    for (uint64_t i = 0; i < s->count; i++)
+        player->buffer[GYRE_INPUT][i] = input(s->rank, i);
+}
+
+static int init_player(struct gyre_play *play, const struct gyre_slice *slice, uint32_t rank)
+{
+    struct gyre_player *player = &play->player[rank];
+    player->slice = *slice;
+    player->slice.rank = rank;
+    struct gyre_extent extent = play->algorithm->extent(&player->slice);
+    bool in_place = play->options.in_place != NULL && play->options.in_place(rank);
+
+    play->rounds = extent.rounds;
+    play->turns += extent.step_max; /* room, for now */
+    player->round.step_max = extent.step_max;
+    player->round.source_max = extent.source_max;
+    player->round.step = calloc(extent.step_max + 1, sizeof *player->round.step);
+    player->round.source = calloc(extent.source_max + 1, sizeof *player->round.source);
+    player->count[GYRE_INPUT] = player->count[GYRE_OUTPUT] = slice->count;
+    player->count[GYRE_SCRATCH] = extent.scratch_bytes / slice->element;
+    for (int i = GYRE_INPUT; i <= GYRE_SCRATCH; i++)
+        player->buffer[i] = i == GYRE_OUTPUT && in_place ? player->buffer[GYRE_INPUT]
+                                                         : fresh_buffer(player->count[i]);
+    if (!player->round.step || !player->round.source || !player->buffer[GYRE_INPUT] ||
+        !player->buffer[GYRE_OUTPUT] || !player->buffer[GYRE_SCRATCH])
+        return -ENOMEM;
+    fill_input(play, player);
+    return 0;
+}
+
+int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorithm,
+                   const struct gyre_slice *slice, const struct gyre_play_options *options)
+{
+    *play = (struct gyre_play){.algorithm = algorithm, .n = slice->n};
+    if (options != NULL)
+        play->options = *options;
+    gyre_rng_seed(&play->rng, play->options.seed);
+    play->player = calloc(play->n, sizeof *play->player);
+    int status = play->player != NULL ? 0 : -ENOMEM;
+    for (uint32_t rank = 0; status == 0 && rank < play->n; rank++)
+        status = init_player(play, slice, rank);
+    if (status == 0)
+        play->turn = calloc(play->turns + 1, sizeof *play->turn);
+    play->turns = 0;
+    return status == 0 && play->turn == NULL ? -ENOMEM : status;
+}
+
+static void deinit_player(struct gyre_player *player)
+{
+    free(player->round.step);
+    free(player->round.source);
+    if (player->buffer[GYRE_OUTPUT] != player->buffer[GYRE_INPUT])
+        free(player->buffer[GYRE_OUTPUT]);
+    free(player->buffer[GYRE_INPUT]);
+    free(player->buffer[GYRE_SCRATCH]);
+}
+
+static void end_turns(struct gyre_play *play)
+{
+    for (size_t i = 0; i < play->turns; i++)
+        free(play->turn[i].data);
+    play->turns = 0;
+}
+
+void gyre_play_deinit(struct gyre_play *play)
+{
+    if (play->turn != NULL)
+        end_turns(play);
+    for (uint32_t rank = 0; play->player != NULL && rank < play->n; rank++)
+        deinit_player(&play->player[rank]);
+    free(play->player);
+    free(play->turn);
+    *play = (struct gyre_play){0};
+}
+
+/* -- one step ---------------------------------------------------------------------------------- */
+
+static const struct gyre_step *step_of(const struct gyre_play *play,
+                                       const struct gyre_play_turn *turn)
+{
+    return &play->player[turn->rank].round.step[turn->step];
+}
+
+static int64_t *cells(const struct gyre_player *player, struct gyre_place place)
+{
+    return player->buffer[place.buffer] + place.offset / player->slice.element;
+}
+
+static bool fits(const struct gyre_player *player, struct gyre_place place, uint64_t length)
+{
+    uint64_t limit = player->count[place.buffer] * player->slice.element;
+    return place.offset <= limit && length <= limit - place.offset;
+}
+
+static bool step_fits(const struct gyre_player *player, const struct gyre_step *step)
+{
+    bool all = fits(player, step->at, step->length);
+    for (uint32_t i = 0; i < step->sources; i++)
+        all &= fits(player, player->round.source[step->first + i], step->length);
+    return all;
+}
+
+static int64_t sum(const struct gyre_player *player, const struct gyre_step *step, uint64_t element)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < step->sources; i++) {
+        int64_t term = cells(player, player->round.source[step->first + i])[element];
+        if (term == GYRE_PLAY_UNDEFINED)
+            return GYRE_PLAY_UNDEFINED;
+        total += term;
+    }
+    return total;
+}
+
+/* COPY is a REDUCE of one source. */
+static void take_reduce(const struct gyre_play *play, const struct gyre_player *player,
+                        const struct gyre_step *step)
+{
+    bool divides = play->options.average && (step->flags & GYRE_STEP_FINAL) != 0;
+    int64_t *to = cells(player, step->at);
+    for (uint64_t i = 0; i < step->length / player->slice.element; i++) {
+        to[i] = sum(player, step, i);
+        if (divides && to[i] != GYRE_PLAY_UNDEFINED)
+            to[i] /= play->n;
+    }
+}
+
+static int take_send(const struct gyre_player *player, const struct gyre_step *step,
+                     struct gyre_play_turn *turn)
+{
+    size_t bytes = step->length / player->slice.element * sizeof *turn->data;
+    turn->data = malloc(bytes + 1);
+    if (turn->data == NULL)
+        return -ENOMEM;
+    memcpy(turn->data, cells(player, step->at), bytes);
+    return 0;
+}
+
+/* The taken SEND of this length from the RECV's peer to its rank; NULL if there is none yet. */
+static struct gyre_play_turn *find_send(const struct gyre_play *play, uint32_t rank,
+                                        const struct gyre_step *recv)
+{
+    for (size_t i = 0; i < play->turns; i++) {
+        struct gyre_play_turn *turn = &play->turn[i];
+        const struct gyre_step *step = step_of(play, turn);
+        if (turn->data != NULL && !turn->delivered && turn->rank == recv->peer &&
+            step->peer == rank && step->length == recv->length)
+            return turn;
+    }
+    return NULL;
+}
+
+/* Takes the turn, or leaves it for later if it is a RECV without its SEND. */
+static int take(struct gyre_play *play, struct gyre_play_turn *turn)
+{
+    const struct gyre_player *player = &play->player[turn->rank];
+    const struct gyre_step *step = step_of(play, turn);
+    struct gyre_play_turn *send = NULL;
+    int status = 0;
+    switch (step->kind) {
+    case GYRE_SEND:
+        status = take_send(player, step, turn);
+        break;
+    case GYRE_RECV:
+        send = find_send(play, turn->rank, step);
+        if (send == NULL)
+            return 0;
+        send->delivered = true;
+        memcpy(cells(player, step->at), send->data,
+               step->length / player->slice.element * sizeof *send->data);
+        break;
+    default:
+        take_reduce(play, player, step);
+    }
+    turn->taken = true;
+    return status;
+}
+
+/* -- one round --------------------------------------------------------------------------------- */
+
+static int list_turns_of(struct gyre_play *play, struct gyre_player *player,
+                         struct gyre_trouble *trouble)
+{
+    struct gyre_round *round = &player->round;
+    gyre_round_clear(round);
+    play->algorithm->round(&player->slice, play->round, round);
+    for (uint32_t i = 0; i < round->steps; i++) {
+        if (!step_fits(player, &round->step[i]))
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "rank %u, round %llu, step %u: %s leaves its buffer",
+                                    player->slice.rank, (unsigned long long)play->round, i,
+                                    gyre_step_kind_name[round->step[i].kind]);
+        play->turn[play->turns++] = (struct gyre_play_turn){.rank = player->slice.rank, .step = i};
+    }
+    return 0;
+}
+
+static void shuffle_turns(struct gyre_play *play)
+{
+    for (size_t i = play->turns; play->options.seed != 0 && i > 1; i--) {
+        size_t j = gyre_rng_below(&play->rng, i);
+        struct gyre_play_turn moved = play->turn[i - 1];
+        play->turn[i - 1] = play->turn[j];
+        play->turn[j] = moved;
+    }
+}
+
+/* Takes what can be taken; *taken says how many turns that was. */
+static int take_turns(struct gyre_play *play, size_t *taken)
+{
+    int status = 0;
+    *taken = 0;
+    for (size_t i = 0; status == 0 && i < play->turns; i++)
+        if (!play->turn[i].taken) {
+            status = take(play, &play->turn[i]);
+            *taken += play->turn[i].taken;
+        }
+    return status;
+}
+
+static int find_leftover(const struct gyre_play *play, struct gyre_trouble *trouble)
+{
+    for (size_t i = 0; i < play->turns; i++) {
+        const struct gyre_play_turn *turn = &play->turn[i];
+        const struct gyre_step *step = step_of(play, turn);
+        if (!turn->taken || (turn->data != NULL && !turn->delivered))
+            return gyre_trouble_set(
+                trouble, GYRE_INVALID,
+                "rank %u, round %llu, step %u: this %s finds nothing at rank %u", turn->rank,
+                (unsigned long long)play->round, turn->step, gyre_step_kind_name[step->kind],
+                step->peer);
+    }
+    return 0;
+}
+
+int gyre_play_round(struct gyre_play *play, struct gyre_trouble *trouble)
+{
+    int status = 0;
+    size_t taken = 1;
+    for (uint32_t rank = 0; status == 0 && rank < play->n; rank++)
+        status = list_turns_of(play, &play->player[rank], trouble);
+    shuffle_turns(play);
+    while (status == 0 && taken > 0)
+        status = take_turns(play, &taken);
+    if (status == 0)
+        status = find_leftover(play, trouble);
+    end_turns(play);
+    play->round++;
+    return status;
+}

@@ -1,0 +1,141 @@
+/* The second proof: schedules played on numbers, with real buffers, in place on some ranks and not
+ * on others, in the given and in random order; and the player's own complaints. */
+#include "collectives/play.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static bool odd(uint32_t rank)
+{
+    return rank % 2 == 1;
+}
+
+static bool all(uint32_t rank)
+{
+    return true;
+}
+
+/* Divisible by every n up to 9, so that an average is exact; different for every rank and element.
+ */
+static int64_t input(uint32_t rank, uint64_t element)
+{
+    return 2520 * ((int64_t)(rank + 1) * 100003 + (int64_t)element * (rank + 3));
+}
+
+static int64_t expected(const struct gyre_slice *s, bool average, uint64_t element)
+{
+    int64_t total = 0;
+    if (s->verb == GYRE_BROADCAST)
+        return input(s->root, element);
+    for (uint32_t rank = 0; rank < s->n; rank++)
+        total += input(rank, element);
+    return average ? total / s->n : total;
+}
+
+static void expect_result(const struct gyre_play *play)
+{
+    for (uint32_t rank = 0; rank < play->n; rank++) {
+        const struct gyre_player *player = &play->player[rank];
+        const struct gyre_slice *s = &player->slice;
+        bool keeps_input = player->buffer[GYRE_INPUT] != player->buffer[GYRE_OUTPUT] &&
+                           (s->verb == GYRE_ALL_REDUCE || rank == s->root);
+        for (uint64_t i = 0; i < s->count; i++) {
+            assert_int_equal(player->buffer[GYRE_OUTPUT][i], expected(s, play->options.average, i));
+            if (keeps_input)
+                assert_int_equal(player->buffer[GYRE_INPUT][i], input(rank, i));
+        }
+    }
+}
+
+static void play_all(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
+                     const struct gyre_play_options *options)
+{
+    struct gyre_play play;
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(gyre_play_init(&play, algorithm, slice, options), 0);
+    while (play.round < play.rounds)
+        if (gyre_play_round(&play, &trouble) != 0)
+            fail_msg("%s: %s", algorithm->name, trouble.text);
+    expect_result(&play);
+    gyre_play_deinit(&play);
+}
+
+static void play_every_way(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    static bool (*const in_place[])(uint32_t) = {NULL, odd, all};
+    static const uint64_t counts[] = {0, 1, 4, 23, 1031, 40009};
+    for (size_t i = 0; i < 3 * sizeof counts / sizeof *counts; i++)
+        for (uint64_t seed = 0; seed < (counts[i / 3] < 2000 ? 4 : 1); seed++) {
+            struct gyre_play_options options = {seed % 2 == 1, in_place[i % 3], input, seed};
+            slice.count = counts[i / 3];
+            play_all(algorithm, &slice, &options);
+        }
+}
+
+static void test_every_algorithm(void **state)
+{
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
+            for (uint32_t n = 1; ((*it)->verbs >> verb & 1) != 0 && n <= 9; n++)
+                play_every_way(*it, (struct gyre_slice){.verb = verb,
+                                                        .n = n,
+                                                        .root = verb == GYRE_BROADCAST ? n / 2 : 0,
+                                                        .element = 4});
+}
+
+static void test_many_ranks(void **state)
+{
+    static const uint32_t ns[] = {33, 64, 67};
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        for (size_t i = 0; i < 6; i++) {
+            struct gyre_play_options options = {false, odd, input, i};
+            struct gyre_slice slice = {.verb = i / 3, .n = ns[i % 3], .element = 4, .count = 1100};
+            play_all(*it, &slice, &options);
+        }
+}
+
+/* -- schedules that do not play ---------------------------------------------------------------- */
+
+enum flaw { LOST_RECV, LOST_SEND, OTHER_LENGTH, TOO_LONG };
+static enum flaw flaw;
+
+static struct gyre_extent one_round(const struct gyre_slice *s)
+{
+    return (struct gyre_extent){1, 0, 2, 2};
+}
+
+static void flawed(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t length = flaw == TOO_LONG ? 16 : 8;
+    if (s->rank == 0 && flaw != LOST_SEND)
+        gyre_round_send(round, 1, gyre_at(GYRE_INPUT, 0), length);
+    if (s->rank == 1 && flaw != LOST_RECV)
+        gyre_round_recv(round, 0, gyre_at(GYRE_OUTPUT, 0), flaw == OTHER_LENGTH ? 4 : length);
+}
+
+static void test_complaints(void **state)
+{
+    const struct gyre_algorithm algorithm = {
+        .name = "flawed", .extent = one_round, .round = flawed};
+    const struct gyre_slice slice = {.verb = GYRE_BROADCAST, .n = 2, .element = 4, .count = 2};
+    for (flaw = LOST_RECV; flaw <= TOO_LONG; flaw++) {
+        struct gyre_play play;
+        struct gyre_trouble trouble = {0};
+        assert_int_equal(gyre_play_init(&play, &algorithm, &slice, NULL), 0);
+        assert_int_equal(gyre_play_round(&play, &trouble), GYRE_INVALID);
+        assert_int_equal(trouble.status, GYRE_INVALID);
+        gyre_play_deinit(&play);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_algorithm),
+        cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_complaints),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
