@@ -1,4 +1,5 @@
-/* What watch.c (the thread) and watch_share.c (regions) share. Nobody else includes this.
+/* What watch.c, watch_loop.c (the thread) and watch_share.c (regions) share. Nobody else includes
+ * this.
  *
  * `lock` protects everything but what is atomic and the views, which are read without it. */
 #ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
@@ -37,9 +38,26 @@ struct gyre_watch {
     int launcher;      /* borrowed, -1: none */
     uint16_t epoch;
     bool locks, ending, told;
+    struct gyre_watch_state mine; /* this rank's, as last seen */
     pid_t pid; /* of the process that started the watch; a forked child has no thread */
     uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* for incoming messages */
 };
+
+enum gyre_watch_source { /* of an event of the poller; the index is a link's */
+                         GYRE_WATCH_FROM_LINK,
+                         GYRE_WATCH_FROM_PIDFD,
+                         GYRE_WATCH_FROM_LAUNCHER,
+                         GYRE_WATCH_FROM_NUDGE
+};
+
+/* watch_loop.c. The thread's function; what it sleeps on; and, with the lock held, one turn without
+ * sleeping, acting on what the vigil concluded, and sending what it owes to one peer. */
+void *gyre_watch_run(void *watch);
+int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
+                      enum gyre_watch_source source, uint32_t index);
+void gyre_watch_turn(struct gyre_watch *watch);
+void gyre_watch_settle(struct gyre_watch *watch);
+void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
 
 /* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's.
  * forget_peer(): this peer answers no share any more. */
