@@ -1,7 +1,8 @@
-/* The crew: one loop, four phases.
+/* The crew: one loop, five phases.
  *
- *     RUNS ──first failure──▶ LAST WORDS ──1 s──▶ ENDS ──5 s──▶ KILLED
- *       └────────signal, program not found, launcher gone──────▲  └──second Ctrl-C──▲
+ *     RUNS ──exit code──▶ DOUBTS ──0.2 s──▶ LAST WORDS ──1 s──▶ ENDS ──5 s──▶ KILLED
+ *       ├──────killed by a signal──────────▲                   ▲   └──second Ctrl-C──▲
+ *       └──────told to end, program not found, launcher gone───┘
  *
  * Invariants: the verdict is set once, by the first failure, and what follows from it (ranks that
  * lost a peer, ranks we ended) changes neither the report nor the exit code. Whatever happens, the
@@ -90,7 +91,7 @@ static void heed(struct gyre_crew *crew, int number)
         gyre_crew_signal(crew, number);
     } else if (number == SIGKILL || (number == SIGINT && crew->phase == GYRE_CREW_ENDS)) {
         gyre_crew_kill(crew);
-    } else if (crew->phase == GYRE_CREW_RUNS || crew->phase == GYRE_CREW_LAST_WORDS) {
+    } else if (crew->phase <= GYRE_CREW_LAST_WORDS) {
         snprintf(text, sizeof text, "ended by signal %d (SIG%s)", number, sigabbrev_np(number));
         gyre_crew_decide(crew, 128 + number, text, NULL);
         gyre_crew_end(crew, number);
@@ -176,10 +177,14 @@ static void pass_deadline(struct gyre_crew *crew)
 {
     if (!crew->deadline_ns || gyre_now_ns() < crew->deadline_ns)
         return;
-    if (crew->phase == GYRE_CREW_LAST_WORDS)
+    if (crew->phase == GYRE_CREW_DOUBTS) {
+        gyre_crew_announce(crew, NULL);
+        gyre_crew_enter(crew, GYRE_CREW_LAST_WORDS, GYRE_CREW_LAST_WORDS_MS);
+    } else if (crew->phase == GYRE_CREW_LAST_WORDS) {
         gyre_crew_end(crew, SIGTERM);
-    else
+    } else {
         gyre_crew_kill(crew);
+    }
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
@@ -294,6 +299,7 @@ static void finish(struct gyre_crew *crew)
     gyre_group_destroy(&crew->group); /* what the ranks left running */
     gyre_crew_enter(crew, crew->hurried ? GYRE_CREW_ENDS : GYRE_CREW_RUNS,
                     crew->hurried ? GYRE_CREW_TERM_MS : 0);
+    gyre_crew_announce(crew, NULL);
     for (int i = 0; i < crew->ears; i++)
         gyre_ear_say(&crew->ear[i], "done");
     for (int i = 0; i < crew->children; i++)

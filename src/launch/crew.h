@@ -12,18 +12,27 @@
 #include <poll.h>
 #include <signal.h>
 
-#define GYRE_CREW_LAST_WORDS_MS                                                                    \
-    1000 /* after a failure the others may still tell what they saw …                            \
-          */
-#define GYRE_CREW_TERM_MS                                                                          \
-    5000 /* … then they are asked to end, and this long after they are killed */
+/* A rank that exits with a code may be the echo of one that died: for so long, the latter replaces
+ * it as the cause. */
+#define GYRE_CREW_DOUBT_MS 200
+/* After a failure the others may still tell what they saw … */
+#define GYRE_CREW_LAST_WORDS_MS 1000
+/* … then they are asked to end, and this long after they are killed. */
+#define GYRE_CREW_TERM_MS  5000
 #define GYRE_REPORT_PREFIX "gyre run: "
 
-enum gyre_crew_phase { GYRE_CREW_RUNS, GYRE_CREW_LAST_WORDS, GYRE_CREW_ENDS, GYRE_CREW_KILLED };
+enum gyre_crew_phase {
+    GYRE_CREW_RUNS,
+    GYRE_CREW_DOUBTS,
+    GYRE_CREW_LAST_WORDS,
+    GYRE_CREW_ENDS,
+    GYRE_CREW_KILLED
+};
 
 struct gyre_verdict { /* the first failure; code 0: none */
     int code;
-    int child; /* whose exit code is still to come, -1: none */
+    int child;      /* whose exit code is still to come, -1: none */
+    bool announced; /* to the other launchers */
     char text[768];
 };
 

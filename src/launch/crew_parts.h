@@ -10,8 +10,11 @@ void gyre_crew_signal(struct gyre_crew *crew, int number);
 void gyre_crew_end(struct gyre_crew *crew, int number);
 void gyre_crew_kill(struct gyre_crew *crew);
 
-/* Makes this the first failure unless there is one. `teller` is the launcher that told us of it,
- * NULL: seen here. */
+/* Tells the other launchers, but the one that told us, once there is something to tell. */
+void gyre_crew_announce(struct gyre_crew *crew, const struct gyre_ear *teller);
+
+/* Makes this the first failure unless there is one beyond doubt. `teller` is the launcher that told
+ * us of it, NULL: seen here. */
 void gyre_crew_decide(struct gyre_crew *crew, int code, const char *text,
                       const struct gyre_ear *teller);
 void gyre_crew_judge(struct gyre_crew *crew, int index);       /* of a child that was reaped */

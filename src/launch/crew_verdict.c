@@ -5,7 +5,12 @@
  * must hear of the cause before it sees the echo:
  *
  *     rank 4 on b killed ──report──▶ launcher above: verdict ──▶ last line
- *     rank 0 on a lost its peer ────────────────────▶ (dropped: a verdict stands) */
+ *     rank 0 on a lost its peer ────────────────────▶ (dropped: a verdict stands)
+ *
+ * An exit code may itself be the echo of a death whose news is slower: a dying process closes its
+ * sockets, and may then lose its core for some milliseconds before its parent hears of it. So a
+ * mere exit code is doubted for a moment, in which a death by signal, or word from another
+ * launcher, takes its place. */
 #include "launch/crew_parts.h"
 
 #include "base/clock.h"
@@ -62,23 +67,41 @@ void gyre_crew_report(struct gyre_crew *crew)
     gyre_tap_finish(&line);
 }
 
-/* Decides, tells the other launchers but the one that told us, and starts the phase that ends the
- * crew.
- */
+static void set_verdict(struct gyre_crew *crew, int code, const char *text)
+{
+    crew->verdict.code = code;
+    snprintf(crew->verdict.text, sizeof crew->verdict.text, "%s", text);
+}
+
+void gyre_crew_announce(struct gyre_crew *crew, const struct gyre_ear *teller)
+{
+    if (crew->verdict.announced || !crew->verdict.code)
+        return;
+    crew->verdict.announced = true;
+    for (int i = 0; i < crew->ears; i++)
+        if (&crew->ear[i] != teller && (crew->relays || !teller))
+            gyre_ear_say(&crew->ear[i], "failed %d %s", crew->verdict.code, crew->verdict.text);
+    if (crew->tells_early && !teller)
+        gyre_crew_report(crew);
+}
+
 void gyre_crew_decide(struct gyre_crew *crew, int code, const char *text,
                       const struct gyre_ear *teller)
 {
+    if (crew->verdict.code && crew->phase != GYRE_CREW_DOUBTS)
+        return;
+    set_verdict(crew, code, text);
+    gyre_crew_announce(crew, teller);
+    if (crew->phase <= GYRE_CREW_DOUBTS)
+        gyre_crew_enter(crew, GYRE_CREW_LAST_WORDS, GYRE_CREW_LAST_WORDS_MS);
+}
+
+static void suspect(struct gyre_crew *crew, int code, const char *text)
+{
     if (crew->verdict.code)
         return;
-    crew->verdict.code = code;
-    snprintf(crew->verdict.text, sizeof crew->verdict.text, "%s", text);
-    for (int i = 0; i < crew->ears; i++)
-        if (&crew->ear[i] != teller && (crew->relays || !teller))
-            gyre_ear_say(&crew->ear[i], "failed %d %s", code, text);
-    if (crew->tells_early && !teller)
-        gyre_crew_report(crew);
-    if (crew->phase == GYRE_CREW_RUNS)
-        gyre_crew_enter(crew, GYRE_CREW_LAST_WORDS, GYRE_CREW_LAST_WORDS_MS);
+    set_verdict(crew, code, text);
+    gyre_crew_enter(crew, GYRE_CREW_DOUBTS, GYRE_CREW_DOUBT_MS);
 }
 
 static int exit_code(int status)
@@ -109,18 +132,20 @@ void gyre_crew_judge(struct gyre_crew *crew, int index)
         crew->verdict.child = -1;
         crew->verdict.code = child->status ? exit_code(child->status) : crew->verdict.code;
     }
-    if (!child->status || crew->verdict.code)
+    if (!child->status)
         return;
     describe(child, text, sizeof text);
-    gyre_crew_decide(crew, exit_code(child->status), text, NULL);
+    if (WIFSIGNALED(child->status))
+        gyre_crew_decide(crew, exit_code(child->status), text, NULL);
+    else
+        suspect(crew, exit_code(child->status), text);
 }
 
-/* A launcher behind ssh reported while its ssh still runs: the story is known before the exit code.
- */
+/* A launcher behind ssh reports while its ssh still runs: the story comes before the exit code. */
 void gyre_crew_hear_report(struct gyre_crew *crew, int index)
 {
     const struct gyre_tap *tap = &crew->child[index].err;
-    if (!*tap->kept || crew->verdict.code)
+    if (!*tap->kept || (crew->verdict.code && crew->phase != GYRE_CREW_DOUBTS))
         return;
     gyre_crew_decide(crew, 1, tap->kept + strlen(tap->aside), NULL);
     crew->verdict.child = index;
