@@ -1,0 +1,371 @@
+/* The launcher's pure parts: layouts, shares of cores, lines, and the words between launchers. */
+#include "launch/cores.h"
+#include "launch/ear.h"
+#include "launch/layout.h"
+#include "launch/lines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+/* --- layouts ---------------------------------------------------------------------------------- */
+
+static struct gyre_layout layout;
+static struct gyre_trouble trouble;
+
+static const char *sizes(void)
+{
+    static char text[256];
+    text[0] = 0;
+    for (int i = 0; i < layout.nodes; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", layout.size[i]);
+    return text;
+}
+
+static void layouts_are_lists_of_sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(gyre_layout_parse_sizes("-n", "4,auto,1", 6, &layout, &trouble), 0);
+    assert_string_equal(sizes(), "4 6 1 ");
+    assert_int_equal(gyre_layout_parse_nodes("-s", "3x2", &layout, &trouble), 0);
+    assert_string_equal(sizes(), "2 2 2 ");
+    assert_int_equal(gyre_layout_parse_nodes("-s", "1+1+2", &layout, &trouble), 0);
+    assert_string_equal(sizes(), "1 1 2 ");
+}
+
+static void hosts_have_names_and_sizes(void **state)
+{
+    static struct gyre_hosts hosts;
+    (void)state;
+    assert_int_equal(
+        gyre_layout_parse_hosts("-h", "a:4,me@b,[fe80::1]:2,[::1]", 3, &hosts, &layout, &trouble),
+        0);
+    assert_string_equal(sizes(), "4 3 2 3 ");
+    assert_string_equal(hosts.name[0], "a");
+    assert_string_equal(hosts.name[1], "me@b");
+    assert_string_equal(hosts.name[2], "[fe80::1]");
+    assert_string_equal(hosts.name[3], "[::1]");
+}
+
+static void wrong_layouts_change_nothing(void **state)
+{
+    static const char *const wrong[] = {
+        "", "0", "-1", "4,", ",4", "4x4", "9999", "99999999999999999999", "1 2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        layout = (struct gyre_layout){1, {77}};
+        trouble = (struct gyre_trouble){0};
+        assert_int_equal(gyre_layout_parse_sizes("-n", wrong[i], 2, &layout, &trouble),
+                         GYRE_INVALID);
+        assert_int_equal(layout.size[0], 77);
+        assert_non_null(strstr(trouble.text, "-n"));
+    }
+    trouble = (struct gyre_trouble){0};
+    assert_int_equal(gyre_layout_parse_nodes("-s", "2x2x2", &layout, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_layout_parse_nodes("-s", "2+", &layout, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_layout_parse_nodes("-s", "9999x1", &layout, &trouble), GYRE_INVALID);
+}
+
+static void too_many_nodes_are_refused(void **state)
+{
+    static char text[2 * GYRE_NODES_MAX + 8];
+    (void)state;
+    for (int i = 0; i < GYRE_NODES_MAX; i++)
+        strcat(text, i ? ",1" : "1");
+    assert_int_equal(gyre_layout_parse_sizes("-n", text, 1, &layout, &trouble), 0);
+    assert_int_equal(gyre_layout_world(&layout), GYRE_NODES_MAX);
+    strcat(text, ",1");
+    trouble = (struct gyre_trouble){0};
+    assert_int_equal(gyre_layout_parse_sizes("-n", text, 1, &layout, &trouble), GYRE_INVALID);
+}
+
+/* rank = sum of the lower nodes' sizes + local rank: dense, also where nodes differ. */
+static void ranks_are_dense(void **state)
+{
+    static const struct gyre_layout uneven = {3, {4, 1, 2}};
+    int expected[7][3] = {{0, 0, 4}, {0, 1, 4}, {0, 2, 4}, {0, 3, 4},
+                          {1, 0, 1}, {2, 0, 2}, {2, 1, 2}};
+    (void)state;
+    assert_int_equal(gyre_layout_world(&uneven), 7);
+    for (int rank = 0; rank < 7; rank++) {
+        struct gyre_place place = gyre_layout_place(&uneven, rank);
+        assert_int_equal(place.rank, rank);
+        assert_int_equal(place.node, expected[rank][0]);
+        assert_int_equal(place.local_rank, expected[rank][1]);
+        assert_int_equal(place.local_size, expected[rank][2]);
+        assert_int_equal(gyre_layout_first_rank(&uneven, place.node) + place.local_rank, rank);
+    }
+}
+
+/* --- cores ------------------------------------------------------------------------------------ */
+
+static void cores_are_shared_without_overlap(void **state)
+{
+    struct gyre_cores cores = {.count = 7, .cpus = 7, .cpu = {0, 4, 1, 5, 2, 6, 3}};
+    (void)state;
+    for (int n = 1; n <= 7; n++) {
+        cpu_set_t all, one, both;
+        CPU_ZERO(&all);
+        for (int i = 0; i < n; i++) {
+            gyre_cores_of_rank(&cores, i, n, &one);
+            assert_in_range(CPU_COUNT(&one), 7 / n, 7 / n + 1);
+            CPU_AND(&both, &all, &one);
+            assert_int_equal(CPU_COUNT(&both), 0);
+            CPU_OR(&all, &all, &one);
+        }
+        assert_int_equal(CPU_COUNT(&all), 7);
+    }
+    assert_int_equal(gyre_cores_per_rank(&cores, 3), 2);
+    assert_int_equal(gyre_cores_per_rank(&cores, 8), 1);
+}
+
+static void ranks_beyond_the_cores_take_turns(void **state)
+{
+    struct gyre_cores cores = {.count = 2, .cpus = 2, .cpu = {3, 5}};
+    cpu_set_t set;
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        gyre_cores_of_rank(&cores, i, 5, &set);
+        assert_int_equal(CPU_COUNT(&set), 1);
+        assert_true(CPU_ISSET(i % 2 ? 5 : 3, &set));
+    }
+}
+
+static void this_machine_has_cores(void **state)
+{
+    struct gyre_cores cores;
+    (void)state;
+    gyre_cores_find(&cores);
+    assert_in_range(cores.count, 1, cores.cpus);
+}
+
+/* --- lines ------------------------------------------------------------------------------------ */
+
+struct lines { /* a tap that reads `in` and a sink that is read from `out` */
+    struct gyre_tap tap;
+    struct gyre_sink sink;
+    int in, out;
+};
+
+static void lines_open(struct lines *lines)
+{
+    int in[2], out[2];
+    assert_int_equal(pipe(in) | pipe(out), 0);
+    lines->in = in[1];
+    lines->out = out[0];
+    assert_int_equal(gyre_sink_init(&lines->sink, out[1]), 0);
+    assert_int_equal(gyre_tap_init(&lines->tap, in[0], -1, &lines->sink), 0);
+    strcpy(lines->tap.prefix, "[7] ");
+}
+
+static void lines_close(struct lines *lines)
+{
+    gyre_tap_deinit(&lines->tap);
+    close(lines->sink.fd);
+    gyre_sink_deinit(&lines->sink);
+    close(lines->out);
+    if (lines->in >= 0)
+        close(lines->in);
+}
+
+static void put(struct lines *lines, const char *bytes)
+{
+    assert_int_equal(write(lines->in, bytes, strlen(bytes)), (ssize_t)strlen(bytes));
+    gyre_tap_read(&lines->tap);
+}
+
+static const char *got(struct lines *lines)
+{
+    static char text[1024];
+    assert_int_equal(gyre_sink_write(&lines->sink), 0);
+    if (fcntl(lines->out, F_SETFL, O_NONBLOCK))
+        return NULL;
+    ssize_t count = read(lines->out, text, sizeof text - 1);
+    text[count > 0 ? count : 0] = 0;
+    return text;
+}
+
+static void a_line_waits_for_its_end(void **state)
+{
+    struct lines lines;
+    (void)state;
+    lines_open(&lines);
+    put(&lines, "one");
+    assert_string_equal(got(&lines), "");
+    put(&lines, " line\n\ntwo");
+    assert_string_equal(got(&lines), "[7] one line\n[7] \n");
+    close(lines.in);
+    lines.in = -1;
+    gyre_tap_read(&lines.tap);
+    assert_string_equal(got(&lines), "[7] two\n");
+    assert_int_equal(lines.tap.fd, -1);
+    assert_string_equal(lines.tap.last, "two");
+    lines_close(&lines);
+}
+
+static void a_line_without_end_is_cut(void **state)
+{
+    struct lines lines;
+    char piece[4097], *all = calloc(1, 2 * GYRE_LINE_MAX);
+    size_t length = 0;
+    (void)state;
+    lines_open(&lines);
+    memset(piece, 'x', 4096);
+    piece[4096] = 0;
+    for (size_t sent = 0; sent < GYRE_LINE_MAX + 4096; sent += 4096) {
+        put(&lines, piece);
+        for (const char *text; *(text = got(&lines)); length += strlen(text))
+            strcpy(all + length, text);
+    }
+    assert_int_equal(length, 4 + GYRE_LINE_MAX + 1);
+    assert_int_equal(all[length - 1], '\n');
+    assert_int_equal(strspn(all + 4, "x"), GYRE_LINE_MAX);
+    free(all);
+    lines_close(&lines);
+}
+
+static void a_report_is_kept_aside(void **state)
+{
+    struct lines lines;
+    (void)state;
+    lines_open(&lines);
+    lines.tap.aside = "gyre run: ";
+    put(&lines, "before\ngyre run: rank 3\ngyre run: rank 4\ngyre ran\n");
+    assert_string_equal(got(&lines), "[7] before\n[7] gyre ran\n");
+    assert_string_equal(lines.tap.kept, "gyre run: rank 3");
+    lines_close(&lines);
+}
+
+/* Whatever one read can bring has room, and a sink that nobody reads stops asking for more. */
+static void a_full_sink_asks_for_nothing(void **state)
+{
+    struct lines lines;
+    char newlines[4097];
+    int reads = 0;
+    (void)state;
+    lines_open(&lines);
+    strcpy(lines.tap.prefix, "[1234567890123456789] ");
+    memset(newlines, '\n', 4096);
+    newlines[4096] = 0;
+    for (; gyre_sink_has_room(&lines.sink); reads++) {
+        put(&lines, newlines);
+        assert_int_equal(gyre_sink_write(&lines.sink), 0);
+    }
+    assert_in_range(reads, 2, 20);
+    assert_true(gyre_sink_pending(&lines.sink));
+    lines_close(&lines);
+}
+
+static void a_sink_without_reader_breaks_once(void **state)
+{
+    struct lines lines;
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    lines_open(&lines);
+    close(lines.out);
+    put(&lines, "x\n");
+    assert_int_equal(gyre_sink_write(&lines.sink), -EPIPE);
+    put(&lines, "y\n");
+    assert_int_equal(gyre_sink_write(&lines.sink), 0);
+    assert_true(gyre_sink_has_room(&lines.sink));
+    lines.out = open("/dev/null", O_RDONLY);
+    lines_close(&lines);
+}
+
+/* --- words between launchers ------------------------------------------------------------------ */
+
+static void words_arrive_in_any_pieces(void **state)
+{
+    static const char words[] = "signal 15\nfailed 137 rank 2 on b: killed\nnonsense\ndone\n";
+    int fds[2];
+    (void)state;
+    for (size_t step = 1; step < sizeof words; step++) {
+        struct gyre_ear ear = {0};
+        int heard = 0;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+        ear.fd = fds[0];
+        for (size_t at = 0; at < sizeof words - 1; at += step) {
+            size_t length = at + step < sizeof words - 1 ? step : sizeof words - 1 - at;
+            assert_int_equal(write(fds[1], words + at, length), (ssize_t)length);
+            gyre_ear_read(&ear);
+            for (struct gyre_heard word; (word = gyre_ear_next(&ear)).word != GYRE_WORD_NONE;
+                 heard++) {
+                assert_int_equal(word.word, heard ? GYRE_WORD_FAILED : GYRE_WORD_SIGNAL);
+                assert_int_equal(word.number, heard ? 137 : 15);
+                assert_string_equal(word.text, heard ? "rank 2 on b: killed" : "");
+            }
+        }
+        assert_int_equal(heard, 2);
+        assert_true(ear.done);
+        close(fds[1]);
+        gyre_ear_read(&ear);
+        assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_NONE);
+        gyre_ear_close(&ear);
+    }
+}
+
+static void silence_is_said_once(void **state)
+{
+    struct gyre_ear ear = {0}, other = {0};
+    int fds[2];
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    ear.fd = fds[0];
+    other.fd = fds[1];
+    gyre_ear_say(&other, "failed %d %s", 3, "because");
+    gyre_ear_close(&other);
+    gyre_ear_read(&ear);
+    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_FAILED);
+    gyre_ear_read(&ear);
+    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_GONE);
+    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_NONE);
+}
+
+static void a_line_beyond_reason_ends_the_connection(void **state)
+{
+    struct gyre_ear ear = {0};
+    char junk[2048];
+    int fds[2];
+    (void)state;
+    memset(junk, 'x', sizeof junk);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    ear.fd = fds[0];
+    assert_int_equal(write(fds[1], junk, sizeof junk), sizeof junk);
+    gyre_ear_read(&ear);
+    gyre_ear_read(&ear);
+    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_GONE);
+    close(fds[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts_are_lists_of_sizes),
+        cmocka_unit_test(hosts_have_names_and_sizes),
+        cmocka_unit_test(wrong_layouts_change_nothing),
+        cmocka_unit_test(too_many_nodes_are_refused),
+        cmocka_unit_test(ranks_are_dense),
+        cmocka_unit_test(cores_are_shared_without_overlap),
+        cmocka_unit_test(ranks_beyond_the_cores_take_turns),
+        cmocka_unit_test(this_machine_has_cores),
+        cmocka_unit_test(a_line_waits_for_its_end),
+        cmocka_unit_test(a_line_without_end_is_cut),
+        cmocka_unit_test(a_report_is_kept_aside),
+        cmocka_unit_test(a_full_sink_asks_for_nothing),
+        cmocka_unit_test(a_sink_without_reader_breaks_once),
+        cmocka_unit_test(words_arrive_in_any_pieces),
+        cmocka_unit_test(silence_is_said_once),
+        cmocka_unit_test(a_line_beyond_reason_ends_the_connection),
+    };
+    return cmocka_run_group_tests_name("launch", tests, NULL, NULL);
+}
