@@ -230,8 +230,8 @@ static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, co
     return 0;
 }
 
-/* The grant or credit that a receive gives its peer leaves with the next send or poll(), many in
- * one call. */
+/* The grant of a long message leaves at once: left to poll() it would stand behind this side's own
+ * bulk, and the two directions would take turns (64 KiB both ways took 60 µs, and 34 µs so). */
 static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
                     uint64_t length, uint64_t token)
 {
@@ -243,6 +243,8 @@ static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, vo
     if (status)
         return status;
     gyre_tcp_socket_use(socket);
+    if (length > GYRE_EAGER_MAX)
+        gyre_tcp_socket_nudge(socket);
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
     return 0;
 }

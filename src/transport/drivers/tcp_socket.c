@@ -216,26 +216,41 @@ static size_t sum(const struct iovec *iov, int count)
     return total;
 }
 
-void gyre_tcp_socket_push(struct gyre_tcp_socket *socket)
+/* Writes the next bytes, of at most `vectors` vectors; false when nothing more moves now. */
+static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *moved)
 {
     struct iovec iov[GYRE_TCP_VECTORS];
-    struct msghdr message = {.msg_iov = iov};
+    int count = gyre_stream_gather(socket->stream, iov, vectors);
+    if (!count)
+        return false;
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)count};
+    ssize_t result = sendmsg(socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    bool more = gyre_tcp_socket_wrote(socket, result < 0 ? -errno : result);
+    if (more && result > 0 && (size_t)result < sum(iov, count))
+        gyre_tcp_socket_block(socket, true);
+    *moved += result > 0 ? (size_t)result : 0;
+    return more;
+}
+
+static bool can_write(const struct gyre_tcp_socket *socket)
+{
+    return !socket->flying_out && !socket->blocked && !socket->status;
+}
+
+void gyre_tcp_socket_push(struct gyre_tcp_socket *socket)
+{
     size_t moved = 0;
-    while (!socket->flying_out && !socket->blocked && !socket->status) {
-        int count = gyre_stream_gather(socket->stream, iov, GYRE_TCP_VECTORS);
-        if (!count)
+    while (moved < GYRE_TCP_BUDGET_BYTES)
+        if (!can_write(socket) || !write_next(socket, GYRE_TCP_VECTORS, &moved))
             return;
-        if (moved >= GYRE_TCP_BUDGET_BYTES) {
-            gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE);
-            return;
-        }
-        message.msg_iovlen = (size_t)count;
-        ssize_t result = sendmsg(socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        bool more = gyre_tcp_socket_wrote(socket, result < 0 ? -errno : result);
-        if (more && result > 0 && (size_t)result < sum(iov, count))
-            gyre_tcp_socket_block(socket, true);
-        moved += result > 0 ? (size_t)result : 0;
-    }
+    gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE);
+}
+
+void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket)
+{
+    size_t moved = 0;
+    if (can_write(socket))
+        write_next(socket, 1, &moved);
 }
 
 void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
