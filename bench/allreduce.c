@@ -1,0 +1,36 @@
+/* How fast is gyre_all_reduce()?
+ *
+ *     size S, n ranks, t seconds:   algbw = S / t    busbw = algbw * 2 (n-1) / n
+ *
+ * busbw is what each rank must send, and receive, at least: comparable over n. In shared memory the
+ * ceiling is another: every rank's input must be read once and every rank's output written once. */
+#include "common.h"
+
+static int call_all_reduce(struct gyre_comm *comm, const struct bench_call *call)
+{
+    return gyre_all_reduce(comm, call->input, call->output, call->count, call->type, call->op);
+}
+
+static double bus_factor(int n)
+{
+    return 2.0 * (n - 1) / n;
+}
+
+static double traffic(int n, bool in_place)
+{
+    (void)in_place;
+    return 2.0 * n;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct bench_verb verb = {
+        .name = "gyre_all_reduce",
+        .reduces = true,
+        .call = call_all_reduce,
+        .bus_factor = bus_factor,
+        .traffic = traffic,
+        .traffic_text = "2 n size: every input is read once, every output written once",
+    };
+    return bench_main(argc, argv, &verb);
+}

@@ -1,0 +1,282 @@
+/* One run of a bench:
+ *
+ *     flags ─▶ --ranks? start them and wait
+ *           ─▶ gyre_init ─▶ buffers ─▶ header ─▶ for each type, operation or root: warm up, rows
+ *           ─▶ ceiling ─▶ footer
+ *
+ * Every rank walks the same loops, so the ranks stay together by the collectives that they measure;
+ * what they must agree on (times, counts of calls, wrong elements) goes through gyre as well. Rank
+ * 0 alone prints. */
+#include "common.h"
+#include "local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BUSY_LOAD 0.5
+
+/* -- what everything uses ------------------------------------------------------------------- */
+
+static int exit_code(int status)
+{
+    switch (status) {
+    case GYRE_TIMED_OUT:
+        return BENCH_EXIT_TIMED_OUT;
+    case GYRE_UNSUPPORTED:
+        return BENCH_EXIT_UNSUPPORTED;
+    case GYRE_INVALID:
+        return BENCH_EXIT_USAGE;
+    default:
+        return BENCH_EXIT_LIBRARY;
+    }
+}
+
+void bench_must(struct bench *bench, int status, const char *what)
+{
+    if (status == GYRE_OK) {
+        return;
+    }
+    const char *story = gyre_error(bench->comm);
+    fprintf(stderr, "rank %d: %s: %s: %s\n", bench->rank, what, gyre_status_name(status), story);
+    bench_report_close(&bench->report, story[0] ? story : gyre_status_name(status));
+    exit(exit_code(status));
+}
+
+double bench_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+double bench_agree(struct bench *bench, double value, enum gyre_op op)
+{
+    bench_must(bench, gyre_all_reduce(bench->comm, &value, &value, 1, GYRE_F64, op),
+               "agreeing on a number");
+    return value;
+}
+
+double bench_from_root(struct bench *bench, double value)
+{
+    bench_must(bench, gyre_broadcast(bench->comm, &value, &value, 1, GYRE_F64, 0),
+               "taking rank 0's number");
+    return value;
+}
+
+void bench_sum(struct bench *bench, void *data, uint64_t count, enum gyre_type type)
+{
+    bench_must(bench, gyre_all_reduce(bench->comm, data, data, count, type, GYRE_SUM),
+               "gathering from all ranks");
+}
+
+void bench_together(struct bench *bench)
+{
+    bench_must(bench, gyre_barrier(bench->comm), "barrier");
+}
+
+void *bench_memory(struct bench *bench, size_t bytes)
+{
+    void *memory = calloc(1, bytes ? bytes : 1);
+    if (!memory) {
+        fprintf(stderr, "rank %d: no memory for %zu bytes\n", bench->rank, bytes);
+        exit(BENCH_EXIT_WRONG);
+    }
+    return memory;
+}
+
+/* -- set-up --------------------------------------------------------------------------------- */
+
+static int join(struct bench *bench)
+{
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    options.transport = bench->options.transport;
+    if (bench->options.algorithm) {
+        setenv("GYRE_ALGO", bench->options.algorithm, 1);
+    }
+    int status = gyre_init(&bench->comm, &options);
+    if (status) {
+        fprintf(stderr, "gyre_init: %s\n", gyre_error(NULL));
+        return exit_code(status);
+    }
+    bench->rank = gyre_rank(bench->comm);
+    bench->n = gyre_size(bench->comm);
+    bench->report.speaks = bench->rank == 0;
+    if (bench->options.root >= bench->n) {
+        fprintf(stderr, "-r %d: expected a rank from 0 to %d, or -1\n", bench->options.root,
+                bench->n - 1);
+        return BENCH_EXIT_USAGE;
+    }
+    return 0;
+}
+
+/* Touched here, so that no page fault is timed. */
+static void get_buffers(struct bench *bench)
+{
+    size_t bytes = bench->options.max_bytes + 8;
+    if (bench->options.plain_memory) {
+        bench->input = bench_memory(bench, bytes);
+        bench->output = bench_memory(bench, bytes);
+    } else {
+        bench_must(bench, gyre_alloc(bench->comm, bytes, &bench->input), "gyre_alloc");
+        bench_must(bench, gyre_alloc(bench->comm, bytes, &bench->output), "gyre_alloc");
+    }
+    memset(bench->input, 0x38, bytes);
+    memset(bench->output, 0x38, bytes);
+}
+
+static void gather_places(struct bench *bench)
+{
+    size_t bytes = (size_t)bench->n * sizeof *bench->place;
+    bench->place = bench_memory(bench, bytes);
+    bench_machine_place(gyre_local_rank(bench->comm), &bench->place[bench->rank]);
+    bench_sum(bench, bench->place, bytes, GYRE_U8);
+}
+
+static const char *or_auto(const char *text)
+{
+    return text && text[0] ? text : "auto";
+}
+
+static void report_header(struct bench *bench)
+{
+    const struct bench_options *options = &bench->options;
+    struct bench_report *report = &bench->report;
+    double load = bench_machine_load();
+    int version = gyre_version(), nodes = gyre_nodes(bench->comm);
+    bench_report_settings(report, options);
+    bench_report_places(report, bench->place, bench->n);
+    bench_report_remark(report, "gyre %d.%d.%d: %d rank%s on %d node%s, transport %s, algorithm %s",
+                        version / 10000, version / 100 % 100, version % 100, bench->n,
+                        bench->n == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
+                        or_auto(options->transport ? options->transport : getenv("GYRE_TRANSPORT")),
+                        or_auto(getenv("GYRE_ALGO")));
+    bench_report_remark(report, "poller %s, memory %s, %s", or_auto(getenv("GYRE_TCP_POLLER")),
+                        options->plain_memory ? "malloc" : "gyre",
+                        options->fresh
+                            ? "fresh: above 4 KiB inputs are rewritten and outputs read between "
+                              "calls"
+                            : "hot: the same buffers in every call, back to back");
+    bench_report_remark(report, "load average %.2f on %d cores%s", load, bench->place[0].cores,
+                        load > BUSY_LOAD ? ": WARNING, the machine is not idle" : "");
+    bench_report_columns(report);
+}
+
+/* -- rows ----------------------------------------------------------------------------------- */
+
+static void keep_best(struct bench *bench, const struct bench_row *row)
+{
+    bench->largest = row->bytes;
+    const double bus[2] = {row->out_of_place.bus_bw, row->in_place.bus_bw};
+    for (int i = 0; i < 2; i++) {
+        if (bus[i] > bench->best_bus[i]) {
+            bench->best_bus[i] = bus[i];
+        }
+    }
+}
+
+static uint64_t next_size(const struct bench_options *options, uint64_t bytes)
+{
+    return options->factor ? bytes * options->factor : bytes + options->step_bytes;
+}
+
+static void run_sizes(struct bench *bench, struct bench_call call)
+{
+    const struct bench_options *options = &bench->options;
+    size_t element = gyre_type_size(call.type);
+    bench_warm_up(bench, &call);
+    for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes;
+         bytes = next_size(options, bytes)) {
+        struct bench_row row;
+        call.count = bytes / element;
+        bench_measure_row(bench, &call, &row);
+        bench_report_row(&bench->report, &row);
+        if (next_size(options, bytes) > options->max_bytes) {
+            keep_best(bench, &row);
+        }
+        bench_row_release(&row);
+        if (bytes == options->max_bytes) {
+            break; /* a step of 0 bytes is allowed for one size */
+        }
+    }
+}
+
+static void run_roots(struct bench *bench, struct bench_call call)
+{
+    bool each = bench->options.root < 0;
+    int last = each ? bench->n - 1 : bench->options.root;
+    for (call.root = each ? 0 : last; call.root <= last; call.root++) {
+        run_sizes(bench, call);
+    }
+}
+
+static void run_ops(struct bench *bench, struct bench_call call)
+{
+    for (int op = 0; op < BENCH_OPS; op++) {
+        if (bench->options.ops[op]) {
+            call.op = (enum gyre_op)op;
+            run_sizes(bench, call);
+        }
+    }
+}
+
+static void run_types(struct bench *bench)
+{
+    for (int type = 0; type < BENCH_TYPES; type++) {
+        struct bench_call call = {.type = (enum gyre_type)type};
+        if (bench->options.types[type]) {
+            if (bench->verb->reduces) {
+                run_ops(bench, call);
+            } else {
+                run_roots(bench, call);
+            }
+        }
+    }
+}
+
+/* -- main ----------------------------------------------------------------------------------- */
+
+static int run(struct bench *bench, int argc, char **argv)
+{
+    int code = join(bench);
+    if (code) {
+        return code;
+    }
+    bool opened = bench_report_open(&bench->report, &bench->options, argc, argv);
+    if (bench_agree(bench, opened, GYRE_MIN) == 0) {
+        return BENCH_EXIT_USAGE;
+    }
+    get_buffers(bench);
+    gather_places(bench);
+    report_header(bench);
+    run_types(bench);
+    bool possible = bench_ceiling_report(bench);
+    bool well = bench_report_close(&bench->report, NULL);
+    int status = gyre_finalize(bench->comm);
+    if (status) {
+        fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));
+        return exit_code(status);
+    }
+    return well && possible ? 0 : BENCH_EXIT_WRONG;
+}
+
+int bench_main(int argc, char **argv, const struct bench_verb *verb)
+{
+    struct bench bench = {.verb = verb};
+    int asked = bench_options_read(argc, argv, &bench.options);
+    if (asked) {
+        return asked > 0 ? 0 : BENCH_EXIT_USAGE;
+    }
+    if (bench.options.ranks > 0) {
+        if (getenv("RANK")) {
+            fprintf(stderr,
+                    "--ranks %d: this is rank %s of a launcher already; leave one of the "
+                    "two out\n",
+                    bench.options.ranks, getenv("RANK"));
+            return BENCH_EXIT_USAGE;
+        }
+        return bench_run_locally(bench.options.ranks, argc, argv);
+    }
+    return run(&bench, argc, argv);
+}

@@ -1,0 +1,86 @@
+/* The front of the benches of collectives: flags, ranks, rows, checks, ceiling, footer. A bench is
+ * one struct bench_verb and one line of main. Only gyre.h is used, as any program would. */
+#ifndef GYRE_BENCH_COMMON_H
+#define GYRE_BENCH_COMMON_H
+
+#include "options.h"
+#include "report.h"
+
+#include <gyre/gyre.h>
+
+/* As nccl-tests. 2 is CUDA's there. */
+enum bench_exit {
+    BENCH_EXIT_WRONG = 1, /* wrong results, a bandwidth below NCCL_TESTS_MIN_BW, a share above its
+                             ceiling, or no memory */
+    BENCH_EXIT_LIBRARY = 3,
+    BENCH_EXIT_TIMED_OUT = 4,
+    BENCH_EXIT_UNSUPPORTED = 5,
+    BENCH_EXIT_USAGE = 6
+};
+
+struct bench_call { /* of one row and direction */
+    const void *input;
+    void *output;
+    uint64_t count;
+    enum gyre_type type;
+    enum gyre_op op;
+    int root;
+};
+
+struct bench_verb {
+    const char *name;
+    bool reduces; /* takes an operation; otherwise a root */
+    int (*call)(struct gyre_comm *comm, const struct bench_call *call);
+    double (*bus_factor)(int n); /* busbw / algbw */
+
+    /* Of memory, per byte of size: what all ranks together must at least read and write. */
+    double (*traffic)(int n, bool in_place);
+    const char *traffic_text; /* the same in words */
+};
+
+struct bench {
+    const struct bench_verb *verb;
+    struct bench_options options;
+    struct gyre_comm *comm;
+    int rank, n;
+    void *input, *output;      /* options.max_bytes each */
+    struct bench_place *place; /* n */
+    uint64_t iteration;        /* of checked data: never the same twice */
+    struct bench_report report;
+    uint64_t largest;   /* bytes of the largest row */
+    double best_bus[2]; /* at that size: out of place, in place */
+};
+
+/* main() of a bench. */
+int bench_main(int argc, char **argv, const struct bench_verb *verb);
+
+/* -- measure.c ------------------------------------------------------------------------------ */
+
+/* Times and checks one row. A call that fails ends the program. */
+void bench_measure_row(struct bench *bench, const struct bench_call *call, struct bench_row *row);
+void bench_row_release(struct bench_row *row);
+void bench_warm_up(struct bench *bench, const struct bench_call *call);
+
+/* -- ceiling.c, ceiling_tcp.c --------------------------------------------------------------- */
+
+/* Measures what this machine can do at most with the largest size, prints it and the share that was
+ * reached. False if more was reached than is possible. */
+bool bench_ceiling_report(struct bench *bench);
+
+/* Bytes per second that each rank can send and receive at once over bare sockets, in a ring (or,
+ * unless `closed`, down a chain). 0 where the sockets cannot be made. Collective. */
+double bench_ceiling_tcp(struct bench *bench, bool closed, int *streams);
+
+/* -- what everything uses ------------------------------------------------------------------- */
+
+/* Ends the program with the story if `status` is a failure. */
+void bench_must(struct bench *bench, int status, const char *what);
+double bench_now_us(void);
+double bench_agree(struct bench *bench, double value, enum gyre_op op); /* collective */
+double bench_from_root(struct bench *bench, double value);              /* rank 0's; collective */
+void bench_sum(struct bench *bench, void *data, uint64_t count,
+               enum gyre_type type);                   /* collective */
+void bench_together(struct bench *bench);              /* barrier */
+void *bench_memory(struct bench *bench, size_t bytes); /* zeroed; never NULL */
+
+#endif

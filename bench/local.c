@@ -1,0 +1,195 @@
+/* --ranks N: this program as its own launcher.
+ *
+ *     allreduce --ranks 2 -b 8 ──┬─ fork, exec ─▶ allreduce -b 8   RANK=0 WORLD_SIZE=2 …
+ *                                └─ fork, exec ─▶ allreduce -b 8   RANK=1 WORLD_SIZE=2 …
+ *
+ * Each child gets the variables that gyre run would give it, and the job's key through a pipe of
+ * its own. A child dies with its parent, and all die with the first that fails. */
+#include "local.h"
+#include "options.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct job {
+    int ranks;
+    int port;
+    uint8_t key[32];
+    char name[33];
+    pid_t parent;
+    pid_t *pid;
+};
+
+static int complain(const char *what)
+{
+    fprintf(stderr, "--ranks: cannot %s: %s\n", what, strerror(errno));
+    return 1;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+              getsockname(fd, (struct sockaddr *)&address, &length) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return ok ? ntohs(address.sin_port) : -1;
+}
+
+static bool prepare(struct job *job, int ranks)
+{
+    uint8_t draw[16];
+    *job = (struct job){.ranks = ranks, .port = free_port(), .parent = getpid()};
+    job->pid = calloc((size_t)ranks, sizeof *job->pid);
+    if (!job->pid || job->port < 0 || getrandom(draw, sizeof draw, 0) != sizeof draw ||
+        getrandom(job->key, sizeof job->key, 0) != sizeof job->key) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof draw; i++) {
+        snprintf(job->name + 2 * i, 3, "%02x", draw[i]);
+    }
+    return true;
+}
+
+/* -- in the child --------------------------------------------------------------------------- */
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static bool pass_key(const struct job *job)
+{
+    int ends[2];
+    if (pipe(ends) != 0 || write(ends[1], job->key, sizeof job->key) != (ssize_t)sizeof job->key) {
+        return false;
+    }
+    close(ends[1]);
+    set_number("GYRE_KEY_FD", ends[0]);
+    return true;
+}
+
+static void set_rank(const struct job *job, int rank)
+{
+    set_number("RANK", rank);
+    set_number("WORLD_SIZE", job->ranks);
+    set_number("LOCAL_RANK", rank);
+    set_number("LOCAL_WORLD_SIZE", job->ranks);
+    set_number("NODE_RANK", 0);
+    set_number("MASTER_PORT", job->port);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("GYRE_JOB", job->name, 1);
+    unsetenv("GYRE_ROOT");
+}
+
+/* Does not return. */
+static void become_rank(const struct job *job, int rank, char **words)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != job->parent || !pass_key(job)) {
+        _exit(complain("prepare a rank"));
+    }
+    set_rank(job, rank);
+    execv("/proc/self/exe", words);
+    _exit(complain("run /proc/self/exe"));
+}
+
+/* -- in the parent -------------------------------------------------------------------------- */
+
+static void without_ranks_flag(int argc, char **argv, char **words)
+{
+    int kept = 0;
+    for (int i = 0; i < argc; i++) {
+        bool value_follows;
+        if (i > 0 && bench_is_ranks_flag(argv[i], &value_follows)) {
+            i += value_follows;
+        } else {
+            words[kept++] = argv[i];
+        }
+    }
+    words[kept] = NULL;
+}
+
+static void kill_all(const struct job *job)
+{
+    for (int i = 0; i < job->ranks; i++) {
+        if (job->pid[i] > 0) {
+            kill(job->pid[i], SIGKILL);
+        }
+    }
+}
+
+static void forget(struct job *job, pid_t pid)
+{
+    for (int i = 0; i < job->ranks; i++) {
+        if (job->pid[i] == pid) {
+            job->pid[i] = 0;
+        }
+    }
+}
+
+static int exit_code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int wait_for_all(struct job *job)
+{
+    int first = 0, status;
+    for (;;) {
+        pid_t pid = wait(&status);
+        if (pid < 0 && errno == EINTR) {
+            continue;
+        }
+        if (pid < 0) {
+            return first;
+        }
+        forget(job, pid);
+        if (first == 0 && exit_code(status) != 0) {
+            first = exit_code(status);
+            kill_all(job);
+        }
+    }
+}
+
+int bench_run_locally(int ranks, int argc, char **argv)
+{
+    struct job job;
+    char **words = calloc((size_t)argc + 1, sizeof *words);
+    if (!words || !prepare(&job, ranks)) {
+        return complain("prepare the job");
+    }
+    without_ranks_flag(argc, argv, words);
+    fflush(NULL);
+    for (int i = 0; i < ranks; i++) {
+        job.pid[i] = fork();
+        if (job.pid[i] == 0) {
+            become_rank(&job, i, words);
+        }
+        if (job.pid[i] < 0) {
+            complain("fork");
+            kill_all(&job);
+            wait_for_all(&job);
+            return 1;
+        }
+    }
+    int code = wait_for_all(&job);
+    free(job.pid);
+    free(words);
+    return code;
+}

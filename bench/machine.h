@@ -1,0 +1,22 @@
+/* What a reader must know of the machine to believe a figure. */
+#ifndef GYRE_BENCH_MACHINE_H
+#define GYRE_BENCH_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bench_place { /* of one rank; plain bytes, so that it can travel in a collective */
+    int32_t pid;
+    int32_t local_rank;
+    int32_t cores; /* that it may run on */
+    char host[64];
+    char cpu[96]; /* model and list of cores */
+};
+
+void bench_machine_place(int local_rank, struct bench_place *place);
+
+/* Runnable tasks over the last minute; negative where the kernel does not tell. */
+double bench_machine_load(void);
+
+#endif

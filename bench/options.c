@@ -1,0 +1,351 @@
+/* Reading the command line.
+ *
+ * getopt_long knows the flags, one table knows the words, and every refusal is one line that names
+ * the value, what was expected and the nearest right word. Sizes are binary (64K, 1.5M, 2G), as in
+ * nccl-tests. */
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAG_RANKS = 256, FLAG_TRANSPORT, FLAG_ALGO, FLAG_MEMORY, FLAG_CSV, FLAG_FRESH };
+
+static const struct option flags[] = {
+    {"minbytes", required_argument, NULL, 'b'},
+    {"maxbytes", required_argument, NULL, 'e'},
+    {"stepbytes", required_argument, NULL, 'i'},
+    {"stepfactor", required_argument, NULL, 'f'},
+    {"iters", required_argument, NULL, 'n'},
+    {"warmup_iters", required_argument, NULL, 'w'},
+    {"check", required_argument, NULL, 'c'},
+    {"op", required_argument, NULL, 'o'},
+    {"datatype", required_argument, NULL, 'd'},
+    {"root", required_argument, NULL, 'r'},
+    {"average", required_argument, NULL, 'a'},
+    {"output_file", required_argument, NULL, 'J'},
+    {"per_iter_timing", required_argument, NULL, 'I'},
+    {"help", no_argument, NULL, 'h'},
+    {"ranks", required_argument, NULL, FLAG_RANKS},
+    {"transport", required_argument, NULL, FLAG_TRANSPORT},
+    {"algo", required_argument, NULL, FLAG_ALGO},
+    {"memory", required_argument, NULL, FLAG_MEMORY},
+    {"csv", required_argument, NULL, FLAG_CSV},
+    {"fresh", no_argument, NULL, FLAG_FRESH},
+    {NULL, 0, NULL, 0},
+};
+
+static const char help[] =
+    "usage: %s [FLAG]...\n"
+    "  -b, --minbytes SIZE        first size (32M); SIZE is 8, 64K, 1.5M, 2G, powers of 1024\n"
+    "  -e, --maxbytes SIZE        last size (32M)\n"
+    "  -i, --stepbytes SIZE       add this from row to row (1M)\n"
+    "  -f, --stepfactor N         or multiply by this\n"
+    "  -n, --iters N              calls per row (at least 20 and 50 ms)\n"
+    "  -w, --warmup_iters N       untimed calls per size before the first row (1)\n"
+    "  -c, --check N              checked calls per row, behind the timing (1)\n"
+    "  -o, --op NAME              sum, prod, min, max, avg or all (sum)\n"
+    "  -d, --datatype NAME        float, double, half, bfloat16, int32, int64, uint8 or all "
+    "(float)\n"
+    "  -r, --root RANK            of rooted operations; -1 for each in turn (0)\n"
+    "  -a, --average N            time of: 0 rank 0, 1 all, mean, 2 the fastest, 3 the slowest "
+    "(1)\n"
+    "  -J, --output_file FILE     write JSON too; never overwrites\n"
+    "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
+    "      --ranks N              start N ranks on this machine\n"
+    "      --transport NAME       shm, tcp or auto (auto)\n"
+    "      --algo NAME            as GYRE_ALGO\n"
+    "      --memory gyre|malloc   where the buffers come from (gyre)\n"
+    "      --csv FILE             write rows as comma-separated values too\n"
+    "      --fresh                above 4 KiB rewrite the input and read the output between "
+    "calls\n";
+
+static const char *const type_names[BENCH_TYPES] = {"float", "double", "half", "bfloat16",
+                                                    "int32", "int64",  "uint8"};
+static const char *const op_names[BENCH_OPS] = {"sum", "avg", "min", "max", "prod"};
+
+const char *bench_type_name(enum gyre_type type)
+{
+    return type_names[type];
+}
+
+const char *bench_op_name(enum gyre_op op)
+{
+    return op_names[op];
+}
+
+/* -- words ---------------------------------------------------------------------------------- */
+
+#define WORD_MAX 32
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t edits(const char *a, const char *b)
+{
+    size_t row[WORD_MAX + 1], length = strlen(b);
+    for (size_t j = 0; j <= length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= length; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = least(replaced, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[length];
+}
+
+static const char *nearest(const char *text, const char *const *words, size_t count)
+{
+    const char *found = NULL;
+    size_t best = 3;
+    for (size_t i = 0; i < count && strlen(text) <= WORD_MAX; i++) {
+        size_t distance = edits(text, words[i]);
+        if (distance < best && 2 * distance < strlen(words[i]) + 1) {
+            best = distance;
+            found = words[i];
+        }
+    }
+    return found;
+}
+
+static int refuse(const char *flag, const char *text, const char *expected, const char *near)
+{
+    fprintf(stderr, "%s %s: expected %s%s%s%s\n", flag, text, expected,
+            near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
+    return -1;
+}
+
+static int read_word(const char *flag, const char *text, const char *const *words, size_t count,
+                     const char *expected)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return (int)i;
+        }
+    }
+    return refuse(flag, text, expected, nearest(text, words, count));
+}
+
+/* One word, or "all". */
+static int read_choice(const char *flag, const char *text, const char *const *words, size_t count,
+                       const char *expected, bool *chosen)
+{
+    bool all = strcmp(text, "all") == 0;
+    int index = all ? 0 : read_word(flag, text, words, count, expected);
+    for (size_t i = 0; i < count && index >= 0; i++) {
+        chosen[i] = all || (int)i == index;
+    }
+    return index < 0 ? -1 : 0;
+}
+
+/* -- numbers -------------------------------------------------------------------------------- */
+
+static int read_int(const char *flag, const char *text, int lowest, int highest, int *out)
+{
+    char *end, expected[64];
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < lowest || value > highest) {
+        snprintf(expected, sizeof expected, "a whole number from %d to %d", lowest, highest);
+        return refuse(flag, text, expected, NULL);
+    }
+    *out = (int)value;
+    return 0;
+}
+
+static int shift_of(const char *unit)
+{
+    static const char letters[] = "KMGT";
+    const char *at = unit[0] ? strchr(letters, toupper((unsigned char)unit[0])) : NULL;
+    if (unit[0] == '\0') {
+        return 0;
+    }
+    return at && (unit[1] == '\0' || strcasecmp(unit + 1, "B") == 0) ? 10 * (int)(at - letters + 1)
+                                                                     : -1;
+}
+
+static int read_size(const char *flag, const char *text, uint64_t *out)
+{
+    char *end;
+    double value = isdigit((unsigned char)text[0]) ? strtod(text, &end) : -1;
+    int shift = value < 0 ? -1 : shift_of(end);
+    double bytes = shift < 0 ? -1 : value * (double)(UINT64_C(1) << shift);
+    if (bytes < 0 || bytes > 1e15 || bytes != (double)(uint64_t)bytes) {
+        return refuse(flag, text, "a size such as 8, 64K, 1.5M or 2G", NULL);
+    }
+    *out = (uint64_t)bytes;
+    return 0;
+}
+
+/* -- the command line ----------------------------------------------------------------------- */
+
+static int read_ours(int flag, const char *text, struct bench_options *options)
+{
+    static const char *const transports[] = {"auto", "shm", "tcp"};
+    static const char *const memories[] = {"gyre", "malloc"};
+    int index = 0;
+    switch (flag) {
+    case FLAG_RANKS:
+        return read_int("--ranks", text, 1, 1024, &options->ranks);
+    case FLAG_TRANSPORT:
+        options->transport = text;
+        return read_word("--transport", text, transports, 3, "auto, shm or tcp") < 0 ? -1 : 0;
+    case FLAG_MEMORY:
+        index = read_word("--memory", text, memories, 2, "gyre or malloc");
+        options->plain_memory = index == 1;
+        return index < 0 ? -1 : 0;
+    case FLAG_ALGO:
+        options->algorithm = text;
+        return 0;
+    case FLAG_CSV:
+        options->csv = text;
+        return 0;
+    default:
+        options->fresh = true;
+        return 0;
+    }
+}
+
+static int read_flag(int flag, const char *text, struct bench_options *options)
+{
+    int factor = 0, on = 0;
+    switch (flag) {
+    case 'b':
+        return read_size("-b", text, &options->min_bytes);
+    case 'e':
+        return read_size("-e", text, &options->max_bytes);
+    case 'i':
+        return read_size("-i", text, &options->step_bytes);
+    case 'f':
+        on = read_int("-f", text, 2, 1 << 20, &factor);
+        options->factor = (uint64_t)factor;
+        return on;
+    case 'n':
+        return read_int("-n", text, 1, 100000000, &options->iterations);
+    case 'w':
+        return read_int("-w", text, 0, 1000000, &options->warmups);
+    case 'c':
+        return read_int("-c", text, 0, 1000000, &options->checks);
+    case 'r':
+        return read_int("-r", text, -1, 1 << 20, &options->root);
+    case 'a':
+        return read_int("-a", text, 0, 3, &options->average);
+    case 'o':
+        return read_choice("-o", text, op_names, BENCH_OPS, "sum, prod, min, max, avg or all",
+                           options->ops);
+    case 'd':
+        return read_choice("-d", text, type_names, BENCH_TYPES,
+                           "float, double, half, bfloat16, int32, int64, uint8 or all",
+                           options->types);
+    case 'J':
+        options->json = text;
+        return 0;
+    case 'I':
+        if (read_int("-I", text, 0, 1, &on)) {
+            return -1;
+        }
+        options->per_iteration = on;
+        return 0;
+    default:
+        return read_ours(flag, text, options);
+    }
+}
+
+static int refuse_flag(int found, char **argv)
+{
+    const char *names[sizeof flags / sizeof flags[0]], *word = argv[optind - 1];
+    size_t count = 0;
+    for (; flags[count].name; count++) {
+        names[count] = flags[count].name;
+    }
+    if (found == ':') {
+        fprintf(stderr, "%s: expected a value behind it\n", word);
+        return -1;
+    }
+    if (optopt && optopt < FLAG_RANKS) {
+        fprintf(stderr, "-%c: no such flag; -h lists them\n", optopt);
+        return -1;
+    }
+    const char *near = nearest(word + strspn(word, "-"), names, count);
+    fprintf(stderr, "%s: no such flag%s%s%s; -h lists them\n", word,
+            near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
+    return -1;
+}
+
+static int check_together(const struct bench_options *options)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, options->max_bytes);
+    if (options->max_bytes < options->min_bytes) {
+        return refuse("-e", text, "at least the -b size", NULL);
+    }
+    if (options->factor && options->min_bytes == 0 && options->max_bytes > 0) {
+        return refuse("-b", "0", "a size above 0 with -f, which multiplies it", NULL);
+    }
+    if (!options->factor && options->step_bytes == 0 && options->max_bytes > options->min_bytes) {
+        return refuse("-i", "0", "a step above 0", NULL);
+    }
+    return 0;
+}
+
+static int read_plant(struct bench_options *options)
+{
+    static const char *const words[] = {"nothing", "element", "stale"};
+    const char *text = getenv("GYRE_BENCH_PLANT");
+    int index = text && text[0]
+                    ? read_word("GYRE_BENCH_PLANT", text, words, 3, "nothing, element or stale")
+                    : 0;
+    options->plant = index > 0 ? (enum bench_plant)index : BENCH_PLANT_NOTHING;
+    return index < 0 ? -1 : 0;
+}
+
+int bench_options_read(int argc, char **argv, struct bench_options *options)
+{
+    *options = (struct bench_options){.min_bytes = 32 << 20,
+                                      .max_bytes = 32 << 20,
+                                      .step_bytes = 1 << 20,
+                                      .warmups = 1,
+                                      .checks = 1,
+                                      .average = 1,
+                                      .types[GYRE_F32] = true,
+                                      .ops[GYRE_SUM] = true};
+    opterr = 0;
+    for (;;) {
+        int flag = getopt_long(argc, argv, ":b:e:i:f:n:w:c:o:d:r:a:J:I:h", flags, NULL);
+        if (flag == 'h') {
+            printf(help, argv[0]);
+            return 1;
+        }
+        if (flag < 0) {
+            break;
+        }
+        if (flag == '?' || flag == ':') {
+            return refuse_flag(flag, argv);
+        }
+        if (read_flag(flag, optarg, options)) {
+            return -1;
+        }
+    }
+    if (optind < argc) {
+        return refuse(argv[0], argv[optind], "flags only; -h lists them", NULL);
+    }
+    return check_together(options) || read_plant(options) ? -1 : 0;
+}
+
+bool bench_is_ranks_flag(const char *word, bool *value_follows)
+{
+    size_t length = strcspn(word, "=");
+    *value_follows = word[length] == '\0';
+    return length >= 4 && length <= 7 && strncmp(word, "--ranks", length) == 0;
+}

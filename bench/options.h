@@ -1,0 +1,47 @@
+/* The flags of nccl-tests, and ours beside them. */
+#ifndef GYRE_BENCH_OPTIONS_H
+#define GYRE_BENCH_OPTIONS_H
+
+#include <gyre/gyre.h>
+
+#include <stdbool.h>
+
+#define BENCH_TYPES 7
+#define BENCH_OPS   5
+
+/* A fault on purpose, by GYRE_BENCH_PLANT: a check that cannot fail would prove nothing. */
+enum bench_plant { BENCH_PLANT_NOTHING, BENCH_PLANT_ELEMENT, BENCH_PLANT_STALE };
+
+struct bench_options {
+    uint64_t min_bytes, max_bytes;     /* -b, -e */
+    uint64_t step_bytes;               /* -i */
+    uint64_t factor;                   /* -f; 0: step by bytes */
+    int iterations;                    /* -n; 0: 20 and 50 ms at least */
+    int warmups;                       /* -w */
+    int checks;                        /* -c */
+    int root;                          /* -r; -1: each */
+    int average;                       /* -a: 0 rank 0, 1 mean, 2 min, 3 max */
+    bool types[BENCH_TYPES];           /* -d, by enum gyre_type */
+    bool ops[BENCH_OPS];               /* -o, by enum gyre_op */
+    bool per_iteration;                /* -I */
+    const char *json, *csv;            /* -J, --csv; NULL: none */
+    int ranks;                         /* --ranks; 0: the launcher's */
+    const char *transport, *algorithm; /* NULL: the library chooses */
+    bool fresh;                        /* --fresh */
+    bool plain_memory;                 /* --memory malloc */
+    enum bench_plant plant;
+};
+
+/* 0: go on. 1: help was asked for and printed. -1: a flag is wrong, and standard error says which.
+ */
+int bench_options_read(int argc, char **argv, struct bench_options *options);
+
+/* As nccl-tests prints them: "float", "bfloat16"; "sum". */
+const char *bench_type_name(enum gyre_type type);
+const char *bench_op_name(enum gyre_op op);
+
+/* The flag, abbreviation and separate value aside, that --ranks is: for taking it out of a command
+ * line. */
+bool bench_is_ranks_flag(const char *word, bool *value_follows);
+
+#endif

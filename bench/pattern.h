@@ -1,0 +1,28 @@
+/* Data whose right result anybody can work out: it depends on rank, index and iteration. */
+#ifndef GYRE_BENCH_PATTERN_H
+#define GYRE_BENCH_PATTERN_H
+
+#include <gyre/gyre.h>
+
+#include <stdbool.h>
+
+struct bench_pattern {
+    enum gyre_type type;
+    bool reduce; /* false: the result is the root's input */
+    enum gyre_op op;
+    int root;
+    int n;
+    uint64_t iteration;
+};
+
+/* What `rank` gives. */
+void bench_pattern_fill(const struct bench_pattern *pattern, int rank, void *data, uint64_t count);
+
+/* How many elements of `data` are not what every rank must receive. */
+uint64_t bench_pattern_count_wrong(const struct bench_pattern *pattern, const void *data,
+                                   uint64_t count);
+
+/* Makes one element wrong: to see that the check would notice. */
+void bench_pattern_spoil(const struct bench_pattern *pattern, void *data, uint64_t index);
+
+#endif
