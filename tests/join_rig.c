@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "transport/address.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -67,11 +68,11 @@ void rig_setup(struct rig *rig, int n)
                                        .configuration = 7,
                                        .configuration_text = "GYRE_ALGO=ring GYRE_LANES=4"};
         rank->talk = true;
+        rank->log = -1;
     }
 }
 
-/* -- what a joined child does
- * ------------------------------------------------------------------------------------ */
+/* -- what a joined child does ---------------------------------------------------------------- */
 
 struct word {
     uint32_t from, to, channel;
@@ -131,6 +132,7 @@ static void write_down(struct rig_result *result, const struct gyre_joined *join
     for (uint32_t p = 0; p < joined->n && p < RIG_RANKS; p++) {
         result->node_of[p] = joined->member[p].node;
         result->tcps[p] = joined->peer[p].tcps;
+        result->port_of[p] = gyre_address_port(&joined->member[p].address);
         result->shares[p] = joined->peer[p].unix_fd >= 0 && joined->peer[p].pidfd >= 0;
     }
 }
@@ -157,17 +159,65 @@ static void child(const struct rig *rig, int index)
 
 void rig_start(struct rig *rig, int index)
 {
+    struct rig_rank *rank = &rig->rank[index];
+    int log[2] = {-1, -1};
     if (!started)
         started = gyre_now_ns();
+    if (rank->capture)
+        assert_false(pipe(log));
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(60);
+        if (rank->capture)
+            dup2(log[1], STDERR_FILENO);
         child(rig, index);
         exit(0); /* not _exit: leak checkers look now */
     }
-    rig->rank[index].pid = pid;
+    if (rank->capture)
+        close(log[1]);
+    rank->log = log[0];
+    rank->pid = pid;
+}
+
+bool rig_log_says(struct rig *rig, int index, const char *words)
+{
+    char text[8192] = "";
+    size_t have = 0;
+    struct pollfd wait = {.fd = rig->rank[index].log, .events = POLLIN};
+    while (!strstr(text, words) && have < sizeof text - 1 && poll(&wait, 1, 20000) == 1) {
+        ssize_t n = read(wait.fd, text + have, sizeof text - 1 - have);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+        text[have] = '\0';
+    }
+    if (!strstr(text, words))
+        print_message("rank %d said only: %s\n", index, text);
+    return strstr(text, words) != NULL;
+}
+
+static void check_end(int index, int status)
+{
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        return; /* the test's own doing */
+    if (!WIFEXITED(status) || WEXITSTATUS(status))
+        fail_msg("rank %d ended with wait status 0x%x", index, (unsigned)status);
+}
+
+int rig_first_to_end(struct rig *rig)
+{
+    int status;
+    pid_t pid = waitpid(-1, &status, 0);
+    for (int i = 0; i < RIG_RANKS; i++)
+        if (rig->rank[i].pid == pid) {
+            rig->rank[i].pid = 0;
+            check_end(i, status);
+            return i;
+        }
+    fail_msg("no child ended");
+    return -1;
 }
 
 void rig_wait(struct rig *rig)
@@ -178,10 +228,7 @@ void rig_wait(struct rig *rig)
             continue;
         assert_int_equal(waitpid(rig->rank[i].pid, &status, 0), rig->rank[i].pid);
         rig->rank[i].pid = 0;
-        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-            continue; /* the test's own doing */
-        if (!WIFEXITED(status) || WEXITSTATUS(status))
-            fail_msg("rank %d ended with wait status 0x%x", i, (unsigned)status);
+        check_end(i, status);
     }
     started = 0;
 }
@@ -196,5 +243,8 @@ void rig_run(struct rig *rig)
 
 void rig_teardown(struct rig *rig)
 {
+    for (int i = 0; i < RIG_RANKS; i++)
+        if (rig->rank[i].log > 0)
+            close(rig->rank[i].log);
     munmap(rig->result, RIG_RANKS * sizeof *rig->result);
 }

@@ -17,6 +17,7 @@ struct rig_result { /* written by the child, in memory shared with the test */
     uint32_t node_of[RIG_RANKS];
     uint8_t session_key[32];
     int tcps[RIG_RANKS];
+    uint16_t port_of[RIG_RANKS]; /* of the data listeners */
     bool shares[RIG_RANKS];
     int wrong; /* channels that did not carry what they should */
     double ms; /* from the start of the rig to the end of the join */
@@ -26,7 +27,9 @@ struct rig_rank {
     struct gyre_job job;
     struct gyre_join_options options;
     void (*before)(const struct rig_rank *rank); /* in the child, before it joins; NULL: nothing */
-    bool talk; /* after joining, exchange words over every channel */
+    bool talk;    /* after joining, exchange words over every channel */
+    bool capture; /* its standard error goes to `log` */
+    int log;      /* read end, -1 */
     pid_t pid;
 };
 
@@ -42,8 +45,11 @@ struct rig {
 void rig_setup(struct rig *rig, int n);
 uint16_t rig_free_port(void); /* nobody listens there now */
 void rig_start(struct rig *rig, int rank);
-void rig_run(struct rig *rig);  /* starts all and waits for all */
-void rig_wait(struct rig *rig); /* every started child; fails the test if one crashed */
+void rig_run(struct rig *rig);         /* starts all and waits for all */
+int rig_first_to_end(struct rig *rig); /* waits for one child, returns its index */
+bool rig_log_says(struct rig *rig, int rank,
+                  const char *words); /* waits until it does, at most 20 s */
+void rig_wait(struct rig *rig);       /* every started child; fails the test if one crashed */
 void rig_teardown(struct rig *rig);
 
 #endif

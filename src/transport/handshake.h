@@ -78,8 +78,7 @@ int gyre_handshake_took(struct gyre_handshake *shake, size_t bytes);
 size_t gyre_handshake_output(const struct gyre_handshake *shake, const uint8_t **bytes);
 void gyre_handshake_sent(struct gyre_handshake *shake, size_t bytes);
 
-/* -- reasons, which exist only after the proof
- * ------------------------------------------------------------------- */
+/* -- reasons, which exist only after the proof ----------------------------------------------- */
 
 enum gyre_refusal_code {
     GYRE_REFUSAL_NONE,
@@ -89,7 +88,8 @@ enum gyre_refusal_code {
     GYRE_REFUSAL_WORLD,
     GYRE_REFUSAL_RANK,
     GYRE_REFUSAL_DUPLICATE,
-    GYRE_REFUSAL_CONFIGURATION
+    GYRE_REFUSAL_CONFIGURATION,
+    GYRE_REFUSAL_FAILED /* of the server's own making: the job has failed already */
 };
 
 struct gyre_refusal {

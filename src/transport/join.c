@@ -1,13 +1,11 @@
-/* Joining: the loop that serves all descriptors, and every rank's side of the protocol
- * (join_state.h shows it).
+/* Joining: the loop that serves all descriptors, its beginning and its end.
  *
- *     GATHER ──ROSTER──▶ PAIR ──report──▶ PLAN ──PLAN──▶ MESH ──done──▶ GO ──GO──▶ JOINED
+ *     begin ─▶ rank 0: listen │ others: find rank 0, log in ─▶ serve until JOINED ─▶ hand the
+ * channels over │ a failure └─▶ tell it, farewell, nothing is left
  *
  * One epoll, one thread, one event at a time: an event's owner may close any other seat without a
  * stale event following. Every wait ends: the rendezvous at the join timeout, each later phase
- * after `patience`, a silent stranger after 5 s, a farewell after 1 s. The first story wins. A rank
- * that sees a connection break tells rank 0 and waits for rank 0's word, because what it saw may be
- * the echo of a death elsewhere. */
+ * after `patience`, a silent stranger after 5 s, a farewell after 1 s. The first story wins. */
 #include "transport/join_state.h"
 
 #include "base/log.h"
@@ -25,9 +23,7 @@ enum { TICK_MS = 20, SPARE_DESCRIPTORS = 128 };
 
 #define FAREWELL GYRE_SECOND
 
-/* -- seats
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- seats ----------------------------------------------------------------------------------- */
 
 static uint32_t interest(bool writable)
 {
@@ -61,9 +57,7 @@ void gyre_join_unseat(struct gyre_joining *join, struct gyre_seat *seat)
     seat->fd = -1;
 }
 
-/* -- words
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- words ----------------------------------------------------------------------------------- */
 
 struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_purpose purpose,
                                   uint32_t stripe)
@@ -81,13 +75,14 @@ struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_pur
     return claim;
 }
 
-const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank, char text[160])
+const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
+                          char text[GYRE_JOIN_WHO_MAX])
 {
     const struct gyre_fact *fact = &join->fact[rank];
     if (fact->host[0])
-        snprintf(text, 160, "rank %u on %.63s (pid %d)", rank, fact->host, fact->pid);
+        snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u on %.63s (pid %d)", rank, fact->host, fact->pid);
     else
-        snprintf(text, 160, "rank %u", rank);
+        snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u", rank);
     return text;
 }
 
@@ -100,257 +95,11 @@ uint64_t gyre_join_patience(const struct gyre_joining *join)
     return (uint64_t)ms * GYRE_MS;
 }
 
-/* Others wait longer than rank 0, so that its story comes before their own guess. */
-static void set_deadline(struct gyre_joining *join)
-{
-    uint64_t patience = gyre_join_patience(join);
-    join->deadline = join->now + (join->joined->rank ? patience + patience / 2 : patience);
-}
-
-/* -- telling rank 0
- * ---------------------------------------------------------------------------------------------- */
-
-int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk)
-{
-    uint8_t payload[512 + GYRE_JOIN_CONFIG_MAX];
-    const char *text = join->options->configuration_text;
-    struct gyre_cursor out = gyre_cursor_over(payload, sizeof payload);
-    gyre_fact_put(&out, &join->fact[join->joined->rank]);
-    gyre_put_text(&out, text ? text : "", GYRE_JOIN_CONFIG_MAX);
-    return gyre_talk_say(talk, GYRE_JOIN_INTRODUCTION, payload, (size_t)(out.at - payload));
-}
-
-int gyre_join_tell_root(struct gyre_joining *join, uint16_t kind, const void *payload,
-                        size_t length)
-{
-    struct gyre_record record = {kind, (uint8_t *)(uintptr_t)payload, length};
-    if (join->joined->rank == 0)
-        return gyre_root_hears(join, 0, &record);
-    struct gyre_control *root = &join->control[0];
-    (void)gyre_talk_say(&root->talk, kind, payload,
-                        length); /* a broken one is seen when it is read */
-    return gyre_join_rearm(join, &root->seat, gyre_talk_pending(&root->talk));
-}
-
-static int tell_story(struct gyre_joining *join, int status, bool echo, const char *text)
-{
-    uint8_t payload[16 + GYRE_JOIN_TEXT_MAX];
-    struct gyre_story story = {.status = status, .rank = join->joined->rank, .echo = echo};
-    snprintf(story.text, sizeof story.text, "%s", text);
-    return gyre_join_tell_root(join, GYRE_JOIN_FAILURE, payload,
-                               gyre_story_encode(&story, payload));
-}
-
-int gyre_join_lost(struct gyre_joining *join, uint32_t peer, const char *what)
-{
-    char me[160], them[160], text[GYRE_JOIN_TEXT_MAX];
-    if (join->echo_until)
-        return 0;
-    snprintf(text, sizeof text, "%s %s, says %s", gyre_join_who(join, peer, them), what,
-             gyre_join_who(join, join->joined->rank, me));
-    if (join->joined->rank) {
-        gyre_trouble_set(&join->echo, GYRE_PEER_LOST, "%s", text);
-        join->echo_until = join->now + FAREWELL;
-    }
-    return tell_story(join, GYRE_PEER_LOST, true, text);
-}
-
-/* Who shares memory with this rank among the lower ones, and where its data listener is. */
-static int report(struct gyre_joining *join)
-{
-    uint32_t rank = join->joined->rank;
-    size_t size = GYRE_ADDRESS_BYTES + 2 + 480 + (rank + 7) / 8;
-    struct sockaddr_storage address;
-    int status = gyre_mesh_open(join, &address);
-    uint8_t *payload = status ? NULL : calloc(1, size);
-    if (!payload)
-        return status ? status
-                      : gyre_trouble_set(join->trouble, -ENOMEM, "no memory to report to rank 0");
-    struct gyre_cursor out = gyre_cursor_over(payload, size);
-    gyre_address_put(&out, &address);
-    gyre_put_text(&out, gyre_pairing_why(join), 480);
-    uint8_t *bits = gyre_cursor_skip(&out, (rank + 7) / 8);
-    for (uint32_t peer = 0; peer < rank; peer++)
-        bits[peer / 8] |= (uint8_t)((join->joined->peer[peer].unix_fd >= 0) << (peer % 8));
-    status = gyre_join_tell_root(join, GYRE_JOIN_REPORT, payload, (size_t)(out.at - payload));
-    free(payload);
-    return status;
-}
-
-int gyre_member_advance(struct gyre_joining *join)
-{
-    if (join->phase == GYRE_PHASE_PAIR && !gyre_pairing_busy(join)) {
-        join->phase = GYRE_PHASE_PLAN;
-        return report(join);
-    }
-    if (join->phase == GYRE_PHASE_MESH && !gyre_mesh_busy(join)) {
-        join->phase = GYRE_PHASE_GO;
-        return gyre_join_tell_root(join, GYRE_JOIN_DONE, NULL, 0);
-    }
-    return 0;
-}
-
-/* -- hearing rank 0
- * ---------------------------------------------------------------------------------------------- */
-
-static int hear_roster(struct gyre_joining *join, struct gyre_cursor *in)
-{
-    const struct gyre_piece secret = {join->job->key, GYRE_KEY_BYTES},
-                            salt = {join->nonce, sizeof join->nonce};
-    gyre_get_bytes(in, join->nonce, sizeof join->nonce);
-    for (uint32_t rank = 0; rank < join->joined->n; rank++) {
-        struct gyre_member *member = &join->joined->member[rank];
-        gyre_fact_get(in, &join->fact[rank]);
-        memcpy(member->host, join->fact[rank].host, sizeof member->host);
-        member->pid = join->fact[rank].pid;
-    }
-    if (in->bad)
-        return GYRE_CORRUPT;
-    int status = gyre_hkdf_sha256(secret, salt, (struct gyre_piece){"gyre session", 12},
-                                  join->joined->session_key, GYRE_KEY_BYTES);
-    join->phase = GYRE_PHASE_PAIR;
-    set_deadline(join);
-    return status ? status : gyre_pairing_start(join);
-}
-
-static void count_nodes(struct gyre_joined *joined)
-{
-    for (uint32_t rank = 0; rank < joined->n; rank++) {
-        struct gyre_member *member = &joined->member[rank];
-        for (uint32_t lower = 0; lower < rank; lower++)
-            member->local_rank += joined->member[lower].node == member->node;
-        joined->nodes = member->node + 1 > joined->nodes ? member->node + 1 : joined->nodes;
-        joined->local_size += member->node == joined->member[joined->rank].node;
-    }
-    joined->node = joined->member[joined->rank].node;
-    joined->local_rank = (uint32_t)joined->member[joined->rank].local_rank;
-}
-
-static int hear_plan(struct gyre_joining *join, struct gyre_cursor *in)
-{
-    for (uint32_t rank = 0; rank < join->joined->n; rank++) {
-        struct gyre_member *member = &join->joined->member[rank];
-        member->node = (uint32_t)gyre_get_u64(in, 4);
-        gyre_address_get(in, &member->address);
-        if (member->node > rank)
-            return GYRE_CORRUPT;
-    }
-    if (in->bad)
-        return GYRE_CORRUPT;
-    count_nodes(join->joined);
-    join->phase = GYRE_PHASE_MESH;
-    set_deadline(join);
-    int status = gyre_pairing_settle(join);
-    if (!status)
-        status = gyre_mesh_start(join);
-    return status ? status : gyre_member_advance(join);
-}
-
-static int hear_failure(struct gyre_joining *join, const struct gyre_record *record)
-{
-    struct gyre_story story;
-    if (gyre_story_decode(record, &story))
-        return GYRE_CORRUPT;
-    join->told = true;
-    return gyre_trouble_set(join->trouble, story.status, "%s", story.text);
-}
-
-static int hear_refusal(struct gyre_joining *join, const struct gyre_record *record)
-{
-    struct gyre_refusal refusal;
-    if (gyre_refusal_decode(record->payload, record->length, &refusal))
-        return GYRE_CORRUPT;
-    join->told = true;
-    return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal.text);
-}
-
-static int hear(struct gyre_joining *join, const struct gyre_record *record)
-{
-    struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
-    switch (record->kind) {
-    case GYRE_JOIN_ROSTER:
-        return join->phase == GYRE_PHASE_GATHER ? hear_roster(join, &in) : GYRE_CORRUPT;
-    case GYRE_JOIN_PLAN:
-        return join->phase == GYRE_PHASE_PLAN ? hear_plan(join, &in) : GYRE_CORRUPT;
-    case GYRE_JOIN_GO:
-        if (join->phase != GYRE_PHASE_GO)
-            return GYRE_CORRUPT;
-        join->phase = GYRE_PHASE_JOINED;
-        return 0;
-    case GYRE_JOIN_WAITING:
-        gyre_get_text(&in, join->waiting, sizeof join->waiting);
-        return 0;
-    case GYRE_JOIN_FAILURE:
-        return hear_failure(join, record);
-    case GYRE_JOIN_REFUSAL:
-        return hear_refusal(join, record);
-    default:
-        return GYRE_CORRUPT;
-    }
-}
-
-int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *record)
-{
-    int status = hear(join, record);
-    if (status == GYRE_CORRUPT && !join->trouble->status)
-        gyre_trouble_set(join->trouble, status,
-                         "rank 0 sent a record (kind %u) that does not belong here", record->kind);
-    return status;
-}
-
-/* -- control connections
- * ----------------------------------------------------------------------------------------- */
-
-static int control_lost(struct gyre_joining *join, uint32_t rank)
-{
-    char who[160];
-    gyre_join_unseat(join, &join->control[join->joined->rank ? 0 : rank].seat);
-    if (join->joined->rank == 0)
-        return gyre_root_lost(join, rank);
-    join->told = true; /* there is nobody to tell */
-    return gyre_trouble_set(join->trouble, GYRE_PEER_LOST,
-                            "%s went away while the job was joining: look at its output",
-                            gyre_join_who(join, 0, who));
-}
-
-static int control_ready(struct gyre_joining *join, struct gyre_seat *seat)
-{
-    struct gyre_control *control = (struct gyre_control *)seat;
-    struct gyre_record record;
-    int status = 0;
-    while (!status && join->phase != GYRE_PHASE_JOINED) {
-        status = gyre_talk_step(&control->talk, &record);
-        if (status < 0)
-            return control_lost(join, seat->peer);
-        if (!status)
-            status = join->joined->rank ? gyre_member_hears(join, &record)
-                                        : gyre_root_hears(join, seat->peer, &record);
-    }
-    if (status < 0)
-        return status;
-    return gyre_join_rearm(join, seat, gyre_talk_pending(&control->talk));
-}
-
-int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_talk *talk)
-{
-    struct gyre_control *control = &join->control[index];
-    control->talk = *talk;
-    gyre_talk_open(talk, -1);
-    control->talk.limit =
-        GYRE_RECORD_SMALL + (join->joined->rank ? 256 * (size_t)join->joined->n : 0);
-    control->seat = (struct gyre_seat){.fd = -1, .peer = index, .ready = control_ready};
-    gyre_socket_tune(control->talk.fd, join->options->dead_time_ms);
-    return gyre_join_seat(join, &control->seat, control->talk.fd,
-                          gyre_talk_pending(&control->talk));
-}
-
-/* -- the loop
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- the loop -------------------------------------------------------------------------------- */
 
 static int member_late(struct gyre_joining *join)
 {
-    char who[160];
+    char who[GYRE_JOIN_WHO_MAX];
     double seconds = (double)(join->now - join->started) / (double)GYRE_SECOND;
     if (join->phase == GYRE_PHASE_GATHER)
         return gyre_trouble_set(join->trouble, GYRE_TIMED_OUT,
@@ -376,18 +125,23 @@ static int tick(struct gyre_joining *join)
     return join->now < join->deadline ? 0 : member_late(join);
 }
 
+int gyre_join_serve_one(struct gyre_joining *join)
+{
+    struct epoll_event event;
+    int ready = epoll_wait(join->epoll, &event, 1, TICK_MS);
+    join->now = gyre_now_ns();
+    if (ready <= 0)
+        return 0;
+    struct gyre_seat *seat = event.data.ptr;
+    return seat->ready(join, seat);
+}
+
 static int serve(struct gyre_joining *join)
 {
     int status = 0;
     uint64_t tick_at = 0;
     while (!status && join->phase != GYRE_PHASE_JOINED) {
-        struct epoll_event event;
-        int ready = epoll_wait(join->epoll, &event, 1, TICK_MS);
-        join->now = gyre_now_ns();
-        if (ready > 0) {
-            struct gyre_seat *seat = event.data.ptr;
-            status = seat->ready(join, seat);
-        }
+        status = gyre_join_serve_one(join);
         if (!status && join->now >= tick_at) {
             tick_at = join->now + TICK_MS * GYRE_MS;
             status = tick(join);
@@ -417,22 +171,20 @@ static void farewell(struct gyre_joining *join)
     }
 }
 
+/* Rank 0 tells all, and stays a moment for those who are still on their way; the others tell rank
+ * 0. */
 static void tell_failure(struct gyre_joining *join, int status)
 {
-    uint8_t payload[16 + GYRE_JOIN_TEXT_MAX];
-    struct gyre_story story = {.status = status, .rank = join->joined->rank};
     if (!join->trouble->status)
         gyre_trouble_set(join->trouble, status, "joining failed: %s", gyre_status_name(status));
-    snprintf(story.text, sizeof story.text, "%s", join->trouble->text);
-    if (join->joined->rank == 0)
-        gyre_root_say(join, GYRE_JOIN_FAILURE, payload, gyre_story_encode(&story, payload));
-    else if (!join->told && join->controls && join->control[0].talk.fd >= 0)
-        (void)tell_story(join, status, false, join->trouble->text);
+    if (join->root)
+        gyre_root_fails(join);
+    else if (join->controls)
+        gyre_member_fails(join, status);
     farewell(join);
 }
 
-/* -- beginning and end
- * ------------------------------------------------------------------------------------------- */
+/* -- beginning and end ----------------------------------------------------------------------- */
 
 static struct gyre_joined *make_joined(uint32_t rank, uint32_t n)
 {

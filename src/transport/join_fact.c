@@ -115,15 +115,12 @@ void gyre_fact_difference(const struct gyre_fact *a, const struct gyre_fact *b, 
         snprintf(out, size, "same namespaces and user id");
 }
 
-/* -- stories
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- stories --------------------------------------------------------------------------------- */
 
-size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[16 + GYRE_JOIN_TEXT_MAX])
+size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_BYTES])
 {
-    struct gyre_cursor cursor = gyre_cursor_over(out, 16 + GYRE_JOIN_TEXT_MAX);
+    struct gyre_cursor cursor = gyre_cursor_over(out, GYRE_STORY_BYTES);
     gyre_put_u64(&cursor, (uint32_t)story->status, 4);
-    gyre_put_u64(&cursor, story->rank, 4);
     gyre_put_u64(&cursor, story->echo, 4);
     gyre_put_text(&cursor, story->text, sizeof story->text);
     return (size_t)(cursor.at - out);
@@ -133,15 +130,12 @@ int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story
 {
     struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
     story->status = (int32_t)gyre_get_u64(&in, 4);
-    story->rank = (uint32_t)gyre_get_u64(&in, 4);
     story->echo = gyre_get_u64(&in, 4) != 0;
     gyre_get_text(&in, story->text, sizeof story->text);
     return in.bad || in.at != in.end || story->status >= 0 ? GYRE_CORRUPT : 0;
 }
 
-/* -- nodes
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- nodes ----------------------------------------------------------------------------------- */
 
 static bool shares_with_all(uint32_t n, const uint8_t *share, const uint32_t *node, uint32_t rank,
                             uint32_t candidate)

@@ -94,7 +94,7 @@ static int meet(struct slot *slot, const struct gyre_record *record)
     if (lobby->options.introduction && !record->kind)
         return GYRE_AGAIN;
     gyre_join_unseat(lobby->join, &slot->seat); /* admit() seats it elsewhere */
-    int status = lobby->options.admit(lobby->join, &slot->talk, &slot->from, record, &refusal);
+    int status = lobby->options.admit(lobby->join, &slot->talk, record, &refusal);
     if (!refusal.code)
         return status;
     int seated = gyre_join_seat(lobby->join, &slot->seat, seat.fd, false);

@@ -17,13 +17,9 @@
 #include "base/rng.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 enum {
@@ -33,7 +29,7 @@ enum {
     U3 = U2 + 4 + CODE,
     U4 = U3 + 4 + CODE
 };
-enum { PAGE = 4096, GUESTS = 16 };
+enum { GUESTS = 16 };
 
 static const uint8_t magic[8] = {'G', 'Y', 'R', 'E', 'p', 'a', 'i', 'r'};
 static const char *const label[4] = {"u1", "u2", "u3", "u4"};
@@ -53,146 +49,12 @@ struct gyre_pairing {
     struct gyre_seat door;
     int page, self; /* memfd and pidfd to pass along, -1 */
     uint32_t pending;
-    char why[480];
+    char why[GYRE_JOIN_WHY_MAX];
     uint32_t meetings;
     struct meeting meeting[]; /* [peer] for each lower rank, then guests */
 };
 
-/* -- names and pages
- * --------------------------------------------------------------------------------------------- */
-
-static socklen_t door_address(const uint8_t name[16], struct sockaddr_un *address)
-{
-    memset(address, 0, sizeof *address);
-    address->sun_family = AF_UNIX;
-    char *text = address->sun_path + 1; /* a zero before it: the abstract name space */
-    int length = snprintf(text, sizeof address->sun_path - 1, "gyre-");
-    for (int i = 0; i < 16; i++)
-        length += sprintf(text + length, "%02x", name[i]);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-}
-
-static int page_content(const struct gyre_joining *join, uint32_t rank, uint8_t content[CODE])
-{
-    const struct gyre_piece pieces[] = {{"page", 4},
-                                        {&rank, sizeof rank}}; /* one machine: one byte order */
-    return gyre_hmac_sha256(join->joined->session_key, pieces, 2, content);
-}
-
-static int make_page(const struct gyre_joining *join)
-{
-    uint8_t content[CODE];
-    int fd = memfd_create("gyre-join", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -errno;
-    if (page_content(join, join->joined->rank, content) || ftruncate(fd, PAGE) ||
-        pwrite(fd, content, CODE, PAGE - CODE) != CODE ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
-        int status = errno ? -errno : -EIO;
-        close(fd);
-        return status;
-    }
-    return fd;
-}
-
-/* 0, or a positive errno that says why `rank`'s memory cannot be used here. */
-static uint32_t try_page(const struct gyre_joining *join, int fd, uint32_t rank)
-{
-    uint8_t content[CODE];
-    struct stat info;
-    if (page_content(join, rank, content))
-        return EIO;
-    if (fd < 0 || fstat(fd, &info) || info.st_size != PAGE)
-        return EBADF;
-    if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
-        return EPERM;
-    uint8_t *view = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
-    if (view == MAP_FAILED)
-        return (uint32_t)errno;
-    uint32_t verdict = memcmp(view + PAGE - CODE, content, CODE) ? EBADMSG : 0;
-    munmap(view, PAGE);
-    return verdict;
-}
-
-static bool same_user(int fd)
-{
-    struct ucred peer;
-    socklen_t length = sizeof peer;
-    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) && peer.uid == geteuid();
-}
-
-/* -- packets
- * -----------------------------------------------------------------------------------------------------
- */
-
-union rights {
-    char bytes[CMSG_SPACE(2 * sizeof(int))];
-    struct cmsghdr align;
-};
-
-static int send_packet(int socket_fd, const uint8_t *bytes, size_t length, const int fd[2])
-{
-    union rights rights = {0};
-    struct iovec iov = {(void *)(uintptr_t)bytes, length};
-    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fd) {
-        message.msg_control = rights.bytes;
-        message.msg_controllen = sizeof rights.bytes;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        memcpy(CMSG_DATA(head), fd, 2 * sizeof(int));
-    }
-    return sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length ? 0
-                                                                                        : -errno;
-}
-
-static void take_rights(struct msghdr *message, int fd[2])
-{
-    fd[0] = fd[1] = -1;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count =
-            (head->cmsg_len - CMSG_LEN(0)) / sizeof(int); /* at most 2: that is the room given */
-        memcpy(fd, CMSG_DATA(head), count * sizeof(int));
-    }
-}
-
-static void close_both(int fd[2])
-{
-    for (int i = 0; i < 2; i++)
-        if (fd[i] >= 0)
-            close(fd[i]);
-    fd[0] = fd[1] = -1;
-}
-
-/* 0 with exactly `length` bytes; GYRE_AGAIN; -ECONNRESET for the end or anything of another size.
- */
-static int receive_packet(int socket_fd, uint8_t *bytes, size_t length, int fd[2])
-{
-    union rights rights;
-    struct iovec iov = {bytes, length};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = rights.bytes,
-                             .msg_controllen = sizeof rights.bytes};
-    fd[0] = fd[1] = -1;
-    ssize_t n = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return GYRE_AGAIN;
-    if (n >= 0)
-        take_rights(&message, fd);
-    if (n == (ssize_t)length && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-        return 0;
-    close_both(fd);
-    return -ECONNRESET;
-}
-
-/* -- meetings
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- meetings -------------------------------------------------------------------------------- */
 
 static int code_of(const struct gyre_joining *join, const struct meeting *meeting, int step,
                    uint8_t code[CODE])
@@ -210,7 +72,8 @@ static int send_step(struct gyre_joining *join, struct meeting *meeting)
     uint8_t *bytes = meeting->transcript + message_end[step];
     int status = code_of(join, meeting, step, meeting->transcript + message_end[step + 1] - CODE);
     if (!status)
-        status = send_packet(meeting->seat.fd, bytes, message_end[step + 1] - message_end[step],
+        status =
+            gyre_packet_send(meeting->seat.fd, bytes, message_end[step + 1] - message_end[step],
                              step == 1 || step == 2 ? pass : NULL);
     meeting->step++;
     return status;
@@ -220,13 +83,13 @@ static int receive_step(struct gyre_joining *join, struct meeting *meeting, int 
 {
     int step = meeting->step;
     uint8_t code[CODE];
-    int status = receive_packet(meeting->seat.fd, meeting->transcript + message_end[step],
-                                message_end[step + 1] - message_end[step], fd);
+    int status = gyre_packet_receive(meeting->seat.fd, meeting->transcript + message_end[step],
+                                     message_end[step + 1] - message_end[step], fd);
     if (status)
         return status;
     if (code_of(join, meeting, step, code) ||
         !gyre_secret_equal(code, meeting->transcript + message_end[step + 1] - CODE, CODE)) {
-        close_both(fd);
+        gyre_close_both(fd);
         return GYRE_REFUSED;
     }
     meeting->step++;
@@ -260,10 +123,11 @@ static void drop(struct gyre_joining *join, struct meeting *meeting)
 /* Takes the peer's pidfd and tries its page. */
 static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
-    meeting->verdict = fd[0] < 0 ? EBADF : try_page(join, fd[1], meeting->seat.peer);
+    meeting->verdict =
+        fd[0] < 0 ? EBADF : gyre_page_try(join->joined->session_key, meeting->seat.peer, fd[1]);
     meeting->pidfd = fd[0];
     fd[0] = -1;
-    close_both(fd);
+    gyre_close_both(fd);
 }
 
 static void keep(struct gyre_joining *join, struct meeting *meeting)
@@ -286,7 +150,7 @@ static int cannot(struct gyre_joining *join, struct meeting *meeting, const char
 {
     struct gyre_pairing *pairing = join->pairing;
     uint32_t rank = join->joined->rank, peer = meeting->seat.peer;
-    char me[160], them[160], difference[320];
+    char me[GYRE_JOIN_WHO_MAX], them[GYRE_JOIN_WHO_MAX], difference[320];
 
     drop(join, meeting);
     pairing->pending--;
@@ -315,7 +179,7 @@ static int higher_ready(struct gyre_joining *join, struct meeting *meeting)
         status = send_step(join, meeting);
         return status ? cannot(join, meeting, "sending over the Unix socket", -status) : 0;
     }
-    close_both(fd);
+    gyre_close_both(fd);
     uint32_t theirs = get_verdict(meeting, 3);
     if (meeting->verdict || theirs)
         return cannot(join, meeting, "using a page of its memory",
@@ -339,7 +203,7 @@ static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
 static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
     if (meeting->step == 1) {
-        close_both(fd);
+        gyre_close_both(fd);
         if (!right_pair(join, meeting) ||
             gyre_random_bytes(meeting->transcript + U1, GYRE_NONCE_BYTES))
             return GYRE_REFUSED;
@@ -375,40 +239,25 @@ static int meeting_ready(struct gyre_joining *join, struct gyre_seat *seat)
 static int door_ready(struct gyre_joining *join, struct gyre_seat *seat)
 {
     struct gyre_pairing *pairing = join->pairing;
-    int fd = accept4(seat->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct meeting *vacant = NULL;
+    int fd = gyre_door_answer(seat->fd);
     if (fd < 0)
         return 0;
-    struct meeting *free_one = NULL;
-    for (uint32_t i = join->joined->rank; i < pairing->meetings && !free_one; i++)
+    for (uint32_t i = join->joined->rank; i < pairing->meetings && !vacant; i++)
         if (pairing->meeting[i].seat.fd < 0)
-            free_one = &pairing->meeting[i];
-    if (!free_one || !same_user(fd) || pairing->self < 0 || pairing->page < 0) {
+            vacant = &pairing->meeting[i];
+    if (!vacant || pairing->self < 0 || pairing->page < 0) {
         close(fd);
         return 0;
     }
-    free_one->step = 0;
-    free_one->since = join->now;
-    return gyre_join_seat(join, &free_one->seat, fd, false);
+    vacant->step = 0;
+    vacant->since = join->now;
+    return gyre_join_seat(join, &vacant->seat, fd, false);
 }
 
-/* -- the room's entries
- * ------------------------------------------------------------------------------------------ */
+/* -- the room's entries ---------------------------------------------------------------------- */
 
-/* A failure to make the door is no failure of the join: nobody gets in, tcp serves. */
-static int make_door(struct gyre_pairing *pairing, const struct gyre_fact *mine)
-{
-    struct sockaddr_un address;
-    socklen_t length = door_address(mine->door, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)&address, length) || listen(fd, 4096))) {
-        close(fd);
-        fd = -1;
-    }
-    pairing->door.fd = fd;
-    return 0;
-}
-
-int gyre_pairing_open(struct gyre_joining *join, const struct gyre_fact *mine)
+int gyre_pairing_open(struct gyre_joining *join, struct gyre_fact *mine)
 {
     uint32_t n = join->joined->n, meetings = n + GUESTS;
     struct gyre_pairing *pairing = calloc(1, sizeof *pairing + meetings * sizeof *pairing->meeting);
@@ -424,23 +273,11 @@ int gyre_pairing_open(struct gyre_joining *join, const struct gyre_fact *mine)
         meeting->higher = i < join->joined->rank;
         meeting->pidfd = -1;
     }
-    return strcmp(join->options->transport, "tcp") ? make_door(pairing, mine) : 0;
-}
-
-static int connect_to(struct gyre_joining *join, struct meeting *meeting)
-{
-    struct sockaddr_un address;
-    socklen_t length = door_address(join->fact[meeting->seat.peer].door, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int error = fd < 0                                             ? errno
-                : connect(fd, (struct sockaddr *)&address, length) ? errno
-                : same_user(fd)                                    ? 0
-                                                                   : EPERM;
-    if (!error)
-        return gyre_join_seat(join, &meeting->seat, fd, false);
-    if (fd >= 0)
-        close(fd);
-    return -error;
+    if (strcmp(join->options->transport, "tcp"))
+        pairing->door.fd = gyre_door_open(mine->door);
+    if (pairing->door.fd < 0) /* no failure: nobody knocks, tcp serves */
+        memset(mine->door, 0, sizeof mine->door);
+    return 0;
 }
 
 static int say_hello(struct gyre_joining *join, struct meeting *meeting)
@@ -453,16 +290,35 @@ static int say_hello(struct gyre_joining *join, struct meeting *meeting)
     return status ? status : send_step(join, meeting);
 }
 
+/* In the same network namespace a door that is known and shut means that its owner is gone. */
+static int no_answer(struct gyre_joining *join, struct meeting *meeting, int error)
+{
+    uint32_t peer = meeting->seat.peer;
+    uint64_t here = join->fact[join->joined->rank].space[0], there = join->fact[peer].space[0];
+    if (error == ECONNREFUSED && here && here == there)
+        return gyre_join_lost(join, peer, "has closed its Unix socket");
+    return cannot(join, meeting, "connecting to its Unix socket", error);
+}
+
 static int begin(struct gyre_joining *join, struct meeting *meeting)
 {
+    static const uint8_t none[16];
+    const uint8_t *door = join->fact[meeting->seat.peer].door;
     if (join->pairing->self < 0)
         return cannot(join, meeting, "pidfd_open", -join->pairing->self);
     if (join->pairing->page < 0)
         return cannot(join, meeting, "memfd_create", -join->pairing->page);
+    if (!memcmp(door, none, sizeof none))
+        return cannot(join, meeting, "it has no Unix socket", 0);
+    int fd = gyre_door_knock(door);
+    if (fd < 0)
+        return no_answer(join, meeting, -fd);
     meeting->since = join->now;
-    int status = connect_to(join, meeting);
-    if (status)
-        return cannot(join, meeting, "connecting to its Unix socket", -status);
+    int status = gyre_join_seat(join, &meeting->seat, fd, false);
+    if (status) {
+        close(fd);
+        return status;
+    }
     status = say_hello(join, meeting);
     return status ? cannot(join, meeting, "sending over the Unix socket", -status) : 0;
 }
@@ -492,7 +348,7 @@ int gyre_pairing_start(struct gyre_joining *join)
     if (wanted) {
         long self = syscall(SYS_pidfd_open, getpid(), 0);
         pairing->self = self < 0 ? -errno : (int)self;
-        pairing->page = make_page(join);
+        pairing->page = gyre_page_make(join->joined->session_key, rank);
     }
     int door = pairing->door.fd;
     pairing->door.fd = -1;
@@ -558,8 +414,8 @@ void gyre_pairing_close(struct gyre_joining *join)
         return;
     int fd[2] = {pairing->self, pairing->page}, door[2] = {pairing->door.fd, -1};
     gyre_join_unseat(join, &pairing->door);
-    close_both(fd);
-    close_both(door);
+    gyre_close_both(fd);
+    gyre_close_both(door);
     for (uint32_t i = 0; i < pairing->meetings; i++)
         drop(join, &pairing->meeting[i]);
     free(pairing);

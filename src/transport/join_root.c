@@ -4,11 +4,10 @@
  * every few seconds pair     ROSTER to all ─▶ a REPORT from each                       the matrix
  * of pairs becomes nodes mesh     PLAN to all ─▶ a DONE from each ─▶ GO to all
  *
- * Two kinds of guests are refused. One that cannot belong to this job as it stands (a rank that is
- * here already, a former epoch) changes nothing for the others. One whose start contradicts rank
- * 0's (size, version, settings) means that the job can never be complete, so the join fails at
- * once, on every rank, with the same sentence. A logged-in rank that goes away fails the join as
- * well: nobody waits for a rank that will not come back. */
+ * A logged-in rank that goes away fails the join: nobody waits for a rank that will not come back.
+ * When the join has failed, rank 0 stays for a second to tell those who are still on their way, so
+ * that they do not look for it until their time is over. Answers are counted per phase; an answer
+ * that does not belong to the phase, or comes twice, is GYRE_CORRUPT. */
 #include "transport/join_state.h"
 
 #include "base/log.h"
@@ -20,6 +19,7 @@
 #define FIRST_LINE (2 * GYRE_SECOND)
 #define NEXT_LINE  (5 * GYRE_SECOND)
 #define ECHO       (200 * GYRE_MS)
+#define LINGER     GYRE_SECOND
 #define SPARE      64
 
 struct gyre_root {
@@ -30,8 +30,9 @@ struct gyre_root {
     uint8_t *share;    /* n × n: who shares memory with whom */
     uint32_t *node;    /* n */
     uint64_t line_at;
-    char why[480]; /* why some pair cannot share */
+    char why[GYRE_JOIN_WHY_MAX]; /* why some pair cannot share */
     uint32_t why_rank;
+    bool failing;                        /* the join has failed; whoever still comes is told */
     char refused[GYRE_REFUSAL_TEXT + 1]; /* the last guest that was refused */
 };
 
@@ -41,6 +42,19 @@ static bool answered(struct gyre_root *root, uint32_t rank)
     root->answered[rank] = 1;
     root->count += !before;
     return before;
+}
+
+/* To all others that have logged in. */
+static void say(struct gyre_joining *join, uint16_t kind, const void *payload, size_t length)
+{
+    for (uint32_t rank = 1; rank < join->controls; rank++) {
+        struct gyre_control *control = &join->control[rank];
+        if (control->talk.fd < 0)
+            continue;
+        (void)gyre_talk_say(&control->talk, kind, payload,
+                            length); /* a broken one is seen when it is read */
+        (void)gyre_join_rearm(join, &control->seat, gyre_talk_pending(&control->talk));
+    }
 }
 
 /* "1, 3-5, 9": the ranks that have not answered, as many as fit. */
@@ -65,78 +79,7 @@ static void list_missing(const struct gyre_joining *join, char *text, size_t siz
     }
 }
 
-/* -- refusals
- * ----------------------------------------------------------------------------------------------------
- */
-
-struct guest {
-    struct gyre_claim claim;
-    struct gyre_fact fact;
-    char configuration[GYRE_JOIN_CONFIG_MAX];
-};
-
-static void why_refused(const struct gyre_joining *join, const struct guest *guest, uint32_t code,
-                        char *out, size_t size)
-{
-    const struct gyre_claim *theirs = &guest->claim;
-    const struct gyre_job *job = join->job;
-    char who[160];
-    if (code == GYRE_REFUSAL_VERSION)
-        snprintf(out, size,
-                 "it speaks versions %u to %u of the protocol, rank 0 speaks %u to %u: use one "
-                 "build of Gyre",
-                 theirs->version_low, theirs->version_high, GYRE_PROTOCOL_LOW, GYRE_PROTOCOL_HIGH);
-    else if (code == GYRE_REFUSAL_EPOCH)
-        snprintf(out, size, "it is of epoch (restart) %u, the job is in epoch %u", theirs->epoch,
-                 job->epoch);
-    else if (code == GYRE_REFUSAL_WORLD)
-        snprintf(out, size, "it was started in a world of %u ranks, rank 0 in a world of %d",
-                 theirs->world, job->world);
-    else if (code == GYRE_REFUSAL_DUPLICATE)
-        snprintf(out, size, "rank %u is here already: %s", theirs->rank,
-                 gyre_join_who(join, theirs->rank, who));
-    else if (code == GYRE_REFUSAL_CONFIGURATION)
-        gyre_configuration_difference(join->options->configuration_text, guest->configuration, out,
-                                      size);
-    else
-        snprintf(out, size, "a rank from 1 to %d was expected", job->world - 1);
-}
-
-static bool fatal(uint32_t code)
-{
-    return code == GYRE_REFUSAL_VERSION || code == GYRE_REFUSAL_WORLD ||
-           code == GYRE_REFUSAL_CONFIGURATION;
-}
-
-static int refuse(struct gyre_joining *join, const struct guest *guest,
-                  struct gyre_refusal *refusal)
-{
-    char why[384], root[160];
-    why_refused(join, guest, refusal->code, why, sizeof why);
-    snprintf(refusal->text, sizeof refusal->text,
-             "rank %u on %.63s (pid %d) does not fit in with %s%s: %s", guest->claim.rank,
-             guest->fact.host, guest->fact.pid, gyre_join_who(join, 0, root),
-             refusal->code == GYRE_REFUSAL_CONFIGURATION ? " (\"here\")" : "", why);
-    if (fatal(refusal->code))
-        return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal->text);
-    gyre_log(GYRE_LOG_WARN, "refused: %s", refusal->text);
-    memcpy(join->root->refused, refusal->text, sizeof refusal->text);
-    return GYRE_AGAIN;
-}
-
-static int read_guest(const struct gyre_talk *talk, const struct gyre_record *record,
-                      struct guest *guest)
-{
-    struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
-    guest->claim = talk->shake.theirs;
-    gyre_fact_get(&in, &guest->fact);
-    gyre_get_text(&in, guest->configuration, sizeof guest->configuration);
-    return record->kind != GYRE_JOIN_INTRODUCTION || in.bad ? GYRE_CORRUPT : 0;
-}
-
-/* -- gathering
- * ---------------------------------------------------------------------------------------------------
- */
+/* -- gathering ------------------------------------------------------------------------------- */
 
 static void note_member(struct gyre_joining *join, uint32_t rank, const struct gyre_fact *fact)
 {
@@ -178,7 +121,7 @@ static int check_loopback(struct gyre_joining *join)
         several |= memcmp(root->boot, join->fact[rank].boot, sizeof root->boot) != 0;
     for (uint32_t rank = 0; rank < join->joined->n && several; rank++) {
         struct gyre_fact *fact = &join->fact[rank];
-        char who[160];
+        char who[GYRE_JOIN_WHO_MAX];
         if (gyre_address_is_loopback(&fact->outward) &&
             !memcmp(fact->boot, root->boot, sizeof fact->boot))
             fact->outward = root->outward;
@@ -215,42 +158,60 @@ static int send_roster(struct gyre_joining *join)
         gyre_fact_put(&out, &join->fact[rank]);
     gyre_place_close(&join->root->place); /* all are there: nobody needs to find it any more */
     begin_phase(join);
-    gyre_root_say(join, GYRE_JOIN_ROSTER, payload, length);
+    say(join, GYRE_JOIN_ROSTER, payload, length);
     struct gyre_record record = {GYRE_JOIN_ROSTER, payload, length};
     status = gyre_member_hears(join, &record);
     free(payload);
     return status;
 }
 
-static int admit(struct gyre_joining *join, struct gyre_talk *talk,
-                 const struct sockaddr_storage *from, const struct gyre_record *record,
-                 struct gyre_refusal *refusal)
+/* What is wrong with this guest: what its claim says, and whether its place is free. */
+static uint32_t judge(const struct gyre_joining *join, const struct gyre_talk *talk, uint32_t rank)
 {
-    static struct guest
+    enum gyre_refusal_code code = gyre_handshake_judge(&talk->shake);
+    if (join->root->failing)
+        return GYRE_REFUSAL_FAILED;
+    if (code == GYRE_REFUSAL_RANK && rank == 0)
+        return GYRE_REFUSAL_DUPLICATE;
+    if (!code && (join->phase != GYRE_PHASE_GATHER || join->control[rank].talk.fd >= 0))
+        return GYRE_REFUSAL_DUPLICATE;
+    return code;
+}
+
+static int turn_away(struct gyre_joining *join, const struct gyre_guest *guest,
+                     struct gyre_refusal *refusal)
+{
+    struct gyre_root *root = join->root;
+    int status = gyre_guest_refuse(join, guest, refusal);
+    bool told = root->failing || status != GYRE_AGAIN;
+    if (told && guest->claim.rank < join->joined->n)
+        answered(root, guest->claim.rank);
+    if (!told)
+        memcpy(root->refused, refusal->text, sizeof root->refused);
+    return status;
+}
+
+static int admit(struct gyre_joining *join, struct gyre_talk *talk,
+                 const struct gyre_record *record, struct gyre_refusal *refusal)
+{
+    static struct gyre_guest
         guest; /* 4 KiB that need not lie on the stack; one process joins at a time */
     struct gyre_root *root = join->root;
-    (void)from;
-    if (read_guest(talk, record, &guest)) {
+    if (gyre_guest_read(talk, record, &guest)) {
         gyre_talk_close(talk);
         return 0;
     }
     uint32_t rank = guest.claim.rank;
-    refusal->code = gyre_handshake_judge(&talk->shake);
-    if (!refusal->code && (join->phase != GYRE_PHASE_GATHER || join->control[rank].talk.fd >= 0))
-        refusal->code = GYRE_REFUSAL_DUPLICATE;
-    if (refusal->code == GYRE_REFUSAL_RANK && rank == 0)
-        refusal->code = GYRE_REFUSAL_DUPLICATE;
+    refusal->code = judge(join, talk, rank);
     if (refusal->code)
-        return refuse(join, &guest, refusal);
+        return turn_away(join, &guest, refusal);
     note_member(join, rank, &guest.fact);
     answered(root, rank);
     int status = gyre_join_control(join, rank, talk);
     return status || root->count < join->joined->n ? status : send_roster(join);
 }
 
-/* -- answers
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- answers --------------------------------------------------------------------------------- */
 
 /* Bits for the ranks below: the higher rank of a pair speaks for both. */
 static int read_report(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
@@ -276,7 +237,7 @@ static int read_report(struct gyre_joining *join, uint32_t rank, const struct gy
 
 static int check_transport(struct gyre_joining *join, uint32_t nodes)
 {
-    char who[160];
+    char who[GYRE_JOIN_WHO_MAX];
     if (nodes == 1 || strcmp(join->options->transport, "shm"))
         return 0;
     return gyre_trouble_set(join->trouble, GYRE_UNSUPPORTED,
@@ -303,7 +264,7 @@ static int send_plan(struct gyre_joining *join)
         gyre_address_put(&out, &join->joined->member[rank].address);
     }
     begin_phase(join);
-    gyre_root_say(join, GYRE_JOIN_PLAN, payload, length);
+    say(join, GYRE_JOIN_PLAN, payload, length);
     struct gyre_record record = {GYRE_JOIN_PLAN, payload, length};
     status = gyre_member_hears(join, &record);
     free(payload);
@@ -340,13 +301,13 @@ static int hears(struct gyre_joining *join, uint32_t rank, const struct gyre_rec
     if (record->kind == GYRE_JOIN_REPORT)
         return send_plan(join);
     struct gyre_record go = {GYRE_JOIN_GO, NULL, 0};
-    gyre_root_say(join, GYRE_JOIN_GO, NULL, 0);
+    say(join, GYRE_JOIN_GO, NULL, 0);
     return gyre_member_hears(join, &go);
 }
 
 int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
 {
-    char who[160];
+    char who[GYRE_JOIN_WHO_MAX];
     int status = hears(join, rank, record);
     if (status == GYRE_CORRUPT && !join->trouble->status)
         gyre_trouble_set(join->trouble, status,
@@ -357,27 +318,13 @@ int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_
 
 int gyre_root_lost(struct gyre_joining *join, uint32_t rank)
 {
-    char who[160];
+    char who[GYRE_JOIN_WHO_MAX];
     return gyre_trouble_set(join->trouble, GYRE_PEER_LOST,
                             "%s went away while the job was joining: look at its output",
                             gyre_join_who(join, rank, who));
 }
 
-void gyre_root_say(struct gyre_joining *join, uint16_t kind, const void *payload, size_t length)
-{
-    for (uint32_t rank = 1; rank < join->controls; rank++) {
-        struct gyre_control *control = &join->control[rank];
-        if (control->talk.fd < 0)
-            continue;
-        (void)gyre_talk_say(&control->talk, kind, payload,
-                            length); /* a broken one is seen when it is read */
-        (void)gyre_join_rearm(join, &control->seat, gyre_talk_pending(&control->talk));
-    }
-}
-
-/* -- time
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- time ------------------------------------------------------------------------------------ */
 
 static int gather_over(struct gyre_joining *join, const char *missing)
 {
@@ -401,12 +348,12 @@ static void name_missing(struct gyre_joining *join, const char *missing)
              (double)(join->now - join->started) / (double)GYRE_SECOND,
              join->options->join_timeout_ms / 1000.0);
     gyre_put_text(&out, text, sizeof text);
-    gyre_root_say(join, GYRE_JOIN_WAITING, payload, (size_t)(out.at - payload));
+    say(join, GYRE_JOIN_WAITING, payload, (size_t)(out.at - payload));
 }
 
 static int phase_over(struct gyre_joining *join, const char *missing)
 {
-    char who[160];
+    char who[GYRE_JOIN_WHO_MAX];
     uint32_t first = 0;
     while (first + 1 < join->joined->n && join->root->answered[first])
         first++;
@@ -433,8 +380,7 @@ int gyre_root_tick(struct gyre_joining *join)
     return 0;
 }
 
-/* -- opening and closing
- * ----------------------------------------------------------------------------------------- */
+/* -- opening and closing --------------------------------------------------------------------- */
 
 static int make_tables(struct gyre_joining *join, struct gyre_root *root)
 {
@@ -478,6 +424,21 @@ int gyre_root_open(struct gyre_joining *join)
     if (!status)
         answered(root, 0);
     return status;
+}
+
+void gyre_root_fails(struct gyre_joining *join)
+{
+    uint8_t payload[GYRE_STORY_BYTES];
+    struct gyre_root *root = join->root;
+    struct gyre_story story = {.status = join->trouble->status};
+    snprintf(story.text, sizeof story.text, "%s", join->trouble->text);
+    say(join, GYRE_JOIN_FAILURE, payload, gyre_story_encode(&story, payload));
+
+    bool stay = root->lobby && join->phase == GYRE_PHASE_GATHER && story.status != GYRE_TIMED_OUT;
+    root->failing = true;
+    for (uint64_t until = gyre_now_ns() + LINGER;
+         stay && root->count < join->joined->n && join->now < until;)
+        (void)gyre_join_serve_one(join); /* what else goes wrong now does not matter any more */
 }
 
 void gyre_root_close(struct gyre_joining *join)
