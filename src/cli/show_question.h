@@ -1,0 +1,29 @@
+/* What `gyre show` was asked, shared by its files. */
+#ifndef GYRE_CLI_SHOW_QUESTION_H
+#define GYRE_CLI_SHOW_QUESTION_H
+
+#include "cli/flags.h"
+#include "collectives/print.h"
+
+#define GYRE_SHOW_RUN_MAX 64 /* ranks and elements whose numbers still fit a screen */
+
+enum { ALGO, RANKS, COUNT, TYPE_BYTES, ROOT, RANK, JSON, RUN, IN_PLACE, HELP, FLAGS };
+
+extern const struct gyre_flag gyre_show_flags[FLAGS];
+
+struct gyre_show_question {
+    const char *word[FLAGS]; /* what was given */
+    const struct gyre_algorithm *algorithm;
+    struct gyre_slice slice;
+    struct gyre_print_ranks ranks;
+};
+
+/* Finds what the words mean and fills in the rest; the operation is set. 0, or GYRE_INVALID and the
+ * story. */
+int gyre_show_settle(struct gyre_show_question *question, struct gyre_trouble *trouble);
+
+/* --run: plays the schedule, prints every buffer after every round, and compares the end with what
+ * it should be. */
+int gyre_show_run(const struct gyre_show_question *question, struct gyre_trouble *trouble);
+
+#endif
