@@ -40,9 +40,7 @@ struct run {
 
 static const char *suite_name;
 
-/* -- running
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 static uint64_t slowness(void)
 {
@@ -159,9 +157,7 @@ static void pump_some(struct run *run)
     }
 }
 
-/* -- posting
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- posting ----------------------------------------------------------------------------------- */
 
 #define HUB  0
 #define LEAF 1
@@ -290,9 +286,7 @@ static void pipe_still_works(struct run *run, uint64_t i)
     assert_int_equal(run->driver->state(pipe_of(run, LEAF), NULL), 0);
 }
 
-/* -- messages
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- messages ---------------------------------------------------------------------------------- */
 
 static void ping_pong(void **state)
 {
@@ -488,33 +482,33 @@ static void beyond_four_gigabytes(void **state)
     }
 }
 
-/* -- flow control
- * ------------------------------------------------------------------------------------------------
- */
+/* -- flow control ------------------------------------------------------------------------------ */
 
+/* A driver takes at least as many posts as it says; with several connections it may take more. */
 static void posts_run_out_and_come_back(void **state)
 {
     struct run *run = start(state);
-    uint32_t limit = run->driver->limits.posts, sends = 0, receives = 0;
+    uint64_t limit = run->driver->limits.posts, sends = 0, receives = 0;
     uint8_t *data = calloc(1, 100000), *out = calloc(1, 100000);
-    for (uint64_t i = 0; i <= limit; i++) {
-        struct gyre_match match = name(i);
-        int status = try_recv(run, pipe_of(run, HUB), &match, out, 8);
-        assert_true(status == 0 || status == GYRE_AGAIN);
-        receives += status == 0;
-        status = try_send(run, pipe_of(run, HUB), &match, data, 100000);
-        assert_true(status == 0 || status == GYRE_AGAIN);
-        sends += status == 0;
+    struct gyre_match match = name(0);
+    while (receives < 64 * limit && !try_recv(run, pipe_of(run, HUB), &match, out, 8)) {
+        match = name(++receives);
     }
-    assert_int_equal(sends, limit);
-    assert_int_equal(receives, limit);
-    for (uint64_t i = 0; i < limit; i++) {
+    for (match = name(0);
+         sends < 64 * limit && !try_send(run, pipe_of(run, HUB), &match, data, 100000);) {
+        match = name(++sends);
+    }
+    assert_in_range(receives, limit, 64 * limit - 1);
+    assert_in_range(sends, limit, 64 * limit - 1);
+    for (uint64_t i = 0; i < sends; i++) {
         post_recv(run, LEAF, i, out, 100000);
+    }
+    for (uint64_t i = 0; i < receives; i++) {
         post_send(run, LEAF, i, data, 8);
     }
-    pump_until(run, 4 * limit);
+    pump_until(run, 2 * (sends + receives));
     all_succeeded(run);
-    exchange(run, HUB, limit, 100, true);
+    exchange(run, HUB, sends + receives, 100, true);
     free(data);
     free(out);
     finish(run);
@@ -613,9 +607,7 @@ static void a_missing_receive_blocks_nobody(void **state)
     finish(run);
 }
 
-/* -- endings
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- endings ----------------------------------------------------------------------------------- */
 
 static void death_ends_every_post_once(void **state)
 {
@@ -778,9 +770,7 @@ static void bye_flushes_and_parts(void **state)
     finish(run);
 }
 
-/* -- wrong bytes
- * -------------------------------------------------------------------------------------------------
- */
+/* -- wrong bytes ------------------------------------------------------------------------------- */
 
 static void another_fingerprint_is_a_mismatch(void **state)
 {
@@ -833,9 +823,7 @@ static void a_flipped_bit_is_corrupt(void **state)
     }
 }
 
-/* -- wires
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- wires ------------------------------------------------------------------------------------- */
 
 static void settle_and_arm(struct run *run, struct gyre_alarm *alarm)
 {
@@ -921,9 +909,7 @@ static void several_pipes_and_one_that_leaves(void **state)
     finish(run);
 }
 
-/* -- the suite
- * ---------------------------------------------------------------------------------------------------
- */
+/* -- the suite --------------------------------------------------------------------------------- */
 
 #define CASE(function)                                                                             \
     {                                                                                              \

@@ -97,9 +97,7 @@ static uint8_t *pattern(size_t length, uint64_t seed)
     return bytes;
 }
 
-/* -- messages
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- messages ---------------------------------------------------------------------------------- */
 
 static const uint64_t sizes[] = {0,
                                  1,
@@ -212,9 +210,7 @@ static void a_burst_of_small_messages_is_one_vector(void **state)
     fixture_free(f);
 }
 
-/* -- flow control
- * ------------------------------------------------------------------------------------------------
- */
+/* -- flow control ------------------------------------------------------------------------------ */
 
 /* Both ends send everything before either posts a receive, through a window of posts. */
 static void ten_thousand_unexpected_both_ways(void **state)
@@ -344,9 +340,7 @@ static void long_messages_take_turns(void **state)
     fixture_free(f);
 }
 
-/* -- cancel
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- cancel ------------------------------------------------------------------------------------ */
 
 static void the_stream_still_works(struct fixture *f, uint64_t i)
 {
@@ -448,8 +442,7 @@ static void a_withdrawn_receive_can_be_posted_again(void **state)
     fixture_free(f);
 }
 
-/* -- failure and agreement
- * --------------------------------------------------------------------------------------- */
+/* -- failure and agreement --------------------------------------------------------------------- */
 
 static void fail_completes_everything_once(void **state)
 {

@@ -57,9 +57,7 @@ void gyre_sim_line_release(struct gyre_sim_line *line)
     forget_bytes(&line->way[1]);
 }
 
-/* -- rings
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- rings ------------------------------------------------------------------------------------- */
 
 /* The place of byte `at` of the ring, and in *run how many of `most` bytes lie there in one piece.
  */
@@ -139,9 +137,7 @@ static bool add_chunk(struct gyre_sim_way *way, uint64_t due, uint32_t length)
     return true;
 }
 
-/* -- on the way
- * --------------------------------------------------------------------------------------------------
- */
+/* -- on the way -------------------------------------------------------------------------------- */
 
 static uint64_t due_time(struct gyre_sim_way *way, uint32_t length)
 {
@@ -228,9 +224,7 @@ void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once)
     gyre_sim_way_schedule(way);
 }
 
-/* -- ends
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- ends -------------------------------------------------------------------------------------- */
 
 int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer,
                       void (*ready)(void *context), void *context, struct gyre_sim_end **end)

@@ -21,9 +21,7 @@
 #define DEFAULT_POSTS  64u
 #define DEFAULT_WINDOW (256u * 1024)
 
-/* -- the heap
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- the heap ---------------------------------------------------------------------------------- */
 
 static bool before(const struct gyre_sim_event *a, const struct gyre_sim_event *b)
 {
@@ -77,9 +75,7 @@ static struct gyre_sim_event take_first(struct gyre_sim_world *world)
     return first;
 }
 
-/* -- life
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- life -------------------------------------------------------------------------------------- */
 
 int gyre_sim_world_create(const struct gyre_sim_options *options, struct gyre_sim_world **world)
 {
@@ -123,8 +119,7 @@ void gyre_sim_world_destroy(struct gyre_sim_world *world)
     free(world);
 }
 
-/* -- lines between ranks
- * ----------------------------------------------------------------------------------------- */
+/* -- lines between ranks ----------------------------------------------------------------------- */
 
 static struct gyre_sim_line **line_place(struct gyre_sim_line **table, uint32_t capacity,
                                          uint64_t key)
@@ -183,9 +178,7 @@ static struct gyre_sim_way *way_between(struct gyre_sim_world *world, uint32_t f
     return gyre_sim_way_of(line, from, to);
 }
 
-/* -- time
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 uint64_t gyre_sim_world_now(const struct gyre_sim_world *world)
 {
@@ -269,9 +262,7 @@ uint32_t gyre_sim_world_size(const struct gyre_sim_world *world)
     return world->options.n;
 }
 
-/* -- faults
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- faults ------------------------------------------------------------------------------------ */
 
 void gyre_sim_world_set_link(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                              const struct gyre_sim_link *link)

@@ -44,9 +44,7 @@ struct gyre_sim_options {
 int gyre_sim_world_create(const struct gyre_sim_options *options, struct gyre_sim_world **world);
 void gyre_sim_world_destroy(struct gyre_sim_world *world);
 
-/* -- time
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 uint64_t gyre_sim_world_now(const struct gyre_sim_world *world); /* nanoseconds since 0 */
 
@@ -67,9 +65,7 @@ uint64_t gyre_sim_world_trace(const struct gyre_sim_world *world);
 uint64_t gyre_sim_world_events(const struct gyre_sim_world *world);
 uint64_t gyre_sim_world_bytes(const struct gyre_sim_world *world); /* delivered in all */
 
-/* -- faults
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- faults ------------------------------------------------------------------------------------ */
 
 void gyre_sim_world_set_link(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                              const struct gyre_sim_link *link);
@@ -95,8 +91,7 @@ void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_
 /* The connection breaks at once at both ends; bytes under way are lost. */
 void gyre_sim_world_reset(struct gyre_sim_world *world, uint32_t a, uint32_t b);
 
-/* -- for drivers/sim.c
- * ------------------------------------------------------------------------------------------- */
+/* -- for drivers/sim.c ------------------------------------------------------------------------- */
 
 struct gyre_sim_end; /* one end of a connection */
 

@@ -23,10 +23,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* -- a whole message, of the sender's own accord
- * ------------------------------------------------------------------ */
+/* -- a whole message, of the sender's own accord ----------------------------------------------- */
 
-static struct gyre_receive *expecting(struct gyre_stream *stream, const struct gyre_match *match)
+struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
+                                           const struct gyre_match *match)
 {
     struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
     while (receive && receive->granted && receive->length <= GYRE_EAGER_MAX) {
@@ -42,7 +42,7 @@ static struct gyre_receive *receive_for(struct gyre_stream *stream, const struct
                                         int *verdict)
 {
     *verdict = gyre_stream_agree_check(stream, &frame->match);
-    struct gyre_receive *receive = *verdict ? NULL : expecting(stream, &frame->match);
+    struct gyre_receive *receive = *verdict ? NULL : gyre_stream_expecting(stream, &frame->match);
     if (receive && receive->length != frame->length) {
         *verdict = gyre_stream_disagree(stream, &receive->slot.match, frame->match.fingerprint);
         return NULL;
@@ -111,11 +111,10 @@ static int close_data(struct gyre_stream *stream)
     return 0;
 }
 
-/* -- a piece of a granted message
- * -------------------------------------------------------------------------------- */
+/* -- a piece of a granted message -------------------------------------------------------------- */
 
-static struct gyre_receive *granted_receive(struct gyre_stream *stream,
-                                            const struct gyre_match *match)
+struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,
+                                                 const struct gyre_match *match)
 {
     struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
     while (receive && !receive->granted) {
@@ -127,7 +126,7 @@ static struct gyre_receive *granted_receive(struct gyre_stream *stream,
 static int open_piece(struct gyre_stream *stream)
 {
     struct gyre_incoming *in = &stream->in;
-    struct gyre_receive *receive = granted_receive(stream, &in->frame.match);
+    struct gyre_receive *receive = gyre_stream_granted_receive(stream, &in->frame.match);
     if (!receive || in->bye_heard) {
         return GYRE_CORRUPT;
     }
@@ -146,7 +145,7 @@ static int open_piece(struct gyre_stream *stream)
 }
 
 /* A granted message has come, or will not. */
-static void end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status)
+void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status)
 {
     if (receive->live) {
         gyre_stream_end_receive(stream, receive, status);
@@ -159,128 +158,12 @@ static int close_piece(struct gyre_stream *stream)
     struct gyre_receive *receive = stream->in.receive;
     receive->got += stream->in.frame.length;
     if (receive->got == receive->length) {
-        end_granted(stream, receive, 0);
+        gyre_stream_end_granted(stream, receive, 0);
     }
     return 0;
 }
 
-/* -- control
- * -----------------------------------------------------------------------------------------------------
- */
-
-static uint64_t control_length(const struct gyre_incoming *in)
-{
-    uint64_t wire;
-    memcpy(&wire, in->control, sizeof wire);
-    return le64toh(wire);
-}
-
-/* Kept until the post that it is about; an honest peer has at most as many as it has records. */
-static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint64_t length)
-{
-    int status = GYRE_CORRUPT;
-    struct gyre_note *note = gyre_table_take(notes, &stream->in.frame.match);
-    if (!note) {
-        return status;
-    }
-    note->agreement = gyre_stream_agree_join(stream, &note->slot.match, true, &status);
-    if (!note->agreement) {
-        return status;
-    }
-    note->length = length;
-    gyre_table_insert(notes, note);
-    return 0;
-}
-
-static int heard_grant(struct gyre_stream *stream, const struct gyre_match *match)
-{
-    uint64_t length = control_length(&stream->in);
-    int status = gyre_stream_agree_check(stream, match);
-    if (status) {
-        return status;
-    }
-    struct gyre_send *send = gyre_table_find(&stream->sends, match);
-    if (!send) {
-        return length > GYRE_EAGER_MAX ? keep_note(stream, &stream->grants, length) : GYRE_CORRUPT;
-    }
-    if (send->length != length) {
-        return gyre_stream_disagree(stream, &send->slot.match, match->fingerprint);
-    }
-    gyre_table_remove(&stream->sends, send);
-    gyre_stream_granted(stream, send);
-    return 0;
-}
-
-static int heard_ask(struct gyre_stream *stream, const struct gyre_match *match)
-{
-    uint64_t length = control_length(&stream->in);
-    int status = stream->in.bye_heard ? GYRE_CORRUPT : gyre_stream_agree_check(stream, match);
-    if (status) {
-        return status;
-    }
-    struct gyre_receive *receive = expecting(stream, match);
-    if (!receive) {
-        return keep_note(stream, &stream->asks, length);
-    }
-    if (receive->length != length) {
-        return gyre_stream_disagree(stream, &receive->slot.match, match->fingerprint);
-    }
-    if (!receive->granted) {
-        gyre_stream_grant(stream, receive);
-    }
-    return 0;
-}
-
-static int heard_credit(struct gyre_stream *stream, uint64_t total)
-{
-    struct gyre_credit *credit = &stream->credit;
-    if (total < credit->returned || total > credit->spent) {
-        return GYRE_CORRUPT;
-    }
-    credit->returned = total;
-    return 0;
-}
-
-static int heard_void(struct gyre_stream *stream, const struct gyre_match *match)
-{
-    struct gyre_receive *receive = granted_receive(stream, match);
-    if (!receive) {
-        return GYRE_CORRUPT;
-    }
-    end_granted(stream, receive, -ECANCELED);
-    return 0;
-}
-
-/* Receives that are still open, and long messages that were not granted, can never be served. */
-void gyre_stream_hear_nothing_more(struct gyre_stream *stream)
-{
-    struct gyre_receive *receive;
-    stream->in.bye_heard = true;
-    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
-        if (receive->live) {
-            gyre_stream_withdraw_receive(stream, receive, GYRE_PEER_LOST);
-        }
-    }
-    struct gyre_send *send;
-    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
-        if (send->live && (send->state == GYRE_SEND_WAITING || send->state == GYRE_SEND_ASKED)) {
-            gyre_stream_withdraw_send(stream, send, GYRE_PEER_LOST);
-        }
-    }
-}
-
-static int heard_bye(struct gyre_stream *stream)
-{
-    if (stream->in.bye_heard) {
-        return GYRE_CORRUPT;
-    }
-    gyre_stream_hear_nothing_more(stream);
-    return 0;
-}
-
-/* -- frames
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- frames ------------------------------------------------------------------------------------ */
 
 static int open_frame(struct gyre_stream *stream, const uint8_t *header)
 {
@@ -306,24 +189,14 @@ static int open_frame(struct gyre_stream *stream, const uint8_t *header)
 
 static int act(struct gyre_stream *stream)
 {
-    const struct gyre_match *match = &stream->in.frame.match;
     switch (stream->in.frame.kind) {
     case GYRE_FRAME_DATA:
         return close_data(stream);
     case GYRE_FRAME_PIECE:
         return close_piece(stream);
-    case GYRE_FRAME_GRANT:
-        return heard_grant(stream, match);
-    case GYRE_FRAME_ASK:
-        return heard_ask(stream, match);
-    case GYRE_FRAME_CREDIT:
-        return heard_credit(stream, match->sequence);
-    case GYRE_FRAME_VOID:
-        return heard_void(stream, match);
-    case GYRE_FRAME_BYE:
-        return heard_bye(stream);
+    default:
+        return gyre_stream_hear(stream);
     }
-    return GYRE_CORRUPT;
 }
 
 static int close_frame(struct gyre_stream *stream)
@@ -402,8 +275,7 @@ static int digest_ahead(struct gyre_stream *stream)
     return status;
 }
 
-/* -- the carrier's side
- * ------------------------------------------------------------------------------------------ */
+/* -- the carrier's side ------------------------------------------------------------------------ */
 
 static bool lands_in_buffer(const struct gyre_incoming *in)
 {
@@ -462,23 +334,4 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes)
         gyre_stream_fail(stream, status);
     }
     return status;
-}
-
-/* -- withdrawal
- * --------------------------------------------------------------------------------------------------
- */
-
-void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receive *receive,
-                                  int status)
-{
-    struct gyre_incoming *in = &stream->in;
-    gyre_stream_end_receive(stream, receive, status);
-    receive->data = NULL;
-    if (in->receive == receive) {
-        in->where = GYRE_IN_VOID;
-        in->receive = receive->granted ? receive : NULL;
-    }
-    if (!receive->granted) {
-        gyre_stream_release_receive(stream, receive);
-    }
 }

@@ -36,17 +36,12 @@ static bool has_room(const struct gyre_outgoing *out)
            out->offered < GYRE_STREAM_OFFER_BYTES;
 }
 
-static struct gyre_offer *offer_at(struct gyre_outgoing *out, uint32_t i)
-{
-    return &out->offer[(out->first + i) % GYRE_STREAM_OFFERS];
-}
-
 static struct gyre_offer *offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
                                 const struct gyre_match *match, const void *payload,
                                 uint32_t length)
 {
     struct gyre_outgoing *out = &stream->out;
-    struct gyre_offer *offer = offer_at(out, out->offers++);
+    struct gyre_offer *offer = gyre_stream_offer_at(out, out->offers++);
     struct gyre_frame frame = {
         .kind = kind, .length = length, .epoch = stream->epoch, .match = *match};
     uint8_t *head = out->stage + out->staged;
@@ -64,9 +59,7 @@ static struct gyre_offer *offer(struct gyre_stream *stream, enum gyre_frame_kind
     return offer;
 }
 
-/* -- control
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- control ----------------------------------------------------------------------------------- */
 
 static void offer_length(struct gyre_stream *stream, enum gyre_frame_kind kind,
                          const struct gyre_match *match, uint64_t length)
@@ -103,9 +96,7 @@ static bool offer_control(struct gyre_stream *stream)
     return false;
 }
 
-/* -- messages
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- messages ---------------------------------------------------------------------------------- */
 
 static void frame_message(struct gyre_stream *stream, struct gyre_send *send,
                           enum gyre_frame_kind kind, uint32_t length)
@@ -220,8 +211,7 @@ static void fill(struct gyre_stream *stream)
     }
 }
 
-/* -- the carrier's side
- * ------------------------------------------------------------------------------------------ */
+/* -- the carrier's side ------------------------------------------------------------------------ */
 
 static bool add_vector(struct iovec *iov, int *used, int max, const uint8_t *bytes, size_t length)
 {
@@ -247,7 +237,7 @@ int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
     fill(stream);
     int used = 0;
     for (uint32_t i = 0; i < stream->out.offers; i++) {
-        const struct gyre_offer *offer = offer_at(&stream->out, i);
+        const struct gyre_offer *offer = gyre_stream_offer_at(&stream->out, i);
         if (!add_vector(iov, &used, max, offer->head, offer->head_left) ||
             !add_vector(iov, &used, max, offer->body, offer->body_left)) {
             break;
@@ -275,11 +265,11 @@ static void offer_written(struct gyre_stream *stream, const struct gyre_offer *o
 }
 
 /* Offers of which nothing is left. */
-static void retire(struct gyre_stream *stream)
+void gyre_stream_retire(struct gyre_stream *stream)
 {
     struct gyre_outgoing *out = &stream->out;
     while (out->offers > 0) {
-        const struct gyre_offer *offer = offer_at(out, 0);
+        const struct gyre_offer *offer = gyre_stream_offer_at(out, 0);
         if (offer->head_left + offer->body_left > 0) {
             return;
         }
@@ -307,16 +297,15 @@ void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes)
     assert(bytes <= out->offered && "a carrier writes what it was offered");
     out->offered -= bytes;
     for (uint32_t i = 0; bytes > 0; i++) {
-        struct gyre_offer *offer = offer_at(out, i);
+        struct gyre_offer *offer = gyre_stream_offer_at(out, i);
         offer->begun = true;
         bytes = advance(&offer->head, &offer->head_left, bytes);
         bytes = offer->body_left > 0 ? advance(&offer->body, &offer->body_left, bytes) : bytes;
     }
-    retire(stream);
+    gyre_stream_retire(stream);
 }
 
-/* -- grants and withdrawals
- * -------------------------------------------------------------------------------------- */
+/* -- grants ------------------------------------------------------------------------------------ */
 
 void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive)
 {
@@ -333,83 +322,4 @@ void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
     send->granted = true;
     send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;
     gyre_queue_push(send->live ? &out->granted : &out->voids, send);
-}
-
-static int copy_rest(struct gyre_stream *stream, struct gyre_offer *offer)
-{
-    uint8_t *copy = malloc(offer->body_left);
-    if (!copy) {
-        return -ENOMEM;
-    }
-    memcpy(copy, offer->body, offer->body_left);
-    offer->body = stream->out.torn = copy;
-    return 0;
-}
-
-/* Takes back what no carrier has begun to write; a frame that is half written goes on from a copy.
- * True: there is one. */
-static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status)
-{
-    bool torn = false;
-    for (uint32_t i = 0; i < stream->out.offers; i++) {
-        struct gyre_offer *offer = offer_at(&stream->out, i);
-        if (offer->send != send || offer->head_left + offer->body_left == 0) {
-            continue;
-        }
-        if (!offer->begun) {
-            stream->out.offered -= offer->head_left + offer->body_left;
-            *offer = (struct gyre_offer){.kind = offer->kind};
-            continue;
-        }
-        torn = true;
-        if (offer->body_left > 0) {
-            *status = copy_rest(stream, offer);
-        }
-    }
-    return torn;
-}
-
-static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
-{
-    int status = 0;
-    bool eager = send->state == GYRE_SEND_FRAMED && !send->granted;
-    if (send->state == GYRE_SEND_GRANTED) {
-        gyre_queue_unlink(&stream->out.granted, send);
-        stream->out.unframed--;
-    }
-    if (tear(stream, send, &status)) {
-        send->state = GYRE_SEND_TEARING;
-    } else if (eager) {
-        stream->credit.spent -= send->length + GYRE_UNEXPECTED_CHARGE;
-        gyre_stream_release_send(stream, send);
-    } else {
-        send->state = GYRE_SEND_VOID;
-        gyre_queue_push(&stream->out.voids, send);
-    }
-    retire(stream);
-    if (status) {
-        gyre_stream_fail(stream, status);
-    }
-}
-
-void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *send, int status)
-{
-    gyre_stream_end_send(stream, send, status);
-    switch (send->state) {
-    case GYRE_SEND_QUEUED:
-        gyre_queue_unlink(&stream->out.eager, send);
-        break;
-    case GYRE_SEND_WAITING:
-        gyre_queue_unlink(&stream->out.patient, send);
-        gyre_table_remove(&stream->sends, send);
-        break;
-    case GYRE_SEND_ASKED: /* the answer will be VOID */
-        stream->out.unframed--;
-        return;
-    default:
-        withdraw_moving(stream, send);
-        return;
-    }
-    stream->out.unframed--;
-    gyre_stream_release_send(stream, send);
 }

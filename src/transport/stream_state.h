@@ -1,5 +1,11 @@
-/* The inside of a stream, for its own files only: stream.c (life, posts, completions), stream_out.c
- * (gather, wrote), stream_in.c (target, read) and stream_agree.c (fingerprints). */
+/* The inside of a stream, for its own files only:
+ *
+ *     stream.c           life, completions, failure       stream_agree.c    fingerprints
+ *     stream_post.c      send, recv                       stream_table.c    records found by name
+ *     stream_out.c       gather, wrote                    stream_store.c    unexpected payload
+ *     stream_in.c        target, read, messages
+ *     stream_control.c   what else the peer says
+ *     stream_withdraw.c  cancel */
 #ifndef GYRE_TRANSPORT_STREAM_STATE_H
 #define GYRE_TRANSPORT_STREAM_STATE_H
 
@@ -137,8 +143,14 @@ struct gyre_stream {
     struct gyre_store *store;
 };
 
-/* stream.c. end: completes the post, its record lives on; release: the record is free; finish:
- * both. */
+static inline struct gyre_offer *gyre_stream_offer_at(struct gyre_outgoing *out, uint32_t i)
+{
+    return &out->offer[(out->first + i) % GYRE_STREAM_OFFERS];
+}
+
+/* stream.c. tell: a post has completed; end: completes the post, its record lives on; release: the
+ * record is free; finish: both. */
+void gyre_stream_tell(struct gyre_stream *stream, uint64_t token, int status, bool send);
 void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, int status);
 void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send);
 void gyre_stream_finish_send(struct gyre_stream *stream, struct gyre_send *send, int status);
@@ -147,15 +159,26 @@ void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive
 void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive *receive,
                                 int status);
 
-/* stream_out.c */
+/* stream_out.c. retire: forgets the offers of which nothing is left. */
+void gyre_stream_retire(struct gyre_stream *stream);
 void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
-void gyre_stream_granted(struct gyre_stream *stream,
-                         struct gyre_send *send); /* the peer granted it */
-void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *send, int status);
+void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send); /* by the peer */
 
-/* stream_in.c */
-void gyre_stream_hear_nothing_more(
-    struct gyre_stream *stream); /* after the peer's BYE: ends what waits for it */
+/* stream_in.c. The receive that a message of that name is for, come of itself or granted; NULL:
+ * none. */
+struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
+                                           const struct gyre_match *match);
+struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,
+                                                 const struct gyre_match *match);
+void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status);
+
+/* stream_control.c. hear: acts on the control frame that has come; hear_nothing_more: ends what
+ * waits for the peer. */
+int gyre_stream_hear(struct gyre_stream *stream);
+void gyre_stream_hear_nothing_more(struct gyre_stream *stream);
+
+/* stream_withdraw.c. The post completes with `status`. */
+void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *send, int status);
 void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receive *receive,
                                   int status);
 

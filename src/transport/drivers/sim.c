@@ -37,9 +37,7 @@ struct sim_wire {
     struct sim_pipe *leaving; /* detached, with completions to fetch */
 };
 
-/* -- busy pipes
- * --------------------------------------------------------------------------------------------------
- */
+/* -- busy pipes -------------------------------------------------------------------------------- */
 
 static void mark_busy(void *context)
 {
@@ -85,9 +83,7 @@ static void stir(struct sim_pipe *pipe)
     gyre_sim_world_wake(pipe->wire->world, pipe->wire->rank, 0);
 }
 
-/* -- wire
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- wire -------------------------------------------------------------------------------------- */
 
 static int sim_open(const struct gyre_wire_options *options, struct gyre_wire **out,
                     struct gyre_trouble *trouble)
@@ -147,9 +143,7 @@ static const char *sim_serves(const struct gyre_wire *base)
     return "virtual time";
 }
 
-/* -- pipes
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- pipes ------------------------------------------------------------------------------------- */
 
 static int make_pipe(struct sim_wire *wire, struct sim_pipe *pipe)
 {
@@ -250,9 +244,7 @@ static int sim_cancel(struct gyre_pipe *base, uint64_t token)
     return gyre_stream_cancel(pipe->stream, token);
 }
 
-/* -- progress
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- progress ---------------------------------------------------------------------------------- */
 
 static void break_pipe(struct sim_pipe *pipe, int status)
 {

@@ -1,0 +1,144 @@
+/* What the peer says besides messages. Each frame here is whole and its sum proved, so it is
+ * believed, but only as far as the protocol allows: an honest peer has a bounded number of
+ * questions and grants open, gives back no more credit than it was charged, and speaks only of
+ * messages that exist.
+ *
+ *     GRANT   a send waits for it ─▶ out.granted          else noted until the send is posted
+ *     ASK     a receive is posted ─▶ GRANT, unless given  else noted until the receive is posted
+ *     CREDIT  more eager messages may go
+ *     VOID    the receive ends, its message will not come
+ *     BYE     so does everything that waits for the peer */
+#include "transport/stream_state.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+static uint64_t control_length(const struct gyre_incoming *in)
+{
+    uint64_t wire;
+    memcpy(&wire, in->control, sizeof wire);
+    return le64toh(wire);
+}
+
+/* Kept until the post that it is about; an honest peer has at most as many as it has records. */
+static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint64_t length)
+{
+    int status = GYRE_CORRUPT;
+    struct gyre_note *note = gyre_table_take(notes, &stream->in.frame.match);
+    if (!note) {
+        return status;
+    }
+    note->agreement = gyre_stream_agree_join(stream, &note->slot.match, true, &status);
+    if (!note->agreement) {
+        return status;
+    }
+    note->length = length;
+    gyre_table_insert(notes, note);
+    return 0;
+}
+
+static int heard_grant(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    uint64_t length = control_length(&stream->in);
+    int status = gyre_stream_agree_check(stream, match);
+    if (status) {
+        return status;
+    }
+    struct gyre_send *send = gyre_table_find(&stream->sends, match);
+    if (!send) {
+        return length > GYRE_EAGER_MAX ? keep_note(stream, &stream->grants, length) : GYRE_CORRUPT;
+    }
+    if (send->length != length) {
+        return gyre_stream_disagree(stream, &send->slot.match, match->fingerprint);
+    }
+    gyre_table_remove(&stream->sends, send);
+    gyre_stream_granted(stream, send);
+    return 0;
+}
+
+static int heard_ask(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    uint64_t length = control_length(&stream->in);
+    int status = stream->in.bye_heard ? GYRE_CORRUPT : gyre_stream_agree_check(stream, match);
+    if (status) {
+        return status;
+    }
+    struct gyre_receive *receive = gyre_stream_expecting(stream, match);
+    if (!receive) {
+        return keep_note(stream, &stream->asks, length);
+    }
+    if (receive->length != length) {
+        return gyre_stream_disagree(stream, &receive->slot.match, match->fingerprint);
+    }
+    if (!receive->granted) {
+        gyre_stream_grant(stream, receive);
+    }
+    return 0;
+}
+
+static int heard_credit(struct gyre_stream *stream, uint64_t total)
+{
+    struct gyre_credit *credit = &stream->credit;
+    if (total < credit->returned || total > credit->spent) {
+        return GYRE_CORRUPT;
+    }
+    credit->returned = total;
+    return 0;
+}
+
+static int heard_void(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_receive *receive = gyre_stream_granted_receive(stream, match);
+    if (!receive) {
+        return GYRE_CORRUPT;
+    }
+    gyre_stream_end_granted(stream, receive, -ECANCELED);
+    return 0;
+}
+
+/* Receives that are still open, and long messages that were not granted, can never be served. */
+void gyre_stream_hear_nothing_more(struct gyre_stream *stream)
+{
+    struct gyre_receive *receive;
+    stream->in.bye_heard = true;
+    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
+        if (receive->live) {
+            gyre_stream_withdraw_receive(stream, receive, GYRE_PEER_LOST);
+        }
+    }
+    struct gyre_send *send;
+    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
+        if (send->live && (send->state == GYRE_SEND_WAITING || send->state == GYRE_SEND_ASKED)) {
+            gyre_stream_withdraw_send(stream, send, GYRE_PEER_LOST);
+        }
+    }
+}
+
+static int heard_bye(struct gyre_stream *stream)
+{
+    if (stream->in.bye_heard) {
+        return GYRE_CORRUPT;
+    }
+    gyre_stream_hear_nothing_more(stream);
+    return 0;
+}
+
+int gyre_stream_hear(struct gyre_stream *stream)
+{
+    const struct gyre_match *match = &stream->in.frame.match;
+    switch (stream->in.frame.kind) {
+    case GYRE_FRAME_GRANT:
+        return heard_grant(stream, match);
+    case GYRE_FRAME_ASK:
+        return heard_ask(stream, match);
+    case GYRE_FRAME_CREDIT:
+        return heard_credit(stream, match->sequence);
+    case GYRE_FRAME_VOID:
+        return heard_void(stream, match);
+    case GYRE_FRAME_BYE:
+        return heard_bye(stream);
+    default:
+        return GYRE_CORRUPT;
+    }
+}

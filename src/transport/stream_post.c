@@ -1,0 +1,202 @@
+/* From a post to a record: send() and recv().
+ *
+ *     recv(name) ── stored already? ──▶ copy, complete
+ *               └── no: receives[name]; GRANT if it is long or the peer has asked
+ *     send(name) ── short: out.eager, as credit allows
+ *               └── long: granted already? out.granted : sends[name] until the GRANT comes
+ *
+ * A post either takes one record and one place among the direction's `posts`, or takes nothing. */
+#include "transport/stream_state.h"
+
+static int admit(const struct gyre_stream *stream, uint32_t outstanding)
+{
+    if (stream->status) {
+        return stream->status;
+    }
+    if (stream->out.bye_asked) {
+        return GYRE_INVALID;
+    }
+    return outstanding == stream->posts ? GYRE_AGAIN : 0;
+}
+
+/* A disagreement between the ends is the stream's failure, not only the post's. */
+static int refuse(struct gyre_stream *stream, int status)
+{
+    if (status == GYRE_MISMATCH) {
+        gyre_stream_fail(stream, status);
+    }
+    return status;
+}
+
+/* Removes the peer's note of this name and says whether there was one; its length must be `length`.
+ */
+static int take_note(struct gyre_stream *stream, struct gyre_table *notes,
+                     const struct gyre_match *match, uint64_t length, bool *noted)
+{
+    struct gyre_note *note = gyre_table_find(notes, match);
+    *noted = note != NULL;
+    if (!note) {
+        return 0;
+    }
+    if (note->length != length) {
+        return gyre_stream_disagree(stream, match, note->slot.match.fingerprint);
+    }
+    gyre_table_remove(notes, note);
+    gyre_stream_agree_leave(stream, note->agreement, true);
+    gyre_table_give(notes, note);
+    return 0;
+}
+
+static int start_send(struct gyre_stream *stream, struct gyre_send *send)
+{
+    bool granted = false;
+    stream->out.unframed++;
+    if (send->length <= GYRE_EAGER_MAX) {
+        send->state = GYRE_SEND_QUEUED;
+        gyre_queue_push(&stream->out.eager, send);
+        return 0;
+    }
+    int status = take_note(stream, &stream->grants, &send->slot.match, send->length, &granted);
+    send->state = GYRE_SEND_WAITING;
+    gyre_queue_push(&stream->out.patient, send);
+    if (granted && !status) {
+        gyre_stream_granted(stream, send);
+    } else {
+        gyre_table_insert(&stream->sends, send);
+    }
+    return status;
+}
+
+int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
+                     uint64_t length, uint64_t token)
+{
+    int status = admit(stream, stream->sends_out);
+    if (status) {
+        return status;
+    }
+    struct gyre_send *send = gyre_table_take(&stream->sends, match);
+    if (!send) {
+        return GYRE_AGAIN;
+    }
+    send->agreement = gyre_stream_agree_join(stream, match, false, &status);
+    if (!send->agreement) {
+        gyre_table_give(&stream->sends, send);
+        return refuse(stream, status);
+    }
+    send->data = data;
+    send->length = length;
+    send->token = token;
+    send->live = true;
+    status = start_send(stream, send);
+    if (status) {
+        send->live = false;
+        return refuse(stream, status);
+    }
+    stream->sends_out++;
+    if (stream->in.bye_heard) {
+        gyre_stream_hear_nothing_more(stream);
+    }
+    return 0;
+}
+
+/* A withdrawn receive whose message has not begun to come is the new one's place. */
+static struct gyre_receive *revive(struct gyre_stream *stream, const struct gyre_match *match,
+                                   uint64_t length)
+{
+    struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
+    while (receive && (receive->live || receive->got > 0 || receive->length != length ||
+                       stream->in.receive == receive)) {
+        receive = gyre_table_next(receive, match);
+    }
+    return receive;
+}
+
+static bool granted_already(const struct gyre_stream *stream, const struct gyre_match *match)
+{
+    const struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
+    while (receive && !receive->granted) {
+        receive = gyre_table_next(receive, match);
+    }
+    return receive != NULL;
+}
+
+static int place_receive(struct gyre_stream *stream, const struct gyre_match *match,
+                         uint64_t length, struct gyre_receive **out)
+{
+    bool asked = false;
+    *out = revive(stream, match, length);
+    if (*out) {
+        return 0;
+    }
+    if (length > GYRE_EAGER_MAX && granted_already(stream, match)) {
+        return GYRE_INVALID;
+    }
+    struct gyre_receive *receive = gyre_table_take(&stream->receives, match);
+    if (!receive) {
+        return GYRE_AGAIN;
+    }
+    receive->length = length;
+    gyre_table_insert(&stream->receives, receive);
+    *out = receive;
+    int status = take_note(stream, &stream->asks, match, length, &asked);
+    if (!status && (asked || length > GYRE_EAGER_MAX)) {
+        gyre_stream_grant(stream, receive);
+    }
+    return status;
+}
+
+static int receive_stored(struct gyre_stream *stream, struct gyre_stored *stored, void *data,
+                          uint64_t length, uint64_t token)
+{
+    if (stored->parcel.length != length) {
+        uint64_t theirs = stored->slot.match.fingerprint;
+        return refuse(stream, gyre_stream_disagree(stream, &stored->slot.match, theirs));
+    }
+    stream->credit.given += stored->parcel.length + GYRE_UNEXPECTED_CHARGE;
+    gyre_store_take(stream->store, &stored->parcel, data);
+    gyre_table_remove(&stream->stored, stored);
+    gyre_stream_agree_leave(stream, stored->agreement, true);
+    gyre_table_give(&stream->stored, stored);
+    stream->receives_out++;
+    gyre_stream_tell(stream, token, 0, false);
+    return 0;
+}
+
+static int post_receive(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                        uint64_t length, uint64_t token)
+{
+    int status = 0;
+    struct gyre_agreement *agreement = gyre_stream_agree_join(stream, match, false, &status);
+    if (!agreement) {
+        return refuse(stream, status);
+    }
+    struct gyre_receive *receive;
+    status = place_receive(stream, match, length, &receive);
+    if (status) {
+        gyre_stream_agree_leave(stream, agreement, false);
+        return refuse(stream, status);
+    }
+    receive->agreement = agreement;
+    receive->data = data;
+    receive->token = token;
+    receive->live = true;
+    stream->receives_out++;
+    if (stream->in.bye_heard) {
+        gyre_stream_hear_nothing_more(stream);
+    }
+    return 0;
+}
+
+int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                     uint64_t length, uint64_t token)
+{
+    int status = admit(stream, stream->receives_out);
+    if (status) {
+        return status;
+    }
+    struct gyre_stored *stored = gyre_table_find(&stream->stored, match);
+    if (stored && stored->slot.match.fingerprint == match->fingerprint) {
+        return receive_stored(stream, stored, data, length, token);
+    }
+    return post_receive(stream, match, data, length, token);
+}
