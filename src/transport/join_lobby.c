@@ -5,9 +5,9 @@
  *                  └ 5 s ────┴── hung up on ────┴── silently  └─▶ told why, hung up on
  *
  * A stranger costs one slot of a table made at the start and nothing else: no allocation, no
- * thread, no answer, at most 128 bytes read. When a table or one address's share of it is full, the
- * connection that has waited longest there makes room: an honest rank needs a millisecond, so
- * whoever floods mostly throws out itself. */
+ * thread, no answer, at most 128 bytes read. When the table or one address's share of it is full,
+ * the stranger that has waited longest there makes room, before any connection whose M1 held: an
+ * honest rank needs a millisecond, so whoever floods mostly throws out itself. */
 #include "transport/join_state.h"
 
 #include "base/log.h"
@@ -131,29 +131,40 @@ static int slot_ready(struct gyre_joining *join, struct gyre_seat *seat)
     return gyre_join_rearm(join, seat, pending);
 }
 
-/* A free slot; where there is none, or this address has its share, the longest waiting one of them
- * is hung up on. */
+/* Whose M1 held: it has the key, so it is a rank on its way. */
+static bool is_known(const struct slot *slot)
+{
+    return slot->talk.shake.input > 0 || slot->talk.shake.state == GYRE_HANDSHAKE_PROVEN;
+}
+
+/* Who makes room first: a stranger before a known one, then whoever has waited longer. */
+static struct slot *first_to_go(struct slot *a, struct slot *b)
+{
+    if (!a || is_known(a) != is_known(b))
+        return !a || is_known(a) ? b : a;
+    return a->since <= b->since ? a : b;
+}
+
+/* A free slot, unless this address has its share already; else one that must make room. */
 static struct slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_storage *from)
 {
-    struct slot *oldest = NULL, *theirs = NULL, *vacant = NULL;
+    struct slot *any = NULL, *theirs = NULL, *vacant = NULL;
     uint32_t same = 0;
     for (struct slot *slot = lobby->slot; slot < lobby->slot + lobby->options.slots; slot++) {
         if (slot->seat.fd < 0) {
             vacant = slot;
             continue;
         }
-        if (!oldest || slot->since < oldest->since)
-            oldest = slot;
+        any = first_to_go(any, slot);
         if (!gyre_address_same_host(&slot->from, from))
             continue;
         same++;
-        if (!theirs || slot->since < theirs->since)
-            theirs = slot;
+        theirs = first_to_go(theirs, slot);
     }
     if (same >= lobby->options.per_address)
         vacant = theirs;
     else if (!vacant)
-        vacant = oldest;
+        vacant = any;
     if (vacant->seat.fd >= 0)
         leave(vacant);
     return vacant;
