@@ -134,8 +134,8 @@ void gyre_tcp_socket_close(struct gyre_tcp_socket *socket,
 void gyre_tcp_socket_mark(struct gyre_tcp_socket *socket, unsigned due);
 void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket);
 void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked);
-void gyre_tcp_socket_use(struct gyre_tcp_socket *socket);  /* one more post */
-void gyre_tcp_socket_push(struct gyre_tcp_socket *socket); /* plain calls, up to the budget */
+void gyre_tcp_socket_use(struct gyre_tcp_socket *socket);   /* one more post */
+void gyre_tcp_socket_push(struct gyre_tcp_socket *socket);  /* plain calls, up to the budget */
 void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* only what stands in front, no bulk */
 void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket);
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max);
