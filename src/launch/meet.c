@@ -1,22 +1,186 @@
-/* The meeting of launchers, for nodes that are started by one command each. */
+/* The meeting: launchers are a job of their own, in which a node is a rank.
+ *
+ *     node 0: 4 ranks        node 1: 2 ranks
+ *     launcher ◀──── join ────▶ launcher        who is missing, refused or unknown is found out
+ * here, by name ◀───── my size: 2 ───────┘ └── sizes 4, 2; job 3f… ─▶             all know where
+ * their ranks begin ranks 0–3              ranks 4, 5         … and meet at the same address, which
+ * is free again ◀── signal, failed, done ─▶            for as long as ranks run (ear.h)
+ *
+ * So the user's key, the rendezvous with its time limits, and its messages are the ones every job
+ * has. Only the connection between node 0 and each other node is kept: what one node tells, node 0
+ * passes on. */
 #include "launch/meet.h"
 
+#include "base/clock.h"
+#include "base/env.h"
+#include "transport/join.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOIN_TIMEOUT_MS 300000
+#define DEAD_TIME_MS    10000
+
+struct minutes { /* what node 0 hands to all; sizes in network order */
+    char id[64];
+    uint32_t size[GYRE_NODES_MAX];
+};
+
+/* Sends (POLLOUT) or receives (POLLIN) all bytes, or fails at the deadline. */
+static int move_all(int fd, short direction, void *bytes, size_t length, uint64_t deadline_ns)
+{
+    char *at = bytes;
+    while (length) {
+        struct pollfd poll_fd = {.fd = fd, .events = direction};
+        uint64_t now = gyre_now_ns();
+        if (now >= deadline_ns || poll(&poll_fd, 1, (int)((deadline_ns - now) / GYRE_MS) + 1) == 0)
+            return GYRE_TIMED_OUT;
+        ssize_t count = direction == POLLIN ? recv(fd, at, length, MSG_DONTWAIT)
+                                            : send(fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR))
+            return GYRE_PEER_LOST;
+        at += count > 0 ? count : 0;
+        length -= (size_t)(count > 0 ? count : 0);
+    }
+    return 0;
+}
+
+static int lost(const struct gyre_joined *joined, int node, int status,
+                struct gyre_trouble *trouble)
+{
+    return gyre_trouble_set(
+        trouble, status, "the launcher of node %d on %s ended or fell silent after it had joined",
+        node, joined->member[node].host);
+}
+
+static int preside(const struct gyre_joined *joined, struct minutes *minutes, uint64_t deadline_ns,
+                   struct gyre_trouble *trouble)
+{
+    int status = 0, n = (int)joined->n;
+    for (int i = 1; i < n && !status; i++)
+        if ((status = move_all(joined->peer[i].control, POLLIN, &minutes->size[i], sizeof(uint32_t),
+                               deadline_ns)))
+            lost(joined, i, status, trouble);
+    for (int i = 1; i < n && !status; i++)
+        if ((status =
+                 move_all(joined->peer[i].control, POLLOUT, minutes, sizeof *minutes, deadline_ns)))
+            lost(joined, i, status, trouble);
+    return status;
+}
+
+static int attend(const struct gyre_joined *joined, struct minutes *minutes, uint64_t deadline_ns,
+                  struct gyre_trouble *trouble)
+{
+    int fd = joined->peer[0].control;
+    int status = move_all(fd, POLLOUT, &minutes->size[joined->rank], sizeof(uint32_t), deadline_ns);
+    if (!status)
+        status = move_all(fd, POLLIN, minutes, sizeof *minutes, deadline_ns);
+    return status ? lost(joined, 0, status, trouble) : 0;
+}
+
+static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
+                 struct gyre_trouble *trouble)
+{
+    for (int i = 0; i < job->layout.nodes; i++) {
+        int size = (int)ntohl(minutes->size[i]), known = job->layout.size[i];
+        if (size < 1 || size > GYRE_RANKS_PER_NODE_MAX || (known && known != size))
+            return gyre_trouble_set(
+                trouble, GYRE_INVALID,
+                "--nproc-per-node: node %d starts %d ranks, but here its size is "
+                "given as %d",
+                i, size, known);
+        job->layout.size[i] = size;
+    }
+    snprintf(job->id, sizeof job->id, "%.63s", minutes->id);
+    return 0;
+}
+
+static int exchange(const struct gyre_joined *joined, const struct gyre_launch_job *job,
+                    struct minutes *minutes, struct gyre_trouble *trouble)
+{
+    uint64_t deadline_ns = gyre_now_ns() + DEAD_TIME_MS * GYRE_MS;
+    minutes->size[joined->rank] = htonl((uint32_t)job->layout.size[joined->rank]);
+    snprintf(minutes->id, sizeof minutes->id, "%s", job->id);
+    return joined->rank ? attend(joined, minutes, deadline_ns, trouble)
+                        : preside(joined, minutes, deadline_ns, trouble);
+}
+
+/* Takes over the connections that stay. */
+static int open_ears(struct gyre_meeting *meeting, struct gyre_joined *joined)
+{
+    int first = joined->rank ? 0 : 1, count = joined->rank ? 1 : (int)joined->n - 1;
+    meeting->ear = calloc((size_t)count, sizeof *meeting->ear);
+    if (!meeting->ear)
+        return -ENOMEM;
+    meeting->ears = count;
+    for (int i = 0; i < count; i++) {
+        struct gyre_ear *ear = &meeting->ear[i];
+        ear->fd = joined->peer[first + i].control;
+        joined->peer[first + i].control = -1;
+        snprintf(ear->name, sizeof ear->name, "the launcher of node %d on %s", first + i,
+                 joined->member[first + i].host);
+    }
+    return 0;
+}
+
+static int join(int node, const struct gyre_launch_job *job, struct gyre_joined **joined,
+                struct gyre_trouble *trouble)
+{
+    char root[GYRE_HOST_MAX + 16];
+    bool bare = strchr(job->master_addr, ':') && job->master_addr[0] != '[';
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    struct gyre_join_options how = {.transport = "tcp",
+                                    .dead_time_ms = DEAD_TIME_MS,
+                                    .connections = 1,
+                                    .interface = getenv("GYRE_INTERFACE"),
+                                    .configuration_text = "the launchers of a job"};
+    struct gyre_job meeting;
+    int64_t timeout_ms = JOIN_TIMEOUT_MS;
+    snprintf(root, sizeof root, bare ? "[%s]:%d" : "%s:%d", job->master_addr, job->master_port);
+    options.rank = node;
+    options.world = job->layout.nodes;
+    options.root = root;
+    options.job = "launchers";
+    int status = gyre_env_duration_ms("GYRE_JOIN_TIMEOUT", &timeout_ms, trouble);
+    how.join_timeout_ms = (int)timeout_ms;
+    if (!status)
+        status = gyre_job_discover(&options, &meeting, trouble);
+    if (!status)
+        status = gyre_join(&meeting, &how, joined, trouble);
+    explicit_bzero(&meeting, sizeof meeting);
+    return status;
+}
 
 int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch_job *job,
                       struct gyre_trouble *trouble)
 {
-    (void)meeting;
-    (void)node;
-    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                            "%d nodes are one command each: not possible yet, use --hosts",
-                            job->layout.nodes);
+    static struct minutes minutes;
+    struct gyre_joined *joined = NULL;
+    int status = join(node, job, &joined, trouble);
+    if (!status)
+        status = exchange(joined, job, &minutes, trouble);
+    if (status)
+        gyre_trouble_wrap(trouble,
+                          "the launchers of the %d nodes (here called ranks) did not meet at %s:%d",
+                          job->layout.nodes, job->master_addr, job->master_port);
+    if (!status)
+        status = adopt(&minutes, job, trouble);
+    if (!status && (status = open_ears(meeting, joined)))
+        gyre_trouble_set(trouble, status, "no memory for %d launchers", job->layout.nodes);
+    gyre_joined_destroy(joined);
+    return status;
 }
 
 void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_crew *crew)
 {
     for (int i = 0; i < meeting->ears; i++)
         crew->ear[i] = meeting->ear[i];
+    crew->relays = meeting->ears > 1;
     meeting->ears = 0;
 }
 
