@@ -23,6 +23,7 @@ static const struct wrong wrongs[] = {
     {{"rnu"}, "unknown command 'rnu'; did you mean 'gyre run'?"},
     {{"xyzzy"}, "unknown command 'xyzzy'; `gyre help` lists the commands"},
     {{"help", "runn"}, "unknown command 'runn'; did you mean 'gyre run'?"},
+    {{"show", "all_reduce", "--algo", "rnig"}, "did you mean \"ring\"?"},
     {{"run"}, "no program given"},
     {{"run", "-n", "2"}, "no program given"},
     {{"run", "-n"}, "--nproc-per-node needs a value"},
@@ -68,6 +69,7 @@ static void help_names_every_command(void **state)
     rig_run(&rig, NULL, (const char *const[]){"help", NULL});
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.out_text, "\n  run "));
+    assert_true(rig_has(rig.out_text, "\n  show "));
     rig_end(&rig);
     rig_run(&rig, NULL, (const char *const[]){"help", "run", NULL});
     assert_int_equal(rig.code, 0);

@@ -2,6 +2,7 @@
  * nothing else. */
 #include "cli/commands.h"
 #include "cli/show_schedule.h"
+#include "cli/show_schedule.h"
 
 #include "base/env.h"
 #include "base/status.h"
@@ -76,7 +77,8 @@ static int help(char **argv)
          "[FLAGS]\n");
     for (int i = 0; i < COMMANDS; i++)
         printf("  %-10s%s\n", commands[i].name, commands[i].help);
-    puts("\nexample: gyre run -n 4 build/bench/allreduce");
+    puts("\nexamples: gyre run -n 4 build/bench/allreduce\n"
+         "          gyre show all_reduce --algo ring -n 5");
     return 0;
 }
 
