@@ -2,7 +2,6 @@
  * nothing else. */
 #include "cli/commands.h"
 #include "cli/show_schedule.h"
-#include "cli/show_schedule.h"
 
 #include "base/env.h"
 #include "base/status.h"
