@@ -172,6 +172,9 @@ bool bench_ceiling_report(struct bench *bench)
     const char *transport =
         bench->options.transport ? bench->options.transport : getenv("GYRE_TRANSPORT");
     bool sockets = gyre_nodes(bench->comm) > 1 || (transport && strcmp(transport, "tcp") == 0);
+    if (bench->options.no_ceiling) {
+        return true;
+    }
     if (bench->n == 1 || bench->largest == 0) {
         bench_report_remark(&bench->report, "Ceiling              : none for %s",
                             bench->n == 1 ? "1 rank" : "0 bytes");

@@ -253,6 +253,7 @@ static int run(struct bench *bench, int argc, char **argv)
     run_types(bench);
     bool possible = bench_ceiling_report(bench);
     bool well = bench_report_close(&bench->report, NULL);
+    bench_together(bench); /* whoever waits for the ranks sees none end before rank 0 has spoken */
     int status = gyre_finalize(bench->comm);
     if (status) {
         fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));

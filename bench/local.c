@@ -4,7 +4,8 @@
  *                                └─ fork, exec ─▶ allreduce -b 8   RANK=1 WORLD_SIZE=2 …
  *
  * Each child gets the variables that gyre run would give it, and the job's key through a pipe of
- * its own. A child dies with its parent, and all die with the first that fails. */
+ * its own. A child dies with its parent, and all die, after a moment to speak, with the first that
+ * fails. */
 #include "local.h"
 #include "options.h"
 
@@ -20,7 +21,10 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#define GRACE_TURNS 200 /* of 10 ms */
 
 struct job {
     int ranks;
@@ -134,6 +138,16 @@ static void kill_all(const struct job *job)
     }
 }
 
+static bool some_left(const struct job *job)
+{
+    for (int i = 0; i < job->ranks; i++) {
+        if (job->pid[i] > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void forget(struct job *job, pid_t pid)
 {
     for (int i = 0; i < job->ranks; i++) {
@@ -148,23 +162,48 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* Notes one rank's end; false when none has ended (or, with `block`, none is left). */
+static bool note_end(struct job *job, bool block, int *first)
+{
+    int status;
+    pid_t pid = waitpid(-1, &status, block ? 0 : WNOHANG);
+    if (pid < 0 && errno == EINTR) {
+        return true;
+    }
+    if (pid <= 0) {
+        return false;
+    }
+    forget(job, pid);
+    if (*first == 0) {
+        *first = exit_code(status);
+    }
+    return true;
+}
+
+/* The others see for themselves that one is gone, and rank 0 has yet to say so. Then they are
+ * killed. */
+static void end_the_rest(struct job *job, int *first)
+{
+    const struct timespec turn = {.tv_nsec = 10000000};
+    for (int turns = 0; turns < GRACE_TURNS && some_left(job); turns++) {
+        while (note_end(job, false, first)) {
+        }
+        nanosleep(&turn, NULL);
+    }
+    kill_all(job);
+}
+
 static int wait_for_all(struct job *job)
 {
-    int first = 0, status;
-    for (;;) {
-        pid_t pid = wait(&status);
-        if (pid < 0 && errno == EINTR) {
-            continue;
-        }
-        if (pid < 0) {
-            return first;
-        }
-        forget(job, pid);
-        if (first == 0 && exit_code(status) != 0) {
-            first = exit_code(status);
-            kill_all(job);
+    int first = 0;
+    while (first == 0 && note_end(job, true, &first)) {
+    }
+    if (first != 0) {
+        end_the_rest(job, &first);
+        while (note_end(job, true, &first)) {
         }
     }
+    return first;
 }
 
 int bench_run_locally(int ranks, int argc, char **argv)

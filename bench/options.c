@@ -13,7 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_RANKS = 256, FLAG_TRANSPORT, FLAG_ALGO, FLAG_MEMORY, FLAG_CSV, FLAG_FRESH };
+enum {
+    FLAG_RANKS = 256,
+    FLAG_TRANSPORT,
+    FLAG_ALGO,
+    FLAG_MEMORY,
+    FLAG_CSV,
+    FLAG_FRESH,
+    FLAG_NO_CEILING
+};
 
 static const struct option flags[] = {
     {"minbytes", required_argument, NULL, 'b'},
@@ -36,6 +44,7 @@ static const struct option flags[] = {
     {"memory", required_argument, NULL, FLAG_MEMORY},
     {"csv", required_argument, NULL, FLAG_CSV},
     {"fresh", no_argument, NULL, FLAG_FRESH},
+    {"no-ceiling", no_argument, NULL, FLAG_NO_CEILING},
     {NULL, 0, NULL, 0},
 };
 
@@ -210,6 +219,9 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
         return 0;
     case FLAG_CSV:
         options->csv = text;
+        return 0;
+    case FLAG_NO_CEILING:
+        options->no_ceiling = true;
         return 0;
     default:
         options->fresh = true;

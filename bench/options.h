@@ -29,6 +29,7 @@ struct bench_options {
     const char *transport, *algorithm; /* NULL: the library chooses */
     bool fresh;                        /* --fresh */
     bool plain_memory;                 /* --memory malloc */
+    bool no_ceiling;                   /* --no-ceiling */
     enum bench_plant plant;
 };
 

@@ -1,0 +1,234 @@
+/* The benches as a stranger runs them: real ranks, real library, and faults that must show. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char output[1 << 20];
+static char folder[] = "/tmp/gyre-test-bench-XXXXXX";
+
+/* -- helpers -------------------------------------------------------------------------------- */
+
+/* This program is <build>/tests/proc_bench; the benches are <build>/bench/<name>. */
+static const char *build_folder(void)
+{
+    static char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(path, '/');
+        if (slash) {
+            *slash = '\0';
+        }
+    }
+    return path;
+}
+
+/* Runs `line` with the benches' folder for B/; both outputs go to `output`. The exit code. */
+static int run(const char *before, const char *line)
+{
+    char command[8192];
+    snprintf(command, sizeof command, "cd %s && %s %s/bench/%s 2>&1", folder, before,
+             build_folder(), line);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void expect_code(int code, int expected)
+{
+    if (code != expected) {
+        fail_msg("exit code %d, expected %d:\n%s", code, expected, output);
+    }
+}
+
+static void expect_text(const char *text)
+{
+    if (!strstr(output, text)) {
+        fail_msg("\"%s\" is not in:\n%s", text, output);
+    }
+}
+
+struct tally {
+    int rows;
+    int words_wrong; /* rows that have not 13 words */
+    double wrong;    /* elements, both directions */
+};
+
+static void count_row(char *line, struct tally *tally)
+{
+    char *words[32] = {NULL};
+    int count = 0;
+    for (char *rest, *word = strtok_r(line, " ", &rest); word && count < 32;
+         word = strtok_r(NULL, " ", &rest)) {
+        words[count++] = word;
+    }
+    tally->rows++;
+    tally->words_wrong += count != 13;
+    if (count == 13) {
+        tally->wrong += atof(words[8]) + atof(words[12]);
+    }
+}
+
+static struct tally tally_rows(void)
+{
+    struct tally tally = {0, 0, 0};
+    for (char *rest, *line = strtok_r(output, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        if (line[0] == ' ') {
+            count_row(line, &tally);
+        }
+    }
+    assert_int_equal(tally.words_wrong, 0);
+    return tally;
+}
+
+/* -- tests ---------------------------------------------------------------------------------- */
+
+static void test_all_reduce(void **state)
+{
+    int code = run("", "allreduce --ranks 2 -b 8 -e 64K -f 8 -n 20");
+    expect_text("# Share in-place       : ");
+    if (!strstr(output, "FAILED: no machine")) { /* a busy machine measures its ceiling too low */
+        expect_code(code, 0);
+    }
+    expect_text("# Out of bounds values : 0 OK\n");
+    expect_text("# Avg bus bandwidth    : ");
+    expect_text("# Collective test concluded: allreduce\n#\n\n");
+    struct tally tally = tally_rows();
+    assert_int_equal(tally.rows, 5);
+    assert_true(tally.wrong == 0);
+}
+
+static void test_all_types_and_operations(void **state)
+{
+    expect_code(run("", "allreduce --ranks 3 -b 1000 -e 1000 -n 3 -w 0 -d all -o all --no-ceiling"),
+                0);
+    struct tally tally = tally_rows();
+    assert_int_equal(tally.rows, 7 * 5);
+    assert_true(tally.wrong == 0);
+}
+
+static void test_broadcast_from_each_root(void **state)
+{
+    expect_code(
+        run("", "broadcast --ranks 3 -b 4 -e 256K -f 256 -n 5 -r -1 --memory malloc --no-ceiling"),
+        0);
+    struct tally tally = tally_rows();
+    assert_int_equal(tally.rows, 3 * 3);
+    assert_true(tally.wrong == 0);
+}
+
+static void test_over_sockets(void **state)
+{
+    int code = run("", "allreduce --ranks 2 -b 4 -e 256K -f 256 -n 5 --transport tcp --fresh");
+    expect_text("bare sockets");
+    if (!strstr(output, "FAILED: no machine")) {
+        expect_code(code, 0);
+    }
+    assert_true(tally_rows().wrong == 0);
+}
+
+static void test_one_rank(void **state)
+{
+    expect_code(run("", "allreduce -b 64 -e 64 -n 5"), 0);
+    expect_text("none for 1 rank");
+    assert_int_equal(tally_rows().rows, 1);
+}
+
+static void test_planted_faults_show(void **state)
+{
+    static const char *const lines[] = {"allreduce --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling",
+                                        "broadcast --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling"};
+    for (int i = 0; i < 2; i++) {
+        expect_code(run("GYRE_BENCH_PLANT=element", lines[i]), 1);
+        expect_text("# Out of bounds values : 6 FAILED\n");
+        assert_true(tally_rows().wrong == 6);
+        expect_code(run("GYRE_BENCH_PLANT=stale", lines[i]), 1);
+        expect_text("# Out of bounds values : 12 FAILED\n");
+        assert_true(tally_rows().wrong >= 12);
+    }
+}
+
+static void test_json_is_never_overwritten(void **state)
+{
+    char path[128], text[64] = "";
+    expect_code(run("", "allreduce --ranks 2 -b 8 -e 8 -n 2 -I1 -J r.json --no-ceiling"), 0);
+    expect_code(run("", "allreduce --ranks 2 -b 8 -e 8 -n 2 -J r.json --csv r.csv --no-ceiling"),
+                0);
+    expect_text("# Writing JSON output to r.json.0\n");
+    static const char *const names[] = {"r.json", "r.json.0", "r.csv"};
+    static const char *const starts[] = {"{\"version\":3,", "{\"version\":3,", "size,count,type,"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        assert_non_null(fgets(text, sizeof text, file));
+        assert_memory_equal(text, starts[i], strlen(starts[i]));
+        fclose(file);
+    }
+}
+
+static void test_bad_input_ends_every_rank(void **state)
+{
+    expect_code(run("", "allreduce --fersh"), 6);
+    expect_text("--fresh");
+    expect_code(run("", "broadcast --ranks 2 -b 8 -e 8 -r 2"), 6);
+    expect_text("-r 2: expected a rank from 0 to 1");
+    expect_code(run("", "allreduce --ranks 2 -b 8 -e 8 --algo rign"), 6);
+    expect_text("ring");
+    expect_code(run("GYRE_BENCH_PLANT=stael", "allreduce --ranks 2 -b 8 -e 8"), 6);
+    expect_text("stale");
+    expect_code(run("RANK=0 WORLD_SIZE=2", "allreduce --ranks 2"), 6);
+}
+
+static void test_the_first_failure_is_the_exit_code(void **state)
+{
+    expect_code(run("NCCL_TESTS_MIN_BW=1000000", "allreduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling"),
+                1);
+    expect_text("FAILED");
+}
+
+static int make_folder(void **state)
+{
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "/bin/rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    char bench[4200];
+    snprintf(bench, sizeof bench, "%s/bench/allreduce", build_folder());
+    if (access(bench, X_OK) != 0) {
+        printf("skipped: %s is not built\n", bench);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_reduce),
+        cmocka_unit_test(test_all_types_and_operations),
+        cmocka_unit_test(test_broadcast_from_each_root),
+        cmocka_unit_test(test_over_sockets),
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_planted_faults_show),
+        cmocka_unit_test(test_json_is_never_overwritten),
+        cmocka_unit_test(test_bad_input_ends_every_rank),
+        cmocka_unit_test(test_the_first_failure_is_the_exit_code),
+    };
+    return cmocka_run_group_tests_name("proc_bench", tests, make_folder, remove_folder);
+}
