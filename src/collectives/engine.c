@@ -102,9 +102,9 @@ static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape,
         engine->extent.step_max = plan->extent.step_max;
     if (plan->extent.source_max > engine->extent.source_max)
         engine->extent.source_max = plan->extent.source_max;
-    status = gyre_steps_fit(engine);
+    status = gyre_steps_fit(engine, plan->lanes);
     return status ? gyre_trouble_set(trouble, status, "no memory for %llu bytes of scratch in %u lanes",
-                                     (unsigned long long)engine->extent.scratch_bytes, GYRE_LANE_POOL)
+                                     (unsigned long long)engine->extent.scratch_bytes, plan->lanes)
                   : 0;
 }
 

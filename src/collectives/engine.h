@@ -119,7 +119,7 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
 
 /* steps.c: rounds over message links. */
 bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now);
-int gyre_steps_fit(struct gyre_engine *engine); /* idle lanes get storage for engine->extent */
+int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes); /* the first lanes get storage, where idle */
 void gyre_steps_drop(struct gyre_engine *engine);
 void gyre_steps_deinit(struct gyre_engine *engine);
 

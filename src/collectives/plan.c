@@ -63,12 +63,13 @@ static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
     plan->form = GYRE_FORM_STEPS;
+    if (!options->mapped)
+        return 0;
     plan->full = calloc(1, sizeof(*plan->full));
     plan->last = calloc(1, sizeof(*plan->last));
     if (!plan->full || !plan->last)
         return -ENOMEM;
-    if (!options->mapped ||
-        !gyre_bind_fused(plan->algorithm, &full, plan->full, &of_full) ||
+    if (!gyre_bind_fused(plan->algorithm, &full, plan->full, &of_full) ||
         !gyre_bind_fused(plan->algorithm, &last, plan->last, &of_last))
         return 0;
     bool small = plan->slices == 1 && plan->shape.count * plan->element <= GYRE_EXCHANGE_MAX;

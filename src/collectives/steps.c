@@ -56,9 +56,9 @@ static int lane_fit(struct gyre_lane *lane, const struct gyre_extent *extent)
     return -ENOMEM;
 }
 
-int gyre_steps_fit(struct gyre_engine *engine)
+int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes)
 {
-    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+    for (uint32_t i = 0; i < lanes; i++)
         if (!engine->lane[i].op && lane_fit(&engine->lane[i], &engine->extent))
             return -ENOMEM;
     return 0;
@@ -284,7 +284,7 @@ static bool take_completions(struct gyre_engine *engine, uint64_t now)
 
 bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now)
 {
-    if (!engine->links)
+    if (!engine->links || engine->fault.status)
         return false;
     bool moved = grant_lanes(engine);
     for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)

@@ -42,14 +42,9 @@ static struct span cut(const struct gyre_slice *s, uint64_t parts, uint64_t i)
                          gyre_block_count(s->count, parts, i) * s->element};
 }
 
-static uint32_t right(const struct gyre_slice *s)
+static uint32_t neighbour(const struct gyre_slice *s, uint32_t places_right)
 {
-    return (s->rank + 1) % s->n;
-}
-
-static uint32_t left(const struct gyre_slice *s)
-{
-    return (s->rank + s->n - 1) % s->n;
+    return (s->rank + places_right) % s->n;
 }
 
 /* The block that is `steps` places to the left of this rank's own. */
@@ -64,9 +59,9 @@ static void reduce_scatter(const struct gyre_slice *s, uint64_t index, struct gy
     struct span out = block(s, step + 1), in = block(s, step + 2);
 
     if (index % 2 == 0) {
-        gyre_round_recv(round, left(s), gyre_at(GYRE_SCRATCH, 0), in.bytes);
-        gyre_round_send(round, right(s), gyre_at(step == 0 ? GYRE_INPUT : GYRE_OUTPUT, out.at),
-                        out.bytes);
+        gyre_round_recv(round, neighbour(s, s->n - 1), gyre_at(GYRE_SCRATCH, 0), in.bytes);
+        gyre_round_send(round, neighbour(s, 1),
+                        gyre_at(step == 0 ? GYRE_INPUT : GYRE_OUTPUT, out.at), out.bytes);
     } else {
         gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, in.at), in.bytes,
                           step == s->n - 2 ? GYRE_STEP_FINAL : 0);
@@ -78,8 +73,8 @@ static void reduce_scatter(const struct gyre_slice *s, uint64_t index, struct gy
 static void all_gather(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     struct span out = block(s, step), in = block(s, step + 1);
-    gyre_round_recv(round, left(s), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
-    gyre_round_send(round, right(s), gyre_at(GYRE_OUTPUT, out.at), out.bytes);
+    gyre_round_recv(round, neighbour(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
+    gyre_round_send(round, neighbour(s, 1), gyre_at(GYRE_OUTPUT, out.at), out.bytes);
 }
 
 static void all_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
@@ -115,9 +110,9 @@ static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_ro
     struct span out = cut(s, parts, k), in = cut(s, parts, k + 1);
 
     if (p > 0 && k + 1 < parts)
-        gyre_round_recv(round, left(s), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
+        gyre_round_recv(round, neighbour(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
     if (p < s->n - 1 && k < parts)
-        gyre_round_send(round, right(s), gyre_at(p == 0 ? GYRE_INPUT : GYRE_OUTPUT, out.at),
+        gyre_round_send(round, neighbour(s, 1), gyre_at(p == 0 ? GYRE_INPUT : GYRE_OUTPUT, out.at),
                         out.bytes);
     if (p == 0 && k < parts)
         gyre_round_copy(round, gyre_at(GYRE_OUTPUT, out.at), gyre_at(GYRE_INPUT, out.at),

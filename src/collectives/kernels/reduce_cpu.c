@@ -4,10 +4,12 @@
  * narrowed once and written to every destination. All of an element's sources are read before it is
  * written, so a destination may be a source.
  *
- *     source[0][i] ──▶ widen ─▶ acc
- *     source[1][i] ──▶ widen ─▶ acc = acc op …         one row of FOLD below is one (type,
- * operation): source[n][i] ──▶ widen ─▶ acc = acc op …         widen, op, finish (the division),
- * narrow finish, narrow ──▶ destination[0][i], destination[1][i], …
+ *     source[0][i] ──▶ widen ──▶ sum
+ *     source[1][i] ──▶ widen ──▶ sum = sum op …
+ *     source[n][i] ──▶ widen ──▶ sum = sum op …
+ *                                finish (the division), narrow ──▶ every destination[d][i]
+ *
+ * One line of the table below is one type and operation: its widen, op, finish and narrow.
  *
  * Elements are read and written as bytes, for any alignment. min and max compare bit patterns, so
  * denormals count also where the caller has the CPU ignore them. Everything faster is measured
@@ -16,9 +18,7 @@
 #include "collectives/kernels/half.h"
 #include "collectives/kernels/reduce_variant.h"
 
-/* -- the loop
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- the loop ---------------------------------------------------------------------------------- */
 
 #define FOLD(name, element, accumulator, widen, combine, finish, narrow)                           \
     static void name(const struct gyre_fold_task *task, void *native_queue)                        \
@@ -39,8 +39,7 @@
         gyre_float_mode_leave(mode);                                                               \
     }
 
-/* -- words of the table below
- * ------------------------------------------------------------------------------------- */
+/* -- words of the table below ------------------------------------------------------------------ */
 
 #define AS_IS(x)              (x)
 #define NO_FINISH(x, divisor) (x)
@@ -86,8 +85,7 @@ ORDERED(f64, uint64_t, int64_t, UINT64_C(0x8000000000000000), UINT64_C(0x7ff0000
 ORDERED(f16, uint16_t, int16_t, 0x8000, 0x7c00)
 ORDERED(bf16, uint16_t, int16_t, 0x8000, 0x7f80)
 
-/* -- one line per (type, operation); sum is also avg
- * ---------------------------------------------------------------- */
+/* -- one line per (type, operation); sum is also avg ------------------------------------------- */
 
 /* clang-format off */
 FOLD(f32_sum,   float,    float,    AS_IS,            ADD,        DIVIDE_F32, AS_IS)

@@ -1,0 +1,159 @@
+/* The rig's inside. */
+#include "comm_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t rig_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int rig_slow(void)
+{
+    const char *slow = getenv("GYRE_TEST_SLOW");
+    return slow && atoi(slow) > 0 ? atoi(slow) : 1;
+}
+
+void rig_until(_Atomic int *word, int value)
+{
+    while (*word < value)
+        sched_yield();
+}
+
+void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t since_ns)
+{
+    int rank = gyre_rank(comm);
+    rig->shared->took_ns[rank] = rig_now() - since_ns;
+    snprintf(rig->shared->error[rank], sizeof(rig->shared->error[rank]), "%s", gyre_error(comm));
+    rig->shared->status[rank] = status;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(any);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any)) || getsockname(fd, (struct sockaddr *)&any, &length))
+        abort();
+    close(fd);
+    return ntohs(any.sin_port);
+}
+
+static void put(const char *name, long value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%ld", value);
+    setenv(name, text, 1);
+}
+
+static void set_environment(const struct rig *rig, int rank, int port)
+{
+    static int jobs;
+    char job[64];
+    snprintf(job, sizeof(job), "rig-%d-%d", (int)getppid(), jobs);
+    put("RANK", rank);
+    put("WORLD_SIZE", rig->n);
+    put("LOCAL_RANK", rank);
+    put("LOCAL_WORLD_SIZE", rig->n);
+    put("MASTER_PORT", port);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("GYRE_KEY", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 1);
+    setenv("GYRE_JOB", job, 1);
+    setenv("GYRE_TRANSPORT", rig->transport ? rig->transport : "auto", 1);
+    if (rig->poller)
+        setenv("GYRE_TCP_POLLER", rig->poller, 1);
+    if (rig->algorithm)
+        setenv("GYRE_ALGO", rig->algorithm, 1);
+    if (rig->per_node)
+        put("GYRE_SIMULATED_NODE", rank / rig->per_node);
+}
+
+static int be_rank(struct rig *rig, int rank, int port)
+{
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    struct gyre_comm *comm;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    set_environment(rig, rank, port);
+    options.dead_time_ms = rig->dead_ms * rig_slow();
+    options.timeout_ms = rig->timeout_ms * rig_slow();
+    if (gyre_init(&comm, &options)) {
+        fprintf(stderr, "rank %d: %s\n", rank, gyre_error(NULL));
+        return 100;
+    }
+    return rig->body(comm, rig);
+}
+
+void rig_start(struct rig *rig)
+{
+    int port = free_port();
+    rig->shared = mmap(NULL, sizeof(*rig->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    fflush(NULL);
+    for (int rank = 0; rank < rig->n; rank++) {
+        rig->pid[rank] = fork();
+        if (rig->pid[rank] == 0) {
+            int code = be_rank(rig, rank, port);
+            fflush(NULL);
+            _exit(code);
+        }
+    }
+}
+
+/* The child's end, or -1 when `limit` passes first. */
+static int wait_one(pid_t pid, uint64_t limit)
+{
+    int status, fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd ended = {fd, POLLIN, 0};
+    uint64_t now = rig_now();
+    int left_ms = now < limit ? (int)((limit - now) / 1000000) : 0;
+    int came = poll(&ended, 1, left_ms);
+    close(fd);
+    if (came <= 0)
+        kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    return came <= 0 ? -1 : status;
+}
+
+int rig_wait(struct rig *rig, int seconds, uint32_t excused)
+{
+    uint64_t limit = rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
+    int bad = 0;
+    for (int rank = 0; rank < rig->n; rank++) {
+        if (excused & 1u << rank)
+            continue;
+        int status = wait_one(rig->pid[rank], limit);
+        if (status)
+            fprintf(stderr, "rank %d of %d: %s %d\n", rank, rig->n, status < 0 ? "hung" : WIFSIGNALED(status) ? "signal" : "exit",
+                    status < 0 ? seconds : WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        bad += status != 0;
+    }
+    for (int rank = 0; rank < rig->n; rank++)
+        if (excused & 1u << rank) {
+            kill(rig->pid[rank], SIGKILL);
+            waitpid(rig->pid[rank], NULL, 0);
+        }
+    return bad;
+}
+
+int rig_run(struct rig *rig, int seconds)
+{
+    rig_start(rig);
+    int bad = rig_wait(rig, seconds, 0);
+    munmap(rig->shared, sizeof(*rig->shared));
+    return bad;
+}

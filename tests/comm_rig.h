@@ -1,0 +1,51 @@
+/* Real ranks for tests: forked processes that join one job over loopback, run a body and report by exit code. */
+#ifndef GYRE_TESTS_COMM_RIG_H
+#define GYRE_TESTS_COMM_RIG_H
+
+#include <gyre/gyre.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define RIG_RANKS_MAX 16
+
+struct rig {
+    int n;
+    const char *transport;   /* "auto", "shm", "tcp" */
+    const char *poller;      /* "epoll", "io_uring", NULL */
+    const char *algorithm;   /* NULL: select */
+    int per_node;            /* ranks per simulated node; 0: one node */
+    int dead_ms, timeout_ms; /* 0: the defaults */
+    /* What a rank does; 0 is success. `shared` is memory that all ranks and the test see, zeroed. */
+    int (*body)(struct gyre_comm *comm, struct rig *rig);
+    void *argument;
+    struct rig_shared *shared;
+    pid_t pid[RIG_RANKS_MAX];
+};
+
+struct rig_shared {
+    _Atomic int ready;               /* counted by bodies that want the test to know */
+    _Atomic int flag;                /* set by the test or a body */
+    _Atomic int status[RIG_RANKS_MAX]; /* what the failing call returned */
+    _Atomic uint64_t took_ns[RIG_RANKS_MAX];
+    char error[RIG_RANKS_MAX][1024]; /* gyre_error() of each */
+};
+
+/* Starts the ranks. */
+void rig_start(struct rig *rig);
+
+/* Waits for all, at most `seconds` × GYRE_TEST_SLOW, then kills what is left. Returns how many did not exit with 0, not
+ * counting ranks that were killed or stopped on purpose (bit set in `excused`). */
+int rig_wait(struct rig *rig, int seconds, uint32_t excused);
+
+int rig_run(struct rig *rig, int seconds); /* both */
+
+/* Notes a failed call: status, text and time in the shared page. */
+void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t since_ns);
+
+void rig_until(_Atomic int *word, int value); /* waits for *word >= value */
+uint64_t rig_now(void);
+int rig_slow(void); /* GYRE_TEST_SLOW */
+
+#endif
