@@ -68,12 +68,15 @@ static void test_element_sizes(void **state)
         for_each_algorithm(prove_elements, n);
 }
 
-/* Above 300 ranks one count each: two-shot for 1,000, less than one element per rank for 1,024. */
+/* Above 300 ranks one count each: large for 1,000, less than one element per rank for 1,024. Rings,
+ * whose steps grow with the square of n, are proved at 1,024 only. */
 static void prove_sample(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
     const uint64_t counts[] = {slice.n - 1, 4099, 1000003};
     size_t first = slice.n == 1000 ? 2 : 0, last = slice.n == 1024 ? 0 : 2;
     slice.root = slice.verb == GYRE_BROADCAST ? slice.n * 2 / 3 : 0;
+    if (slice.n == 1000 && algorithm->extent(&slice).rounds > slice.n)
+        return;
     for (size_t i = first; i <= last; i++) {
         slice.count = counts[i];
         prove(algorithm, slice);

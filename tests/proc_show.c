@@ -1,0 +1,100 @@
+/* gyre show as its users type it: one sentence for every wrong word, and a play that ends right. */
+#include "launch_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct rig rig;
+
+struct wrong {
+    const char *words[8]; /* behind "show" */
+    const char *says;
+};
+
+static const struct wrong wrongs[] = {
+    {{NULL}, "which operation? `gyre show all_reduce` or `gyre show broadcast`"},
+    {{"all_redcue"}, "did you mean \"all_reduce\"?"},
+    {{"all_reduce", "--algo", "rign"}, "did you mean \"ring\"?"},
+    {{"all_reduce", "--aglo", "ring"}, "did you mean '--algo'?"},
+    {{"all_reduce", "-n", "0"}, "--ranks is \"0\": expected a whole number from 1 to 1048576"},
+    {{"all_reduce", "-n", "five"}, "--ranks is \"five\""},
+    {{"all_reduce", "--rank", "4"}, "--rank is \"4\": expected a whole number from 0 to 3"},
+    {{"all_reduce", "--root", "1"}, "--root 1: only a broadcast has a root"},
+    {{"broadcast", "-n", "3", "--root", "3"}, "--root is \"3\": expected a whole number from 0 to"},
+    {{"all_reduce", "--count", "many"}, "--count is \"many\""},
+    {{"all_reduce", "--count", "8192G"}, "--count 8192G: 8796093022208 elements of 4 bytes"},
+    {{"all_reduce", "--type-bytes", "0"}, "--type-bytes is \"0\""},
+    {{"all_reduce", "--run", "--json"}, "give --run or --json"},
+    {{"all_reduce", "--run", "-c", "65"}, "at most 64 of each, not 65 of 4"},
+    {{"all_reduce", "--in-place"}, "it goes with --run"},
+    {{"all_reduce", "broadcast"}, "unexpected word 'broadcast'"},
+};
+
+static void a_wrong_word_gets_one_sentence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        const char *words[10] = {"show"};
+        memcpy(words + 1, wrongs[i].words, sizeof wrongs[i].words);
+        rig_run(&rig, NULL, words);
+        rig_expect(&rig, 2, wrongs[i].says);
+        assert_string_equal(rig.out_text, "");
+        assert_ptr_equal(strchr(rig.err_text, '\n'), rig.err_text + rig.err_length - 1);
+        rig_end(&rig);
+    }
+}
+
+static void expect_shown(const char *const words[], const char *part, const char *last_line)
+{
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_string_equal(rig.err_text, "");
+    assert_true(rig_has(rig.out_text, part));
+    assert_true(rig_has(rig_last_line(rig.out_text), last_line));
+    rig_end(&rig);
+}
+
+static void tables_and_json(void **state)
+{
+    (void)state;
+    expect_shown((const char *const[]){"show", "all_reduce", "--algo", "ring", "-n", "5", NULL},
+                 "\nrank 4: sends 128 bytes, scratch 16 bytes\n",
+                 "SEND    OUTPUT  [16, 32)  -> rank 0");
+    expect_shown((const char *const[]){"show", "-n3", "--algo=tree", "all-reduce", "-r", "1", NULL},
+                 "\nrank 1:", "round 5");
+    expect_shown((const char *const[]){"show", "broadcast", "--json", "-n", "2", NULL},
+                 "\"operation\":\"broadcast\"", "]]}]}");
+    expect_shown((const char *const[]){"show", "--help", NULL}, "\n  ring ", "gyre show");
+}
+
+static void every_algorithm_plays_to_the_end(void **state)
+{
+    static const char *const algorithms[] = {"ring", "direct", "tree"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        const char *const *name = &algorithms[i];
+        expect_shown(
+            (const char *const[]){"show", "all_reduce", "--run", "-n", "5", "-a", *name, NULL},
+            "\nafter round 1\n", "every rank holds the sums");
+        expect_shown((const char *const[]){"show", "all_reduce", "--run", "--in-place",
+                                           "--type-bytes", "4096", "-a", *name, NULL},
+                     "\nafter round 2\n", "every rank holds the sums");
+        expect_shown(
+            (const char *const[]){"show", "broadcast", "--run", "--root", "2", "-a", *name, NULL},
+            "300", "every rank holds the root's data");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_word_gets_one_sentence),
+        cmocka_unit_test(tables_and_json),
+        cmocka_unit_test(every_algorithm_plays_to_the_end),
+    };
+    return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);
+}
