@@ -211,9 +211,20 @@ static int remove_folder(void **state)
     return system(command);
 }
 
+/* Whatever launcher runs the tests must not speak to the programs that they start. */
+static void only_path(void)
+{
+    static char path[8192];
+    const char *found = getenv("PATH");
+    snprintf(path, sizeof path, "%s", found ? found : "/usr/local/bin:/usr/bin:/bin");
+    clearenv();
+    setenv("PATH", path, 1);
+}
+
 int main(void)
 {
     char bench[4200];
+    only_path();
     snprintf(bench, sizeof bench, "%s/bench/allreduce", build_folder());
     if (access(bench, X_OK) != 0) {
         printf("skipped: %s is not built\n", bench);
