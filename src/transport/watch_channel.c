@@ -28,7 +28,6 @@ int gyre_watch_channel_init(struct gyre_watch_channel *channel, int fd)
 
     memset(channel, 0, sizeof *channel);
     channel->fd = fd;
-    channel->last = &channel->first;
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
         return -errno;
     channel->stream = type == SOCK_STREAM;
@@ -43,8 +42,6 @@ static void pop(struct gyre_watch_channel *channel)
     struct gyre_watch_packet *packet = channel->first;
 
     channel->first = packet->next;
-    if (channel->first == NULL)
-        channel->last = &channel->first;
     if (packet->pass >= 0)
         close(packet->pass);
     free(packet);
@@ -106,8 +103,11 @@ static int keep(struct gyre_watch_channel *channel, const uint8_t *bytes, size_t
         return status;
     }
     memcpy(packet->bytes, bytes, length);
-    *channel->last = packet;
-    channel->last = &packet->next;
+    if (channel->first == NULL)
+        channel->first = packet;
+    else
+        channel->last->next = packet;
+    channel->last = packet;
     return 0;
 }
 

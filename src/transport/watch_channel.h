@@ -14,8 +14,8 @@ struct gyre_watch_packet; /* waits for room in the socket */
 struct gyre_watch_channel {
     int fd; /* borrowed; -1: closed */
     bool stream;
-    struct gyre_watch_packet *first, **last;
-    uint8_t *in; /* of a stream: the message that is being read */
+    struct gyre_watch_packet *first, *last; /* `last` counts only while there is a first */
+    uint8_t *in;                            /* of a stream: the message that is being read */
     size_t have;
 };
 
