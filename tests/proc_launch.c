@@ -1,6 +1,7 @@
 /* `gyre run` on one machine: real processes, real signals. Ranks are lines of shell. */
 #include "launch_rig.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -148,8 +149,11 @@ static void a_last_line_without_newline_is_not_lost(void **state)
 static void input_goes_to_rank_0(void **state)
 {
     (void)state;
-    rig_run(&rig, "hello\n", WORDS("-n", "3", "cat"));
-    assert_string_equal(rig.out_text, "[0] hello\n");
+    rig_run(&rig, "hello\n",
+            WORDS("-n", "3", SHELL("if [ $RANK = 0 ]; then cat; else readlink /proc/$$/fd/0; fi")));
+    assert_int_equal(rig_count_lines(rig.out_text, "[0] hello"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[1] /dev/null"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[2] /dev/null"), 1);
     rig_end(&rig);
 }
 
@@ -305,9 +309,12 @@ static void a_second_interrupt_kills(void **state)
     rig_wait_for(&rig, "[1] ready");
     rig_signal(&rig, SIGINT);
     rig_wait_for(&rig, "[1] got it");
+    uint64_t before = gyre_now_ns();
     rig_signal(&rig, SIGINT);
     rig_wait_end(&rig);
     assert_int_equal(rig.code, 128 + SIGINT);
+    assert_in_range(gyre_now_ns() - before, 0,
+                    4 * GYRE_SECOND); /* after 5 s they are killed anyway */
     rig_wait_lifeless(&rig);
     rig_end(&rig);
 }
