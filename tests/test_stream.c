@@ -306,6 +306,26 @@ static void a_long_message_without_grant_blocks_nobody(void **state)
     fixture_free(f);
 }
 
+/* A question that crosses its answer is not answered again: nothing is left over, however often. */
+static void a_question_may_cross_its_answer(void **state)
+{
+    struct fixture *f = fixture_new(4, true);
+    uint8_t *data = pattern(100000, 1), *out = malloc(100000);
+    for (uint64_t i = 0; i < 40; i++) {
+        struct iovec iov[4];
+        assert_int_equal(post_send(f, 0, i, data, 100000), 0);
+        while (gyre_stream_gather(f->pair.end[0], iov, 4) == 0) { /* until patience is at its end */
+        }
+        assert_int_equal(post_recv(f, 1, i, out, 100000), 0);
+        settle(f);
+        assert_int_equal(f->pair.status[0], 0);
+        assert_int_equal(f->got[i], 0);
+    }
+    free(data);
+    free(out);
+    fixture_free(f);
+}
+
 /* While a long message is under way, one posted later overtakes it at the next frame. */
 static void long_messages_take_turns(void **state)
 {
@@ -337,6 +357,32 @@ static void long_messages_take_turns(void **state)
     free(data);
     free(out);
     free(other);
+    fixture_free(f);
+}
+
+/* With receives posted in time, credit comes back by itself: nothing is ever asked for. */
+static void credit_comes_back(void **state)
+{
+    enum { COUNT = 100, LENGTH = GYRE_EAGER_MAX - GYRE_UNEXPECTED_CHARGE };
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t *data = pattern(LENGTH, 1), *out = malloc(LENGTH);
+    size_t there = 0, back = 0;
+    for (uint64_t i = 0; i < COUNT; i++) {
+        assert_int_equal(post_recv(f, 1, i, out, LENGTH), 0);
+        assert_int_equal(post_send(f, 0, i, data, LENGTH), 0);
+        size_t moved[2];
+        do {
+            there += moved[0] = stream_pair_move(&f->pair, 0);
+            back += moved[1] = stream_pair_move(&f->pair, 1);
+        } while (moved[0] + moved[1] > 0);
+        fetch(f);
+    }
+    assert_int_equal(f->completions, 2 * COUNT);
+    assert_int_equal(there, COUNT * (GYRE_FRAME_BYTES + LENGTH));
+    assert_int_equal(back,
+                     COUNT * GYRE_FRAME_BYTES); /* each message was GYRE_EAGER_MAX of charge */
+    free(data);
+    free(out);
     fixture_free(f);
 }
 
@@ -611,6 +657,121 @@ static void another_epoch_is_corrupt(void **state)
     fixture_free(f);
 }
 
+/* What the peer says, with a sum that is right. */
+static int say(struct fixture *f, enum gyre_frame_kind kind, uint64_t i, uint32_t length,
+               uint64_t control)
+{
+    static uint8_t wire[GYRE_FRAME_BYTES + GYRE_FRAME_PAYLOAD_MAX];
+    struct gyre_frame frame = {.kind = kind, .length = length, .epoch = 7, .match = name(i)};
+    struct iovec to[2], from = {.iov_base = wire, .iov_len = GYRE_FRAME_BYTES + length};
+    int status = 0;
+    if (kind == GYRE_FRAME_CREDIT) {
+        frame.match = (struct gyre_match){.sequence = control};
+    }
+    memcpy(wire + GYRE_FRAME_BYTES, &control, sizeof control);
+    gyre_frame_encode(&frame, wire + GYRE_FRAME_BYTES, wire);
+    while (from.iov_len > 0 && !status) {
+        int count = gyre_stream_target(f->pair.end[0], to);
+        size_t moved = stream_copy(&from, 1, to, count, SIZE_MAX);
+        status = gyre_stream_read(f->pair.end[0], moved);
+        from.iov_base = (uint8_t *)from.iov_base + moved;
+        from.iov_len -= moved;
+    }
+    return status;
+}
+
+struct lie {
+    enum gyre_frame_kind kind;
+    uint32_t length;
+    uint64_t control;
+    uint64_t wanted; /* length of the receive that is posted before, 0: none */
+};
+
+/* Each is a frame that no honest peer sends. */
+static void lies_are_corrupt(void **state)
+{
+    static const struct lie lies[] = {
+        {GYRE_FRAME_PIECE, 100, 0, 0},                                  /* nobody granted it */
+        {GYRE_FRAME_PIECE, 100, 0, 100},                                /* nor this one */
+        {GYRE_FRAME_PIECE, GYRE_FRAME_PAYLOAD_MAX, 0, 100000},          /* beyond the buffer */
+        {GYRE_FRAME_PIECE, 100, 0, 100000},                             /* a short one */
+        {GYRE_FRAME_PIECE, 100000, 0, GYRE_FRAME_PAYLOAD_MAX + 100000}, /* likewise */
+        {GYRE_FRAME_VOID, 0, 0, 0},
+        {GYRE_FRAME_VOID, 0, 0, 100},
+        {GYRE_FRAME_CREDIT, 0, 1, 0},   /* nothing was spent */
+        {GYRE_FRAME_GRANT, 8, 100, 0}}; /* nobody asked */
+    uint8_t *out = malloc(GYRE_FRAME_PAYLOAD_MAX + 100000);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct fixture *f = fixture_new(4, true);
+        if (lies[i].wanted) {
+            assert_int_equal(post_recv(f, 0, 0, out, lies[i].wanted), 0);
+        }
+        assert_int_equal(say(f, lies[i].kind, 0, lies[i].length, lies[i].control), GYRE_CORRUPT);
+        fetch(f);
+        assert_int_equal(f->completions, lies[i].wanted > 0);
+        fixture_free(f);
+    }
+    free(out);
+}
+
+static int say_until(struct fixture *f, enum gyre_frame_kind kind, uint32_t length,
+                     uint64_t control, int most, int *said)
+{
+    int status = 0;
+    for (*said = 0; *said < most && !status; ++*said) {
+        status = say(f, kind, (uint64_t)*said, length, control);
+    }
+    return status;
+}
+
+/* What is honest once is not honest for ever. */
+static void too_much_is_corrupt(void **state)
+{
+    static const struct {
+        enum gyre_frame_kind kind;
+        uint32_t length;
+        uint64_t control;
+        int most; /* allowed */
+    } cases[] = {{GYRE_FRAME_DATA, GYRE_EAGER_MAX, 0, 3},
+                 {GYRE_FRAME_DATA, 0, 0, 1024},
+                 {GYRE_FRAME_GRANT, 8, 100000, 8},
+                 {GYRE_FRAME_ASK, 8, 100, 8},
+                 {GYRE_FRAME_BYE, 0, 0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = fixture_new(4, true);
+        int said;
+        assert_int_equal(
+            say_until(f, cases[i].kind, cases[i].length, cases[i].control, 5000, &said),
+            GYRE_CORRUPT);
+        assert_int_equal(said, cases[i].most + 1);
+        fixture_free(f);
+    }
+}
+
+static void nothing_follows_a_bye(void **state)
+{
+    static const enum gyre_frame_kind kinds[] = {GYRE_FRAME_DATA, GYRE_FRAME_PIECE, GYRE_FRAME_ASK};
+    for (int i = 0; i < 3; i++) {
+        struct fixture *f = fixture_new(4, true);
+        assert_int_equal(say(f, GYRE_FRAME_BYE, 0, 0, 0), 0);
+        assert_int_equal(say(f, GYRE_FRAME_GRANT, 0, 8, 100000), 0); /* may still come */
+        assert_int_equal(say(f, kinds[i], 1, 8, 100), GYRE_CORRUPT);
+        fixture_free(f);
+    }
+}
+
+static void credit_does_not_shrink(void **state)
+{
+    struct fixture *f = fixture_new(4, true);
+    assert_int_equal(post_send(f, 0, 0, "four", 4), 0);
+    struct iovec iov[2];
+    assert_int_equal(gyre_stream_gather(f->pair.end[0], iov, 2), 1);
+    gyre_stream_wrote(f->pair.end[0], iov[0].iov_len);
+    assert_int_equal(say(f, GYRE_FRAME_CREDIT, 0, 0, 68), 0);
+    assert_int_equal(say(f, GYRE_FRAME_CREDIT, 0, 0, 67), GYRE_CORRUPT);
+    fixture_free(f);
+}
+
 static void posts_out_of_range_are_refused(void **state)
 {
     struct gyre_stream *stream = NULL;
@@ -636,8 +797,10 @@ int main(void)
         cmocka_unit_test(a_burst_of_small_messages_is_one_vector),
         cmocka_unit_test(ten_thousand_unexpected_both_ways),
         cmocka_unit_test(credit_bounds_what_is_unexpected),
+        cmocka_unit_test(credit_comes_back),
         cmocka_unit_test(a_posted_receive_is_served_past_a_full_store),
         cmocka_unit_test(a_long_message_without_grant_blocks_nobody),
+        cmocka_unit_test(a_question_may_cross_its_answer),
         cmocka_unit_test(long_messages_take_turns),
         cmocka_unit_test(cancel_before_anything_moved),
         cmocka_unit_test(cancel_at_every_point),
@@ -648,6 +811,10 @@ int main(void)
         cmocka_unit_test(own_disagreement_is_invalid),
         cmocka_unit_test(a_flipped_bit_is_corrupt),
         cmocka_unit_test(another_epoch_is_corrupt),
+        cmocka_unit_test(lies_are_corrupt),
+        cmocka_unit_test(too_much_is_corrupt),
+        cmocka_unit_test(nothing_follows_a_bye),
+        cmocka_unit_test(credit_does_not_shrink),
         cmocka_unit_test(posts_out_of_range_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@
 #define GYRE_STREAM_INLINE_MAX 256u /* such payloads */
 #define GYRE_STREAM_OFFERS                                                                         \
     64u /* frames offered to the carrier and not yet written; a power of two */
-#define GYRE_STREAM_OFFER_BYTES (512u * 1024) /* no further frame is offered beyond this */
+#define GYRE_STREAM_OFFER_BYTES (256u * 1024) /* enough offered: summed, and still in the cache */
 #define GYRE_STREAM_BURST       32u  /* eager frames in a row while a long message could move */
 #define GYRE_STREAM_ASKS        16u  /* ASK frames in one gather */
 #define GYRE_STREAM_PATIENCE    256u /* idle gathers before a long message asks for its grant */
