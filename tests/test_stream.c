@@ -469,6 +469,28 @@ static void cancel_at_every_point(void **state)
     }
 }
 
+/* A frame that was offered but never written gives its credit back. */
+static void a_withdrawn_offer_costs_no_credit(void **state)
+{
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t *data = pattern(GYRE_EAGER_MAX, 1);
+    struct iovec iov[4];
+    for (uint64_t i = 0; i < 20; i++) {
+        assert_int_equal(post_send(f, 0, i, data, GYRE_EAGER_MAX), 0);
+        assert_int_equal(gyre_stream_gather(f->pair.end[0], iov, 4), 2);
+        assert_int_equal(gyre_stream_cancel(f->pair.end[0], i), 0);
+        assert_int_equal(gyre_stream_gather(f->pair.end[0], iov, 4), 0);
+        fetch(f);
+    }
+    for (uint64_t i = 20; i < 23; i++) {
+        assert_int_equal(post_send(f, 0, i, data, GYRE_EAGER_MAX), 0);
+    }
+    settle(f);
+    assert_int_equal(f->completions, 23);
+    free(data);
+    fixture_free(f);
+}
+
 static void a_withdrawn_receive_can_be_posted_again(void **state)
 {
     struct fixture *f = fixture_new(POSTS, true);
@@ -804,6 +826,7 @@ int main(void)
         cmocka_unit_test(long_messages_take_turns),
         cmocka_unit_test(cancel_before_anything_moved),
         cmocka_unit_test(cancel_at_every_point),
+        cmocka_unit_test(a_withdrawn_offer_costs_no_credit),
         cmocka_unit_test(a_withdrawn_receive_can_be_posted_again),
         cmocka_unit_test(fail_completes_everything_once),
         cmocka_unit_test(bye_follows_everything_and_ends_what_waits),
