@@ -134,8 +134,10 @@ static pid_t start_attack(const struct attack *attack, uint16_t port)
     assert_false(pipe(ready));
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
+        alarm(60); /* a test that failed leaves no attacker behind */
         attack_in_child(attack, port, ready[1]);
+    }
     close(ready[1]);
     assert_int_equal(read(ready[0], &byte, 1), 1);
     close(ready[0]);

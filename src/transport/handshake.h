@@ -88,8 +88,7 @@ enum gyre_refusal_code {
     GYRE_REFUSAL_WORLD,
     GYRE_REFUSAL_RANK,
     GYRE_REFUSAL_DUPLICATE,
-    GYRE_REFUSAL_CONFIGURATION,
-    GYRE_REFUSAL_FAILED /* of the server's own making: the job has failed already */
+    GYRE_REFUSAL_CONFIGURATION
 };
 
 struct gyre_refusal {

@@ -316,12 +316,14 @@ static int log_in(struct gyre_joining *join)
 static int begin(struct gyre_joining *join)
 {
     struct gyre_fact *mine = &join->fact[join->joined->rank];
+    int family =
+        strchr(join->job->root_host, ':') ? AF_INET6 : AF_INET; /* the same on every rank */
     int status = gyre_fact_gather(join->job, mine);
     if (!status)
         status = gyre_random_bytes(join->nonce, sizeof join->nonce);
     if (!status && join->options->interface)
         status =
-            gyre_address_choose(join->options->interface, AF_UNSPEC, &mine->outward, join->trouble);
+            gyre_address_choose(join->options->interface, family, &mine->outward, join->trouble);
     if (!status)
         status = gyre_pairing_open(join, mine);
     if (status)

@@ -48,11 +48,6 @@ int gyre_guest_refuse(struct gyre_joining *join, const struct gyre_guest *guest,
                       struct gyre_refusal *refusal)
 {
     char why[384], root[GYRE_JOIN_WHO_MAX];
-    if (refusal->code == GYRE_REFUSAL_FAILED) { /* nothing is wrong with this one */
-        snprintf(refusal->text, sizeof refusal->text, "%.*s", GYRE_REFUSAL_TEXT,
-                 join->trouble->text);
-        return GYRE_AGAIN;
-    }
     why_refused(join, guest, refusal->code, why, sizeof why);
     snprintf(refusal->text, sizeof refusal->text,
              "rank %u on %.63s (pid %d) does not fit in with %s%s: %s", guest->claim.rank,

@@ -169,8 +169,6 @@ static int send_roster(struct gyre_joining *join)
 static uint32_t judge(const struct gyre_joining *join, const struct gyre_talk *talk, uint32_t rank)
 {
     enum gyre_refusal_code code = gyre_handshake_judge(&talk->shake);
-    if (join->root->failing)
-        return GYRE_REFUSAL_FAILED;
     if (code == GYRE_REFUSAL_RANK && rank == 0)
         return GYRE_REFUSAL_DUPLICATE;
     if (!code && (join->phase != GYRE_PHASE_GATHER || join->control[rank].talk.fd >= 0))
@@ -178,16 +176,34 @@ static uint32_t judge(const struct gyre_joining *join, const struct gyre_talk *t
     return code;
 }
 
+static size_t failure_story(const struct gyre_joining *join, uint8_t payload[GYRE_STORY_BYTES])
+{
+    struct gyre_story story = {.status = join->trouble->status};
+    snprintf(story.text, sizeof story.text, "%s", join->trouble->text);
+    return gyre_story_encode(&story, payload);
+}
+
+/* Too late: all that is left is to say why the join has failed. */
+static int tell_late(struct gyre_joining *join, struct gyre_talk *talk)
+{
+    uint8_t payload[GYRE_STORY_BYTES];
+    uint32_t rank = talk->shake.theirs.rank;
+    (void)gyre_talk_say(talk, GYRE_JOIN_FAILURE, payload, failure_story(join, payload));
+    gyre_talk_close(talk);
+    if (rank < join->joined->n)
+        answered(join->root, rank);
+    return 0;
+}
+
 static int turn_away(struct gyre_joining *join, const struct gyre_guest *guest,
                      struct gyre_refusal *refusal)
 {
     struct gyre_root *root = join->root;
     int status = gyre_guest_refuse(join, guest, refusal);
-    bool told = root->failing || status != GYRE_AGAIN;
-    if (told && guest->claim.rank < join->joined->n)
-        answered(root, guest->claim.rank);
-    if (!told)
+    if (status == GYRE_AGAIN)
         memcpy(root->refused, refusal->text, sizeof root->refused);
+    else if (guest->claim.rank < join->joined->n)
+        answered(root, guest->claim.rank); /* this one knows */
     return status;
 }
 
@@ -201,6 +217,8 @@ static int admit(struct gyre_joining *join, struct gyre_talk *talk,
         gyre_talk_close(talk);
         return 0;
     }
+    if (root->failing)
+        return tell_late(join, talk);
     uint32_t rank = guest.claim.rank;
     refusal->code = judge(join, talk, rank);
     if (refusal->code)
@@ -430,11 +448,10 @@ void gyre_root_fails(struct gyre_joining *join)
 {
     uint8_t payload[GYRE_STORY_BYTES];
     struct gyre_root *root = join->root;
-    struct gyre_story story = {.status = join->trouble->status};
-    snprintf(story.text, sizeof story.text, "%s", join->trouble->text);
-    say(join, GYRE_JOIN_FAILURE, payload, gyre_story_encode(&story, payload));
+    say(join, GYRE_JOIN_FAILURE, payload, failure_story(join, payload));
 
-    bool stay = root->lobby && join->phase == GYRE_PHASE_GATHER && story.status != GYRE_TIMED_OUT;
+    bool stay =
+        root->lobby && join->phase == GYRE_PHASE_GATHER && join->trouble->status != GYRE_TIMED_OUT;
     root->failing = true;
     for (uint64_t until = gyre_now_ns() + LINGER;
          stay && root->count < join->joined->n && join->now < until;)

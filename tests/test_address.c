@@ -1,0 +1,191 @@
+/* Addresses: printed, packed, compared, chosen. What depends on the machine uses loopback alone,
+ * which every machine has. */
+#include "transport/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct sockaddr_storage address_of(const char *text, uint16_t port)
+{
+    struct sockaddr_storage address;
+    assert_int_equal(gyre_address_resolve(text, port, &address, 1, NULL), 1);
+    return address;
+}
+
+static void assert_prints(const char *text, uint16_t port, const char *expected)
+{
+    char out[GYRE_ADDRESS_TEXT];
+    struct sockaddr_storage address = address_of(text, port);
+    gyre_address_format(&address, out);
+    assert_string_equal(out, expected);
+}
+
+static void addresses_print_as_people_write_them(void **state)
+{
+    char out[GYRE_ADDRESS_TEXT];
+    struct sockaddr_storage none = {0};
+    (void)state;
+    assert_prints("192.0.2.7", 29500, "192.0.2.7:29500");
+    assert_prints("2001:db8::7", 1, "[2001:db8::7]:1");
+    assert_prints("[2001:db8::7]", 65535, "[2001:db8::7]:65535");
+    gyre_address_format(&none, out);
+    assert_string_equal(out, "(no address)");
+}
+
+static void packed_addresses_come_back(void **state)
+{
+    static const char *const texts[] = {"192.0.2.7", "2001:db8::7", "127.0.0.1", "::1"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        uint8_t bytes[GYRE_ADDRESS_BYTES];
+        struct sockaddr_storage in = address_of(texts[i], (uint16_t)(1000 + i)), out;
+        struct gyre_cursor put = gyre_cursor_over(bytes, sizeof bytes);
+        gyre_address_put(&put, &in);
+        assert_false(put.bad);
+        assert_ptr_equal(put.at, put.end);
+        struct gyre_cursor get = gyre_cursor_over(bytes, sizeof bytes);
+        gyre_address_get(&get, &out);
+        assert_memory_equal(&in, &out, gyre_address_length(&in));
+        assert_true(gyre_address_same_host(&in, &out));
+        get = gyre_cursor_over(bytes, sizeof bytes - 1);
+        gyre_address_get(&get, &out);
+        assert_true(get.bad);
+    }
+}
+
+static void loopback_is_recognised(void **state)
+{
+    (void)state;
+    struct sockaddr_storage a = address_of("127.0.1.1", 1), b = address_of("::1", 1);
+    struct sockaddr_storage c = address_of("192.0.2.7", 1), d = address_of("::ffff:127.0.0.1", 9);
+    assert_true(gyre_address_is_loopback(&a));
+    assert_true(gyre_address_is_loopback(&b));
+    assert_false(gyre_address_is_loopback(&c));
+    assert_false(gyre_address_is_loopback(&d));
+    gyre_address_normalise(&d);
+    assert_true(gyre_address_is_loopback(&d));
+    assert_int_equal(d.ss_family, AF_INET);
+    assert_int_equal(gyre_address_port(&d), 9);
+}
+
+static void a_wrong_name_is_named(void **state)
+{
+    struct sockaddr_storage address;
+    struct gyre_trouble trouble = {0};
+    (void)state;
+    assert_true(gyre_address_resolve("no such host", 1, &address, 1, &trouble) < 0);
+    assert_non_null(strstr(trouble.text, "\"no such host\""));
+}
+
+static void assert_chosen(const char *list, int family, const char *expected)
+{
+    char out[GYRE_ADDRESS_TEXT];
+    struct sockaddr_storage address;
+    struct gyre_trouble trouble = {0};
+    if (gyre_address_choose(list, family, &address, &trouble))
+        fail_msg("%s: %s", list, trouble.text);
+    gyre_address_format(&address, out);
+    assert_string_equal(out, expected);
+}
+
+static void interfaces_are_chosen_by_name_address_and_block(void **state)
+{
+    static const char *const wrong[] = {
+        "eth99", "198.51.100.0/24", "127.0.0.1/33", "127.0.0.1/x", "", ","};
+    (void)state;
+    assert_chosen("lo", AF_INET, "127.0.0.1:0");
+    assert_chosen("127.0.0.0/8", AF_UNSPEC, "127.0.0.1:0");
+    assert_chosen("127.0.0.1", AF_INET, "127.0.0.1:0");
+    assert_chosen("eth99, 198.51.100.0/24 lo", AF_INET, "127.0.0.1:0");
+    for (int i = 0; i < 6; i++) {
+        struct sockaddr_storage address;
+        struct gyre_trouble trouble = {0};
+        assert_int_equal(gyre_address_choose(wrong[i], AF_INET, &address, &trouble), GYRE_INVALID);
+        assert_non_null(strstr(trouble.text, "this machine has lo 127.0.0.1"));
+    }
+}
+
+static void a_block_ends_where_its_bits_end(void **state)
+{
+    struct sockaddr_storage address;
+    (void)state;
+    assert_false(gyre_address_choose("127.0.0.0/31", AF_INET, &address, NULL));
+    assert_int_equal(gyre_address_choose("127.0.0.2/31", AF_INET, &address, NULL), GYRE_INVALID);
+    assert_false(gyre_address_choose("126.0.0.0/7", AF_INET, &address, NULL));
+}
+
+/* The port range: each port once, then EADDRINUSE. */
+static void listeners_stay_inside_their_range(void **state)
+{
+    enum { PORTS = 4 };
+    int fd[PORTS];
+    bool seen[PORTS] = {false};
+    (void)state;
+    struct sockaddr_storage base = address_of("127.0.0.1", 0);
+    uint16_t low = 20000;
+    for (bool all = false; !all;
+         low = (uint16_t)(low + PORTS)) { /* four neighbours that are free */
+        assert_true(low < 60000);
+        all = true;
+        for (int i = 0; i < PORTS && all; i++) {
+            struct sockaddr_storage probe = base;
+            gyre_address_set_port(&probe, (uint16_t)(low + i));
+            int one = gyre_socket_listen(&probe, 0, 0, 1);
+            all = one >= 0;
+            if (all)
+                close(one);
+        }
+        if (all)
+            break;
+    }
+    for (int i = 0; i < PORTS; i++) {
+        struct sockaddr_storage address = base;
+        fd[i] = gyre_socket_listen(&address, low, (uint16_t)(low + PORTS - 1), 1);
+        assert_true(fd[i] >= 0);
+        int place = gyre_address_port(&address) - low;
+        assert_in_range(place, 0, PORTS - 1);
+        assert_false(seen[place]);
+        seen[place] = true;
+    }
+    struct sockaddr_storage address = base;
+    assert_int_equal(gyre_socket_listen(&address, low, (uint16_t)(low + PORTS - 1), 1),
+                     -EADDRINUSE);
+    for (int i = 0; i < PORTS; i++)
+        close(fd[i]);
+}
+
+static void a_socket_that_meets_itself_is_refused(void **state)
+{
+    (void)state;
+    struct sockaddr_storage address = address_of("127.0.0.1", 0);
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_false(bind(fd, (struct sockaddr *)&address, gyre_address_length(&address)));
+    assert_false(getsockname(fd, (struct sockaddr *)&address, &length));
+    assert_false(connect(fd, (struct sockaddr *)&address, gyre_address_length(&address)));
+    assert_int_equal(gyre_socket_connected(fd), -ECONNREFUSED);
+    gyre_socket_drop(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_print_as_people_write_them),
+        cmocka_unit_test(packed_addresses_come_back),
+        cmocka_unit_test(loopback_is_recognised),
+        cmocka_unit_test(a_wrong_name_is_named),
+        cmocka_unit_test(interfaces_are_chosen_by_name_address_and_block),
+        cmocka_unit_test(a_block_ends_where_its_bits_end),
+        cmocka_unit_test(listeners_stay_inside_their_range),
+        cmocka_unit_test(a_socket_that_meets_itself_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
