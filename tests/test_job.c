@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* -- right ------------------------------------------------------------------------------------- */
@@ -145,6 +147,54 @@ static void test_keys_differ_with_the_users_key(void **state)
     assert_memory_not_equal(a.key, b.key, sizeof a.key);
 }
 
+static void in_a_child(void (*body)(int result), int result)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        body(result);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void tell_id(int result)
+{
+    struct gyre_job job;
+    discover(HYDRA("0", "2", "0", "2") "GYRE_ROOT=a:1\0", NULL, &job);
+    assert_int_equal(write(result, job.id, sizeof job.id), sizeof job.id);
+}
+
+/* A name that makes /proc/<pid>/stat hard to read. */
+static void be_shell(int result)
+{
+    prctl(PR_SET_NAME, "sh) x (");
+    in_a_child(tell_id, result);
+}
+
+static void be_proxy(int result)
+{
+    prctl(PR_SET_NAME, "hydra_pmi_proxy");
+    in_a_child(tell_id, result);
+    in_a_child(be_shell, result);
+}
+
+static void test_ranks_of_one_proxy_agree(void **state)
+{
+    int ends[2];
+    uint8_t ids[4][16];
+    assert_int_equal(pipe(ends), 0);
+    in_a_child(be_proxy, ends[1]);
+    in_a_child(be_proxy, ends[1]);
+    assert_int_equal(read(ends[0], ids, sizeof ids), sizeof ids);
+    assert_memory_equal(ids[0], ids[1], 16);
+    assert_memory_equal(ids[2], ids[3], 16);
+    assert_memory_not_equal(ids[0], ids[2], 16);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* -- root by file ------------------------------------------------------------------------------ */
 
 static void test_root_file_without_an_address(void **state)
@@ -199,6 +249,18 @@ static void test_options_win(void **state)
     discover(GYRE_RUN("5", "1"), &options, &other);
     assert_memory_equal(job.id, other.id, sizeof job.id);
     assert_memory_not_equal(job.key_id, other.key_id, sizeof job.key_id);
+}
+
+static void test_world_of_one_by_options(void **state)
+{
+    struct gyre_job job;
+    struct gyre_options options = GYRE_OPTIONS_INIT;
+    options.rank = 0;
+    options.world = 1;
+    discover(SBATCH, &options, &job);
+    assert_string_equal(job.source, "options");
+    assert_int_equal(job.local_rank, 0);
+    assert_int_equal(job.local_world, 1);
 }
 
 static void test_zeroed_options_mean_the_environment(void **state)
@@ -281,6 +343,30 @@ static void test_wrong_environments_are_refused(void **state)
     }
 }
 
+static void refuse_overlong(const char *environment, const char *name, const char *told)
+{
+    static char value[6000];
+    struct gyre_job job;
+    struct gyre_trouble trouble = {0};
+    memset(value, 'x', sizeof value - 1);
+    memcpy(value, "/", 1);
+    memcpy(value + 4000, ":1/", 3);
+    environment_set(environment);
+    setenv(name, value, 1);
+    assert_int_equal(gyre_job_discover(NULL, &job, &trouble), GYRE_INVALID);
+    if (!strstr(trouble.text, told)) {
+        fail_msg("\"%s\" is not in \"%s\"", told, trouble.text);
+    }
+}
+
+static void test_overlong_values(void **state)
+{
+    refuse_overlong(GYRE_RUN("5", "1"), "MASTER_ADDR", "host name of 5999 characters");
+    refuse_overlong(OPEN_MPI("0", "0", "77", "x"), "HOME", "HOME is too long");
+    refuse_overlong(OPEN_MPI("0", "0", "77", "x"), "GYRE_KEY_FILE", "GYRE_KEY_FILE is too long");
+    refuse_overlong(GYRE_RUN("5", "1") "GYRE_KEY=\0", "GYRE_KEY_FILE", "cannot open key file");
+}
+
 static void refuse_options(int rank, int world, int local_rank, const char *told)
 {
     struct gyre_job job;
@@ -346,8 +432,11 @@ int main(void)
         cmocka_unit_test(test_jobs_differ),
         cmocka_unit_test(test_fields_do_not_run_together),
         cmocka_unit_test(test_keys_differ_with_the_users_key),
+        cmocka_unit_test(test_ranks_of_one_proxy_agree),
         cmocka_unit_test(test_root_file_without_an_address),
+        cmocka_unit_test(test_overlong_values),
         cmocka_unit_test(test_options_win),
+        cmocka_unit_test(test_world_of_one_by_options),
         cmocka_unit_test(test_zeroed_options_mean_the_environment),
         cmocka_unit_test(test_wrong_environments_are_refused),
         cmocka_unit_test(test_wrong_options_are_refused),

@@ -1,5 +1,6 @@
-/* Which job is this, and who am I in it? Found once, from gyre_init()'s options and the environment, before any I/O but
- * reading the key. Pure but for getenv, the key file and the host's name. */
+/* Which job is this, and who am I in it? Found once, from gyre_init()'s options and the
+ * environment, before any I/O but reading the key. Pure but for getenv, the key file and the host's
+ * name. */
 #ifndef GYRE_TRANSPORT_JOB_H
 #define GYRE_TRANSPORT_JOB_H
 
@@ -23,23 +24,26 @@ struct gyre_job {
     bool authenticated;          /* false: GYRE_AUTH=none */
     enum gyre_root_kind root_kind;
     char root_host[256];
-    uint16_t root_port;   /* 0: rank 0 picks a free one (file) */
-    int root_port_tries;  /* how many ports from root_port on may hold the root: up to 17 where others may own one */
+    uint16_t root_port;  /* 0: rank 0 picks a free one (file) */
+    int root_port_tries; /* ports from root_port on that may hold the root, 1 … 17 */
     char root_file[512];
-    char source[32];      /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options",
-                           * "alone" */
-    int launcher_fd;      /* read end of the launcher's pipe, -1 without */
-    int simulated_node;   /* gyre run --simulate-nodes; -1: none */
+    /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options"
+     * or "alone" */
+    char source[32];
+    int launcher_fd;    /* read end of the launcher's pipe, -1 without */
+    int simulated_node; /* gyre run --simulate-nodes; -1: none */
 };
 
-/* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. `options` may be NULL; its rank counts only
- * together with its world. Reads and closes the descriptor GYRE_KEY_FD at the first call; later calls know what it held.
- * Wipes what it read of the key from buffers. A world of 1 touches no file. One thread. */
-int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job, struct gyre_trouble *trouble);
+/* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. `options` may be NULL; its
+ * rank counts only together with its world. Reads and closes the descriptor GYRE_KEY_FD at the
+ * first call; later calls know what it held. Wipes what it read of the key from buffers. A world of
+ * 1 touches no file. One thread. */
+int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
+                      struct gyre_trouble *trouble);
 
-/* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or GYRE_INVALID, before the
- * first call. A non-zero from each() ends it and is returned. */
-int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context), void *context,
-                          struct gyre_trouble *trouble);
+/* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or
+ * GYRE_INVALID, before the first call. A non-zero from each() ends it and is returned. */
+int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context),
+                          void *context, struct gyre_trouble *trouble);
 
 #endif
