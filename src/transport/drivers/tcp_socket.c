@@ -193,19 +193,17 @@ bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
     return true;
 }
 
+/* After the peer's goodbye nothing follows, so however the reading ends then, it is no failure. */
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result)
 {
     if (result > 0) {
         int status = gyre_stream_read(socket->stream, (size_t)result);
         return status ? broken(socket, status, 0) : true;
     }
-    if (result == 0 && gyre_stream_heard_bye(socket->stream)) {
-        socket->finished = true;
-        return false;
-    }
-    if (result == 0)
-        return broken(socket, GYRE_PEER_LOST, 0);
-    return result == -EAGAIN ? false : passes(result) || broken_by(socket, (int)-result);
+    if (result == -EAGAIN || passes(result))
+        return result != -EAGAIN;
+    socket->finished = gyre_stream_heard_bye(socket->stream);
+    return socket->finished ? false : broken_by(socket, (int)-result);
 }
 
 static size_t sum(const struct iovec *iov, int count)
