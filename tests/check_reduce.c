@@ -91,7 +91,7 @@ static const struct {
 /* A number of ordinary size: sums of these round, carry and cancel. */
 static uint64_t ordinary(int type, uint64_t random)
 {
-    float small = (float)((int64_t)(random >> 40) - (1 << 23)) / (float)(1 << (random & 31));
+    float small = (float)((int64_t)(random >> 40) - (1 << 23)) / (float)(1U << (random & 31));
     double wide = small + (double)(random & 0xffff) * 0x1p-50;
     uint64_t bits = random >> 8;
     switch (type) {
