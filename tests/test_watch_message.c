@@ -156,21 +156,24 @@ static int receive_number(struct ends *ends, uint32_t *number, int *passed)
     return status;
 }
 
-/* Sends far more than the socket takes, then reads while the sender flushes. */
+/* Sends far more than the socket takes; then reads, sends more into the room that this made, and
+ * only then lets the sender flush. */
 static void check_order(int type)
 {
-    enum { MANY = 400 };
+    enum { FIRST = 200, MANY = 400 };
     struct ends ends = ends_of(type);
-    uint32_t next = 0, got = 0;
+    uint32_t next = 0, got = 0, sent = 0;
     int passed, status;
 
-    for (uint32_t i = 0; i < MANY; i++)
-        send_number(&ends, i, -1);
+    while (sent < FIRST)
+        send_number(&ends, sent++, -1);
     assert_true(gyre_watch_channel_waits(&ends.channel[0]));
     while (next < MANY) {
         while ((status = receive_number(&ends, &got, &passed)) == 0)
             assert_int_equal(got, next++);
         assert_int_equal(status, GYRE_AGAIN);
+        if (sent < MANY)
+            send_number(&ends, sent++, -1);
         assert_int_equal(gyre_watch_channel_flush(&ends.channel[0]), 0);
     }
     assert_false(gyre_watch_channel_waits(&ends.channel[0]));

@@ -11,8 +11,9 @@ void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
             vigil->channel[i].owed |= (uint8_t)what;
 }
 
-/* Fills the payload with the states that the way up has not been told; true if some did not fit. */
-static bool gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *message,
+/* Fills the payload with states that the way up has not been told; what does not fit comes with the
+ * next beat. */
+static void gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *message,
                           uint8_t *payload)
 {
     message->payload = payload;
@@ -21,12 +22,11 @@ static bool gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *m
         if (!post->fresh)
             continue;
         if (message->payload_bytes + GYRE_WATCH_STATE_BYTES > GYRE_WATCH_PAYLOAD_MAX)
-            return true;
+            return;
         gyre_watch_state_encode(&post->state, payload + message->payload_bytes);
         message->payload_bytes += GYRE_WATCH_STATE_BYTES;
         post->fresh = false;
     }
-    return false;
 }
 
 static void attach_text(struct gyre_watch_message *message, const char *text)
@@ -51,14 +51,13 @@ static enum gyre_vigil_owed most_urgent(uint8_t owed)
     return (enum gyre_vigil_owed)(owed & -owed);
 }
 
-/* Fills a beat; only the way up is told states. True if more are left. */
-static bool attach_beat(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel,
+/* Only the way up is told states. */
+static void attach_beat(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel,
                         struct gyre_watch_message *message, uint8_t *payload)
 {
-    bool up = vigil->is.rank != 0 && channel->peer == gyre_vigil_parent(vigil);
-
     message->kind = GYRE_WATCH_BEAT;
-    return up && gather_states(vigil, message, payload);
+    if (vigil->is.rank != 0 && channel->peer == gyre_vigil_parent(vigil))
+        gather_states(vigil, message, payload);
 }
 
 size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t *out)
@@ -67,7 +66,6 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
     struct gyre_watch_message message = {.epoch = vigil->is.epoch, .rank = vigil->is.rank};
     uint8_t states[GYRE_WATCH_PAYLOAD_MAX];
     enum gyre_vigil_owed what = most_urgent(channel->owed);
-    bool more = false;
 
     if (channel->owed == 0)
         return 0;
@@ -77,11 +75,10 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
         message.kind = GYRE_WATCH_WARNING;
         attach_text(&message, vigil->warning);
     } else if (what == GYRE_OWED_BEAT) {
-        more = attach_beat(vigil, channel, &message, states);
+        attach_beat(vigil, channel, &message, states);
     } else {
         message.kind = what == GYRE_OWED_BYE ? GYRE_WATCH_BYE : GYRE_WATCH_ALL_BYE;
     }
-    if (!more)
-        channel->owed &= (uint8_t)~what;
+    channel->owed &= (uint8_t)~what;
     return gyre_watch_encode(&message, out);
 }
