@@ -31,7 +31,7 @@ struct gyre_link_net {
 struct gyre_link_bench {
     const struct gyre_driver *driver;
     bool splits, flips; /* wishes it can fulfil */
-    bool unsummed;      /* carries no checksum of the payload */
+    bool deaf;          /* the carrier does not tell that the peer has gone: the watch does */
 
     /* Opens all wires and attaches all pipes; 0 or negative with the story. */
     int (*connect)(const struct gyre_link_wish *wish, struct gyre_link_net *net,

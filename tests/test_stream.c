@@ -447,6 +447,9 @@ static void cancel_after(uint64_t length, size_t piece, bool sender)
         for (uint64_t i = 0; !sender && i < length; i++) {
             assert_int_equal(out[i], 0xee);
         }
+        if (sender && steps > 0 && length > GYRE_EAGER_MAX) { /* it was granted, so it is told */
+            assert_int_not_equal(f->got[0], NEVER);
+        }
         if (f->got[0] == NEVER) { /* never granted, so never told */
             assert_int_equal(gyre_stream_cancel(f->pair.end[1], RECV_TOKEN), 0);
             fetch(f);
@@ -499,6 +502,8 @@ static void a_withdrawn_receive_can_be_posted_again(void **state)
     settle(f);
     assert_int_equal(gyre_stream_cancel(f->pair.end[1], RECV_TOKEN), 0);
     struct gyre_match match = name(0);
+    assert_int_equal(gyre_stream_recv(f->pair.end[1], &match, out, 90000, RECV_TOKEN + 1),
+                     GYRE_INVALID);
     assert_int_equal(gyre_stream_recv(f->pair.end[1], &match, out, 100000, RECV_TOKEN + 1), 0);
     assert_int_equal(post_send(f, 0, 0, data, 100000), 0);
     settle(f);
@@ -591,6 +596,10 @@ static void one_mismatch(uint64_t sent, uint64_t wanted, uint64_t fingerprint, u
     if (!receive_first) {
         status = gyre_stream_recv(f->pair.end[1], &mine, out, wanted, RECV_TOKEN);
         settle(f);
+        assert_int_equal(status, GYRE_MISMATCH); /* at once, and for good */
+        assert_int_equal(post_recv(f, 1, 7, out, 1), GYRE_MISMATCH);
+    } else if (wanted <= GYRE_EAGER_MAX) {
+        assert_int_equal(f->pair.status[1], GYRE_MISMATCH); /* nothing went back that could tell */
     }
     int end = f->pair.status[0] == GYRE_MISMATCH ? 0 : 1;
     assert_true(status == GYRE_MISMATCH || f->pair.status[end] == GYRE_MISMATCH);
