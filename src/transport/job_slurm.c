@@ -90,7 +90,7 @@ static int read_range(struct expansion *expansion, const char **at, struct range
 /* At '[': how many numbers the bracket holds; leaves *at behind its ']'. */
 static int measure_bracket(struct expansion *expansion, const char **at, uint64_t *numbers)
 {
-    struct range range;
+    struct range range = {0, 0, 0};
     *numbers = 0;
     do {
         (*at)++;
@@ -159,7 +159,7 @@ static int expand_bracket(struct expansion *expansion, const char *at, size_t le
     const char *behind = strchr(at, ']') + 1;
     int status = 0;
     while (status == 0 && *at != ']') {
-        struct range range;
+        struct range range = {0, 0, 0};
         at++;
         status = read_range(expansion, &at, &range);
         for (uint64_t i = range.first; status == 0 && i <= range.last; i++) {
