@@ -237,8 +237,27 @@ static void run_types(struct bench *bench)
 
 /* -- main ----------------------------------------------------------------------------------- */
 
-static int run(struct bench *bench, int argc, char **argv)
+static int start_ranks(const struct bench_options *options, int argc, char **argv)
 {
+    const char *rank = getenv("RANK");
+    if (rank) {
+        fprintf(stderr,
+                "--ranks %d: this is rank %s of a launcher already; leave one of the two out\n",
+                options->ranks, rank);
+        return BENCH_EXIT_USAGE;
+    }
+    return bench_run_locally(options->ranks, argc, argv);
+}
+
+int bench_enter(int argc, char **argv, struct bench *bench)
+{
+    int asked = bench_options_read(argc, argv, &bench->options);
+    if (asked) {
+        return asked > 0 ? 0 : BENCH_EXIT_USAGE;
+    }
+    if (bench->options.ranks > 0) {
+        return start_ranks(&bench->options, argc, argv);
+    }
     int code = join(bench);
     if (code) {
         return code;
@@ -249,35 +268,30 @@ static int run(struct bench *bench, int argc, char **argv)
     }
     get_buffers(bench);
     gather_places(bench);
-    report_header(bench);
-    run_types(bench);
-    bool possible = bench_ceiling_report(bench);
-    bool well = bench_report_close(&bench->report, NULL);
+    return -1;
+}
+
+int bench_leave(struct bench *bench, bool well)
+{
     bench_together(bench); /* whoever waits for the ranks sees none end before rank 0 has spoken */
     int status = gyre_finalize(bench->comm);
     if (status) {
         fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));
         return exit_code(status);
     }
-    return well && possible ? 0 : BENCH_EXIT_WRONG;
+    return well ? 0 : BENCH_EXIT_WRONG;
 }
 
 int bench_main(int argc, char **argv, const struct bench_verb *verb)
 {
     struct bench bench = {.verb = verb};
-    int asked = bench_options_read(argc, argv, &bench.options);
-    if (asked) {
-        return asked > 0 ? 0 : BENCH_EXIT_USAGE;
+    int code = bench_enter(argc, argv, &bench);
+    if (code >= 0) {
+        return code;
     }
-    if (bench.options.ranks > 0) {
-        if (getenv("RANK")) {
-            fprintf(stderr,
-                    "--ranks %d: this is rank %s of a launcher already; leave one of the "
-                    "two out\n",
-                    bench.options.ranks, getenv("RANK"));
-            return BENCH_EXIT_USAGE;
-        }
-        return bench_run_locally(bench.options.ranks, argc, argv);
-    }
-    return run(&bench, argc, argv);
+    report_header(&bench);
+    run_types(&bench);
+    bool possible = bench_ceiling_report(&bench);
+    bool well = bench_report_close(&bench.report, NULL);
+    return bench_leave(&bench, well && possible);
 }

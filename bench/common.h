@@ -51,8 +51,14 @@ struct bench {
     double best_bus[2]; /* at that size: out of place, in place */
 };
 
-/* main() of a bench. */
+/* main() of a bench of a collective. */
 int bench_main(int argc, char **argv, const struct bench_verb *verb);
+
+/* What stands before and behind any bench. bench_enter: flags, --ranks, gyre_init, buffers; -1 to
+ * go on, else the exit code. bench_leave: all ranks together, gyre_finalize; the exit code, 0 if
+ * `well`. */
+int bench_enter(int argc, char **argv, struct bench *bench);
+int bench_leave(struct bench *bench, bool well);
 
 /* -- measure.c ------------------------------------------------------------------------------ */
 

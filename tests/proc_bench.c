@@ -146,6 +146,18 @@ static void test_one_rank(void **state)
     assert_int_equal(tally_rows().rows, 1);
 }
 
+static void test_link(void **state)
+{
+    int rows = 0;
+    expect_code(run("", "link --ranks 2 -b 8 -e 64K -f 64"), 0);
+    for (const char *at = output; *at; at++) {
+        rows += at[0] == '\n' && at[1] == ' ';
+    }
+    assert_int_equal(rows, 3);
+    expect_code(run("", "link --ranks 3 -b 8 -e 8"), 6);
+    expect_text("use --ranks 2");
+}
+
 static void test_planted_faults_show(void **state)
 {
     static const char *const lines[] = {"allreduce --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling",
@@ -236,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_broadcast_from_each_root),
         cmocka_unit_test(test_over_sockets),
         cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_link),
         cmocka_unit_test(test_planted_faults_show),
         cmocka_unit_test(test_json_is_never_overwritten),
         cmocka_unit_test(test_bad_input_ends_every_rank),

@@ -1,0 +1,209 @@
+/* One link between two ranks: how late, and how much, one way and both ways.
+ *
+ *     both ways    gyre_all_reduce of bytes: each rank's data reach the other     S / t each way
+ *     one way      gyre_broadcast from rank 0                                      S / t
+ *     bare line    two ranks that write one cache line each and wait for the other's, without any
+ *                  library: the least that an exchange over shared memory can take
+ *
+ * Times are medians over batches, so that a batch during which the machine did something else does
+ * not count; calls of a batch run back to back. "over" is what gyre adds to the bare line, in
+ * nanoseconds, for as long as one fused exchange does the work (up to 4 KiB). Where ranks do not
+ * share memory the bare columns are empty. */
+#include "common.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BATCHES    31
+#define BATCH_US   2e3 /* about as long as a batch lasts */
+#define FUSED_MOST 4096
+#define LINE       64
+
+struct line {
+    _Alignas(LINE) _Atomic uint64_t turn;
+};
+
+struct link {
+    struct bench *bench;
+    struct line *lines; /* one for each rank; NULL where memory is not shared */
+    uint64_t turn;
+    struct bench_call call;
+};
+
+/* -- shared memory without a library -------------------------------------------------------- */
+
+static void *map_lines(int fd)
+{
+    void *lines = mmap(NULL, 2 * sizeof(struct line), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return lines == MAP_FAILED ? NULL : lines;
+}
+
+/* Rank 0 makes a file in memory and rank 1 opens it through /proc. Both have it, or none. */
+static struct line *share_lines(struct bench *bench)
+{
+    char path[64];
+    int own = bench->rank == 0 ? memfd_create("gyre bench", MFD_CLOEXEC) : -1;
+    bool sized = own >= 0 && ftruncate(own, 2 * sizeof(struct line)) == 0;
+    int fd = (int)bench_from_root(bench, sized ? own : -1);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)bench->place[0].pid, fd);
+    FILE *file = fd >= 0 && bench->rank == 1 ? fopen(path, "r+e") : NULL;
+    bench_together(bench); /* rank 0's descriptor is open until here */
+    int mine = bench->rank == 0 ? own : file ? dup(fileno(file)) : -1;
+    struct line *lines = mine >= 0 && fd >= 0 ? map_lines(mine) : NULL;
+    if (file) {
+        fclose(file);
+    }
+    return bench_agree(bench, lines != NULL, GYRE_MIN) != 0 ? lines : NULL;
+}
+
+static void exchange_line(struct link *link)
+{
+    int rank = link->bench->rank;
+    uint64_t turn = ++link->turn;
+    atomic_store_explicit(&link->lines[rank].turn, turn, memory_order_release);
+    for (int spins = 0;
+         atomic_load_explicit(&link->lines[1 - rank].turn, memory_order_acquire) < turn; spins++) {
+        if (spins > 10000) { /* the other rank has no core */
+            usleep(1);
+        }
+    }
+}
+
+/* -- calls ---------------------------------------------------------------------------------- */
+
+static void exchange(struct link *link)
+{
+    const struct bench_call *call = &link->call;
+    bench_must(link->bench,
+               gyre_all_reduce(link->bench->comm, call->input, call->output, call->count, GYRE_U8,
+                               GYRE_MAX),
+               "gyre_all_reduce");
+}
+
+static void send_one_way(struct link *link)
+{
+    const struct bench_call *call = &link->call;
+    bench_must(
+        link->bench,
+        gyre_broadcast(link->bench->comm, call->input, call->output, call->count, GYRE_U8, 0),
+        "gyre_broadcast");
+}
+
+/* -- time ----------------------------------------------------------------------------------- */
+
+static double time_batch(struct link *link, void (*work)(struct link *), int calls)
+{
+    bench_together(link->bench);
+    double start = bench_now_us();
+    for (int i = 0; i < calls; i++) {
+        work(link);
+    }
+    return (bench_now_us() - start) / calls;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Median microseconds of one call, of the slower rank. A broadcast's root may run ahead of its
+ * leaf, by less than a batch. */
+static double measure(struct link *link, void (*work)(struct link *))
+{
+    double batches[BATCHES];
+    double once = fmax(time_batch(link, work, 4), 1e-3);
+    int calls = (int)bench_from_root(link->bench, fmin(fmax(BATCH_US / once, 1), 20000));
+    for (int i = 0; i < BATCHES; i++) {
+        batches[i] = time_batch(link, work, calls);
+    }
+    qsort(batches, BATCHES, sizeof batches[0], ascending);
+    return bench_agree(link->bench, batches[BATCHES / 2], GYRE_MAX);
+}
+
+/* -- table ---------------------------------------------------------------------------------- */
+
+static void print_header(const struct link *link)
+{
+    const struct bench *bench = link->bench;
+    if (bench->rank != 0) {
+        return;
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        printf("# rank %d: pid %d on %s, %s\n", rank, bench->place[rank].pid,
+               bench->place[rank].host, bench->place[rank].cpu);
+    }
+    printf("# load average %.2f on %d cores\n", bench_machine_load(), bench->place[0].cores);
+    printf("# medians of %d batches; GB = 10^9 bytes\n", BATCHES);
+    printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s\n", "size", "both", "each way", "one way", "",
+           "bare line", "over");
+    printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s\n", "(B)", "(us)", "(GB/s)", "(us)", "(GB/s)",
+           "(us)", "(ns)");
+}
+
+static double rate(uint64_t bytes, double us)
+{
+    return (double)bytes / 1e3 / fmax(us, 1e-6);
+}
+
+static void run_size(struct link *link, uint64_t bytes)
+{
+    link->call.count = bytes;
+    double both = measure(link, exchange), one_way = measure(link, send_one_way);
+    double bare = link->lines && bytes <= FUSED_MOST ? measure(link, exchange_line) : 0;
+    if (link->bench->rank != 0) {
+        return;
+    }
+    printf("%12llu  %9.3f  %9.3f  %9.3f  %9.3f", (unsigned long long)bytes, both, rate(bytes, both),
+           one_way, rate(bytes, one_way));
+    if (bare > 0) {
+        printf("  %9.3f  %9.0f", bare, 1e3 * (both - bare));
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static void run_sizes(struct link *link)
+{
+    const struct bench_options *options = &link->bench->options;
+    for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes;
+         bytes = options->factor ? bytes * options->factor : bytes + options->step_bytes) {
+        run_size(link, bytes);
+        if (bytes == options->max_bytes) {
+            break;
+        }
+    }
+}
+
+static bool refuses(const struct bench *bench)
+{
+    bool speaks = bench->rank == 0, files = bench->options.json || bench->options.csv;
+    if (bench->n != 2 && speaks) {
+        fprintf(stderr, "a link has 2 ends, this job has %d ranks: use --ranks 2\n", bench->n);
+    } else if (files && speaks) {
+        fprintf(stderr, "-J and --csv: this bench writes its table to standard output alone\n");
+    }
+    return bench->n != 2 || files;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.verb = NULL};
+    int code = bench_enter(argc, argv, &bench);
+    if (code >= 0) {
+        return code;
+    }
+    if (refuses(&bench)) {
+        return BENCH_EXIT_USAGE;
+    }
+    struct link link = {.bench = &bench,
+                        .lines = share_lines(&bench),
+                        .call = {.input = bench.input, .output = bench.output}};
+    print_header(&link);
+    run_sizes(&link);
+    return bench_leave(&bench, true);
+}
