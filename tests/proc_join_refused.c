@@ -352,24 +352,31 @@ static void a_death_while_connecting_is_told_to_all(void **state)
 
 /* -- foreign programs ------------------------------------------------------------------------ */
 
+static void serve_as_foreigner(int listener, bool speaks)
+{
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
+    for (;;) {
+        struct sockaddr_storage from;
+        poll(&wait, 1, -1);
+        int fd = gyre_socket_accept(listener, &from);
+        if (fd >= 0 && speaks && write(fd, answer, sizeof answer - 1) > 0)
+            close(fd);
+    }
+}
+
 /* A child that owns the port: it accepts and says nothing, or answers like a web server. */
 static pid_t start_foreigner(uint16_t port, bool speaks)
 {
-    static const char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     struct sockaddr_storage address;
     assert_int_equal(gyre_address_resolve("127.0.0.1", port, &address, 1, NULL), 1);
     int listener = gyre_socket_listen(&address, 0, 0, 64);
     assert_true(listener >= 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0)
+    if (pid == 0) {
         alarm(60);
-    for (struct pollfd wait = {.fd = listener, .events = POLLIN}; pid == 0;) {
-        struct sockaddr_storage from;
-        poll(&wait, 1, -1);
-        int fd = gyre_socket_accept(listener, &from);
-        if (fd >= 0 && speaks && write(fd, answer, sizeof answer - 1) > 0)
-            close(fd);
+        serve_as_foreigner(listener, speaks);
     }
     close(listener);
     return pid;

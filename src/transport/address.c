@@ -3,8 +3,8 @@
  * Which address should peers be given? In this order:
  *
  *     GYRE_INTERFACE names one            choose()
- *     the rendezvous went over one        getsockname() of that connection: the route to the root,
- * proven by use rank 0 without a known address      outward(): what the kernel's own routes prefer
+ *     the rendezvous went over one        getsockname(): the route to the root, proven by use
+ *     rank 0 that nobody has reached yet  outward(): what the kernel's own routes prefer
  *
  * choose() takes names, single addresses and CIDR blocks, because interface names differ between
  * machines of one job while its network does not. Link-local and tunnel addresses are never chosen

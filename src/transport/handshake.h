@@ -3,8 +3,7 @@
  *     client                                  server
  *       │  M1 hello   128 bytes ───────────────▶ │  answers nothing unless M1's code is right
  *       │ ◀─────────────── M2 answer  96 bytes   │
- *       │  M3 proof    32 bytes ───────────────▶ │  both know each other now; only now reasons are
- * told
+ *       │  M3 proof    32 bytes ───────────────▶ │  both are proven; only now reasons are told
  *
  *   M1  magic 8 | version low, high 4 | job 16 | epoch, rank, world, purpose+stripe 16 | features 4
  *       | configuration 8 | key id 8 | nonce C 32 | code 32 = HMAC(K, "c1" M1 without code)

@@ -1,7 +1,9 @@
 /* Joining: the loop that serves all descriptors, its beginning and its end.
  *
- *     begin ─▶ rank 0: listen │ others: find rank 0, log in ─▶ serve until JOINED ─▶ hand the
- * channels over │ a failure └─▶ tell it, farewell, nothing is left
+ *     rank 0: listen            ┐
+ *     others: find it, log in   ┴─▶ serve until JOINED ─▶ hand the channels over
+ *                                        │ a failure
+ *                                        └─▶ tell it, farewell, nothing is left
  *
  * One epoll, one thread, one event at a time: an event's owner may close any other seat without a
  * stale event following. Every wait ends: the rendezvous at the join timeout, each later phase

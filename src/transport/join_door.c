@@ -1,8 +1,8 @@
 /* Doors, pages and packets: what two processes of one machine need to hand each other memory.
  *
  *     door     an abstract Unix socket (no file, gone with the process) named by 128 random bits
- *     page     a sealed memfd of one page whose last 32 bytes only an owner of the session's key
- * can foretell packet   one message of known size, with two descriptors or without
+ *     page     a sealed memfd of one page whose last 32 bytes only the session's key foretells
+ *     packet   one message of known size, with two descriptors or without
  *
  * The kernel says who opened the other end; another user is not talked to. Descriptors that come
  * unasked are closed. */

@@ -1,9 +1,9 @@
 /* The mesh: TCP connections between ranks of different nodes.
  *
- *     lower rank listens (lobby)                higher rank dials, once per stripe
- *        │ ◀─────────── handshake, purpose DATA, stripe s, under the session's key ──── │
- *        │  WELCOME ──────────────────────────────────────────────────────────────────▶ │   then
- * the socket is the data's
+ *     lower rank listens (lobby)                       higher rank dials, once per stripe
+ *        │ ◀── handshake under the session's key, purpose DATA, stripe s ── │
+ *        │ ──── WELCOME ──────────────────────────────────────────────────▶ │
+ *        ╰──── from here on the socket carries data and nothing else ───────╯
  *
  * Both sides file connection s under tcp[s], so the order agrees without a word about it. The
  * session's key (rank 0's nonce is in it) keeps out connections of the same job's former life. A

@@ -1,10 +1,11 @@
 /* Pairs of ranks on one machine: a Unix socket, each other's pidfd, and the proof that memory can
  * be shared.
  *
- *     higher rank                                   lower rank (listens at an abstract name that
- * only the roster tells) │  U1 magic, from, to, nonce, code ────────▶ │   code = HMAC(session key,
- * label | all before) │ ◀──── U2 nonce, code  + pidfd, page        │ │  U3 verdict, code     +
- * pidfd, page ─────▶ │   verdict: 0, or why the page could not be used │ ◀──── U4 verdict, code │
+ *     higher rank                                lower rank, behind a name that the roster tells
+ *        │  U1 magic, from, to, nonce, code ──────▶ │
+ *        │ ◀────── U2 nonce, code + pidfd, page     │   code: HMAC(session's key, all before)
+ *        │  U3 verdict, code + pidfd, page ───────▶ │   verdict: 0, or why the page is no use
+ *        │ ◀────────────────── U4 verdict, code     │
  *
  * A page is a sealed memfd whose content follows from the session key and its owner's rank, so
  * mapping and comparing it tries exactly what the shm driver will do. A pair shares memory when

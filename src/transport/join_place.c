@@ -1,9 +1,9 @@
 /* The place where rank 0 is found: an address that all know, or a small file.
  *
- *     address   host:port, and the next ports if the launcher's own server may sit on the first;
- * rank 0 takes the first that is free, the others try all of them at once and believe the one that
- * proves the key file      rank 0 takes any port and writes "host port" to a 0600 file: temp, then
- * rename, so that a reader sees all of it or nothing
+ *     address   host:port, and the next ports where the launcher's own server may sit on the first;
+ *               rank 0 takes the first that is free, the others try all and believe who has the key
+ *     file      rank 0 takes any port and writes "host port" to a 0600 file: temp, then rename, so
+ *               that a reader sees all of it or nothing
  *
  * Rank 0 binds the addresses that the host's name has here and no others. Two exceptions bind all:
  * none of them is this machine's (a forwarded or virtual address), or a name that is not

@@ -1,8 +1,8 @@
 /* Rank 0's side of joining: who is there, who is refused, what everybody is told.
  *
- *     gather   lobby ─▶ admitted ranks, until all are there              missing ones are named
- * every few seconds pair     ROSTER to all ─▶ a REPORT from each                       the matrix
- * of pairs becomes nodes mesh     PLAN to all ─▶ a DONE from each ─▶ GO to all
+ *     gather   lobby ─▶ admitted ranks, until all are there; missing ones are named meanwhile
+ *     pair     ROSTER to all ─▶ a REPORT from each; the matrix of pairs becomes nodes
+ *     mesh     PLAN to all ─▶ a DONE from each ─▶ GO to all
  *
  * A logged-in rank that goes away fails the join: nobody waits for a rank that will not come back.
  * When the join has failed, rank 0 stays for a second to tell those who are still on their way, so

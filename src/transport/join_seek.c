@@ -1,10 +1,8 @@
-/* Finding rank 0: every place where it may be is tried at once, again and again, until one proves
- * the key.
+/* Finding rank 0: every place where it may be is tried until one proves the key.
  *
- *     idle ─ connect ─▶ connecting ─▶ M1 sent ─▶ M2 proven: this is rank 0, all others are dropped
- *      ▲                    │            │
- *      └── 1, 2, 4 … ms ────┴────────────┴── refused, closed, not Gyre, or nothing said for two
- * seconds
+ *     idle ─▶ connecting ─▶ M1 sent ─▶ M2 proven: this is rank 0, all others are dropped
+ *      ▲          │            │
+ *      └─ 1, 2, 4 … ms ────────┘ refused, closed, not Gyre, or nothing said for two seconds
  *
  * Ranks start in any order, so being refused is normal for a while; pauses grow to 20 ms, and with
  * the time already spent to half a second, so that a thousand ranks that wait for minutes do not
