@@ -8,9 +8,10 @@
  * entries of its chain are found across it; the next put() of that chain takes it, and when the
  * slot behind it is free it becomes free itself.
  *
- * Each slot is a sequence lock: `version` is odd while the writer changes it. A reader that saw a
- * change in between reads again; the writer never waits. The table is twice as large as the number
- * of entries it accepts, so a free slot always ends the search. */
+ * Each slot is a sequence lock: `version` is odd while the writer changes it. Fields are stored
+ * with release and read with acquire, so whoever sees a new field sees the odd version too. A
+ * reader that saw a change in between reads again; the writer never waits. The table is twice as
+ * large as the number of entries it accepts, which keeps chains short. */
 #include "transport/views.h"
 
 #include "base/rng.h"
@@ -75,11 +76,10 @@ static void write_slot(struct slot *slot, bool used, uint64_t name, void *base, 
     uint32_t version = atomic_load_explicit(&slot->version, memory_order_relaxed);
 
     atomic_store_explicit(&slot->version, version + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&slot->used, used, memory_order_relaxed);
-    atomic_store_explicit(&slot->name, name, memory_order_relaxed);
-    atomic_store_explicit(&slot->base, base, memory_order_relaxed);
-    atomic_store_explicit(&slot->length, length, memory_order_relaxed);
+    atomic_store_explicit(&slot->used, used, memory_order_release);
+    atomic_store_explicit(&slot->name, name, memory_order_release);
+    atomic_store_explicit(&slot->base, base, memory_order_release);
+    atomic_store_explicit(&slot->length, length, memory_order_release);
     atomic_store_explicit(&slot->version, version + 2, memory_order_release);
 }
 
@@ -98,11 +98,10 @@ static struct glimpse read_slot(const struct slot *slot)
 
     do {
         before = atomic_load_explicit(&slot->version, memory_order_acquire);
-        seen.used = atomic_load_explicit(&slot->used, memory_order_relaxed);
-        seen.name = atomic_load_explicit(&slot->name, memory_order_relaxed);
-        seen.base = atomic_load_explicit(&slot->base, memory_order_relaxed);
-        seen.length = atomic_load_explicit(&slot->length, memory_order_relaxed);
-        atomic_thread_fence(memory_order_acquire);
+        seen.used = atomic_load_explicit(&slot->used, memory_order_acquire);
+        seen.name = atomic_load_explicit(&slot->name, memory_order_acquire);
+        seen.base = atomic_load_explicit(&slot->base, memory_order_acquire);
+        seen.length = atomic_load_explicit(&slot->length, memory_order_acquire);
         after = atomic_load_explicit(&slot->version, memory_order_relaxed);
     } while (before != after || (before & 1) != 0);
     return seen;

@@ -46,12 +46,11 @@ static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t 
     uint32_t version = atomic_load_explicit(&activity->version, memory_order_relaxed);
 
     atomic_store_explicit(&activity->version, version + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&activity->comm, comm, memory_order_relaxed);
-    atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_relaxed);
-    atomic_store_explicit(&activity->signature, signature, memory_order_relaxed);
-    atomic_store_explicit(&activity->count, count, memory_order_relaxed);
-    atomic_store_explicit(&activity->sequence, sequence, memory_order_relaxed);
+    atomic_store_explicit(&activity->comm, comm, memory_order_release);
+    atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_release);
+    atomic_store_explicit(&activity->signature, signature, memory_order_release);
+    atomic_store_explicit(&activity->count, count, memory_order_release);
+    atomic_store_explicit(&activity->sequence, sequence, memory_order_release);
     atomic_store_explicit(&activity->version, version + 2, memory_order_release);
 }
 

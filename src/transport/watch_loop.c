@@ -240,13 +240,12 @@ static bool read_activity(const struct gyre_activity *from, struct gyre_watch_st
 {
     uint32_t before = atomic_load_explicit(&from->version, memory_order_acquire);
 
-    to->comm = atomic_load_explicit(&from->comm, memory_order_relaxed);
-    to->sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed);
-    to->finished = atomic_load_explicit(&from->finished, memory_order_relaxed);
-    to->fingerprint = atomic_load_explicit(&from->fingerprint, memory_order_relaxed);
-    to->signature = atomic_load_explicit(&from->signature, memory_order_relaxed);
-    to->count = atomic_load_explicit(&from->count, memory_order_relaxed);
-    atomic_thread_fence(memory_order_acquire);
+    to->comm = atomic_load_explicit(&from->comm, memory_order_acquire);
+    to->sequence = atomic_load_explicit(&from->sequence, memory_order_acquire);
+    to->finished = atomic_load_explicit(&from->finished, memory_order_acquire);
+    to->fingerprint = atomic_load_explicit(&from->fingerprint, memory_order_acquire);
+    to->signature = atomic_load_explicit(&from->signature, memory_order_acquire);
+    to->count = atomic_load_explicit(&from->count, memory_order_acquire);
     return (before & 1) == 0 &&
            before == atomic_load_explicit(&from->version, memory_order_relaxed);
 }
