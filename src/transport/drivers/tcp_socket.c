@@ -214,6 +214,24 @@ static size_t sum(const struct iovec *iov, int count)
     return total;
 }
 
+/* One vector is the usual case of small traffic, and cheaper for the kernel without a msghdr. Bytes
+ * or -errno. */
+static ssize_t transmit(int fd, struct iovec *iov, int count)
+{
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)count};
+    ssize_t sent = count == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
+                              : sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 ? -errno : sent;
+}
+
+static ssize_t receive(int fd, struct iovec *iov, int count)
+{
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)count};
+    ssize_t got = count == 1 ? recv(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT)
+                             : recvmsg(fd, &message, MSG_DONTWAIT);
+    return got < 0 ? -errno : got;
+}
+
 /* Writes the next bytes, of at most `vectors` vectors; false when nothing more moves now. */
 static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *moved)
 {
@@ -221,9 +239,8 @@ static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *move
     int count = gyre_stream_gather(socket->stream, iov, vectors);
     if (!count)
         return false;
-    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)count};
-    ssize_t result = sendmsg(socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    bool more = gyre_tcp_socket_wrote(socket, result < 0 ? -errno : result);
+    ssize_t result = transmit(socket->fd, iov, count);
+    bool more = gyre_tcp_socket_wrote(socket, result);
     if (more && result > 0 && (size_t)result < sum(iov, count))
         gyre_tcp_socket_block(socket, true);
     *moved += result > 0 ? (size_t)result : 0;
@@ -254,7 +271,6 @@ void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket)
 void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
 {
     struct iovec iov[2];
-    struct msghdr message = {.msg_iov = iov};
     size_t moved = 0;
     while (!socket->flying_in && !socket->finished && !socket->status) {
         if (moved >= GYRE_TCP_BUDGET_BYTES) {
@@ -262,9 +278,8 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
             return;
         }
         int count = gyre_stream_target(socket->stream, iov);
-        message.msg_iovlen = (size_t)count;
-        ssize_t result = recvmsg(socket->fd, &message, MSG_DONTWAIT);
-        if (!gyre_tcp_socket_came(socket, result < 0 ? -errno : result))
+        ssize_t result = receive(socket->fd, iov, count);
+        if (!gyre_tcp_socket_came(socket, result))
             return;
         if (result > 0 && (size_t)result < sum(iov, count) && !socket->hangup)
             return;
