@@ -22,35 +22,30 @@ struct gyre_member { /* of the roster; the same on every rank */
     struct sockaddr_storage address; /* where this rank's data listener is reached */
 };
 
-struct gyre_peer { /* this rank's channels to one peer; -1 where there is none; owned by whoever
-                      holds the struct */
-    int unix_fd;   /* SOCK_SEQPACKET, same node only: regions and the watch's messages */
-    int pidfd;     /* same node only: the peer's process */
+/* This rank's channels to one peer; -1 where there is none. Owned by whoever holds the struct. */
+struct gyre_peer {
+    int unix_fd; /* SOCK_SEQPACKET, same node only: regions and the watch's messages */
+    int pidfd;   /* same node only: the peer's process */
     int tcp[GYRE_TCP_CONNECTIONS_MAX]; /* data connections, same order on both sides */
     int tcps;
-    int control; /* rank 0 to each rank, each rank to rank 0: the rendezvous connection, kept for
-                    the watch */
+    int control; /* rank 0 to each rank and back: the rendezvous connection, kept for the watch */
 };
 
 struct gyre_join_options {
-    const char *transport; /* "auto": shm inside a node, tcp between; "tcp": tcp everywhere; "shm":
-                              fail without shm */
+    const char *transport; /* "auto": shm inside nodes, tcp between; "tcp"; "shm": or fail */
     int join_timeout_ms;   /* until all ranks are there */
-    int dead_time_ms; /* keepalive and TCP_USER_TIMEOUT of the connections; 0: no limit (debuggers)
-                       */
-    int connections;  /* data connections per TCP peer, 1 … 8 */
-    const char *interface; /* GYRE_INTERFACE: name, address or CIDR, comma separated; NULL: the
-                              route to the root */
+    int dead_time_ms;      /* keepalive and TCP_USER_TIMEOUT; 0: no limit (debuggers) */
+    int connections;       /* data connections per TCP peer, 1 … 8 */
+    const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
     uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */
     uint64_t configuration;         /* hash of every setting that must be equal on all ranks */
-    const char *configuration_text; /* what it is a hash of, printed when it differs */
+    const char *configuration_text; /* NAME=VALUE words; those that differ are printed */
 };
 
 struct gyre_joined {
     uint32_t rank, n;
     uint32_t nodes, node, local_rank, local_size;
-    uint8_t session_key[32]; /* HKDF of the job's key and rank 0's nonce: for later connections of
-                                the epoch */
+    uint8_t session_key[32];    /* HKDF(job's key, rank 0's nonce): for the epoch's connections */
     struct gyre_member *member; /* n */
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };
@@ -60,11 +55,11 @@ struct gyre_joined {
  * A world of 1 joins at once without any socket. All descriptors are non-blocking and
  * close-on-exec; nothing but the channels is left, and on failure nothing is held. GYRE_REFUSED,
  * GYRE_TIMED_OUT (missing ranks named), GYRE_PEER_LOST (a rank went away while joining),
- * GYRE_UNSUPPORTED
- * ("shm" is not possible between all), GYRE_INVALID, GYRE_CORRUPT, -errno. */
+ * GYRE_UNSUPPORTED (not all can share memory), GYRE_INVALID, GYRE_CORRUPT, -errno. */
 int gyre_join(const struct gyre_job *job, const struct gyre_join_options *options,
               struct gyre_joined **joined, struct gyre_trouble *trouble);
-void gyre_joined_destroy(
-    struct gyre_joined *joined); /* closes every descriptor that is still ≥ 0; NULL allowed */
+
+/* Closes every descriptor that is still ≥ 0. NULL allowed. */
+void gyre_joined_destroy(struct gyre_joined *joined);
 
 #endif
