@@ -18,9 +18,10 @@
 #include <cmocka.h>
 
 #define DEAD_MS   400
-#define KILLED_MS 1000            /* a killed process of the same machine is known by then */
-#define SILENT_MS (DEAD_MS + 600) /* a stopped one: dead time, a beat, the verdict, the scheduler  \
-                                   */
+#define KILLED_MS 1000 /* a killed process of the same machine is known by then */
+#define SILENT_MS                                                                                  \
+    (DEAD_MS + 600) /* a stopped one: dead time, a beat, the verdict, the scheduler                \
+                     */
 
 enum { PHASE_DONE = 10, GO_END = 100 };
 

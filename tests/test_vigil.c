@@ -65,9 +65,7 @@ static struct sim sim_of(uint32_t n, uint32_t ranks_per_node, uint64_t seed)
                         .timeout_ns = HOUR};
 }
 
-/* -- death
- * --------------------------------------------------------------------------------------------------------
- */
+/* -- death ------------------------------------------------------------------------------------- */
 
 static void test_one_fault_of_any_kind_is_agreed_on(void **state)
 {
@@ -198,9 +196,7 @@ static void test_revived_rank_learns_that_it_was_evicted(void **state)
     }
 }
 
-/* -- no false alarm
- * -----------------------------------------------------------------------------------------------
- */
+/* -- no false alarm ---------------------------------------------------------------------------- */
 
 static void test_late_ticks_are_no_deaths(void **state)
 {
@@ -365,9 +361,7 @@ static void test_lost_launcher_is_told_everywhere(void **state)
     sim_close(&sim);
 }
 
-/* -- goodbye
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- goodbye ----------------------------------------------------------------------------------- */
 
 static void test_all_leave_in_any_order(void **state)
 {

@@ -1,6 +1,5 @@
 /* Rank 0's roll call on its own, and at the end of the tree: mismatches, warnings and time limits
- * with the right names.
- */
+ * with the right names. */
 #include "vigil_sim.h"
 
 #include "base/clock.h"

@@ -22,9 +22,7 @@ struct sim_event {
     uint8_t *bytes;
 };
 
-/* -- the heap
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- the heap ---------------------------------------------------------------------------------- */
 
 static bool earlier(const struct sim_event *a, const struct sim_event *b)
 {
@@ -71,9 +69,7 @@ static struct sim_event pop(struct sim *sim)
     }
 }
 
-/* -- channels
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- channels ---------------------------------------------------------------------------------- */
 
 static uint64_t latency(struct sim *sim)
 {
@@ -154,9 +150,7 @@ static void settle(struct sim *sim, uint32_t rank)
     schedule_wake(sim, rank);
 }
 
-/* -- events
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- events ------------------------------------------------------------------------------------ */
 
 static void deliver(struct sim *sim, const struct sim_event *event)
 {
@@ -208,9 +202,7 @@ void sim_run(struct sim *sim, uint64_t duration_ns)
     sim->now = end;
 }
 
-/* -- fate
- * ---------------------------------------------------------------------------------------------------------
- */
+/* -- fate -------------------------------------------------------------------------------------- */
 
 static void end_channels(struct sim *sim, uint32_t rank, bool sockets)
 {
@@ -280,9 +272,7 @@ const struct gyre_vigil_record *sim_failure(struct sim *sim, uint32_t rank)
     return gyre_vigil_failure(sim->rank[rank].vigil);
 }
 
-/* -- open and close
- * -----------------------------------------------------------------------------------------------
- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 static void seat(struct sim *sim, uint32_t rank)
 {

@@ -37,9 +37,7 @@ void rig_pause(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* -- sockets
- * ------------------------------------------------------------------------------------------------------
- */
+/* -- sockets ----------------------------------------------------------------------------------- */
 
 /* Two ends of a TCP connection on loopback: what a control connection is. */
 static void tcp_pair(int out[2])
@@ -87,9 +85,7 @@ static void close_others(struct rig *rig, uint32_t rank)
                 close(rig->pair[a][b]);
 }
 
-/* -- a rank
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- a rank ------------------------------------------------------------------------------------ */
 
 static void fill_peer(struct rig *rig, struct gyre_joined *joined, uint32_t peer)
 {
@@ -186,9 +182,7 @@ static void live(struct rig *rig, uint32_t rank)
     free_joined(me.joined);
 }
 
-/* -- the parent
- * ---------------------------------------------------------------------------------------------------
- */
+/* -- the parent -------------------------------------------------------------------------------- */
 
 static void spawn(struct rig *rig, uint32_t rank)
 {

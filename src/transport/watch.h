@@ -1,15 +1,18 @@
-/* The watch notices death, spreads the first failure, and passes shared memory around inside a node.
+/* The watch notices death, spreads the first failure, and passes shared memory around inside a
+ * node.
  *
- * One small thread per process (all signals blocked) runs a pure state machine (vigil.h). It forms a tree: rank → the
- * lowest rank of its node → rank 0, over the channels that join.h left: the Unix sockets inside the node, rank 0's
- * control connections between nodes. It never touches a communicator: what it learned stands in `struct gyre_health`,
- * which every waiting loop polls, and it rings the process's doorbell so that sleepers look.
+ * One small thread per process (all signals blocked) runs a pure state machine (vigil.h). It forms
+ * a tree: rank → the lowest rank of its node → rank 0, over the channels that join.h left: the Unix
+ * sockets inside the node, rank 0's control connections between nodes. It never touches a
+ * communicator: what it learned stands in `struct gyre_health`, which every waiting loop polls, and
+ * it rings the process's doorbell so that sleepers look.
  *
  * What it watches
- *   - a peer of this node died: its pidfd says so (not the socket, which a forked child may keep open);
- *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a computing one does); a
- *     watcher whose own tick came late grants that lateness to everybody;
- *   - two ranks are in different operations at the same sequence, or one waits where another has gone past;
+ *   - a peer of this node died: its pidfd says so (not the socket, which a forked child may keep);
+ *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a
+ *     computing one does); a watcher whose own tick came late grants that lateness to everybody;
+ *   - two ranks wait in different operations under the same sequence, or a rank waits longer than
+ *     its limit for ranks that have not joined;
  *   - the launcher's pipe ended. */
 #ifndef GYRE_TRANSPORT_WATCH_H
 #define GYRE_TRANSPORT_WATCH_H
@@ -23,13 +26,14 @@
 
 /* Read by every loop that waits; written once, by the watch. */
 struct gyre_health {
-    _Atomic int status;          /* 0: all is well. Otherwise `failure` is complete and never changes again. */
+    _Atomic int status;          /* 0: all is well; otherwise `failure` never changes again */
     struct gyre_trouble failure; /* the first failure of the job, as every rank is told it */
     uint32_t failed_rank;        /* whose failure it is; UINT32_MAX: nobody's in particular */
 };
 
-/* What this rank is doing; written by the communicator with plain stores through the two functions below, read by the
- * watch for its beats. One writer at a time; `version` is odd while it writes, so that no beat carries half of each. */
+/* What this rank is doing; written by the communicator with plain stores through the two functions
+ * below, read by the watch for its beats. One writer at a time; `version` is odd while it writes,
+ * so that no beat carries half of each. */
 struct gyre_activity {
     _Atomic uint32_t version;
     _Atomic uint32_t comm;
@@ -37,11 +41,12 @@ struct gyre_activity {
     _Atomic uint64_t fingerprint; /* of that operation */
     _Atomic uint64_t signature;   /* gyre_signature_pack() */
     _Atomic uint64_t count;
-    _Atomic uint64_t finished;    /* operations up to this one are finished */
+    _Atomic uint64_t finished; /* operations up to this one are finished */
 };
 
-static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t comm, uint64_t sequence,
-                                       uint64_t fingerprint, uint64_t signature, uint64_t count)
+static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t comm,
+                                       uint64_t sequence, uint64_t fingerprint, uint64_t signature,
+                                       uint64_t count)
 {
     uint32_t version = atomic_load_explicit(&activity->version, memory_order_relaxed);
 
@@ -59,7 +64,8 @@ static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t
     atomic_store_explicit(&activity->finished, sequence, memory_order_relaxed);
 }
 
-/* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those in epoll. */
+/* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those
+ * in epoll. */
 struct gyre_bell {
     _Atomic uint32_t *word;
     int eventfd;
@@ -67,9 +73,9 @@ struct gyre_bell {
 
 struct gyre_watch_options {
     const struct gyre_job *job;
-    struct gyre_joined *joined; /* borrowed; the watch uses unix_fd, pidfd and control of its peers until stop() */
+    struct gyre_joined *joined; /* borrowed, with its unix_fd, pidfd and control, until stop() */
     int dead_time_ms;           /* 0: nobody is ever declared dead by silence */
-    int timeout_ms;             /* an operation's limit: ranks that waited longer fail, naming who had not joined */
+    int timeout_ms;             /* of an operation: beyond it all fail, naming who is missing */
     const struct gyre_activity *activity;
     struct gyre_health *health;
     struct gyre_bell bell;
@@ -77,28 +83,35 @@ struct gyre_watch_options {
 
 struct gyre_watch;
 
-int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch, struct gyre_trouble *trouble);
+int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
+                     struct gyre_trouble *trouble);
 
-/* Says goodbye to the tree, waits (at most the dead time) until all ranks have said it or one has failed, and joins the
- * thread. After an orderly goodbye a peer's exit is no failure. NULL allowed. */
+/* Says goodbye, waits (at most the dead time) until all ranks have said it or one has failed, and
+ * joins the thread. After a goodbye its sender's exit is no failure. In a forked child it only
+ * frees. NULL allowed. */
 void gyre_watch_stop(struct gyre_watch *watch);
 
-/* Tells the job of a failure seen or decided here. The first one known to the tree wins; health->status is set before
- * this returns. With `echo` the failure may be the echo of another (a lost connection): it is held back up to 200 ms for
- * the cause to arrive, and health is set after at most that. Any thread; does not block. */
-void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo, const char *text);
+/* Tells the job of a failure seen or decided here. The first one known to the tree wins;
+ * health->status is set before this returns, and the peers have been sent it. With `echo` the
+ * failure may be the echo of another (a lost connection): it is held back up to 200 ms for the
+ * cause to arrive, and health is set after at most that. Any thread; does not block. */
+void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
+                       const char *text);
 
-/* Offers a region to the peers of this node under `id` (unique in this process) and waits until each has mapped it or
- * said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody keeps it. Any thread. */
-int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region, enum gyre_share share,
-                     struct gyre_trouble *trouble);
+/* Offers a region to the peers of this node under `id` (unique in this process) and waits until
+ * each has mapped it or said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody
+ * keeps it. Any thread. */
+int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                     enum gyre_share share, struct gyre_trouble *trouble);
 void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id); /* does not wait */
 
-/* This process's view of a region that `peer` shares, NULL while (or if) there is none; at least `length` bytes long
- * and `share`d so. Lock-free; the view stays mapped until the peer unshares it or the watch stops. Any thread. */
+/* This process's view of a region that `peer` shares, NULL while (or if) there is none; at least
+ * `length` bytes long and `share`d so. Lock-free; the view stays mapped until the peer unshares it
+ * or the watch stops. Any thread. */
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint64_t length);
 
-/* True once the peer's process is known to have ended (pidfd), so that it cannot write any more. Any thread. */
+/* True once the peer's process is known to have ended (pidfd), so that it cannot write any more.
+ * Any thread. */
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer);
 
 #endif
