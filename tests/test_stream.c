@@ -210,6 +210,29 @@ static void a_burst_of_small_messages_is_one_vector(void **state)
     fixture_free(f);
 }
 
+/* Records of operations, of notes and of stored messages are all used again. */
+static void five_thousand_operations(void **state)
+{
+    struct fixture *f = fixture_new(4, true);
+    uint8_t *data = calloc(1, 20000), *out = calloc(1, 20000);
+    for (uint64_t i = 0; i < 5000; i++) {
+        struct gyre_match match = {.comm = i & 1, .sequence = i, .fingerprint = i};
+        uint64_t length = i & 2 ? 20000 : 20;
+        for (int turn = 0; turn < 2; turn++) {
+            bool receive = turn == (int)(i >> 2 & 1);
+            int status = receive
+                             ? gyre_stream_recv(f->pair.end[1], &match, out, length, RECV_TOKEN + i)
+                             : gyre_stream_send(f->pair.end[0], &match, data, length, i);
+            assert_int_equal(status, 0);
+            settle(f);
+        }
+        assert_int_equal(f->got[i], 0);
+    }
+    free(data);
+    free(out);
+    fixture_free(f);
+}
+
 /* -- flow control ------------------------------------------------------------------------------ */
 
 /* Both ends send everything before either posts a receive, through a window of posts. */
@@ -826,6 +849,7 @@ int main(void)
         cmocka_unit_test(receives_in_another_order),
         cmocka_unit_test(posts_are_bounded_and_come_back),
         cmocka_unit_test(a_burst_of_small_messages_is_one_vector),
+        cmocka_unit_test(five_thousand_operations),
         cmocka_unit_test(ten_thousand_unexpected_both_ways),
         cmocka_unit_test(credit_bounds_what_is_unexpected),
         cmocka_unit_test(credit_comes_back),
