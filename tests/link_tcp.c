@@ -1,13 +1,12 @@
-/* The conformance suite over tcp: both pollers, and under io_uring a hub that is also a crowd. Each
- * leaf hangs on real TCP connections over loopback; where the suite wishes a troubled network, on
- * one connection with a relay in between. */
+/* The conformance suite over tcp, with both pollers. Each leaf hangs on three real TCP connections
+ * over loopback; where the suite wishes a troubled network, on one, with a relay in between. */
 #include "link_suite.h"
 
 #include "tcp_pair.h"
 
 #include <errno.h>
 
-#define CONNECTIONS 2
+#define CONNECTIONS 3
 
 static const char *variant; /* under test now */
 
