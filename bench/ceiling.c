@@ -151,34 +151,40 @@ static bool report_memory(struct bench *bench)
 
 static bool report_sockets(struct bench *bench)
 {
-    int streams = 0;
-    double rate = bench_ceiling_tcp(bench, bench->verb->reduces, &streams) / 1e9;
+    struct bench_sockets best;
+    bool both_ways = bench->verb->reduces;
+    double rate = bench_ceiling_tcp(bench, both_ways, &best) / 1e9;
     if (rate <= 0) {
-        bench_report_remark(&bench->report, "Ceiling              : not measured, the ranks "
-                                            "cannot reach each other by host name");
+        bench_report_remark(&bench->report,
+                            "%-20s : not measured, the ranks cannot reach each "
+                            "other by host name",
+                            "Ceiling");
         return true;
     }
-    bench_report_remark(&bench->report,
-                        "Ceiling              : %.2f GB/s busbw, bare sockets, %d stream%s from "
-                        "each rank to the next%s",
-                        rate, streams, streams == 1 ? "" : "s",
-                        bench->verb->reduces ? ", both ways at once" : "");
+    bench_report_remark(
+        &bench->report,
+        "%-20s : %.2f GB/s busbw = %.2f GB/s out of each node * %.3g, bare sockets, "
+        "%d rank%s a node, %d stream%s each%s",
+        "Ceiling", rate, best.node_rate / 1e9, rate * 1e9 / best.node_rate, best.per_node,
+        best.per_node == 1 ? "" : "s", best.streams, best.streams == 1 ? "" : "s",
+        both_ways ? ", both ways at once" : "");
     bool out_of_place = report_share(bench, "out-of-place", bench->best_bus[0], rate);
     return report_share(bench, "in-place", bench->best_bus[1], rate) && out_of_place;
 }
 
 bool bench_ceiling_report(struct bench *bench)
 {
-    const char *transport =
-        bench->options.transport ? bench->options.transport : getenv("GYRE_TRANSPORT");
-    bool sockets = gyre_nodes(bench->comm) > 1 || (transport && strcmp(transport, "tcp") == 0);
     if (bench->options.no_ceiling) {
         return true;
     }
     if (bench->n == 1 || bench->largest == 0) {
-        bench_report_remark(&bench->report, "Ceiling              : none for %s",
+        bench_report_remark(&bench->report, "%-20s : none for %s", "Ceiling",
                             bench->n == 1 ? "1 rank" : "0 bytes");
         return true;
     }
-    return sockets ? report_sockets(bench) : report_memory(bench);
+    bool one_node = true;
+    for (int rank = 1; rank < bench->n; rank++) {
+        one_node &= bench->place[rank].node == bench->place[0].node;
+    }
+    return one_node ? report_memory(bench) : report_sockets(bench);
 }

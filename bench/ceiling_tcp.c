@@ -1,13 +1,19 @@
-/* What bare sockets carry, without any protocol of ours.
+/* What bare sockets carry between nodes, without any protocol of ours.
  *
- *     ring (all-reduce):    0 ─▶ 1 ─▶ 2 ─▶ 0     each rank sends and receives at once
- *     chain (broadcast):    0 ─▶ 1 ─▶ 2          the first only sends, the last only receives
+ *     ring (all-reduce)    node 0 ─▶ node 1 ─▶ node 2 ─▶ node 0    each sends and receives at once
+ *     chain (broadcast)    node 0 ─▶ node 1 ─▶ node 2              the first sends, the last
+ * receives
  *
- * Over a link of the ring an all-reduce must carry busbw * t bytes, over a link of the chain a
- * broadcast the same, so the bytes per second of one link are the ceiling of busbw. The loop below
- * is the plainest there is: non-blocking send and recv on every stream in turn, and poll when
- * nothing has moved for a while; the kernel does the rest. The best of 1, 2 and as many streams as
- * the library uses counts. */
+ * A node is what shares memory; with --transport tcp each rank is one. Within a node bytes may move
+ * in memory, so only what must leave it counts. With N nodes, n ranks and R bytes per second out of
+ * each node, an all-reduce must send 2 (N-1)/N of the size out of each node:
+ *
+ *     t >= 2 (N-1)/N * size / R     =>     busbw <= R * ((n-1)/n) / ((N-1)/N)
+ *
+ * and a broadcast must bring the size into each: busbw <= R. R is the best of one rank per node and
+ * all ranks per node sending to their counterparts, with 1, 2 and as many streams as the library
+ * uses. The loop is the plainest there is: non-blocking send and recv on every stream in turn, and
+ * poll when nothing has moved for a while; the kernel does the rest. */
 #include "common.h"
 
 #include <arpa/inet.h>
@@ -30,6 +36,8 @@
 
 struct ring {
     struct bench *bench;
+    bool closed;
+    int per_node; /* ranks that take part */
     int streams;
     int to[STREAMS_MAX], from[STREAMS_MAX]; /* -1: none */
     char *buffer;                           /* CHUNK bytes to send, CHUNK to receive into */
@@ -95,22 +103,78 @@ static int connect_to(const struct bench *bench, int rank, uint16_t port)
     return fd;
 }
 
-/* The connection stands as soon as the listener's queue has it, so nobody waits for a rank that is
- * itself still connecting. */
-static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports, bool closed)
+/* -- who sends to whom ---------------------------------------------------------------------- */
+
+static int members(const struct bench *bench, int node)
+{
+    int count = 0;
+    for (int rank = 0; rank < bench->n; rank++) {
+        count += bench->place[rank].node == node;
+    }
+    return count;
+}
+
+/* Nodes are numbered 0, 1, … without gaps. */
+static int count_nodes(const struct bench *bench)
+{
+    int last = 0;
+    for (int rank = 0; rank < bench->n; rank++) {
+        last = bench->place[rank].node > last ? bench->place[rank].node : last;
+    }
+    return last + 1;
+}
+
+static int index_in_node(const struct bench *bench, int rank)
+{
+    int index = 0;
+    for (int lower = 0; lower < rank; lower++) {
+        index += bench->place[lower].node == bench->place[rank].node;
+    }
+    return index;
+}
+
+/* The rank that `rank` sends to: its counterpart in the next node; -1 if it sends nothing. */
+static int receiver_of(const struct ring *ring, int rank)
+{
+    const struct bench *bench = ring->bench;
+    int nodes = count_nodes(bench), next = (bench->place[rank].node + 1) % nodes;
+    int index = index_in_node(bench, rank);
+    if (index >= ring->per_node || (next == 0 && !ring->closed)) {
+        return -1;
+    }
+    for (int other = 0; other < bench->n; other++) {
+        if (bench->place[other].node == next && index_in_node(bench, other) == index) {
+            return other;
+        }
+    }
+    return -1;
+}
+
+static bool receives(const struct ring *ring, int rank)
+{
+    for (int other = 0; other < ring->bench->n; other++) {
+        if (receiver_of(ring, other) == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A connection stands as soon as the listener's queue has it, so nobody waits for a rank that is
+ * itself still connecting. Everyone has connected before anybody accepts. */
+static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports)
 {
     struct bench *bench = ring->bench;
-    int next = (bench->rank + 1) % bench->n;
-    bool sends = closed || next != 0, receives = closed || bench->rank != 0, ok = true;
-    for (int i = 0; i < STREAMS_MAX && sends && ok; i++) {
-        ring->to[i] = connect_to(bench, next, ports[next]);
+    int to = receiver_of(ring, bench->rank);
+    bool ok = true;
+    for (int i = 0; i < STREAMS_MAX && to >= 0 && ok; i++) {
+        ring->to[i] = connect_to(bench, to, ports[to]);
         ok = ring->to[i] >= 0;
     }
-    /* Everyone has connected, or nobody accepts. */
     if (bench_agree(bench, ok, GYRE_MIN) == 0) {
         return false;
     }
-    for (int i = 0; i < STREAMS_MAX && receives; i++) {
+    for (int i = 0; i < STREAMS_MAX && receives(ring, bench->rank); i++) {
         ring->from[i] = accept(listener, NULL, NULL);
         ok = ok && ring->from[i] >= 0;
     }
@@ -119,6 +183,15 @@ static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports,
         prepare(ring->from[i]);
     }
     return bench_agree(bench, ok, GYRE_MIN) != 0;
+}
+
+static void disconnect(struct ring *ring)
+{
+    for (int i = 0; i < STREAMS_MAX; i++) {
+        close(ring->to[i]);
+        close(ring->from[i]);
+        ring->to[i] = ring->from[i] = -1;
+    }
 }
 
 /* -- carrying ------------------------------------------------------------------------------- */
@@ -190,54 +263,63 @@ static double carry(struct ring *ring, uint64_t total)
     return (double)(share * (uint64_t)ring->streams) / took * 1e6;
 }
 
-static void try_streams(struct ring *ring, int streams, double *best, int *best_streams)
+static void try_streams(struct ring *ring, int streams, struct bench_sockets *best)
 {
     ring->streams = streams;
     carry(ring, TOTAL / 16);
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        double rate = carry(ring, TOTAL);
-        if (rate > *best) {
-            *best = rate;
-            *best_streams = streams;
+        double rate = ring->per_node * carry(ring, TOTAL / (uint64_t)ring->per_node);
+        if (rate > best->node_rate) {
+            *best = (struct bench_sockets){streams, ring->per_node, rate};
         }
     }
 }
 
-static double fastest(struct ring *ring, int *streams)
+static void try_ranks(struct ring *ring, int per_node, int listener, const uint16_t *ports,
+                      struct bench_sockets *best)
 {
-    double best = 0;
     const char *set = getenv("GYRE_TCP_CONNECTIONS");
     int given = set ? atoi(set) : 1;
     int used = (int)bench_from_root(ring->bench, given < 1 || given > STREAMS_MAX ? 1 : given);
-    try_streams(ring, 1, &best, streams);
-    try_streams(ring, 2, &best, streams);
-    if (used > 2) {
-        try_streams(ring, used, &best, streams);
+    ring->per_node = per_node;
+    if (connect_ring(ring, listener, ports)) {
+        try_streams(ring, 1, best);
+        try_streams(ring, 2, best);
+        if (used > 2) {
+            try_streams(ring, used, best);
+        }
     }
-    return best;
+    disconnect(ring);
 }
 
-double bench_ceiling_tcp(struct bench *bench, bool closed, int *streams)
+static int fewest_members(const struct bench *bench)
 {
-    struct ring ring = {.bench = bench};
-    double rate = 0;
+    int fewest = bench->n;
+    for (int node = 0; node < count_nodes(bench); node++) {
+        fewest = members(bench, node) < fewest ? members(bench, node) : fewest;
+    }
+    return fewest;
+}
+
+double bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best)
+{
+    struct ring ring = {.bench = bench, .closed = closed};
+    double n = bench->n, nodes = count_nodes(bench);
     uint16_t own = 0;
+    *best = (struct bench_sockets){0, 0, 0};
     memset(ring.to, -1, sizeof ring.to);
     memset(ring.from, -1, sizeof ring.from);
-    int listener = listen_anywhere(&own);
+    int listener = listen_anywhere(&own), all = fewest_members(bench);
     uint16_t *ports = bench_memory(bench, (size_t)bench->n * sizeof *ports);
     ports[bench->rank] = own;
     bench_sum(bench, ports, (uint64_t)bench->n * sizeof *ports, GYRE_U8);
     ring.buffer = bench_memory(bench, 2 * CHUNK);
-    if (connect_ring(&ring, listener, ports, closed)) {
-        rate = fastest(&ring, streams);
-    }
-    for (int i = 0; i < STREAMS_MAX; i++) {
-        close(ring.to[i]);
-        close(ring.from[i]);
+    try_ranks(&ring, 1, listener, ports, best);
+    if (all > 1) {
+        try_ranks(&ring, all, listener, ports, best);
     }
     close(listener);
     free(ports);
     free(ring.buffer);
-    return rate;
+    return closed ? best->node_rate * ((n - 1) / n) / ((nodes - 1) / nodes) : best->node_rate;
 }

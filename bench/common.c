@@ -126,11 +126,20 @@ static void get_buffers(struct bench *bench)
     memset(bench->output, 0x38, bytes);
 }
 
+/* Asked for: then no two ranks share memory. */
+static bool over_sockets(const struct bench *bench)
+{
+    const char *asked =
+        bench->options.transport ? bench->options.transport : getenv("GYRE_TRANSPORT");
+    return asked && strcmp(asked, "tcp") == 0;
+}
+
 static void gather_places(struct bench *bench)
 {
     size_t bytes = (size_t)bench->n * sizeof *bench->place;
     bench->place = bench_memory(bench, bytes);
     bench_machine_place(gyre_local_rank(bench->comm), &bench->place[bench->rank]);
+    bench->place[bench->rank].node = over_sockets(bench) ? bench->rank : gyre_node(bench->comm);
     bench_sum(bench, bench->place, bytes, GYRE_U8);
 }
 

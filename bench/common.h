@@ -73,9 +73,15 @@ void bench_warm_up(struct bench *bench, const struct bench_call *call);
  * reached. False if more was reached than is possible. */
 bool bench_ceiling_report(struct bench *bench);
 
-/* Bytes per second that each rank can send and receive at once over bare sockets, in a ring (or,
- * unless `closed`, down a chain). 0 where the sockets cannot be made. Collective. */
-double bench_ceiling_tcp(struct bench *bench, bool closed, int *streams);
+/* The ceiling of busbw over bare sockets between nodes, in bytes per second; `closed` for a
+ * collective that sends both ways (all-reduce), else one way (broadcast). 0 where the sockets
+ * cannot be made. Collective. */
+struct bench_sockets {
+    int streams;      /* of each pair */
+    int per_node;     /* ranks of each node that sent at once */
+    double node_rate; /* bytes per second out of each node */
+};
+double bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best);
 
 /* -- what everything uses ------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 struct bench_place { /* of one rank; plain bytes, so that it can travel in a collective */
     int32_t pid;
     int32_t local_rank;
+    int32_t node;  /* whose ranks share memory */
     int32_t cores; /* that it may run on */
     char host[64];
     char cpu[96]; /* model and list of cores */
