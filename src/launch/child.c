@@ -37,19 +37,6 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Lets go of every inherited descriptor but one: the launcher's output and input must not stay open
- * because of us. */
-static void close_all_but(int kept)
-{
-    long most = sysconf(_SC_OPEN_MAX);
-    if (kept > 0 && !syscall(SYS_close_range, 0, kept - 1, 0) &&
-        !syscall(SYS_close_range, kept + 1, ~0u, 0))
-        return;
-    for (int fd = 0; fd < most; fd++)
-        if (fd != kept)
-            close(fd);
-}
-
 static _Noreturn void keep_group(const struct gyre_group *group)
 {
     char byte;
@@ -58,7 +45,10 @@ static _Noreturn void keep_group(const struct gyre_group *group)
     sigprocmask(SIG_BLOCK, &all, NULL);
     setpgid(0, 0);
     prctl(PR_SET_NAME, "gyre-keeper");
-    close_all_but(group->launcher_pipe);
+    close(group->hold);
+    /* The launcher's output must end when its reader expects it to, not when we do. */
+    syscall(SYS_close_range, 0, group->launcher_pipe - 1, 0);
+    syscall(SYS_close_range, group->launcher_pipe + 1, ~0u, 0);
     while (read(group->launcher_pipe, &byte, 1) < 0 && errno == EINTR)
         ;
     kill(0, SIGKILL);
