@@ -20,10 +20,10 @@
 
 enum { PLACES = 80 };
 
-#define SILENCE (2 * GYRE_SECOND) /* of a listener after our hello */
-#define PERSIST                                                                                    \
-    (10 * GYRE_SECOND) /* closed without a word for so long: it will not change its mind */
+#define SILENCE    (2 * GYRE_SECOND)  /* of a listener after our hello */
+#define PERSIST    (10 * GYRE_SECOND) /* closed without a word for so long: it means it */
 #define NAMELESS   (30 * GYRE_SECOND) /* a name that does not exist may be about to */
+#define MEMORY     (5 * GYRE_SECOND)  /* a telling failure is not forgotten for a plain one */
 #define FIRST_LINE (2 * GYRE_SECOND)
 #define NEXT_LINE  (10 * GYRE_SECOND)
 
@@ -39,7 +39,7 @@ struct place {
     struct sockaddr_storage address;
     struct gyre_talk talk;
     bool connecting;
-    uint64_t since, retry_at, pause;
+    uint64_t since, retry_at, pause, noted;
     enum manner manner;
     int error;
 };
@@ -65,8 +65,11 @@ static uint64_t next_pause(const struct seek *seek, uint64_t pause)
 static void failed(struct seek *seek, struct place *place, enum manner manner, int error)
 {
     gyre_socket_drop(gyre_talk_take(&place->talk));
-    place->manner = manner;
-    place->error = error;
+    if (manner >= place->manner || seek->now > place->noted + MEMORY) {
+        place->manner = manner;
+        place->error = error;
+        place->noted = seek->now;
+    }
     place->retry_at = seek->now + place->pause;
     place->pause = next_pause(seek, place->pause);
     if (manner != CLOSED)
