@@ -350,8 +350,9 @@ static void a_blocked_way_keeps_what_it_has(void **state)
 {
     struct duo duo = duo_of((struct gyre_sim_link){.latency_ns = 1000});
     uint32_t data = 9, out = 0;
-    gyre_sim_world_block(duo.world, 0, 1, true);
     one_message(&duo, &data, &out, 4);
+    poll_rank(duo.world, &duo.rank[0]);
+    gyre_sim_world_block(duo.world, 0, 1, true); /* with a delivery due already */
     run_duo(&duo);
     assert_int_equal(out, 0);
     assert_int_equal(duo.rank[0].done, 1); /* it is on its way */
