@@ -44,8 +44,15 @@ int gyre_cli_run(char **argv)
     if (!status && words.of[HELP]) {
         puts("usage: gyre run [FLAGS] PROGRAM [WORDS]\n");
         gyre_flags_print(gyre_run_flags, FLAGS);
-        puts("\nexamples: gyre run -n 4 ./train\n          gyre run --simulate-nodes 4+2 "
-             "build/bench/allreduce");
+        puts(
+            "\nexamples:\n"
+            "  gyre run -n 4 ./train\n"
+            "  gyre run --simulate-nodes 4+2 build/bench/allreduce\n"
+            "  gyre run --hosts a:4,b:2 ./train            GYRE_SSH=\"ssh -p 2222\" for another "
+            "ssh\n"
+            "  gyre run --nnodes 2 --node-rank 1 --master-addr a -n 2 ./train    nodes may differ\n"
+            "\nEnds with the exit code of the first rank that failed, and a last line that names "
+            "it.");
         return 0;
     }
     options.program = argv;
