@@ -117,7 +117,7 @@ static struct rate fastest_copy(struct bench *bench, bool in_place)
     return best;
 }
 
-/* -- report --------------------------------------------------------------------------------- */
+/* -- report ------------------------------------------------------------------------------------ */
 
 /* `ceiling` in GB/s. */
 static bool report_share(struct bench *bench, const char *direction, double reached, double ceiling)

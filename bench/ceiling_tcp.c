@@ -43,7 +43,7 @@ struct ring {
     char *buffer;                           /* CHUNK bytes to send, CHUNK to receive into */
 };
 
-/* -- connecting ----------------------------------------------------------------------------- */
+/* -- connecting -------------------------------------------------------------------------------- */
 
 static int listen_anywhere(uint16_t *port)
 {
@@ -103,7 +103,7 @@ static int connect_to(const struct bench *bench, int rank, uint16_t port)
     return fd;
 }
 
-/* -- who sends to whom ---------------------------------------------------------------------- */
+/* -- who sends to whom ------------------------------------------------------------------------- */
 
 static int members(const struct bench *bench, int node)
 {
@@ -194,7 +194,7 @@ static void disconnect(struct ring *ring)
     }
 }
 
-/* -- carrying ------------------------------------------------------------------------------- */
+/* -- carrying ---------------------------------------------------------------------------------- */
 
 struct lane { /* one direction of one stream */
     int fd;

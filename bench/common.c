@@ -17,7 +17,7 @@
 
 #define BUSY_LOAD 0.5
 
-/* -- what everything uses ------------------------------------------------------------------- */
+/* -- what everything uses ---------------------------------------------------------------------- */
 
 static int exit_code(int status)
 {
@@ -86,7 +86,7 @@ void *bench_memory(struct bench *bench, size_t bytes)
     return memory;
 }
 
-/* -- set-up --------------------------------------------------------------------------------- */
+/* -- set-up ------------------------------------------------------------------------------------ */
 
 static int join(struct bench *bench)
 {
@@ -172,7 +172,7 @@ static void report_header(struct bench *bench)
     bench_report_columns(report);
 }
 
-/* -- rows ----------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 static void keep_best(struct bench *bench, const struct bench_row *row)
 {
@@ -244,7 +244,7 @@ static void run_types(struct bench *bench)
     }
 }
 
-/* -- main ----------------------------------------------------------------------------------- */
+/* -- main -------------------------------------------------------------------------------------- */
 
 static int start_ranks(const struct bench_options *options, int argc, char **argv)
 {

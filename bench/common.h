@@ -60,14 +60,14 @@ int bench_main(int argc, char **argv, const struct bench_verb *verb);
 int bench_enter(int argc, char **argv, struct bench *bench);
 int bench_leave(struct bench *bench, bool well);
 
-/* -- measure.c ------------------------------------------------------------------------------ */
+/* -- measure.c --------------------------------------------------------------------------------- */
 
 /* Times and checks one row. A call that fails ends the program. */
 void bench_measure_row(struct bench *bench, const struct bench_call *call, struct bench_row *row);
 void bench_row_release(struct bench_row *row);
 void bench_warm_up(struct bench *bench, const struct bench_call *call);
 
-/* -- ceiling.c, ceiling_tcp.c --------------------------------------------------------------- */
+/* -- ceiling.c, ceiling_tcp.c ------------------------------------------------------------------ */
 
 /* Measures what this machine can do at most with the largest size, prints it and the share that was
  * reached. False if more was reached than is possible. */
@@ -83,7 +83,7 @@ struct bench_sockets {
 };
 double bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best);
 
-/* -- what everything uses ------------------------------------------------------------------- */
+/* -- what everything uses ---------------------------------------------------------------------- */
 
 /* Ends the program with the story if `status` is a failure. */
 void bench_must(struct bench *bench, int status, const char *what);

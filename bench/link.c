@@ -33,7 +33,7 @@ struct link {
     struct bench_call call;
 };
 
-/* -- shared memory without a library -------------------------------------------------------- */
+/* -- shared memory without a library ----------------------------------------------------------- */
 
 static void *map_lines(int fd)
 {
@@ -73,7 +73,7 @@ static void exchange_line(struct link *link)
     }
 }
 
-/* -- calls ---------------------------------------------------------------------------------- */
+/* -- calls ------------------------------------------------------------------------------------- */
 
 static void exchange(struct link *link)
 {
@@ -93,7 +93,7 @@ static void send_one_way(struct link *link)
         "gyre_broadcast");
 }
 
-/* -- time ----------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 static double time_batch(struct link *link, void (*work)(struct link *), int calls)
 {
@@ -125,7 +125,7 @@ static double measure(struct link *link, void (*work)(struct link *))
     return bench_agree(link->bench, batches[BATCHES / 2], GYRE_MAX);
 }
 
-/* -- table ---------------------------------------------------------------------------------- */
+/* -- table ------------------------------------------------------------------------------------- */
 
 static void print_header(const struct link *link)
 {

@@ -69,7 +69,7 @@ static bool prepare(struct job *job, int ranks)
     return true;
 }
 
-/* -- in the child --------------------------------------------------------------------------- */
+/* -- in the child ------------------------------------------------------------------------------ */
 
 static void set_number(const char *name, int value)
 {
@@ -113,7 +113,7 @@ static void become_rank(const struct job *job, int rank, char **words)
     _exit(complain("run /proc/self/exe"));
 }
 
-/* -- in the parent -------------------------------------------------------------------------- */
+/* -- in the parent ----------------------------------------------------------------------------- */
 
 static void without_ranks_flag(int argc, char **argv, char **words)
 {

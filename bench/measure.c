@@ -26,7 +26,7 @@ static uint64_t bytes_of(const struct bench_call *call)
     return call->count * gyre_type_size(call->type);
 }
 
-/* -- time ----------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 static volatile uint64_t sink; /* what was read has been used */
 
@@ -168,7 +168,7 @@ static void gather_calls(struct bench *bench, double *times, int count, struct b
     calls->n = bench->n;
 }
 
-/* -- check ---------------------------------------------------------------------------------- */
+/* -- check ------------------------------------------------------------------------------------- */
 
 static void fill(struct bench *bench, const struct bench_call *call, struct bench_pattern pattern)
 {
@@ -219,7 +219,7 @@ static int64_t check(struct bench *bench, const struct bench_call *call)
     return bench->options.checks ? found[0] : -1;
 }
 
-/* -- a row ---------------------------------------------------------------------------------- */
+/* -- a row ------------------------------------------------------------------------------------- */
 
 static void measure(struct bench *bench, struct bench_call call, bool in_place,
                     struct bench_timing *timing, int *calls)

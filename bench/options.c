@@ -87,7 +87,7 @@ const char *bench_op_name(enum gyre_op op)
     return op_names[op];
 }
 
-/* -- words ---------------------------------------------------------------------------------- */
+/* -- words ------------------------------------------------------------------------------------- */
 
 #define WORD_MAX 32
 
@@ -158,7 +158,7 @@ static int read_choice(const char *flag, const char *text, const char *const *wo
     return index < 0 ? -1 : 0;
 }
 
-/* -- numbers -------------------------------------------------------------------------------- */
+/* -- numbers ----------------------------------------------------------------------------------- */
 
 static int read_int(const char *flag, const char *text, int lowest, int highest, int *out)
 {
@@ -197,7 +197,7 @@ static int read_size(const char *flag, const char *text, uint64_t *out)
     return 0;
 }
 
-/* -- the command line ----------------------------------------------------------------------- */
+/* -- the command line -------------------------------------------------------------------------- */
 
 static int read_ours(int flag, const char *text, struct bench_options *options)
 {

@@ -43,7 +43,7 @@ static int value_of(const struct bench_pattern *pattern, int rank, uint64_t inde
     return (int)(scatter((uint64_t)rank << 48 ^ index) % 3) - 1 + 3 * phase;
 }
 
-/* -- 16-bit floats -------------------------------------------------------------------------- */
+/* -- 16-bit floats ----------------------------------------------------------------------------- */
 
 static float widen_bf16(uint16_t bits)
 {
@@ -83,7 +83,7 @@ static uint16_t narrow_f16(int value) /* whole numbers below 2048 */
     return (uint16_t)((value < 0) << 15 | (exponent + 15) << 10 | fraction);
 }
 
-/* -- elements ------------------------------------------------------------------------------- */
+/* -- elements ---------------------------------------------------------------------------------- */
 
 static void store(enum gyre_type type, void *data, uint64_t index, int value)
 {
@@ -140,7 +140,7 @@ void bench_pattern_fill(const struct bench_pattern *pattern, int rank, void *dat
     }
 }
 
-/* -- the right result ----------------------------------------------------------------------- */
+/* -- the right result -------------------------------------------------------------------------- */
 
 /* What an element of the type holds after the value went in: bytes wrap. */
 static int64_t seen(enum gyre_type type, int64_t value)

@@ -21,7 +21,7 @@
 
 #define FORMAT_VERSION "2.19.6"
 
-/* -- numbers -------------------------------------------------------------------------------- */
+/* -- numbers ----------------------------------------------------------------------------------- */
 
 void bench_report_number(double value, int width, char text[16])
 {
@@ -72,7 +72,7 @@ void bench_calls_measure(struct bench_calls *calls, double *times, int count, do
                                   .times = times};
 }
 
-/* -- opening -------------------------------------------------------------------------------- */
+/* -- opening ----------------------------------------------------------------------------------- */
 
 /* FILE, or FILE.0, FILE.1, … if that is taken: results are never overwritten. */
 static FILE *open_new(const char *path, char *taken, size_t room)
@@ -121,7 +121,7 @@ bool bench_report_open(struct bench_report *report, const struct bench_options *
     return !report->speaks || open_files(report, options, argc, argv);
 }
 
-/* -- before the table ----------------------------------------------------------------------- */
+/* -- before the table -------------------------------------------------------------------------- */
 
 void bench_report_settings(struct bench_report *report, const struct bench_options *options)
 {
@@ -173,7 +173,7 @@ void bench_report_remark(struct bench_report *report, const char *format, ...)
     }
 }
 
-/* -- the table ------------------------------------------------------------------------------ */
+/* -- the table --------------------------------------------------------------------------------- */
 
 static void print_half_names(bool per_iteration)
 {
@@ -265,7 +265,7 @@ void bench_report_row(struct bench_report *report, const struct bench_row *row)
     }
 }
 
-/* -- behind the table ----------------------------------------------------------------------- */
+/* -- behind the table -------------------------------------------------------------------------- */
 
 bool bench_report_close(struct bench_report *report, const char *error)
 {

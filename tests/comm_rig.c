@@ -32,8 +32,14 @@ int rig_slow(void)
 
 void rig_until(_Atomic int *word, int value)
 {
-    while (*word < value)
+    uint64_t limit = rig_now() + 30 * 1000000000ull * (uint64_t)rig_slow();
+    while (*word < value) {
         sched_yield();
+        if (rig_now() > limit) {
+            fprintf(stderr, "waited in vain for %d, have %d\n", value, *word);
+            abort();
+        }
+    }
 }
 
 void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t since_ns)
@@ -49,7 +55,8 @@ static int free_port(void)
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(any);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any)) || getsockname(fd, (struct sockaddr *)&any, &length))
+    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any)) ||
+        getsockname(fd, (struct sockaddr *)&any, &length))
         abort();
     close(fd);
     return ntohs(any.sin_port);
@@ -102,7 +109,8 @@ static int be_rank(struct rig *rig, int rank, int port)
 void rig_start(struct rig *rig)
 {
     int port = free_port();
-    rig->shared = mmap(NULL, sizeof(*rig->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    rig->shared =
+        mmap(NULL, sizeof(*rig->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     fflush(NULL);
     for (int rank = 0; rank < rig->n; rank++) {
         rig->pid[rank] = fork();
@@ -138,8 +146,13 @@ int rig_wait(struct rig *rig, int seconds, uint32_t excused)
             continue;
         int status = wait_one(rig->pid[rank], limit);
         if (status)
-            fprintf(stderr, "rank %d of %d: %s %d\n", rank, rig->n, status < 0 ? "hung" : WIFSIGNALED(status) ? "signal" : "exit",
-                    status < 0 ? seconds : WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+            fprintf(stderr, "rank %d of %d: %s %d\n", rank, rig->n,
+                    status < 0            ? "hung"
+                    : WIFSIGNALED(status) ? "signal"
+                                          : "exit",
+                    status < 0            ? seconds
+                    : WIFSIGNALED(status) ? WTERMSIG(status)
+                                          : WEXITSTATUS(status));
         bad += status != 0;
     }
     for (int rank = 0; rank < rig->n; rank++)

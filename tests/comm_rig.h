@@ -1,4 +1,5 @@
-/* Real ranks for tests: forked processes that join one job over loopback, run a body and report by exit code. */
+/* Real ranks for tests: forked processes that join one job over loopback, run a body and report by
+ * exit code. */
 #ifndef GYRE_TESTS_COMM_RIG_H
 #define GYRE_TESTS_COMM_RIG_H
 
@@ -17,7 +18,8 @@ struct rig {
     const char *algorithm;   /* NULL: select */
     int per_node;            /* ranks per simulated node; 0: one node */
     int dead_ms, timeout_ms; /* 0: the defaults */
-    /* What a rank does; 0 is success. `shared` is memory that all ranks and the test see, zeroed. */
+    /* What a rank does; 0 is success. `shared` is memory that all ranks and the test see, zeroed.
+     */
     int (*body)(struct gyre_comm *comm, struct rig *rig);
     void *argument;
     struct rig_shared *shared;
@@ -25,8 +27,8 @@ struct rig {
 };
 
 struct rig_shared {
-    _Atomic int ready;               /* counted by bodies that want the test to know */
-    _Atomic int flag;                /* set by the test or a body */
+    _Atomic int ready;                 /* counted by bodies that want the test to know */
+    _Atomic int flag;                  /* set by the test or a body */
     _Atomic int status[RIG_RANKS_MAX]; /* what the failing call returned */
     _Atomic uint64_t took_ns[RIG_RANKS_MAX];
     char error[RIG_RANKS_MAX][1024]; /* gyre_error() of each */
@@ -35,8 +37,9 @@ struct rig_shared {
 /* Starts the ranks. */
 void rig_start(struct rig *rig);
 
-/* Waits for all, at most `seconds` × GYRE_TEST_SLOW, then kills what is left. Returns how many did not exit with 0, not
- * counting ranks that were killed or stopped on purpose (bit set in `excused`). */
+/* Waits for all, at most `seconds` × GYRE_TEST_SLOW, then kills what is left. Returns how many did
+ * not exit with 0, not counting ranks that were killed or stopped on purpose (bit set in
+ * `excused`). */
 int rig_wait(struct rig *rig, int seconds, uint32_t excused);
 
 int rig_run(struct rig *rig, int seconds); /* both */

@@ -72,7 +72,7 @@ void rig_setup(struct rig *rig, int n)
     }
 }
 
-/* -- what a joined child does ---------------------------------------------------------------- */
+/* -- what a joined child does ------------------------------------------------------------------ */
 
 struct word {
     uint32_t from, to, channel;

@@ -15,7 +15,7 @@
 static char output[1 << 20];
 static char folder[] = "/tmp/gyre-test-bench-XXXXXX";
 
-/* -- helpers -------------------------------------------------------------------------------- */
+/* -- helpers ----------------------------------------------------------------------------------- */
 
 /* This program is <build>/tests/proc_bench; the benches are <build>/bench/<name>. */
 static const char *build_folder(void)
@@ -93,7 +93,7 @@ static struct tally tally_rows(void)
     return tally;
 }
 
-/* -- tests ---------------------------------------------------------------------------------- */
+/* -- tests ------------------------------------------------------------------------------------- */
 
 static void test_all_reduce(void **state)
 {

@@ -1,5 +1,5 @@
-/* The public API with real processes: every operation, type and reduction, over every transport, with few and many
- * elements, in place and out of place, blocking and started. */
+/* The public API with real processes: every operation, type and reduction, over every transport,
+ * with few and many elements, in place and out of place, blocking and started. */
 #include "comm_rig.h"
 
 #include <setjmp.h>
@@ -18,15 +18,34 @@ static double value(int rank, uint64_t i)
 
 static void store(void *at, enum gyre_type type, uint64_t i, double v)
 {
-    uint16_t half = v == 0 ? 0 : v == 1 ? 0x3c00 : 0x4000, bf = v == 0 ? 0 : v == 1 ? 0x3f80 : 0x4000;
+    uint16_t half = v == 0   ? 0
+                    : v == 1 ? 0x3c00
+                             : 0x4000,
+             bf = v == 0   ? 0
+                  : v == 1 ? 0x3f80
+                           : 0x4000;
     switch (type) {
-    case GYRE_F32: ((float *)at)[i] = (float)v; break;
-    case GYRE_F64: ((double *)at)[i] = v; break;
-    case GYRE_F16: ((uint16_t *)at)[i] = half; break;
-    case GYRE_BF16: ((uint16_t *)at)[i] = bf; break;
-    case GYRE_I32: ((int32_t *)at)[i] = (int32_t)v; break;
-    case GYRE_I64: ((int64_t *)at)[i] = (int64_t)v; break;
-    case GYRE_U8: ((uint8_t *)at)[i] = (uint8_t)v; break;
+    case GYRE_F32:
+        ((float *)at)[i] = (float)v;
+        break;
+    case GYRE_F64:
+        ((double *)at)[i] = v;
+        break;
+    case GYRE_F16:
+        ((uint16_t *)at)[i] = half;
+        break;
+    case GYRE_BF16:
+        ((uint16_t *)at)[i] = bf;
+        break;
+    case GYRE_I32:
+        ((int32_t *)at)[i] = (int32_t)v;
+        break;
+    case GYRE_I64:
+        ((int64_t *)at)[i] = (int64_t)v;
+        break;
+    case GYRE_U8:
+        ((uint8_t *)at)[i] = (uint8_t)v;
+        break;
     }
 }
 
@@ -48,16 +67,22 @@ static double load(const void *at, enum gyre_type type, uint64_t i)
     uint32_t bits;
     float single;
     switch (type) {
-    case GYRE_F32: return ((const float *)at)[i];
-    case GYRE_F64: return ((const double *)at)[i];
-    case GYRE_F16: return half_value(((const uint16_t *)at)[i]);
+    case GYRE_F32:
+        return ((const float *)at)[i];
+    case GYRE_F64:
+        return ((const double *)at)[i];
+    case GYRE_F16:
+        return half_value(((const uint16_t *)at)[i]);
     case GYRE_BF16:
         bits = (uint32_t)((const uint16_t *)at)[i] << 16;
         memcpy(&single, &bits, 4);
         return single;
-    case GYRE_I32: return ((const int32_t *)at)[i];
-    case GYRE_I64: return (double)((const int64_t *)at)[i];
-    case GYRE_U8: return ((const uint8_t *)at)[i];
+    case GYRE_I32:
+        return ((const int32_t *)at)[i];
+    case GYRE_I64:
+        return (double)((const int64_t *)at)[i];
+    case GYRE_U8:
+        return ((const uint8_t *)at)[i];
     }
     return -1;
 }
@@ -74,20 +99,26 @@ static double expected(int n, uint64_t i, enum gyre_type type, enum gyre_op op)
     }
     bool integer = type >= GYRE_I32;
     switch (op) {
-    case GYRE_SUM: return sum;
-    case GYRE_AVG: return integer ? (double)(int)(sum / n) : sum / n;
-    case GYRE_MIN: return least;
-    case GYRE_MAX: return most;
-    case GYRE_PROD: return product;
+    case GYRE_SUM:
+        return sum;
+    case GYRE_AVG:
+        return integer ? (double)(int)(sum / n) : sum / n;
+    case GYRE_MIN:
+        return least;
+    case GYRE_MAX:
+        return most;
+    case GYRE_PROD:
+        return product;
     }
     return -1;
 }
 
-static int wrong(const char *what, struct gyre_comm *comm, enum gyre_type type, enum gyre_op op, uint64_t count,
-                 uint64_t i, double got, double want)
+static int wrong(const char *what, struct gyre_comm *comm, enum gyre_type type, enum gyre_op op,
+                 uint64_t count, uint64_t i, double got, double want)
 {
-    fprintf(stderr, "rank %d: %s type %d op %d count %llu: element %llu is %g, expected %g\n", gyre_rank(comm), what,
-            (int)type, (int)op, (unsigned long long)count, (unsigned long long)i, got, want);
+    fprintf(stderr, "rank %d: %s type %d op %d count %llu: element %llu is %g, expected %g\n",
+            gyre_rank(comm), what, (int)type, (int)op, (unsigned long long)count,
+            (unsigned long long)i, got, want);
     return 1;
 }
 
@@ -97,8 +128,8 @@ static bool close_enough(double got, double want, enum gyre_type type)
     return error <= (type == GYRE_BF16 ? 0.02 : type == GYRE_F16 ? 0.003 : 1e-6) * want;
 }
 
-static int try_all_reduce(struct gyre_comm *comm, char *in, char *out, uint64_t count, enum gyre_type type,
-                          enum gyre_op op, int way)
+static int try_all_reduce(struct gyre_comm *comm, char *in, char *out, uint64_t count,
+                          enum gyre_type type, enum gyre_op op, int way)
 {
     int n = gyre_size(comm), status;
     struct gyre_work *work;
@@ -123,7 +154,8 @@ static int try_all_reduce(struct gyre_comm *comm, char *in, char *out, uint64_t 
     return 0;
 }
 
-static int try_broadcast(struct gyre_comm *comm, char *in, char *out, uint64_t count, enum gyre_type type, int root)
+static int try_broadcast(struct gyre_comm *comm, char *in, char *out, uint64_t count,
+                         enum gyre_type type, int root)
 {
     bool mine = gyre_rank(comm) == root;
     for (uint64_t i = 0; i < count; i++)
@@ -135,7 +167,8 @@ static int try_broadcast(struct gyre_comm *comm, char *in, char *out, uint64_t c
     }
     for (uint64_t i = 0; i < count; i += 1 + count / 5000)
         if (load(out, type, i) != value(root, i))
-            return wrong("broadcast", comm, type, GYRE_SUM, count, i, load(out, type, i), value(root, i));
+            return wrong("broadcast", comm, type, GYRE_SUM, count, i, load(out, type, i),
+                         value(root, i));
     return 0;
 }
 
@@ -152,14 +185,16 @@ static int everything(struct gyre_comm *comm, struct rig *rig)
     for (int c = 0; c < 11 && !bad; c++)
         for (int type = 0; type <= GYRE_U8 && !bad; type++)
             for (int op = 0; op <= GYRE_PROD && !bad; op++) {
-                int turn = c + type + op + gyre_rank(comm) * (c % 2); /* ranks mix kinds of memory and in-place */
+                int turn = c + type + op +
+                           gyre_rank(comm) * (c % 2); /* ranks mix kinds of memory and in-place */
                 size_t skew = (size_t)(c % 3) * gyre_type_size(type);
                 char *in = (turn % 2 ? plain[0] : (char *)shared[0]) + skew;
                 char *out = turn % 3 == 0 ? in : (turn % 5 ? (char *)shared[1] : plain[1]) + skew;
                 if (counts[c] > 5000 && (type + op) % 3)
                     continue;
                 bad = try_all_reduce(comm, in, out, counts[c], type, op, (c + op) % 2) ||
-                      (op == 0 && try_broadcast(comm, in, out, counts[c], type, (c + type) % gyre_size(comm)));
+                      (op == 0 &&
+                       try_broadcast(comm, in, out, counts[c], type, (c + type) % gyre_size(comm)));
             }
     bad |= gyre_barrier(comm) != 0;
     free(plain[0]);
@@ -201,7 +236,7 @@ static void mixed_nodes_are_right(void **state)
     run((struct rig){.n = 4, .transport = "auto", .per_node = 2});
 }
 
-/* -- started work ------------------------------------------------------------------------------------------------ */
+/* -- started work ------------------------------------------------------------------------------ */
 
 #define FLIGHT 50
 
@@ -215,7 +250,8 @@ static int many_in_flight(struct gyre_comm *comm, struct rig *rig)
         uint64_t count = w % 3 ? 4096 : 7;
         for (uint64_t i = 0; i < count; i++)
             data[w * 4096 + i] = gyre_rank(comm) + w;
-        if (gyre_all_reduce_start(comm, data + w * 4096, data + w * 4096, count, GYRE_I32, GYRE_SUM, &work[w]))
+        if (gyre_all_reduce_start(comm, data + w * 4096, data + w * 4096, count, GYRE_I32, GYRE_SUM,
+                                  &work[w]))
             return 3;
     }
     for (int w = FLIGHT - 1; w >= 0; w--) { /* waited for in another order */
@@ -237,8 +273,10 @@ static int many_in_flight(struct gyre_comm *comm, struct rig *rig)
 static void many_operations_in_flight(void **state)
 {
     (void)state;
-    assert_int_equal(rig_run(&(struct rig){.n = 3, .transport = "shm", .body = many_in_flight}, 30), 0);
-    assert_int_equal(rig_run(&(struct rig){.n = 3, .transport = "tcp", .body = many_in_flight}, 30), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 3, .transport = "shm", .body = many_in_flight}, 30),
+                     0);
+    assert_int_equal(rig_run(&(struct rig){.n = 3, .transport = "tcp", .body = many_in_flight}, 30),
+                     0);
 }
 
 /* Nobody calls anything: the helper alone brings it to an end, seen in the buffer. */
@@ -263,7 +301,7 @@ static void helper_drives_alone(void **state)
     assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "tcp", .body = left_alone}, 30), 0);
 }
 
-/* -- arguments --------------------------------------------------------------------------------------------------- */
+/* -- arguments --------------------------------------------------------------------------------- */
 
 static int bad_arguments(struct gyre_comm *comm, struct rig *rig)
 {
@@ -282,11 +320,11 @@ static int bad_arguments(struct gyre_comm *comm, struct rig *rig)
                strstr(gyre_error(comm), "root 2") != NULL &&
                gyre_broadcast(comm, a, b, 8, GYRE_F32, -1) == GYRE_INVALID &&
                gyre_all_reduce_start(comm, a, b, 8, GYRE_F32, GYRE_SUM, NULL) == GYRE_INVALID &&
-               gyre_work_test(NULL) == GYRE_INVALID && gyre_alloc(comm, 0, &memory) == GYRE_INVALID &&
-               gyre_free(comm, a) == GYRE_INVALID && gyre_free(comm, NULL) == 0 &&
-               gyre_register(comm, a, sizeof(a)) == 0 && gyre_register(comm, a, sizeof(a)) == GYRE_INVALID &&
-               gyre_unregister(comm, a) == 0 && gyre_unregister(comm, a) == GYRE_INVALID &&
-               gyre_init(&comm, NULL) == GYRE_INVALID;
+               gyre_work_test(NULL) == GYRE_INVALID &&
+               gyre_alloc(comm, 0, &memory) == GYRE_INVALID && gyre_free(comm, a) == GYRE_INVALID &&
+               gyre_free(comm, NULL) == 0 && gyre_register(comm, a, sizeof(a)) == 0 &&
+               gyre_register(comm, a, sizeof(a)) == GYRE_INVALID && gyre_unregister(comm, a) == 0 &&
+               gyre_unregister(comm, a) == GYRE_INVALID && gyre_init(&comm, NULL) == GYRE_INVALID;
     (void)work;
     return !good;
 }
@@ -305,15 +343,20 @@ static int bad_arguments_do_no_harm(struct gyre_comm *comm, struct rig *rig)
 static void bad_arguments_are_refused(void **state)
 {
     (void)state;
-    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = bad_arguments_do_no_harm}, 30), 0);
+    assert_int_equal(
+        rig_run(&(struct rig){.n = 2, .transport = "shm", .body = bad_arguments_do_no_harm}, 30),
+        0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shm_is_right),          cmocka_unit_test(algorithms_over_shm_are_right),
-        cmocka_unit_test(tcp_is_right),          cmocka_unit_test(mixed_nodes_are_right),
-        cmocka_unit_test(many_operations_in_flight), cmocka_unit_test(helper_drives_alone),
+        cmocka_unit_test(shm_is_right),
+        cmocka_unit_test(algorithms_over_shm_are_right),
+        cmocka_unit_test(tcp_is_right),
+        cmocka_unit_test(mixed_nodes_are_right),
+        cmocka_unit_test(many_operations_in_flight),
+        cmocka_unit_test(helper_drives_alone),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ static void set_timeout(struct rig *rig, int ms)
         rig->rank[i].options.join_timeout_ms = ms;
 }
 
-/* -- ranks that do not fit ------------------------------------------------------------------- */
+/* -- ranks that do not fit --------------------------------------------------------------------- */
 
 static void missing_ranks_are_named(void **state)
 {
@@ -196,7 +196,7 @@ static void a_node_that_cannot_share_is_unsupported(void **state)
     rig_teardown(&rig);
 }
 
-/* -- a guest made by hand: what a newer build would say -------------------------------------- */
+/* -- a guest made by hand: what a newer build would say ---------------------------------------- */
 
 static int connect_to(uint16_t port)
 {
@@ -262,7 +262,7 @@ static void another_version_is_told_why(void **state)
     rig_teardown(&rig);
 }
 
-/* -- deaths ---------------------------------------------------------------------------------- */
+/* -- deaths ------------------------------------------------------------------------------------ */
 
 /* Ranks 0 … n-2 have logged in, the last has not started. */
 static void start_all_but_last(struct rig *rig, int n, const char *transport)
@@ -350,7 +350,7 @@ static void a_death_while_connecting_is_told_to_all(void **state)
     }
 }
 
-/* -- foreign programs ------------------------------------------------------------------------ */
+/* -- foreign programs -------------------------------------------------------------------------- */
 
 static void serve_as_foreigner(int listener, bool speaks)
 {

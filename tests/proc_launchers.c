@@ -25,7 +25,7 @@ static char home[] = "/tmp/gyre-test-launchers-XXXXXX";
 static char bench[4200];
 static char output[1 << 18];
 
-/* -- helpers -------------------------------------------------------------------------------- */
+/* -- helpers ----------------------------------------------------------------------------------- */
 
 /* This program is <build>/tests/proc_launchers. */
 static bool find_bench(void)
@@ -105,7 +105,7 @@ static void start_by_hand(char *line, size_t room, int ranks,
              "for pid in $pids; do wait $pid || code=$?; done; exit $code");
 }
 
-/* -- MPI ------------------------------------------------------------------------------------ */
+/* -- MPI --------------------------------------------------------------------------------------- */
 
 static void run_under(const char *launcher)
 {
@@ -136,7 +136,7 @@ static void test_no_root_file_is_left(void **state)
     assert_string_equal(output, "");
 }
 
-/* -- torchrun ------------------------------------------------------------------------------- */
+/* -- torchrun ---------------------------------------------------------------------------------- */
 
 static int foreign_listener(int *port)
 {
@@ -190,7 +190,7 @@ static void test_torchrun_with_a_stranger_on_the_port(void **state)
     run_torchrun("False");
 }
 
-/* -- Slurm ---------------------------------------------------------------------------------- */
+/* -- Slurm ------------------------------------------------------------------------------------- */
 
 static void srun_variables(char *text, size_t room, int rank, void *context)
 {
@@ -226,7 +226,7 @@ static void test_a_rank_without_a_size(void **state)
     expect(run(line), 6, "RANK is \"1\" but WORLD_SIZE is not set");
 }
 
-/* -- all ------------------------------------------------------------------------------------ */
+/* -- all --------------------------------------------------------------------------------------- */
 
 static int make_home(void **state)
 {

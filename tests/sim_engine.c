@@ -1,7 +1,8 @@
-/* The engine over the simulator: the object code of real runs, in virtual time, one thread, from one seed.
+/* The engine over the simulator: the object code of real runs, in virtual time, one thread, from
+ * one seed.
  *
- * Every algorithm, with few and with many ranks, over links that delay, cut and merge; then worlds of thousands; then a
- * death, after which nobody returns wrong data. */
+ * Every algorithm, with few and with many ranks, over links that delay, cut and merge; then worlds
+ * of thousands; then a death, after which nobody returns wrong data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +50,8 @@ static void sim_open(struct sim *sim, const struct plan_of_run *run)
     assert_int_equal(gyre_sim_world_create(&options, &sim->world), 0);
     sim->rank = calloc(run->n, sizeof(*sim->rank));
     for (uint32_t r = 0; r < run->n; r++) {
-        struct gyre_wire_options wire_options = {.rank = r, .n = run->n, .peers = 64, .world = sim->world};
+        struct gyre_wire_options wire_options = {
+            .rank = r, .n = run->n, .peers = 64, .world = sim->world};
         struct gyre_wire *wire;
         assert_int_equal(gyre_links_create(64, &sim->rank[r].links), 0);
         assert_int_equal(gyre_driver_sim.open(&wire_options, &wire, NULL), 0);
@@ -83,7 +85,8 @@ static int32_t value(uint32_t rank, uint64_t i)
 
 static void start(struct sim *sim, const struct plan_of_run *run)
 {
-    struct gyre_shape shape = {.verb = run->verb, .type = GYRE_I32, .root = run->root, .count = run->count};
+    struct gyre_shape shape = {
+        .verb = run->verb, .type = GYRE_I32, .root = run->root, .count = run->count};
     for (uint32_t r = 0; r < sim->n; r++) {
         struct sim_rank *rank = &sim->rank[r];
         struct gyre_plan *plan;
@@ -93,7 +96,8 @@ static void start(struct sim *sim, const struct plan_of_run *run)
         for (uint64_t i = 0; i < run->count; i++)
             rank->input[i] = value(r, i);
         assert_int_equal(gyre_engine_plan(rank->engine, &shape, &plan, NULL), 0);
-        rank->op = gyre_engine_start(rank->engine, plan, rank->input, in_place ? rank->input : rank->output);
+        rank->op = gyre_engine_start(rank->engine, plan, rank->input,
+                                     in_place ? rank->input : rank->output);
         gyre_sim_world_wake(sim->world, r, r % 7 * 1000);
     }
 }
@@ -120,11 +124,14 @@ static void check_rank(const struct sim *sim, const struct plan_of_run *run, uin
     for (uint32_t p = 0; p < sim->n; p++)
         ranks += value(p, 0);
     for (uint64_t i = 0; i < run->count; i++) {
-        int64_t expected = run->verb == GYRE_BROADCAST ? value(run->root, i) : ranks + (int64_t)sim->n * (int64_t)(i % 1009);
+        int64_t expected = run->verb == GYRE_BROADCAST
+                               ? value(run->root, i)
+                               : ranks + (int64_t)sim->n * (int64_t)(i % 1009);
         if (got[i] != (int32_t)expected)
-            fail_msg("%s verb %d n %u count %llu seed %llu: rank %u element %llu is %d, expected %d", run->algorithm,
-                     (int)run->verb, run->n, (unsigned long long)run->count, (unsigned long long)run->seed, r,
-                     (unsigned long long)i, got[i], (int)expected);
+            fail_msg(
+                "%s verb %d n %u count %llu seed %llu: rank %u element %llu is %d, expected %d",
+                run->algorithm, (int)run->verb, run->n, (unsigned long long)run->count,
+                (unsigned long long)run->seed, r, (unsigned long long)i, got[i], (int)expected);
     }
 }
 
@@ -136,8 +143,9 @@ static uint64_t run_one(const struct plan_of_run *run)
     play(&sim);
     for (uint32_t r = 0; r < sim.n; r++) {
         if (sim.rank[r].op->status)
-            fail_msg("%s verb %d n %u count %llu seed %llu: rank %u ended with %d", run->algorithm, (int)run->verb, run->n,
-                     (unsigned long long)run->count, (unsigned long long)run->seed, r, sim.rank[r].op->status);
+            fail_msg("%s verb %d n %u count %llu seed %llu: rank %u ended with %d", run->algorithm,
+                     (int)run->verb, run->n, (unsigned long long)run->count,
+                     (unsigned long long)run->seed, r, sim.rank[r].op->status);
         check_rank(&sim, run, r);
     }
     uint64_t trace = gyre_sim_world_trace(sim.world);
@@ -165,7 +173,12 @@ static void every_algorithm_is_right(void **state)
 
 static void same_seed_same_run(void **state)
 {
-    struct plan_of_run run = {.algorithm = "ring", .n = 5, .count = 20000, .slice_bytes = 16384, .seed = 42, .piece_bytes = 700};
+    struct plan_of_run run = {.algorithm = "ring",
+                              .n = 5,
+                              .count = 20000,
+                              .slice_bytes = 16384,
+                              .seed = 42,
+                              .piece_bytes = 700};
     (void)state;
     uint64_t first = run_one(&run);
     assert_true(first == run_one(&run));
@@ -178,18 +191,25 @@ static void large_worlds_work(void **state)
     const char *wish = getenv("GYRE_SIM_RANKS");
     uint32_t many = wish ? (uint32_t)atoi(wish) : 5000;
     (void)state;
-    run_one(&(struct plan_of_run){.algorithm = "tree", .verb = GYRE_ALL_REDUCE, .n = many, .count = 3, .seed = 5});
-    run_one(&(struct plan_of_run){.algorithm = "tree", .verb = GYRE_BROADCAST, .n = many, .root = 77, .count = 3, .seed = 6});
-    run_one(&(struct plan_of_run){.algorithm = "ring", .verb = GYRE_ALL_REDUCE, .n = 257, .count = 1000, .seed = 7});
+    run_one(&(struct plan_of_run){
+        .algorithm = "tree", .verb = GYRE_ALL_REDUCE, .n = many, .count = 3, .seed = 5});
+    run_one(&(struct plan_of_run){
+        .algorithm = "tree", .verb = GYRE_BROADCAST, .n = many, .root = 77, .count = 3, .seed = 6});
+    run_one(&(struct plan_of_run){
+        .algorithm = "ring", .verb = GYRE_ALL_REDUCE, .n = 257, .count = 1000, .seed = 7});
 }
 
-/* Killed at every of many moments: neighbours learn it, and whoever ends well has the right data. */
+/* Killed at every of many moments: neighbours learn it, and whoever ends well has the right data.
+ */
 static void death_gives_no_wrong_data(void **state)
 {
     (void)state;
     for (uint64_t moment = 0; moment < 60; moment++) {
-        struct plan_of_run run = {.algorithm = moment % 2 ? "ring" : "direct", .n = 4, .count = 9000,
-                                  .slice_bytes = 16384, .seed = moment};
+        struct plan_of_run run = {.algorithm = moment % 2 ? "ring" : "direct",
+                                  .n = 4,
+                                  .count = 9000,
+                                  .slice_bytes = 16384,
+                                  .seed = moment};
         struct sim sim;
         uint32_t failed = 0;
         sim_open(&sim, &run);

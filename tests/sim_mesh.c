@@ -1,7 +1,9 @@
-/* Operations on shared memory, simulated: n engines in one thread, stepped in a random order that a seed decides.
+/* Operations on shared memory, simulated: n engines in one thread, stepped in a random order that a
+ * seed decides.
  *
- * The domain is replaced by this file: a rank's views are its neighbours' plain pointers, and each buffer is "mapped" or
- * not at random, so every mixture of in-place memory and staging, in place and out of place, is met. */
+ * The domain is replaced by this file: a rank's views are its neighbours' plain pointers, and each
+ * buffer is "mapped" or not at random, so every mixture of in-place memory and staging, in place
+ * and out of place, is met. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +20,7 @@
 
 #define RANKS_MAX 9
 
-/* -- a domain of plain memory ------------------------------------------------------------------------------------ */
+/* -- a domain of plain memory ------------------------------------------------------------------ */
 
 struct gyre_domain {
     uint32_t rank;
@@ -34,7 +36,8 @@ void gyre_domain_ring(struct gyre_domain *domain)
     domain->rings++;
 }
 
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length, uint64_t *offset)
+uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
+                            uint64_t *offset)
 {
     for (uint32_t id = 1; id < 3 && length; id++)
         if (domain->region[id] && (const uint8_t *)memory >= domain->region[id] &&
@@ -45,11 +48,13 @@ uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint
     return 0;
 }
 
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset, uint64_t length)
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
+                       uint64_t length)
 {
     (void)domain;
-    return id < 3 && world[peer].region[id] && offset + length <= world[peer].length ? world[peer].region[id] + offset
-                                                                                      : NULL;
+    return id < 3 && world[peer].region[id] && offset + length <= world[peer].length
+               ? world[peer].region[id] + offset
+               : NULL;
 }
 
 void gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
@@ -65,7 +70,7 @@ bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
     return false;
 }
 
-/* -- a node of n ranks ------------------------------------------------------------------------------------------- */
+/* -- a node of n ranks ------------------------------------------------------------------------- */
 
 struct rank {
     struct gyre_engine *engine;
@@ -97,7 +102,8 @@ static void node_open(struct node *node, uint32_t n, uint64_t seed)
     }
     for (uint32_t r = 0; r < n; r++) {
         struct rank *rank = &node->rank[r];
-        rank->mesh = (struct gyre_mesh){.domain = &world[r], .rank = r, .n = n, .mine = rank->board};
+        rank->mesh =
+            (struct gyre_mesh){.domain = &world[r], .rank = r, .n = n, .mine = rank->board};
         for (uint32_t p = 0; p < n; p++) {
             rank->mesh.board[p] = node->rank[p].board;
             rank->mesh.outbox[p] = node->rank[p].outbox;
@@ -178,7 +184,8 @@ static void run_all(struct node *node)
     }
 }
 
-static int32_t expected(const struct node *node, const struct gyre_shape *shape, uint64_t i, uint64_t turn)
+static int32_t expected(const struct node *node, const struct gyre_shape *shape, uint64_t i,
+                        uint64_t turn)
 {
     int64_t sum = 0;
     if (shape->verb == GYRE_BROADCAST)
@@ -196,8 +203,10 @@ static void check_all(struct node *node, const struct gyre_shape *shape, uint64_
             int32_t got;
             memcpy(&got, node->rank[r].output + 4 * i, 4);
             if (got != expected(node, shape, i, turn))
-                fail_msg("verb %d op %d root %u turn %llu: n %u rank %u element %llu: %d, expected %d", (int)shape->verb, (int)shape->op, shape->root, (unsigned long long)turn, node->n, r, (unsigned long long)i, got,
-                         expected(node, shape, i, turn));
+                fail_msg(
+                    "verb %d op %d root %u turn %llu: n %u rank %u element %llu: %d, expected %d",
+                    (int)shape->verb, (int)shape->op, shape->root, (unsigned long long)turn,
+                    node->n, r, (unsigned long long)i, got, expected(node, shape, i, turn));
         }
         gyre_engine_release(node->rank[r].engine, node->rank[r].op);
     }
@@ -214,7 +223,8 @@ static void one(struct node *node, struct gyre_shape shape, uint64_t turn)
 
 static void mixed_memory_gives_the_same(void **state)
 {
-    static const uint64_t counts[] = {0, 1, 2, 12, 13, 100, 1024, 1025, 5000, 131071, 131072, 300001};
+    static const uint64_t counts[] = {0,    1,    2,    12,     13,     100,
+                                      1024, 1025, 5000, 131071, 131072, 300001};
     (void)state;
     for (uint32_t n = 2; n <= RANKS_MAX; n++) {
         struct node node;
@@ -222,18 +232,29 @@ static void mixed_memory_gives_the_same(void **state)
         node_open(&node, n, 1000 + n);
         for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
             for (uint32_t repeat = 0; repeat < (counts[c] > 100000 ? 1 : 6); repeat++) {
-                one(&node, (struct gyre_shape){.verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .count = counts[c]}, ++turn);
-                one(&node, (struct gyre_shape){.verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .op = GYRE_AVG, .count = counts[c]},
+                one(&node,
+                    (struct gyre_shape){
+                        .verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .count = counts[c]},
                     ++turn);
                 one(&node,
-                    (struct gyre_shape){.verb = GYRE_BROADCAST, .type = GYRE_I32, .root = repeat % n, .count = counts[c]},
+                    (struct gyre_shape){.verb = GYRE_ALL_REDUCE,
+                                        .type = GYRE_I32,
+                                        .op = GYRE_AVG,
+                                        .count = counts[c]},
+                    ++turn);
+                one(&node,
+                    (struct gyre_shape){.verb = GYRE_BROADCAST,
+                                        .type = GYRE_I32,
+                                        .root = repeat % n,
+                                        .count = counts[c]},
                     ++turn);
             }
         node_close(&node);
     }
 }
 
-/* A root runs ahead of its leaves until the lines are used up, then stops; nothing is overwritten. */
+/* A root runs ahead of its leaves until the lines are used up, then stops; nothing is overwritten.
+ */
 static void root_stops_when_lines_are_used_up(void **state)
 {
     struct node node;
@@ -275,7 +296,8 @@ static void different_operations_are_noticed(void **state)
     (void)state;
     for (uint64_t count = 4; count <= 2000; count += 1996) {
         struct gyre_shape one_shape = {.verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .count = 4};
-        struct gyre_shape other = {.verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .op = GYRE_MAX, .count = 4};
+        struct gyre_shape other = {
+            .verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .op = GYRE_MAX, .count = 4};
         node_open(&node, 2, 3);
         gyre_engine_plan(node.rank[0].engine, &one_shape, &plan, NULL);
         gyre_engine_start(node.rank[0].engine, plan, a, a);
@@ -289,7 +311,8 @@ static void different_operations_are_noticed(void **state)
     }
 }
 
-/* A failure in the middle of a push takes the announced output away from the peers, and ends the operation. */
+/* A failure in the middle of a push takes the announced output away from the peers, and ends the
+ * operation. */
 static void failure_detaches_announced_outputs(void **state)
 {
     struct node node;

@@ -18,7 +18,7 @@ int gyre_version(void)
     return 100;
 }
 
-/* -- columns -------------------------------------------------------------------------------- */
+/* -- columns ----------------------------------------------------------------------------------- */
 
 static void expect_number(double value, int width, const char *text)
 {
@@ -170,7 +170,7 @@ static void test_json_grammar(void **state)
         text, "{\"a\":\"x\\\"\\\\\\u000a\",\"b\":[-7,0.500000,{}],\"c\":\"true\",\"d\":null}");
 }
 
-/* -- data ----------------------------------------------------------------------------------- */
+/* -- data -------------------------------------------------------------------------------------- */
 
 /* The inputs of `n` ranks, reduced plainly in doubles; independent of the bench's own expectation.
  */
@@ -256,7 +256,7 @@ static void test_nan_is_wrong(void **state)
     assert_int_equal(bench_pattern_count_wrong(&pattern, data, COUNT), COUNT);
 }
 
-/* -- flags ---------------------------------------------------------------------------------- */
+/* -- flags ------------------------------------------------------------------------------------- */
 
 static int read_flags(struct bench_options *options, const char *line)
 {

@@ -94,7 +94,7 @@ static void one_message(struct duo *duo, const void *data, void *out, uint64_t l
     assert_int_equal(gyre_driver_sim.send(duo->rank[0].right, &match, data, length, 2), 0);
 }
 
-/* -- time ------------------------------------------------------------------------------------- */
+/* -- time -------------------------------------------------------------------------------------- */
 
 static void latency_is_kept(void **state)
 {
@@ -142,7 +142,7 @@ static void a_wake_comes_at_its_time(void **state)
     gyre_sim_world_destroy(world);
 }
 
-/* -- many ranks ------------------------------------------------------------------------------- */
+/* -- many ranks -------------------------------------------------------------------------------- */
 
 struct ring {
     struct gyre_sim_world *world;
@@ -251,7 +251,7 @@ static void a_world_of_a_hundred_thousand(void **state)
     gyre_sim_world_destroy(world);
 }
 
-/* -- link models ------------------------------------------------------------------------------ */
+/* -- link models ------------------------------------------------------------------------------- */
 
 static void every_link_model_carries_every_byte(void **state)
 {
@@ -293,7 +293,7 @@ static void one_direction_can_be_slow(void **state)
     duo_end(&duo);
 }
 
-/* -- faults ----------------------------------------------------------------------------------- */
+/* -- faults ------------------------------------------------------------------------------------ */
 
 static void a_killed_rank_is_noticed_after_its_last_words(void **state)
 {

@@ -252,8 +252,7 @@ static void test_dead_time_zero_forgives_silence_but_not_death(void **state)
     sim_close(&sim);
 }
 
-/* -- echoes and reports
- * ------------------------------------------------------------------------------------------- */
+/* -- echoes and reports ------------------------------------------------------------------------ */
 
 static void test_echo_waits_for_its_cause(void **state)
 {

@@ -7,16 +7,19 @@
  *     gyre_all_reduce(comm, data, data, count, GYRE_F32, GYRE_SUM);
  *     gyre_finalize(comm);
  *
- * Start it with `gyre run -n 4 ./prog`, `mpirun`, `srun` or `torchrun`: the rank is found in the environment.
+ * Start it with `gyre run -n 4 ./prog`, `mpirun`, `srun` or `torchrun`: the rank is found in the
+ * environment.
  *
- * Return values. Every call that can fail returns an int: GYRE_OK (0), a negative status (an errno value negated or one
- * of enum gyre_status), or, where the call says so, the one positive value GYRE_AGAIN. After a failed collective the
- * communicator is spent: every later call returns the same status at once, gyre_error() tells the story, and
- * gyre_finalize() releases it. No call ever exits the process or prints to standard output.
+ * Return values. Every call that can fail returns an int: GYRE_OK (0), a negative status (an errno
+ * value negated or one of enum gyre_status), or, where the call says so, the one positive value
+ * GYRE_AGAIN. After a failed collective the communicator is spent: every later call returns the
+ * same status at once, gyre_error() tells the story, and gyre_finalize() releases it. No call ever
+ * exits the process or prints to standard output.
  *
- * Threads. "any thread": may be called by several threads at once. "one thread": calls on one communicator must not
- * overlap each other (different communicators are independent). Operations are matched between ranks by the order of
- * their start, so that order must be the same on every rank.
+ * Threads. "any thread": may be called by several threads at once. "one thread": calls on one
+ * communicator must not overlap each other (different communicators are independent). Operations
+ * are matched between ranks by the order of their start, so that order must be the same on every
+ * rank.
  *
  * Fork. A child made by fork() holds no communicator: every call on one returns GYRE_FORKED there.
  */
@@ -40,30 +43,36 @@ extern "C" {
 #define GYRE_API
 #endif
 
-/* The version of the library in use as major * 10000 + minor * 100 + patch. Any thread, before init too. */
+/* The version of the library in use as major * 10000 + minor * 100 + patch. Any thread, before init
+ * too. */
 GYRE_API int gyre_version(void);
 
-/* -- status ------------------------------------------------------------------------------------------------------ */
+/* -- status ------------------------------------------------------------------------------------ */
 
 enum gyre_status {
     GYRE_OK = 0,
-    GYRE_AGAIN = 1,             /* not finished yet; from test, timed wait and non-blocking calls only */
-    GYRE_PEER_LOST = -1001,     /* a rank died, stopped answering or cannot be reached any more */
-    GYRE_MISMATCH = -1002,      /* ranks called different operations, counts, types, reductions or roots */
-    GYRE_TIMED_OUT = -1003,     /* the operation's own time limit passed; the error names who had not joined */
-    GYRE_ABORTED = -1004,       /* gyre_abort() was called here or on another rank */
-    GYRE_REFUSED = -1005,       /* rendezvous or handshake refused: wrong key, job, rank, world, epoch or version */
-    GYRE_INVALID = -1006,       /* an argument or an environment value is not usable; the error names it */
-    GYRE_CORRUPT = -1007,       /* bytes arrived that are not what the peer sent */
-    GYRE_FORKED = -1008,        /* the communicator belongs to the parent process */
-    GYRE_UNSUPPORTED = -1009,   /* not built in, or not possible on this machine; the error says which */
-    GYRE_LAUNCHER_GONE = -1010  /* the launcher of this job ended */
+    GYRE_AGAIN = 1, /* not finished yet; from test, timed wait and non-blocking calls only */
+    GYRE_PEER_LOST = -1001, /* a rank died, stopped answering or cannot be reached any more */
+    GYRE_MISMATCH =
+        -1002, /* ranks called different operations, counts, types, reductions or roots */
+    GYRE_TIMED_OUT =
+        -1003, /* the operation's own time limit passed; the error names who had not joined */
+    GYRE_ABORTED = -1004, /* gyre_abort() was called here or on another rank */
+    GYRE_REFUSED =
+        -1005, /* rendezvous or handshake refused: wrong key, job, rank, world, epoch or version */
+    GYRE_INVALID =
+        -1006, /* an argument or an environment value is not usable; the error names it */
+    GYRE_CORRUPT = -1007, /* bytes arrived that are not what the peer sent */
+    GYRE_FORKED = -1008,  /* the communicator belongs to the parent process */
+    GYRE_UNSUPPORTED =
+        -1009, /* not built in, or not possible on this machine; the error says which */
+    GYRE_LAUNCHER_GONE = -1010 /* the launcher of this job ended */
 };
 
 /* The name of a status, "GYRE_PEER_LOST" or the text of an errno. Static storage. Any thread. */
 GYRE_API const char *gyre_status_name(int status);
 
-/* -- types and reductions ---------------------------------------------------------------------------------------- */
+/* -- types and reductions ---------------------------------------------------------------------- */
 
 enum gyre_type {
     GYRE_F32 = 0,
@@ -75,46 +84,57 @@ enum gyre_type {
     GYRE_U8 = 6
 };
 
-/* Integers wrap; an integer average is the wrapped sum divided by n, truncated toward zero; min and max return NaN
- * where an input is NaN; f16 and bf16 are accumulated in f32 and rounded once, to nearest even. */
+/* Integers wrap; an integer average is the wrapped sum divided by n, truncated toward zero; min and
+ * max return NaN where an input is NaN; f16 and bf16 are accumulated in f32 and rounded once, to
+ * nearest even. */
 enum gyre_op { GYRE_SUM = 0, GYRE_AVG = 1, GYRE_MIN = 2, GYRE_MAX = 3, GYRE_PROD = 4 };
 
 /* Bytes of one element, 0 for an unknown type. Any thread. */
 GYRE_API size_t gyre_type_size(enum gyre_type type);
 
-/* -- communicator ------------------------------------------------------------------------------------------------ */
+/* -- communicator ------------------------------------------------------------------------------ */
 
 struct gyre_comm; /* a group of ranks; opaque */
 struct gyre_work; /* an operation that was started; opaque */
 
-/* What gyre_init() may be told instead of the environment. Zero the struct (or use GYRE_OPTIONS_INIT), set `size`, and
- * set only what you need: a field left 0 / NULL / -1 as noted is taken from the environment. Strings are copied. */
+/* What gyre_init() may be told instead of the environment. Zero the struct (or use
+ * GYRE_OPTIONS_INIT), set `size`, and set only what you need: a field left 0 / NULL / -1 as noted
+ * is taken from the environment. Strings are copied. */
 struct gyre_options {
-    size_t size;          /* sizeof(struct gyre_options): lets the struct grow without breaking you */
-    int rank;             /* this process, 0 … world-1; -1: environment */
-    int world;            /* number of ranks; 0: environment */
-    int local_rank;       /* place among the ranks the launcher put on this machine; -1: environment */
-    const char *root;     /* "host:port" where rank 0 listens; NULL: GYRE_ROOT, MASTER_ADDR:MASTER_PORT, Slurm, … */
-    const char *job;      /* name of the job, the same on every rank and unlike other jobs'; NULL: environment */
-    const void *key;      /* secret of 32 bytes shared by the job's ranks; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
+    size_t size;      /* sizeof(struct gyre_options): lets the struct grow without breaking you */
+    int rank;         /* this process, 0 … world-1; -1: environment */
+    int world;        /* number of ranks; 0: environment */
+    int local_rank;   /* place among the ranks the launcher put on this machine; -1: environment */
+    const char *root; /* "host:port" where rank 0 listens; NULL: GYRE_ROOT, MASTER_ADDR:MASTER_PORT,
+                         Slurm, … */
+    const char *
+        job; /* name of the job, the same on every rank and unlike other jobs'; NULL: environment */
+    const void *
+        key; /* secret of 32 bytes shared by the job's ranks; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
     const char *transport; /* "shm", "tcp" or "auto"; NULL: GYRE_TRANSPORT, else auto */
-    int join_timeout_ms;  /* how long to wait for all ranks; 0: GYRE_JOIN_TIMEOUT, else 300,000 */
-    int timeout_ms;       /* limit of one operation; 0: GYRE_TIMEOUT, else 1,800,000 */
-    int dead_time_ms;     /* silence after which a rank counts as dead; 0: GYRE_DEAD_TIME, else 10,000 */
+    int join_timeout_ms;   /* how long to wait for all ranks; 0: GYRE_JOIN_TIMEOUT, else 300,000 */
+    int timeout_ms;        /* limit of one operation; 0: GYRE_TIMEOUT, else 1,800,000 */
+    int dead_time_ms; /* silence after which a rank counts as dead; 0: GYRE_DEAD_TIME, else 10,000
+                       */
 };
 
-#define GYRE_OPTIONS_INIT { sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0 }
+#define GYRE_OPTIONS_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0                    \
+    }
 
 /* Joins the job and writes the communicator of all its ranks to *comm. `options` may be NULL.
- * Blocks until every rank has joined, at most the join timeout; missing ranks are named on standard error meanwhile.
- * Ownership: on success the caller owns *comm and ends it by gyre_finalize(); on failure *comm is NULL, nothing is
- * held, and gyre_error(NULL) tells why. One communicator of the whole job per process at a time. One thread.
- * Errors: GYRE_INVALID, GYRE_REFUSED, GYRE_TIMED_OUT, GYRE_PEER_LOST, GYRE_UNSUPPORTED, -errno. */
+ * Blocks until every rank has joined, at most the join timeout; missing ranks are named on standard
+ * error meanwhile. Ownership: on success the caller owns *comm and ends it by gyre_finalize(); on
+ * failure *comm is NULL, nothing is held, and gyre_error(NULL) tells why. One communicator of the
+ * whole job per process at a time. One thread. Errors: GYRE_INVALID, GYRE_REFUSED, GYRE_TIMED_OUT,
+ * GYRE_PEER_LOST, GYRE_UNSUPPORTED, -errno. */
 GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *options);
 
-/* Waits for all started work of this rank and for its peers to need nothing more from it, says goodbye and frees the
- * communicator and all memory still held from gyre_alloc(). NULL is allowed. Blocks, at most the dead time when a peer
- * is gone. Returns GYRE_OK, or the first failure of the communicator; it is freed in either case. One thread. */
+/* Waits for all started work of this rank and for its peers to need nothing more from it, says
+ * goodbye and frees the communicator and all memory still held from gyre_alloc(). NULL is allowed.
+ * Blocks, at most the dead time when a peer is gone. Returns GYRE_OK, or the first failure of the
+ * communicator; it is freed in either case. One thread. */
 GYRE_API int gyre_finalize(struct gyre_comm *comm);
 
 /* Any thread; never block; -1 for NULL. */
@@ -122,70 +142,81 @@ GYRE_API int gyre_rank(const struct gyre_comm *comm);
 GYRE_API int gyre_size(const struct gyre_comm *comm);
 GYRE_API int gyre_local_rank(const struct gyre_comm *comm); /* place among the ranks of this node */
 GYRE_API int gyre_local_size(const struct gyre_comm *comm); /* ranks on this node */
-GYRE_API int gyre_node(const struct gyre_comm *comm);       /* number of this node, by lowest rank */
+GYRE_API int gyre_node(const struct gyre_comm *comm); /* number of this node, by lowest rank */
 GYRE_API int gyre_nodes(const struct gyre_comm *comm);
 
-/* Ends every pending and later operation on every rank with GYRE_ABORTED and `reason` (may be NULL; copied).
- * Does not block. Any thread. Returns GYRE_OK, also when the communicator had failed already. */
+/* Ends every pending and later operation on every rank with GYRE_ABORTED and `reason` (may be NULL;
+ * copied). Does not block. Any thread. Returns GYRE_OK, also when the communicator had failed
+ * already. */
 GYRE_API int gyre_abort(struct gyre_comm *comm, const char *reason);
 
-/* The full story of the communicator's first failure: what, which value, which rank and host, what to do. "" if none.
- * With NULL: why this thread's last gyre_init() (or other call without a communicator) failed.
- * The text stays valid until gyre_finalize(), or until this thread's next failing call for NULL. Any thread. */
+/* The full story of the communicator's first failure: what, which value, which rank and host, what
+ * to do. "" if none. With NULL: why this thread's last gyre_init() (or other call without a
+ * communicator) failed. The text stays valid until gyre_finalize(), or until this thread's next
+ * failing call for NULL. Any thread. */
 GYRE_API const char *gyre_error(const struct gyre_comm *comm);
 
-/* -- memory ------------------------------------------------------------------------------------------------------ */
+/* -- memory ------------------------------------------------------------------------------------ */
 
-/* Memory that the ranks of this node can map, page-aligned and zeroed, so that collectives on it copy nothing in
- * between. Any other memory works too, through staging. Blocks until the node's peers have mapped it (a fraction of a
- * millisecond; they need not call anything). Writes the address to *memory on success. Free it by gyre_free(), or leave
- * it to gyre_finalize(). Not collective. Any thread.
- * Errors: GYRE_INVALID (0 bytes), -ENOMEM with the limit named, the communicator's failure. */
+/* Memory that the ranks of this node can map, page-aligned and zeroed, so that collectives on it
+ * copy nothing in between. Any other memory works too, through staging. Blocks until the node's
+ * peers have mapped it (a fraction of a millisecond; they need not call anything). Writes the
+ * address to *memory on success. Free it by gyre_free(), or leave it to gyre_finalize(). Not
+ * collective. Any thread. Errors: GYRE_INVALID (0 bytes), -ENOMEM with the limit named, the
+ * communicator's failure. */
 GYRE_API int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory);
 
-/* Frees memory from gyre_alloc(); NULL is allowed. No operation on it may be pending. Any thread. */
+/* Frees memory from gyre_alloc(); NULL is allowed. No operation on it may be pending. Any thread.
+ */
 GYRE_API int gyre_free(struct gyre_comm *comm, void *memory);
 
-/* Tells the library that [memory, memory + bytes) stays allocated until gyre_unregister(), so that links which pin or
- * map memory can keep doing so. It never changes a result. The caller still owns the memory. Any thread.
- * Errors: GYRE_INVALID (NULL, 0 bytes, registered already or, for unregister, not registered). */
+/* Tells the library that [memory, memory + bytes) stays allocated until gyre_unregister(), so that
+ * links which pin or map memory can keep doing so. It never changes a result. The caller still owns
+ * the memory. Any thread. Errors: GYRE_INVALID (NULL, 0 bytes, registered already or, for
+ * unregister, not registered). */
 GYRE_API int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes);
 GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
 
-/* -- collectives ------------------------------------------------------------------------------------------------- */
+/* -- collectives ------------------------------------------------------------------------------- */
 
-/* output[i] = op over all ranks' input[i], bitwise the same on every rank. `input == output` is in place; other overlap
- * is GYRE_INVALID. count may be 0 and may exceed 2^32; any alignment. The caller owns both buffers; they are borrowed
- * until the call returns, or until the work is waited for. One thread.
- * Blocks until this rank's output is complete and its input may be written again.
- * Errors: GYRE_INVALID (nothing was started, the communicator is unharmed), GYRE_MISMATCH, GYRE_PEER_LOST,
- * GYRE_TIMED_OUT, GYRE_ABORTED, GYRE_CORRUPT. */
-GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                             enum gyre_type type, enum gyre_op op);
+/* output[i] = op over all ranks' input[i], bitwise the same on every rank. `input == output` is in
+ * place; other overlap is GYRE_INVALID. count may be 0 and may exceed 2^32; any alignment. The
+ * caller owns both buffers; they are borrowed until the call returns, or until the work is waited
+ * for. One thread. Blocks until this rank's output is complete and its input may be written again.
+ * Errors: GYRE_INVALID (nothing was started, the communicator is unharmed), GYRE_MISMATCH,
+ * GYRE_PEER_LOST, GYRE_TIMED_OUT, GYRE_ABORTED, GYRE_CORRUPT. */
+GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output,
+                             uint64_t count, enum gyre_type type, enum gyre_op op);
 
-/* output = the root's input, on every rank. `input` is read on the root only and may be NULL elsewhere; on the root
- * `input == output` is allowed. Otherwise as gyre_all_reduce(). A root may return before its leaves have joined. */
+/* output = the root's input, on every rank. `input` is read on the root only and may be NULL
+ * elsewhere; on the root `input == output` is allowed. Otherwise as gyre_all_reduce(). A root may
+ * return before its leaves have joined. */
 GYRE_API int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                             enum gyre_type type, int root);
 
 /* Returns when every rank has called it. One thread. Errors as gyre_all_reduce(). */
 GYRE_API int gyre_barrier(struct gyre_comm *comm);
 
-/* Start the same operations without waiting. On success *work is a handle that the caller must give to gyre_work_wait()
- * (or see finished by gyre_work_test()), which frees it; buffers stay borrowed until then. On failure *work is NULL.
- * At most 64 operations are in flight; a further start first waits for the oldest. A helper thread drives started
- * work while nobody is inside a Gyre call. One thread. */
-GYRE_API int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                                   enum gyre_type type, enum gyre_op op, struct gyre_work **work);
-GYRE_API int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                                  enum gyre_type type, int root, struct gyre_work **work);
+/* Start the same operations without waiting. On success *work is a handle that the caller must give
+ * to gyre_work_wait() (or see finished by gyre_work_test()), which frees it; buffers stay borrowed
+ * until then. On failure *work is NULL. At most 64 operations are in flight; a further start first
+ * waits for the oldest. A helper thread drives started work while nobody is inside a Gyre call. One
+ * thread. */
+GYRE_API int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output,
+                                   uint64_t count, enum gyre_type type, enum gyre_op op,
+                                   struct gyre_work **work);
+GYRE_API int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output,
+                                  uint64_t count, enum gyre_type type, int root,
+                                  struct gyre_work **work);
 GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work);
 
-/* GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is freed. Does not block. One thread. */
+/* GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is freed. Does not
+ * block. One thread. */
 GYRE_API int gyre_work_test(struct gyre_work *work);
 
-/* Waits at most timeout_ms (-1: until the operation's own limit; 0: as gyre_work_test). GYRE_AGAIN if the time passed
- * first: the work goes on and the handle stays valid. Otherwise the status, and the handle is freed. One thread. */
+/* Waits at most timeout_ms (-1: until the operation's own limit; 0: as gyre_work_test). GYRE_AGAIN
+ * if the time passed first: the work goes on and the handle stays valid. Otherwise the status, and
+ * the handle is freed. One thread. */
 GYRE_API int gyre_work_wait(struct gyre_work *work, int timeout_ms);
 
 #ifdef __cplusplus

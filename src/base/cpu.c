@@ -1,4 +1,5 @@
-/* Cores that may really be used: a container with a quota of one core shows all of the machine's in its affinity mask. */
+/* Cores that may really be used: a container with a quota of one core shows all of the machine's in
+ * its affinity mask. */
 #include "base/cpu.h"
 
 #include <sched.h>

@@ -13,7 +13,8 @@ static inline void gyre_pause(void)
 #endif
 }
 
-/* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files: call once. */
+/* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files:
+ * call once. */
 int gyre_cpu_count(void);
 
 #endif

@@ -1,19 +1,21 @@
 /* The binder: from a schedule to passes over mapped memory.
  *
- * A schedule moves bytes hop by hop. Where all ranks can read and write each other's buffers, most hops are not needed:
- * what counts is in which INPUTs a block of OUTPUT begins, who folds it, and in which OUTPUTs it ends.
+ * A schedule moves bytes hop by hop. Where all ranks can read and write each other's buffers, most
+ * hops are not needed: what counts is in which INPUTs a block of OUTPUT begins, who folds it, and
+ * in which OUTPUTs it ends.
  *
  *      rank 0   INPUT ──SEND──▶ SCRATCH ─┐
  *      rank 1   INPUT ───────────────────┴─REDUCE─▶ OUTPUT ──SEND──▶ OUTPUT   rank 0
  *
  *   becomes, on rank 1:  move { source 0.INPUT, 1.INPUT;  destination 1.OUTPUT, 0.OUTPUT }
  *
- * The binder plays the rounds of all n ranks and keeps two kinds of facts per rank: what its SCRATCH holds (a piece of
- * some rank's INPUT), and its moves. A step that fits neither (a partial sum sent on, as in a ring) ends the attempt: the
- * schedule then runs as it is, over messages. Nothing here knows an algorithm by name.
+ * The binder plays the rounds of all n ranks and keeps two kinds of facts per rank: what its
+ * SCRATCH holds (a piece of some rank's INPUT), and its moves. A step that fits neither (a partial
+ * sum sent on, as in a ring) ends the attempt: the schedule then runs as it is, over messages.
+ * Nothing here knows an algorithm by name.
  *
- * Safety: moves of different ranks run at different times, and every rank may run in place. A move may write a rank's
- * OUTPUT only where no other move reads that rank's INPUT. */
+ * Safety: moves of different ranks run at different times, and every rank may run in place. A move
+ * may write a rank's OUTPUT only where no other move reads that rank's INPUT. */
 #include "collectives/plan.h"
 
 #include <errno.h>
@@ -52,7 +54,8 @@ static void game_destroy(struct game *game)
 static bool game_create(struct game *game, const struct gyre_algorithm *algorithm,
                         const struct gyre_slice *slice)
 {
-    *game = (struct game){.algorithm = algorithm, .slice = *slice, .n = slice->n, .held_max = 2 * slice->n};
+    *game = (struct game){
+        .algorithm = algorithm, .slice = *slice, .n = slice->n, .held_max = 2 * slice->n};
     game->player = calloc(game->n, sizeof(*game->player));
     if (!game->player)
         return false;
@@ -94,7 +97,8 @@ static const struct gyre_step *matching_send(const struct gyre_round *round, uin
     return NULL;
 }
 
-static struct gyre_move *new_move(struct player *player, uint32_t rank, uint64_t offset, uint64_t length)
+static struct gyre_move *new_move(struct player *player, uint32_t rank, uint64_t offset,
+                                  uint64_t length)
 {
     if (player->fused.moves == GYRE_MOVES_MAX)
         return NULL;
@@ -105,17 +109,20 @@ static struct gyre_move *new_move(struct player *player, uint32_t rank, uint64_t
     return move;
 }
 
-static struct gyre_move *find_move(struct player *player, uint32_t rank, uint64_t offset, uint64_t length)
+static struct gyre_move *find_move(struct player *player, uint32_t rank, uint64_t offset,
+                                   uint64_t length)
 {
     for (uint32_t m = 0; m < player->fused.moves; m++) {
         struct gyre_move *move = &player->fused.move[m];
-        if (move->destination[0].rank == rank && move->destination[0].offset == offset && move->length == length)
+        if (move->destination[0].rank == rank && move->destination[0].offset == offset &&
+            move->length == length)
             return move;
     }
     return NULL;
 }
 
-static bool copy_from(struct player *player, uint32_t rank, uint64_t to, struct gyre_tap from, uint64_t length)
+static bool copy_from(struct player *player, uint32_t rank, uint64_t to, struct gyre_tap from,
+                      uint64_t length)
 {
     struct gyre_move *move = new_move(player, rank, to, length);
     if (!move)
@@ -181,7 +188,8 @@ static bool follow_copy(struct game *game, uint32_t rank, const struct gyre_step
     struct player *player = &game->player[rank];
     const struct gyre_place *from = &player->round.source[step->first];
     return step->at.buffer == GYRE_OUTPUT && from->buffer == GYRE_INPUT &&
-           copy_from(player, rank, step->at.offset, (struct gyre_tap){rank, from->offset}, step->length);
+           copy_from(player, rank, step->at.offset, (struct gyre_tap){rank, from->offset},
+                     step->length);
 }
 
 /* Receives first: what a peer sends in this round was finished in an earlier one. */
@@ -209,11 +217,14 @@ static bool overlap(uint64_t a, uint64_t b, uint64_t a_length, uint64_t b_length
     return a < b + b_length && b < a + a_length;
 }
 
-/* May `writer` (move w of rank q) write `to` while `reader` (move r of rank p) reads `from` of the same rank? */
-static bool compatible(const struct gyre_move *writer, const struct gyre_tap *to, uint32_t q, uint32_t w,
-                       const struct gyre_move *reader, const struct gyre_tap *from, uint32_t p, uint32_t r)
+/* May `writer` (move w of rank q) write `to` while `reader` (move r of rank p) reads `from` of the
+ * same rank? */
+static bool compatible(const struct gyre_move *writer, const struct gyre_tap *to, uint32_t q,
+                       uint32_t w, const struct gyre_move *reader, const struct gyre_tap *from,
+                       uint32_t p, uint32_t r)
 {
-    if (to->rank != from->rank || !overlap(to->offset, from->offset, writer->length, reader->length))
+    if (to->rank != from->rank ||
+        !overlap(to->offset, from->offset, writer->length, reader->length))
         return true;
     return p == q && (r < w || (r == w && to->offset == from->offset));
 }
@@ -221,10 +232,12 @@ static bool compatible(const struct gyre_move *writer, const struct gyre_tap *to
 /* In place, such a copy writes what is there already. */
 static bool copies_onto_itself(const struct gyre_move *move, const struct gyre_tap *to)
 {
-    return move->sources == 1 && move->source[0].rank == to->rank && move->source[0].offset == to->offset;
+    return move->sources == 1 && move->source[0].rank == to->rank &&
+           move->source[0].offset == to->offset;
 }
 
-static bool write_is_safe(const struct game *game, uint32_t q, uint32_t w, const struct gyre_tap *to)
+static bool write_is_safe(const struct game *game, uint32_t q, uint32_t w,
+                          const struct gyre_tap *to)
 {
     const struct gyre_move *writer = &game->player[q].fused.move[w];
     if (copies_onto_itself(writer, to))

@@ -1,15 +1,17 @@
-/* The board: what one rank shows to the others of its node, in shared memory that only it can write.
+/* The board: what one rank shows to the others of its node, in shared memory that only it can
+ * write.
  *
- *   finished                      turns that this rank needs nothing of any more: the reader's own counter
- *   line[turn % 16]               "I am in this operation, it is this one, and my data is here"
- *   progress[turn % 16]           how far this rank is inside it
- *   payload[turn % 16]            inputs of up to 4 KiB that do not fit into the line
- *   stage                         inputs that live in memory which peers cannot map, slice by slice
+ *   finished                      turns that this rank needs nothing of any more: the reader's own
+ * counter line[turn % 16]               "I am in this operation, it is this one, and my data is
+ * here" progress[turn % 16]           how far this rank is inside it payload[turn % 16] inputs of
+ * up to 4 KiB that do not fit into the line stage                         inputs that live in
+ * memory which peers cannot map, slice by slice
  *
- * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is overwritten only when every
- * peer's `finished` says that it is done with the turn before (16 turns ago), so a rank that runs ahead (a broadcast's
- * root) stops there, and nothing is ever reused by guess. The second region, the outbox, can be written by peers: they
- * put finished blocks there for a rank whose output they cannot map. */
+ * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is
+ * overwritten only when every peer's `finished` says that it is done with the turn before (16 turns
+ * ago), so a rank that runs ahead (a broadcast's root) stops there, and nothing is ever reused by
+ * guess. The second region, the outbox, can be written by peers: they put finished blocks there for
+ * a rank whose output they cannot map. */
 #ifndef GYRE_COLLECTIVES_BOARD_H
 #define GYRE_COLLECTIVES_BOARD_H
 
@@ -17,14 +19,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define GYRE_BOARD_SLOTS 16u
-#define GYRE_LINE_PAYLOAD 48u
-#define GYRE_EXCHANGE_MAX 4096u
-#define GYRE_STAGE_SLOTS 4u
-#define GYRE_STAGE_BYTES (512u * 1024)
+#define GYRE_BOARD_SLOTS      16u
+#define GYRE_LINE_PAYLOAD     48u
+#define GYRE_EXCHANGE_MAX     4096u
+#define GYRE_STAGE_SLOTS      4u
+#define GYRE_STAGE_BYTES      (512u * 1024)
 #define GYRE_PEERS_MAPPED_MAX 64u /* ranks of one mapped operation */
 
-/* Where a rank's buffers are: a region of its own that peers have mapped, or 0: through stage and outbox. */
+/* Where a rank's buffers are: a region of its own that peers have mapped, or 0: through stage and
+ * outbox. */
 struct gyre_announcement {
     uint64_t input_offset, output_offset;
     uint32_t input_region, output_region;
@@ -43,7 +46,8 @@ struct gyre_line {
 struct gyre_progress {
     alignas(64) _Atomic uint64_t staged; /* slices of my input that may be read */
     _Atomic uint64_t drained;            /* slices of my outbox that I have emptied */
-    alignas(64) _Atomic uint64_t pushed; /* slices that I have read everywhere and written everywhere */
+    alignas(
+        64) _Atomic uint64_t pushed; /* slices that I have read everywhere and written everywhere */
 };
 
 struct gyre_board {

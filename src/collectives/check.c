@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* -- telling ---------------------------------------------------------------------------------- */
+/* -- telling ----------------------------------------------------------------------------------- */
 
 static int fail_at(const struct gyre_checker *c, const char *where, const char *format,
                    va_list list)

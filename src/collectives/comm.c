@@ -24,7 +24,7 @@ int gyre_version(void)
     return GYRE_VERSION_MAJOR * 10000 + GYRE_VERSION_MINOR * 100 + GYRE_VERSION_PATCH;
 }
 
-/* -- init -------------------------------------------------------------------------------------------------------- */
+/* -- init -------------------------------------------------------------------------------------- */
 
 static int read_algorithm(struct gyre_engine_options *options, struct gyre_trouble *trouble)
 {
@@ -57,12 +57,14 @@ static int check_options(const struct gyre_options *options, struct gyre_trouble
 {
     if (options && options->size != sizeof(*options))
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_options.size is %zu, this library knows %zu: set it to sizeof(struct gyre_options)",
+                                "gyre_options.size is %zu, this library knows %zu: set it to "
+                                "sizeof(struct gyre_options)",
                                 options->size, sizeof(*options));
     return 0;
 }
 
-static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *options, struct gyre_trouble *trouble)
+static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *options,
+                       struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = gyre_domain_joined(comm->domain);
     comm->rank = joined->rank;
@@ -97,7 +99,8 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
     char configuration[160];
     *trouble = (struct gyre_trouble){0};
     if (!out)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "gyre_init: the place for the communicator is NULL");
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_init: the place for the communicator is NULL");
     *out = NULL;
     int status = check_options(options, trouble);
     if (!status)
@@ -109,7 +112,8 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a communicator");
     pthread_mutex_init(&comm->registered_lock, NULL);
     snprintf(configuration, sizeof(configuration), "algo=%s slice=%llu lanes=%u",
-             engine.algorithm ? engine.algorithm->name : "auto", (unsigned long long)engine.slice_bytes, engine.lanes);
+             engine.algorithm ? engine.algorithm->name : "auto",
+             (unsigned long long)engine.slice_bytes, engine.lanes);
     struct gyre_domain_options domain = {options, configuration};
     status = gyre_domain_open(&domain, &comm->domain, trouble);
     if (!status)
@@ -123,7 +127,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
     return 0;
 }
 
-/* -- end --------------------------------------------------------------------------------------------------------- */
+/* -- end --------------------------------------------------------------------------------------- */
 
 static void finish_work(struct gyre_comm *comm)
 {
@@ -154,11 +158,12 @@ int gyre_abort(struct gyre_comm *comm, const char *reason)
 {
     char text[512];
     if (!comm)
-        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID, "gyre_abort: the communicator is NULL");
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID,
+                                "gyre_abort: the communicator is NULL");
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    snprintf(text, sizeof(text), "rank %u called gyre_abort()%s%.400s", comm->rank, reason ? ": " : "",
-             reason ? reason : "");
+    snprintf(text, sizeof(text), "rank %u called gyre_abort()%s%.400s", comm->rank,
+             reason ? ": " : "", reason ? reason : "");
     if (comm->n > 1) {
         gyre_watch_report(gyre_domain_watch(comm->domain), GYRE_ABORTED, comm->rank, false, text);
         return 0;
@@ -181,7 +186,7 @@ const char *gyre_error(const struct gyre_comm *comm)
     return gyre_thread_trouble()->text;
 }
 
-/* -- who --------------------------------------------------------------------------------------------------------- */
+/* -- who --------------------------------------------------------------------------------------- */
 
 int gyre_rank(const struct gyre_comm *comm)
 {
@@ -213,12 +218,13 @@ int gyre_nodes(const struct gyre_comm *comm)
     return comm ? (int)gyre_domain_joined(comm->domain)->nodes : -1;
 }
 
-/* -- memory ------------------------------------------------------------------------------------------------------ */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static int usable(struct gyre_comm *comm, const char *call)
 {
     if (!comm)
-        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID, "%s: the communicator is NULL", call);
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID, "%s: the communicator is NULL",
+                                call);
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
     return atomic_load(&comm->failed);
@@ -241,7 +247,8 @@ int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory)
     *trouble = (struct gyre_trouble){0};
     if (!memory || !bytes)
         return gyre_trouble_set(trouble, GYRE_INVALID, "gyre_alloc: %s",
-                                memory ? "0 bytes were asked for" : "the place for the address is NULL");
+                                memory ? "0 bytes were asked for"
+                                       : "the place for the address is NULL");
     void *base;
     status = gyre_domain_share(comm->domain, bytes, GYRE_SHARE_OPEN, &base, &id, trouble);
     if (status && status != GYRE_UNSUPPORTED)
@@ -277,23 +284,26 @@ int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes)
     if (status)
         return status;
     if (!memory || !bytes)
-        return invalid("%s: memory %p of %zu bytes cannot be registered", "gyre_register", memory, bytes);
+        return invalid("%s: memory %p of %zu bytes cannot be registered", "gyre_register", memory,
+                       bytes);
     pthread_mutex_lock(&comm->registered_lock);
-    bool known = find_registered(comm, memory) != NULL, full = comm->registereds == GYRE_REGISTERED_MAX;
+    bool known = find_registered(comm, memory) != NULL,
+         full = comm->registereds == GYRE_REGISTERED_MAX;
     if (!known && !full)
         comm->registered[comm->registereds++] = (struct gyre_registered){memory, bytes};
     pthread_mutex_unlock(&comm->registered_lock);
     if (known)
         return invalid("%s: %p (%zu bytes) is registered already", "gyre_register", memory, bytes);
-    return full ? invalid("%s: no room to register %p (%zu bytes); 256 spans are registered", "gyre_register", memory,
-                          bytes)
+    return full ? invalid("%s: no room to register %p (%zu bytes); 256 spans are registered",
+                          "gyre_register", memory, bytes)
                 : 0;
 }
 
 int gyre_unregister(struct gyre_comm *comm, void *memory)
 {
     if (!comm)
-        return invalid("%s: the communicator is NULL (memory %p, %zu)", "gyre_unregister", memory, 0);
+        return invalid("%s: the communicator is NULL (memory %p, %zu)", "gyre_unregister", memory,
+                       0);
     pthread_mutex_lock(&comm->registered_lock);
     struct gyre_registered *found = find_registered(comm, memory);
     if (found)

@@ -1,4 +1,5 @@
-/* The communicator's inside, for comm.c, operations.c and helper.c only. Its outside is gyre/gyre.h. */
+/* The communicator's inside, for comm.c, operations.c and helper.c only. Its outside is
+ * gyre/gyre.h. */
 #ifndef GYRE_COLLECTIVES_COMM_H
 #define GYRE_COLLECTIVES_COMM_H
 
@@ -10,7 +11,7 @@
 struct gyre_work {
     struct gyre_comm *comm;
     struct gyre_operation *op; /* NULL: it had ended when it was started */
-    int status;         /* of an operation without `op` */
+    int status;                /* of an operation without `op` */
     bool used;
 };
 
@@ -20,8 +21,8 @@ struct gyre_helper {
     bool made;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool stop;            /* under lock */
-    _Atomic bool asleep;  /* it waits for work */
+    bool stop;             /* under lock */
+    _Atomic bool asleep;   /* it waits for work */
     _Atomic uint32_t work; /* operations started and not seen to end */
 };
 
@@ -54,7 +55,8 @@ struct gyre_trouble *gyre_thread_trouble(void);
 int gyre_helper_poke(struct gyre_comm *comm); /* work was started; makes the thread on first use */
 void gyre_helper_stop(struct gyre_comm *comm);
 
-/* Drives the engine one turn; owner. Returns 0, or the job's failure, which then is the communicator's. */
+/* Drives the engine one turn; owner. Returns 0, or the job's failure, which then is the
+ * communicator's. */
 int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline);
 
 #endif

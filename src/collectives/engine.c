@@ -4,8 +4,8 @@
  *                    └▶ mapped:   exchange and push (mapped.c) on shared memory, strictly in order
  *   poll  ─▶ completions ─▶ lanes ─▶ op->status
  *
- * Operations on links may overlap; lanes are given out in the order of sequence, so that two ranks never hold lanes for
- * different operations while each waits for the other's. */
+ * Operations on links may overlap; lanes are given out in the order of sequence, so that two ranks
+ * never hold lanes for different operations while each waits for the other's. */
 #include "collectives/engine.h"
 
 #include "collectives/mesh.h"
@@ -52,12 +52,12 @@ void gyre_engine_destroy(struct gyre_engine *engine)
     free(engine);
 }
 
-/* -- plans ------------------------------------------------------------------------------------------------------- */
+/* -- plans ------------------------------------------------------------------------------------- */
 
 static bool same_shape(const struct gyre_shape *a, const struct gyre_shape *b)
 {
-    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb && a->root == b->root &&
-           a->barrier == b->barrier;
+    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
+           a->root == b->root && a->barrier == b->barrier;
 }
 
 static bool plan_busy(const struct gyre_engine *engine, const struct gyre_plan *plan)
@@ -75,18 +75,20 @@ static struct gyre_plan **plan_place(struct gyre_engine *engine)
     for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++) {
         if (!engine->plan[i])
             return &engine->plan[i];
-        if (!plan_busy(engine, engine->plan[i]) && (!oldest || engine->plan[i]->used < (*oldest)->used))
+        if (!plan_busy(engine, engine->plan[i]) &&
+            (!oldest || engine->plan[i]->used < (*oldest)->used))
             oldest = &engine->plan[i];
     }
     return oldest;
 }
 
-static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape, struct gyre_plan **out,
-                     struct gyre_trouble *trouble)
+static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape,
+                     struct gyre_plan **out, struct gyre_trouble *trouble)
 {
     struct gyre_plan **place = plan_place(engine);
     if (!place)
-        return gyre_trouble_set(trouble, -EBUSY, "%u operations of different shapes are in flight", GYRE_PLANS_MAX);
+        return gyre_trouble_set(trouble, -EBUSY, "%u operations of different shapes are in flight",
+                                GYRE_PLANS_MAX);
     struct gyre_plan *plan;
     int status = gyre_plan_create(shape, &engine->planning, &plan, trouble);
     if (status)
@@ -103,13 +105,14 @@ static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape,
     if (plan->extent.source_max > engine->extent.source_max)
         engine->extent.source_max = plan->extent.source_max;
     status = gyre_steps_fit(engine, plan->lanes);
-    return status ? gyre_trouble_set(trouble, status, "no memory for %llu bytes of scratch in %u lanes",
+    return status ? gyre_trouble_set(trouble, status,
+                                     "no memory for %llu bytes of scratch in %u lanes",
                                      (unsigned long long)engine->extent.scratch_bytes, plan->lanes)
                   : 0;
 }
 
-int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape, struct gyre_plan **plan,
-                     struct gyre_trouble *trouble)
+int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
+                     struct gyre_plan **plan, struct gyre_trouble *trouble)
 {
     struct gyre_plan *found = engine->recent;
     for (uint32_t i = 0; !(found && same_shape(&found->shape, shape)); i++) {
@@ -128,9 +131,10 @@ int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
     return 0;
 }
 
-/* -- operations -------------------------------------------------------------------------------------------------- */
+/* -- operations -------------------------------------------------------------------------------- */
 
-struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan, const void *input, void *output)
+struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
+                                         const void *input, void *output)
 {
     if (engine->orders == GYRE_OPS_MAX)
         return NULL;
@@ -141,12 +145,12 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
         return NULL;
     uint64_t sequence = ++engine->sequence;
     *op = (struct gyre_operation){.plan = plan,
-                           .input = input,
-                           .output = output,
-                           .sequence = sequence,
-                           .fingerprint = gyre_op_fingerprint(plan, sequence),
-                           .status = GYRE_AGAIN,
-                           .used = true};
+                                  .input = input,
+                                  .output = output,
+                                  .sequence = sequence,
+                                  .fingerprint = gyre_op_fingerprint(plan, sequence),
+                                  .status = GYRE_AGAIN,
+                                  .used = true};
     engine->order[engine->orders++] = op;
     if (engine->failed)
         gyre_engine_finish(engine, op, engine->failed);
@@ -159,7 +163,8 @@ void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, i
     uint32_t i = 0;
     while (engine->order[i] != op)
         i++;
-    memmove(&engine->order[i], &engine->order[i + 1], (--engine->orders - i) * sizeof(engine->order[0]));
+    memmove(&engine->order[i], &engine->order[i + 1],
+            (--engine->orders - i) * sizeof(engine->order[0]));
 }
 
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)

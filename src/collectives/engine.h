@@ -1,18 +1,20 @@
-/* The engine runs plans. It is a state machine that never blocks: poll() posts what can be posted, folds what can be
- * folded and returns. Time, links and memory are given to it, so the same object code runs over real wires and over the
- * simulator's virtual time.
+/* The engine runs plans. It is a state machine that never blocks: poll() posts what can be posted,
+ * folds what can be folded and returns. Time, links and memory are given to it, so the same object
+ * code runs over real wires and over the simulator's virtual time.
  *
- * One engine belongs to one communicator of one rank. All calls come from the thread that owns the domain. */
+ * One engine belongs to one communicator of one rank. All calls come from the thread that owns the
+ * domain. */
 #ifndef GYRE_COLLECTIVES_ENGINE_H
 #define GYRE_COLLECTIVES_ENGINE_H
 
 #include "collectives/plan.h"
 #include "transport/transport.h"
 
-#define GYRE_OPS_MAX 64u      /* operations in flight */
-#define GYRE_LANE_POOL 8u     /* lanes that run at a time, over all operations */
-#define GYRE_PLANS_MAX 64u    /* plans kept; the least recently used one that is idle goes */
-#define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between two looks at the world */
+#define GYRE_OPS_MAX     64u /* operations in flight */
+#define GYRE_LANE_POOL   8u  /* lanes that run at a time, over all operations */
+#define GYRE_PLANS_MAX   64u /* plans kept; the least recently used one that is idle goes */
+#define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between two looks at the world  \
+                                        */
 
 struct gyre_mesh; /* boards of a communicator whose ranks all share memory; mesh.h */
 
@@ -92,12 +94,15 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
 void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
 
 /* The plan of a shape, from the cache or made now. */
-int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape, struct gyre_plan **plan,
-                     struct gyre_trouble *trouble);
+int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
+                     struct gyre_plan **plan, struct gyre_trouble *trouble);
 
-/* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status is not GYRE_AGAIN. */
-struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan, const void *input, void *output);
-void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op); /* of an operation that has ended */
+/* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status
+ * is not GYRE_AGAIN. */
+struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
+                                         const void *input, void *output);
+void gyre_engine_release(struct gyre_engine *engine,
+                         struct gyre_operation *op); /* of an operation that has ended */
 
 /* Moves everything that can move. True if anything did. */
 bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now);
@@ -107,7 +112,8 @@ static inline bool gyre_engine_idle(const struct gyre_engine *engine)
     return engine->orders == 0;
 }
 
-/* The job has failed: every operation ends with `status` and no buffer is written by anybody after this returns. */
+/* The job has failed: every operation ends with `status` and no buffer is written by anybody after
+ * this returns. */
 void gyre_engine_fail(struct gyre_engine *engine, int status);
 
 /* Ends an operation that is under way (steps.c and mapped.c call it). */
@@ -119,7 +125,8 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
 
 /* steps.c: rounds over message links. */
 bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now);
-int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes); /* the first lanes get storage, where idle */
+int gyre_steps_fit(struct gyre_engine *engine,
+                   uint32_t lanes); /* the first lanes get storage, where idle */
 void gyre_steps_drop(struct gyre_engine *engine);
 void gyre_steps_deinit(struct gyre_engine *engine);
 

@@ -1,7 +1,8 @@
 /* The helper: progress for started operations while the application computes.
  *
- * It sleeps while there is no started work. With work it takes the domain whenever nobody is inside, drives, and gives way
- * as soon as somebody wants in: a blocking call never hands over to a thread, it only takes the helper's place. */
+ * It sleeps while there is no started work. With work it takes the domain whenever nobody is
+ * inside, drives, and gives way as soon as somebody wants in: a blocking call never hands over to a
+ * thread, it only takes the helper's place. */
 #include "collectives/comm.h"
 
 #include "base/clock.h"
@@ -19,7 +20,8 @@ static void drive(struct gyre_comm *comm)
             return;
 }
 
-/* Returns false when it shall end. Waits for work, or a little while for somebody who is inside to leave. */
+/* Returns false when it shall end. Waits for work, or a little while for somebody who is inside to
+ * leave. */
 static bool await_work(struct gyre_helper *helper, bool busy)
 {
     struct timespec until;

@@ -1,16 +1,20 @@
 /* Operations on memory that all ranks share.
  *
- * EXCHANGE (up to 4 KiB). Everybody puts its input into its entry line, or into the payload beside it, stamps the line
- * with the turn, and folds what it reads in the others' lines. One trip of a cache line between two cores.
+ * EXCHANGE (up to 4 KiB). Everybody puts its input into its entry line, or into the payload beside
+ * it, stamps the line with the turn, and folds what it reads in the others' lines. One trip of a
+ * cache line between two cores.
  *
- * PUSH (larger). The line says where INPUT and OUTPUT are. When the lines of all have come, each rank folds its blocks
- * straight out of all INPUTs into all OUTPUTs, then says `pushed`; when all have, the outputs are complete:
+ * PUSH (larger). The line says where INPUT and OUTPUT are. When the lines of all have come, each
+ * rank folds its blocks straight out of all INPUTs into all OUTPUTs, then says `pushed`; when all
+ * have, the outputs are complete:
  *
- *      rank 0:  line ─▶ wait for lines ─▶ fold block 0 of 0,1 into OUTPUT of 0,1 ─▶ pushed ─▶ wait for pushed of all
- *      rank 1:  line ─▶ wait for lines ─▶ fold block 1 of 0,1 into OUTPUT of 0,1 ─▶ pushed ─▶ wait for pushed of all
+ *      rank 0:  line ─▶ wait for lines ─▶ fold block 0 of 0,1 into OUTPUT of 0,1 ─▶ pushed ─▶ wait
+ * for pushed of all rank 1:  line ─▶ wait for lines ─▶ fold block 1 of 0,1 into OUTPUT of 0,1 ─▶
+ * pushed ─▶ wait for pushed of all
  *
- * A rank whose memory peers cannot map copies its INPUT slice by slice into its stage and empties its outbox behind the
- * peers; four slices are under way, and `staged`, `pushed`, `drained` say how far everybody is. */
+ * A rank whose memory peers cannot map copies its INPUT slice by slice into its stage and empties
+ * its outbox behind the peers; four slices are under way, and `staged`, `pushed`, `drained` say how
+ * far everybody is. */
 #include "collectives/mesh.h"
 
 #include "base/cpu.h"
@@ -39,7 +43,8 @@ static bool slot_is_free(struct gyre_mesh *mesh, uint64_t turn)
         return true;
     uint64_t least = UINT64_MAX;
     for (uint32_t rank = 0; rank < mesh->n; rank++) {
-        uint64_t finished = atomic_load_explicit(&mesh->board[rank]->finished, memory_order_acquire);
+        uint64_t finished =
+            atomic_load_explicit(&mesh->board[rank]->finished, memory_order_acquire);
         least = finished < least && rank != mesh->rank ? finished : least;
     }
     mesh->safe = least;
@@ -55,31 +60,36 @@ static void mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequenc
 {
     struct gyre_trouble trouble = {0};
     gyre_trouble_set(&trouble, GYRE_MISMATCH,
-                     "rank %u and rank %u called different operations as number %llu: compare operation, count, type, "
+                     "rank %u and rank %u called different operations as number %llu: compare "
+                     "operation, count, type, "
                      "reduction and root on both",
                      engine->rank, rank, (unsigned long long)sequence);
     gyre_engine_fault(engine, GYRE_MISMATCH, rank, true, &trouble);
 }
 
-/* -- exchange ---------------------------------------------------------------------------------------------------- */
+/* -- exchange ---------------------------------------------------------------------------------- */
 
 static uint64_t plan_bytes(const struct gyre_plan *plan)
 {
     return plan->shape.count * plan->element;
 }
 
-static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan, uint64_t turn)
+static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
+                                 uint64_t turn)
 {
     uint32_t slot = turn % GYRE_BOARD_SLOTS;
     return plan_bytes(plan) <= GYRE_LINE_PAYLOAD ? board->line[slot].payload : board->payload[slot];
 }
 
+/* A rank whose input nobody reads stamps its line too: whoever is in another operation finds out
+ * there. */
 static void publish_payload(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                             uint64_t fingerprint)
 {
     struct gyre_line *line = own_line(mesh, mesh->turn);
-    if (plan_bytes(plan))
-        memcpy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input, plan_bytes(plan));
+    if (plan->read_by_peers && plan_bytes(plan))
+        memcpy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
+               plan_bytes(plan));
     line->fingerprint = fingerprint;
     atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
 }
@@ -101,8 +111,8 @@ static void copy_out(void *const *to, uint32_t destinations, const void *from, u
             memcpy(to[d], from, bytes);
 }
 
-static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations, const void *const *from,
-                     uint32_t sources, uint64_t bytes, bool stream)
+static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                     const void *const *from, uint32_t sources, uint64_t bytes, bool stream)
 {
     struct gyre_fold_task task = {.destination = to,
                                   .destinations = destinations,
@@ -117,8 +127,8 @@ static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t des
         copy_out(to, destinations, from[0], bytes);
 }
 
-static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan, const uint8_t *input,
-                          uint8_t *output)
+static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                          const uint8_t *input, uint8_t *output)
 {
     for (uint32_t m = 0; m < plan->full->moves; m++) {
         const struct gyre_move *move = &plan->full->move[m];
@@ -126,7 +136,8 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
         void *to = output + move->destination[0].offset;
         for (uint32_t s = 0; s < move->sources; s++) {
             uint32_t rank = move->source[s].rank;
-            const uint8_t *base = rank == mesh->rank ? input : payload_of(mesh->board[rank], plan, mesh->turn);
+            const uint8_t *base =
+                rank == mesh->rank ? input : payload_of(mesh->board[rank], plan, mesh->turn);
             from[s] = base + move->source[s].offset;
         }
         if (move->length)
@@ -134,21 +145,20 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
     }
 }
 
-int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input, uint64_t sequence)
+int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                        uint64_t sequence)
 {
     struct gyre_mesh *mesh = engine->mesh;
     if (!slot_is_free(mesh, mesh->turn + 1))
         return GYRE_AGAIN;
     mesh->turn++;
-    if (plan->read_by_peers) {
-        publish_payload(mesh, plan, input, gyre_op_fingerprint(plan, sequence));
-        gyre_domain_ring(mesh->domain);
-    }
+    publish_payload(mesh, plan, input, gyre_op_fingerprint(plan, sequence));
+    gyre_domain_ring(mesh->domain);
     return 0;
 }
 
-int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input, void *output,
-                         uint64_t sequence, uint32_t spins)
+int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         const void *input, void *output, uint64_t sequence, uint32_t spins)
 {
     struct gyre_mesh *mesh = engine->mesh;
     uint64_t fingerprint = gyre_op_fingerprint(plan, sequence);
@@ -170,7 +180,7 @@ int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *pla
     return 0;
 }
 
-/* -- push: who is where ------------------------------------------------------------------------------------------ */
+/* -- push: who is where ------------------------------------------------------------------------ */
 
 /* Regions of the domain's own that hold the operation's buffers, 0 where peers cannot map them. */
 static void announce(struct gyre_mesh *mesh, struct gyre_operation *op)
@@ -181,7 +191,8 @@ static void announce(struct gyre_mesh *mesh, struct gyre_operation *op)
     struct gyre_announcement places = {0};
     uint64_t bytes = plan_bytes(op->plan);
     places.input_region = gyre_domain_locate(mesh->domain, op->input, bytes, &places.input_offset);
-    places.output_region = gyre_domain_locate(mesh->domain, op->output, bytes, &places.output_offset);
+    places.output_region =
+        gyre_domain_locate(mesh->domain, op->output, bytes, &places.output_offset);
     turn->input_region = places.input_region;
     turn->output_region = places.output_region;
     turn->input[mesh->rank] = op->input;
@@ -224,7 +235,7 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
     return 0;
 }
 
-/* -- push: one slice --------------------------------------------------------------------------------------------- */
+/* -- push: one slice --------------------------------------------------------------------------- */
 
 static const struct gyre_fused *fused_of(const struct gyre_plan *plan, uint64_t slice)
 {
@@ -254,10 +265,13 @@ static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_
         return mesh->current.drained + GYRE_STAGE_SLOTS > slice;
     if (mesh->current.output[rank])
         return true;
-    return atomic_load_explicit(&peer_progress(mesh, rank)->drained, memory_order_acquire) + GYRE_STAGE_SLOTS > slice;
+    return atomic_load_explicit(&peer_progress(mesh, rank)->drained, memory_order_acquire) +
+               GYRE_STAGE_SLOTS >
+           slice;
 }
 
-static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused *fused, uint64_t slice)
+static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused *fused,
+                           uint64_t slice)
 {
     for (uint32_t m = 0; m < fused->moves; m++) {
         const struct gyre_move *move = &fused->move[m];
@@ -271,16 +285,16 @@ static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused
     return true;
 }
 
-static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan, struct gyre_tap tap,
-                                uint64_t slice)
+static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                                struct gyre_tap tap, uint64_t slice)
 {
     if (mesh->current.input[tap.rank])
         return mesh->current.input[tap.rank] + slice_base(plan, slice) + tap.offset;
     return mesh->board[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] + tap.offset;
 }
 
-static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan, struct gyre_tap tap,
-                               uint64_t slice)
+static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                               struct gyre_tap tap, uint64_t slice)
 {
     if (mesh->current.output[tap.rank] && (tap.rank != mesh->rank || mesh->current.output_region))
         return mesh->current.output[tap.rank] + slice_base(plan, slice) + tap.offset;
@@ -288,7 +302,8 @@ static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_p
 }
 
 /* At most 256 KiB of a move, from `done` on. */
-static void push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan, const struct gyre_move *move)
+static void push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                       const struct gyre_move *move)
 {
     struct gyre_turn *turn = &mesh->current;
     const void *from[GYRE_PEERS_MAPPED_MAX];
@@ -323,8 +338,8 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     if (turn->move >= fused->moves) {
         turn->move = 0;
         turn->pushed++;
-        atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed, turn->pushed,
-                              memory_order_release);
+        atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed,
+                              turn->pushed, memory_order_release);
     }
     return true;
 }
@@ -338,9 +353,10 @@ static uint64_t pushed_by_all(struct gyre_mesh *mesh, uint64_t enough)
     for (uint32_t rank = 0; rank < mesh->n && least > turn->seen_pushed; rank++) {
         if (rank == mesh->rank)
             continue;
-        uint64_t pushed = rank < turn->resolved || line_state(mesh, rank, turn->op->fingerprint) == 0
-                              ? atomic_load_explicit(&peer_progress(mesh, rank)->pushed, memory_order_acquire)
-                              : 0;
+        uint64_t pushed =
+            rank < turn->resolved || line_state(mesh, rank, turn->op->fingerprint) == 0
+                ? atomic_load_explicit(&peer_progress(mesh, rank)->pushed, memory_order_acquire)
+                : 0;
         least = pushed < least ? pushed : least;
     }
     turn->seen_pushed = least;
@@ -356,8 +372,8 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     if (turn->staged >= GYRE_STAGE_SLOTS &&
         pushed_by_all(mesh, turn->staged - GYRE_STAGE_SLOTS + 1) + GYRE_STAGE_SLOTS <= turn->staged)
         return false;
-    memcpy(mesh->mine->stage[turn->staged % GYRE_STAGE_SLOTS], op->input + slice_base(op->plan, turn->staged),
-           slice_bytes(op->plan, turn->staged));
+    memcpy(mesh->mine->stage[turn->staged % GYRE_STAGE_SLOTS],
+           op->input + slice_base(op->plan, turn->staged), slice_bytes(op->plan, turn->staged));
     turn->staged++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].staged, turn->staged,
                           memory_order_release);
@@ -372,15 +388,15 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
         pushed_by_all(mesh, turn->drained + 1) <= turn->drained)
         return false;
     uint64_t slice = turn->drained;
-    memcpy(op->output + slice_base(op->plan, slice), mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS],
-           slice_bytes(op->plan, slice));
+    memcpy(op->output + slice_base(op->plan, slice),
+           mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS], slice_bytes(op->plan, slice));
     turn->drained++;
-    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained, turn->drained,
-                          memory_order_release);
+    atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained,
+                          turn->drained, memory_order_release);
     return true;
 }
 
-/* -- turns ------------------------------------------------------------------------------------------------------- */
+/* -- turns ------------------------------------------------------------------------------------- */
 
 static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
 {
@@ -411,7 +427,7 @@ static bool begin_turn(struct gyre_engine *engine)
     turn->announced = false;
     if (op->plan->form == GYRE_FORM_PUSH)
         announce(mesh, op);
-    else if (op->plan->read_by_peers)
+    else
         publish_payload(mesh, op->plan, op->input, op->fingerprint);
     return true;
 }
@@ -461,8 +477,8 @@ bool gyre_mapped_poll(struct gyre_engine *engine)
     return moved;
 }
 
-/* A peer that is not known to be dead may be stopped in the middle of a write. It keeps the old memory; we go on in new
- * memory of the same content at the same address. */
+/* A peer that is not known to be dead may be stopped in the middle of a write. It keeps the old
+ * memory; we go on in new memory of the same content at the same address. */
 void gyre_mapped_drop(struct gyre_engine *engine)
 {
     struct gyre_mesh *mesh = engine->mesh;

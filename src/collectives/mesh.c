@@ -1,4 +1,5 @@
-/* Making a mesh: everybody shares a board that only it can write and an outbox that all can, and finds the others'. */
+/* Making a mesh: everybody shares a board that only it can write and an outbox that all can, and
+ * finds the others'. */
 #include "collectives/mesh.h"
 
 #include "base/clock.h"
@@ -7,14 +8,17 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Regions of a communicator are shared in the same order by all, so a peer's ids are this rank's own. */
+/* Regions of a communicator are shared in the same order by all, so a peer's ids are this rank's
+ * own. */
 static int find_peer(struct gyre_mesh *mesh, uint32_t peer, struct gyre_trouble *trouble)
 {
     const struct timespec pause = {0, 20000};
     struct gyre_health *health = gyre_domain_health(mesh->domain);
     for (;;) {
-        mesh->board[peer] = gyre_domain_view(mesh->domain, peer, mesh->board_id, 0, sizeof(struct gyre_board));
-        mesh->outbox[peer] = gyre_domain_view(mesh->domain, peer, mesh->outbox_id, 0, sizeof(struct gyre_outbox));
+        mesh->board[peer] =
+            gyre_domain_view(mesh->domain, peer, mesh->board_id, 0, sizeof(struct gyre_board));
+        mesh->outbox[peer] =
+            gyre_domain_view(mesh->domain, peer, mesh->outbox_id, 0, sizeof(struct gyre_outbox));
         if (mesh->board[peer] && mesh->outbox[peer])
             return 0;
         int status = atomic_load(&health->status);
@@ -24,7 +28,8 @@ static int find_peer(struct gyre_mesh *mesh, uint32_t peer, struct gyre_trouble 
     }
 }
 
-int gyre_mesh_create(struct gyre_domain *domain, struct gyre_mesh **out, struct gyre_trouble *trouble)
+int gyre_mesh_create(struct gyre_domain *domain, struct gyre_mesh **out,
+                     struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = gyre_domain_joined(domain);
     struct gyre_mesh *mesh = calloc(1, sizeof(*mesh));
@@ -34,9 +39,11 @@ int gyre_mesh_create(struct gyre_domain *domain, struct gyre_mesh **out, struct 
     mesh->domain = domain;
     mesh->rank = joined->rank;
     mesh->n = joined->n;
-    int status = gyre_domain_share(domain, sizeof(struct gyre_board), GYRE_SHARE_SEALED, &board, &mesh->board_id, trouble);
+    int status = gyre_domain_share(domain, sizeof(struct gyre_board), GYRE_SHARE_SEALED, &board,
+                                   &mesh->board_id, trouble);
     if (!status)
-        status = gyre_domain_share(domain, sizeof(struct gyre_outbox), GYRE_SHARE_OPEN, &outbox, &mesh->outbox_id, trouble);
+        status = gyre_domain_share(domain, sizeof(struct gyre_outbox), GYRE_SHARE_OPEN, &outbox,
+                                   &mesh->outbox_id, trouble);
     if (!status) {
         mesh->mine = board;
         mesh->board[mesh->rank] = board;

@@ -1,7 +1,7 @@
 /* The mesh: ranks of a communicator that all share memory, and the operations that run on it.
  *
- * Operations on a mesh run strictly in order, one turn each. Both forms are one wait for the peers' entry lines and then
- * arithmetic; a PUSH ends with a second wait, for the peers' writes. */
+ * Operations on a mesh run strictly in order, one turn each. Both forms are one wait for the peers'
+ * entry lines and then arithmetic; a PUSH ends with a second wait, for the peers' writes. */
 #ifndef GYRE_COLLECTIVES_MESH_H
 #define GYRE_COLLECTIVES_MESH_H
 
@@ -13,12 +13,12 @@
 struct gyre_turn {
     struct gyre_operation *op; /* NULL: none */
     bool announced;
-    uint32_t resolved;                 /* ranks whose lines were read */
-    uint64_t staged, pushed, drained;  /* of this rank, in slices */
-    uint32_t move;                     /* of slice `pushed`, under way */
-    uint64_t done;                     /* bytes of that move */
+    uint32_t resolved;                    /* ranks whose lines were read */
+    uint64_t staged, pushed, drained;     /* of this rank, in slices */
+    uint32_t move;                        /* of slice `pushed`, under way */
+    uint64_t done;                        /* bytes of that move */
     uint32_t input_region, output_region; /* own regions announced; 0: stage, outbox */
-    uint64_t seen_pushed;              /* slices that every peer has pushed, as far as was read */
+    uint64_t seen_pushed; /* slices that every peer has pushed, as far as was read */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */
     uint8_t *output[GYRE_PEERS_MAPPED_MAX];      /* its OUTPUT, or NULL: its outbox */
 };
@@ -35,9 +35,10 @@ struct gyre_mesh {
     uint32_t board_id, outbox_id;
 };
 
-/* Shares this rank's board and outbox and finds the peers'. Every rank of the communicator calls it; blocks until all
- * have, or the job fails. */
-int gyre_mesh_create(struct gyre_domain *domain, struct gyre_mesh **mesh, struct gyre_trouble *trouble);
+/* Shares this rank's board and outbox and finds the peers'. Every rank of the communicator calls
+ * it; blocks until all have, or the job fails. */
+int gyre_mesh_create(struct gyre_domain *domain, struct gyre_mesh **mesh,
+                     struct gyre_trouble *trouble);
 void gyre_mesh_destroy(struct gyre_mesh *mesh); /* NULL allowed */
 
 static inline uint64_t gyre_op_fingerprint(const struct gyre_plan *plan, uint64_t sequence)
@@ -48,13 +49,16 @@ static inline uint64_t gyre_op_fingerprint(const struct gyre_plan *plan, uint64_
 /* Runs the mesh's turns. True if anything moved. */
 bool gyre_mapped_poll(struct gyre_engine *engine);
 
-/* The job failed: takes the regions of the current turn away from writers that are not known to be dead. */
+/* The job failed: takes the regions of the current turn away from writers that are not known to be
+ * dead. */
 void gyre_mapped_drop(struct gyre_engine *engine);
 
-/* The shortest way for a blocking EXCHANGE on an idle engine: no operation, no queue. Returns 0 when done, GYRE_AGAIN
- * when a peer's line is not there after `spins` looks: then continue with gyre_exchange_finish(). Negative: fault. */
-int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input, uint64_t sequence);
-int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input, void *output,
-                         uint64_t sequence, uint32_t spins);
+/* The shortest way for a blocking EXCHANGE on an idle engine: no operation, no queue. Returns 0
+ * when done, GYRE_AGAIN when a peer's line is not there after `spins` looks: then continue with
+ * gyre_exchange_finish(). Negative: fault. */
+int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                        uint64_t sequence);
+int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         const void *input, void *output, uint64_t sequence, uint32_t spins);
 
 #endif

@@ -1,7 +1,8 @@
 /* The operations: check, plan, start, drive.
  *
- * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for up to 4 KiB on mapped
- * memory and nothing else in flight, is two calls into mapped.c without an operation in between. */
+ * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for
+ * up to 4 KiB on mapped memory and nothing else in flight, is two calls into mapped.c without an
+ * operation in between. */
 #include "collectives/comm.h"
 
 #include "base/clock.h"
@@ -14,7 +15,7 @@
 
 #define EXCHANGE_SPINS 64u
 
-/* -- checks ------------------------------------------------------------------------------------------------------ */
+/* -- checks ------------------------------------------------------------------------------------ */
 
 static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -41,8 +42,8 @@ static int check_comm(struct gyre_comm *comm, const char *call)
     return failed;
 }
 
-static int check_buffers(const char *call, const struct gyre_shape *shape, const void *input, const void *output,
-                         bool reads)
+static int check_buffers(const char *call, const struct gyre_shape *shape, const void *input,
+                         const void *output, bool reads)
 {
     size_t element = gyre_type_size(shape->type);
     uint64_t bytes;
@@ -52,15 +53,15 @@ static int check_buffers(const char *call, const struct gyre_shape *shape, const
         return refuse("%s: %llu elements of %zu bytes are more than memory can hold", call,
                       (unsigned long long)shape->count, element);
     if (bytes && (!output || (reads && !input)))
-        return refuse("%s: the %s buffer is NULL, with %llu elements", call, output ? "input" : "output",
-                      (unsigned long long)shape->count);
+        return refuse("%s: the %s buffer is NULL, with %llu elements", call,
+                      output ? "input" : "output", (unsigned long long)shape->count);
     uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
     if (reads && in != out && in < out + bytes && out < in + bytes)
         return refuse("%s: input and output overlap; they must be the same buffer or apart", call);
     return 0;
 }
 
-/* -- driving ----------------------------------------------------------------------------------------------------- */
+/* -- driving ----------------------------------------------------------------------------------- */
 
 static bool something_came(void *context)
 {
@@ -81,23 +82,22 @@ static void tell_fault(struct gyre_comm *comm)
     if (!fault->status || comm->fault_told)
         return;
     comm->fault_told = true;
-    gyre_watch_report(gyre_domain_watch(comm->domain), fault->status, fault->peer, fault->echo, fault->trouble.text);
+    gyre_watch_report(gyre_domain_watch(comm->domain), fault->status, fault->peer, fault->echo,
+                      fault->trouble.text);
 }
 
 static void note_finished(struct gyre_comm *comm)
 {
     const struct gyre_engine *engine = comm->engine;
     uint64_t finished = engine->orders ? engine->order[0]->sequence - 1 : engine->sequence;
-    atomic_store_explicit(&gyre_domain_activity(comm->domain)->finished, finished, memory_order_relaxed);
+    gyre_activity_finish(gyre_domain_activity(comm->domain), finished);
 }
 
-static void note_started(struct gyre_comm *comm, const struct gyre_plan *plan, uint64_t sequence, uint64_t fingerprint)
+static void note_started(struct gyre_comm *comm, const struct gyre_plan *plan, uint64_t sequence,
+                         uint64_t fingerprint)
 {
-    struct gyre_activity *activity = gyre_domain_activity(comm->domain);
-    atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_relaxed);
-    atomic_store_explicit(&activity->signature, plan->signature, memory_order_relaxed);
-    atomic_store_explicit(&activity->count, plan->shape.count, memory_order_relaxed);
-    atomic_store_explicit(&activity->sequence, sequence, memory_order_release);
+    gyre_activity_enter(gyre_domain_activity(comm->domain), comm->engine->comm, sequence,
+                        fingerprint, plan->signature, plan->shape.count);
 }
 
 int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline)
@@ -123,7 +123,7 @@ static int drive(struct gyre_comm *comm, struct gyre_operation *op)
     return op->status;
 }
 
-/* -- starting ---------------------------------------------------------------------------------------------------- */
+/* -- starting ---------------------------------------------------------------------------------- */
 
 /* Room for one more: waits for the oldest if need be. */
 static int make_room(struct gyre_comm *comm)
@@ -135,8 +135,8 @@ static int make_room(struct gyre_comm *comm)
     return status;
 }
 
-static int start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output,
-                 struct gyre_operation **op)
+static int start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                 void *output, struct gyre_operation **op)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     struct gyre_plan *plan;
@@ -149,7 +149,9 @@ static int start(struct gyre_comm *comm, const struct gyre_shape *shape, const v
         return status;
     *op = gyre_engine_start(comm->engine, plan, input, output);
     if (!*op)
-        return refuse("%u operations have ended without gyre_work_test() or gyre_work_wait() on them", GYRE_OPS_MAX);
+        return refuse(
+            "%u operations have ended without gyre_work_test() or gyre_work_wait() on them",
+            GYRE_OPS_MAX);
     note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
     return 0;
 }
@@ -161,7 +163,8 @@ static bool exchange_came(void *context)
 }
 
 /* The shortest way. The caller owns the domain and nothing is in flight. */
-static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, const void *input, void *output)
+static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, const void *input,
+                        void *output)
 {
     struct gyre_engine *engine = comm->engine;
     struct gyre_idle idle = {0};
@@ -171,7 +174,8 @@ static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, co
     while ((state = gyre_exchange_begin(engine, plan, input, sequence)) == GYRE_AGAIN && !status)
         status = gyre_domain_idle(comm->domain, &idle, exchange_came, comm, UINT64_MAX);
     idle = (struct gyre_idle){0};
-    while (!status && (state = gyre_exchange_finish(engine, plan, input, output, sequence, EXCHANGE_SPINS))) {
+    while (!status &&
+           (state = gyre_exchange_finish(engine, plan, input, output, sequence, EXCHANGE_SPINS))) {
         tell_fault(comm);
         status = gyre_domain_idle(comm->domain, &idle, exchange_came, comm, UINT64_MAX);
     }
@@ -182,7 +186,8 @@ static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, co
     return status;
 }
 
-static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output)
+static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                     void *output)
 {
     (void)comm;
     if (input != output && shape->count)
@@ -190,7 +195,8 @@ static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, con
     return 0;
 }
 
-static int run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output)
+static int run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+               void *output)
 {
     if (comm->n == 1)
         return run_alone(comm, shape, input, output);
@@ -219,12 +225,14 @@ static struct gyre_work *new_work(struct gyre_comm *comm)
     return NULL;
 }
 
-static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input, void *output,
-                 struct gyre_work **out)
+static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                 void *output, struct gyre_work **out)
 {
     struct gyre_work *work = new_work(comm);
     if (!work)
-        return refuse("%u operations are started and not waited for: gyre_work_wait() for some first", GYRE_OPS_MAX);
+        return refuse(
+            "%u operations are started and not waited for: gyre_work_wait() for some first",
+            GYRE_OPS_MAX);
     if (comm->n == 1) {
         work->status = run_alone(comm, shape, input, output);
         *out = work;
@@ -244,10 +252,10 @@ static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const v
     return status;
 }
 
-/* -- the calls --------------------------------------------------------------------------------------------------- */
+/* -- the calls --------------------------------------------------------------------------------- */
 
-static int check_all_reduce(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                            const void *output)
+static int check_all_reduce(struct gyre_comm *comm, const struct gyre_shape *shape,
+                            const void *input, const void *output)
 {
     int status = check_comm(comm, "gyre_all_reduce");
     if (status)
@@ -257,8 +265,8 @@ static int check_all_reduce(struct gyre_comm *comm, const struct gyre_shape *sha
     return check_buffers("gyre_all_reduce", shape, input, output, true);
 }
 
-static int check_broadcast(struct gyre_comm *comm, const struct gyre_shape *shape, int root, const void *input,
-                           const void *output)
+static int check_broadcast(struct gyre_comm *comm, const struct gyre_shape *shape, int root,
+                           const void *input, const void *output)
 {
     int status = check_comm(comm, "gyre_broadcast");
     if (status)
@@ -271,18 +279,19 @@ static int check_broadcast(struct gyre_comm *comm, const struct gyre_shape *shap
 static const struct gyre_shape barrier_shape = {
     .verb = GYRE_ALL_REDUCE, .type = GYRE_U8, .op = GYRE_MAX, .count = 1, .barrier = true};
 
-int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
-                    enum gyre_op op)
+int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                    enum gyre_type type, enum gyre_op op)
 {
     struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = type, .op = op, .count = count};
     int status = check_all_reduce(comm, &shape, input, output);
     return status ? status : run(comm, &shape, input, output);
 }
 
-int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
-                   int root)
+int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                   enum gyre_type type, int root)
 {
-    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
+    struct gyre_shape shape = {
+        .verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
     int status = check_broadcast(comm, &shape, root, input, output);
     return status ? status : run(comm, &shape, input, output);
 }
@@ -301,8 +310,8 @@ static int check_work(struct gyre_work **work, const char *call)
     return 0;
 }
 
-int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
-                          enum gyre_op op, struct gyre_work **work)
+int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                          enum gyre_type type, enum gyre_op op, struct gyre_work **work)
 {
     struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = type, .op = op, .count = count};
     int status = check_work(work, "gyre_all_reduce_start");
@@ -311,10 +320,11 @@ int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *outpu
     return status ? status : begin(comm, &shape, input, output, work);
 }
 
-int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count, enum gyre_type type,
-                         int root, struct gyre_work **work)
+int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                         enum gyre_type type, int root, struct gyre_work **work)
 {
-    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
+    struct gyre_shape shape = {
+        .verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
     int status = check_work(work, "gyre_broadcast_start");
     if (!status)
         status = check_broadcast(comm, &shape, root, input, output);
@@ -326,10 +336,11 @@ int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
     int status = check_work(work, "gyre_barrier_start");
     if (!status)
         status = check_comm(comm, "gyre_barrier_start");
-    return status ? status : begin(comm, &barrier_shape, &comm->barrier_in, &comm->barrier_out, work);
+    return status ? status
+                  : begin(comm, &barrier_shape, &comm->barrier_in, &comm->barrier_out, work);
 }
 
-/* -- work -------------------------------------------------------------------------------------------------------- */
+/* -- work -------------------------------------------------------------------------------------- */
 
 /* Frees an ended handle; GYRE_AGAIN keeps it. */
 static int settle(struct gyre_work *work)
@@ -346,7 +357,8 @@ static int settle(struct gyre_work *work)
 static int check_handle(const struct gyre_work *work, const char *call)
 {
     if (!work || !work->used)
-        return refuse("%s: the handle is %s", call, work ? "spent: it was waited for already" : "NULL");
+        return refuse("%s: the handle is %s", call,
+                      work ? "spent: it was waited for already" : "NULL");
     return gyre_domain_forked(work->comm->domain) ? GYRE_FORKED : 0;
 }
 
@@ -378,5 +390,7 @@ int gyre_work_wait(struct gyre_work *work, int timeout_ms)
     int status = check_handle(work, "gyre_work_wait");
     if (status)
         return status;
-    return await(work, timeout_ms < 0 ? UINT64_MAX : timeout_ms == 0 ? 0 : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
+    return await(work, timeout_ms < 0    ? UINT64_MAX
+                       : timeout_ms == 0 ? 0
+                                         : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
 }

@@ -1,4 +1,5 @@
-/* Making a plan: select, cut, bind. Runs once per shape; allocation is allowed here and nowhere later. */
+/* Making a plan: select, cut, bind. Runs once per shape; allocation is allowed here and nowhere
+ * later. */
 #include "collectives/plan.h"
 
 #include "base/rng.h"
@@ -18,7 +19,8 @@ uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index)
     return plan->shape.count - plan->slice_count * (plan->slices - 1);
 }
 
-struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank, uint64_t index)
+struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
+                                  uint64_t index)
 {
     return (struct gyre_slice){.verb = plan->shape.verb,
                                .n = n,
@@ -28,8 +30,9 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .count = gyre_plan_slice_count(plan, index)};
 }
 
-/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; the last takes the rest and is the longest,
- * up to twice as long, so that no slice is too short for the form of the others. At least one, even for no elements. */
+/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; the last takes the
+ * rest and is the longest, up to twice as long, so that no slice is too short for the form of the
+ * others. At least one, even for no elements. */
 static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
 {
     uint64_t per_slice = slice_bytes / plan->element / 64 * 64;
@@ -42,7 +45,8 @@ static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
 static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
 {
     return (struct gyre_extent){a.rounds > b.rounds ? a.rounds : b.rounds,
-                                a.scratch_bytes > b.scratch_bytes ? a.scratch_bytes : b.scratch_bytes,
+                                a.scratch_bytes > b.scratch_bytes ? a.scratch_bytes
+                                                                  : b.scratch_bytes,
                                 a.step_max > b.step_max ? a.step_max : b.step_max,
                                 a.source_max > b.source_max ? a.source_max : b.source_max};
 }
@@ -94,7 +98,8 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
 {
     struct gyre_choice choice = gyre_select(shape, options);
     if (!(choice.algorithm->verbs & 1u << shape->verb))
-        return gyre_trouble_set(trouble, GYRE_INVALID, "algorithm \"%s\" has no %s; `gyre show algorithms` lists them",
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "algorithm \"%s\" has no %s; `gyre show algorithms` lists them",
                                 choice.algorithm->name, gyre_verb_name(shape->verb));
     struct gyre_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)
@@ -107,7 +112,8 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     plan->fold = table->fold[shape->type][shape->op];
     plan->divisor = shape->verb == GYRE_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = shape->count * plan->element >= STREAM_BYTES;
-    plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER : (enum gyre_signature_verb)shape->verb,
+    plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
+                                                         : (enum gyre_signature_verb)shape->verb,
                                           shape->type, shape->op, shape->root);
     cut(plan, choice.slice_bytes);
     measure(plan, options);

@@ -1,15 +1,17 @@
-/* A plan is an operation prepared: which algorithm, how it is cut, and the form in which the engine will run it.
+/* A plan is an operation prepared: which algorithm, how it is cut, and the form in which the engine
+ * will run it.
  *
- * It depends only on what is equal on all ranks (operation, count, type, reduction, root, algorithm, cut): never on
- * addresses, alignment, kind of memory or in-place. So every rank makes the same plan without asking anybody, and a plan
- * is made once and then found again.
+ * It depends only on what is equal on all ranks (operation, count, type, reduction, root,
+ * algorithm, cut): never on addresses, alignment, kind of memory or in-place. So every rank makes
+ * the same plan without asking anybody, and a plan is made once and then found again.
  *
  *   STEPS      rounds over message links, in lanes
- *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds for itself
- *   PUSH       larger, on mapped memory: one pass reads n sources in place and writes m destinations in place
+ *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds for
+ * itself PUSH       larger, on mapped memory: one pass reads n sources in place and writes m
+ * destinations in place
  *
- * The last two are what the binder makes of a schedule when all ranks share memory: it follows each byte from the INPUT
- * where it starts to the OUTPUTs where it ends, and keeps only the folds. */
+ * The last two are what the binder makes of a schedule when all ranks share memory: it follows each
+ * byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds. */
 #ifndef GYRE_COLLECTIVES_PLAN_H
 #define GYRE_COLLECTIVES_PLAN_H
 
@@ -38,7 +40,8 @@ struct gyre_tap {
     uint64_t offset;
 };
 
-/* One pass over memory: destination[*] = fold of source[*], `length` bytes. A single source is a copy. */
+/* One pass over memory: destination[*] = fold of source[*], `length` bytes. A single source is a
+ * copy. */
 struct gyre_move {
     uint64_t length;
     uint32_t sources, destinations;
@@ -60,9 +63,9 @@ struct gyre_plan {
     uint64_t signature;   /* the shape packed for messages */
 
     uint32_t element;
-    uint64_t slices;      /* the operation is cut into this many */
-    uint64_t slice_count; /* elements of every slice but the last */
-    uint32_t lanes;       /* slices under way at a time */
+    uint64_t slices;           /* the operation is cut into this many */
+    uint64_t slice_count;      /* elements of every slice but the last */
+    uint32_t lanes;            /* slices under way at a time */
     struct gyre_extent extent; /* the larger of full and last slice */
 
     gyre_fold fold;
@@ -78,10 +81,10 @@ struct gyre_plan {
 /* How the caller wants it cut and served; equal on all ranks. */
 struct gyre_plan_options {
     uint32_t n, rank;
-    bool mapped;                             /* every pair of ranks shares memory */
-    const struct gyre_algorithm *algorithm;  /* NULL: select */
-    uint64_t slice_bytes;                    /* 0: select */
-    uint32_t lanes;                          /* 0: select */
+    bool mapped;                            /* every pair of ranks shares memory */
+    const struct gyre_algorithm *algorithm; /* NULL: select */
+    uint64_t slice_bytes;                   /* 0: select */
+    uint32_t lanes;                         /* 0: select */
 };
 
 /* Makes a plan on the heap. GYRE_INVALID: the algorithm cannot build this operation. */
@@ -91,17 +94,19 @@ void gyre_plan_destroy(struct gyre_plan *plan);
 
 /* Elements of slice `index`, and the slice itself as an algorithm sees it. */
 uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
-struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank, uint64_t index);
+struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
+                                  uint64_t index);
 
 /* What the binder found, the same on every rank but for the last. */
 struct gyre_binding {
     bool stays_at_home; /* every rank writes its own OUTPUT only */
-    bool safe_in_place; /* no rank's INPUT is written while somebody may read it, whoever runs in place */
+    bool safe_in_place; /* no rank's INPUT is written while somebody may read it, whoever runs in
+                           place */
     bool read_by_peers; /* somebody reads this rank's INPUT */
 };
 
-/* The binder: follows the slice's bytes through all ranks' schedules and writes what this rank does on mapped memory.
- * False if the schedule does not have that shape. */
+/* The binder: follows the slice's bytes through all ranks' schedules and writes what this rank does
+ * on mapped memory. False if the schedule does not have that shape. */
 bool gyre_bind_fused(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
                      struct gyre_fused *fused, struct gyre_binding *binding);
 

@@ -31,7 +31,7 @@ static void *reserve(void *array, size_t used, size_t more, size_t *room, size_t
     return moved;
 }
 
-/* -- values ---------------------------------------------------------------------------------- */
+/* -- values ------------------------------------------------------------------------------------ */
 
 static bool reserve_values(struct gyre_value_book *book, size_t values, size_t ranges)
 {

@@ -10,6 +10,7 @@ struct gyre_choice {
     uint32_t lanes;
 };
 
-struct gyre_choice gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options);
+struct gyre_choice gyre_select(const struct gyre_shape *shape,
+                               const struct gyre_plan_options *options);
 
 #endif

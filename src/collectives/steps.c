@@ -1,10 +1,12 @@
 /* Lanes: rounds of a schedule over message links.
  *
- *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …         a lane takes the next slice when it has finished one
- *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …      lanes do not wait for each other
+ *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …         a lane takes the next slice when it has
+ * finished one lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …      lanes do not wait for each
+ * other
  *
- * A round is generated when it begins. Its receives are posted first, then its sends, then its local steps run in pieces
- * of at most 256 KiB; when every post has completed the next round begins. A completion finds its lane by the token. */
+ * A round is generated when it begins. Its receives are posted first, then its sends, then its
+ * local steps run in pieces of at most 256 KiB; when every post has completed the next round
+ * begins. A completion finds its lane by the token. */
 #include "collectives/engine.h"
 
 #include <errno.h>
@@ -21,11 +23,12 @@ static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
 {
     if (place.buffer == GYRE_SCRATCH)
         return lane->scratch + place.offset;
-    uint8_t *buffer = place.buffer == GYRE_OUTPUT ? lane->op->output : (uint8_t *)(uintptr_t)lane->op->input;
+    uint8_t *buffer =
+        place.buffer == GYRE_OUTPUT ? lane->op->output : (uint8_t *)(uintptr_t)lane->op->input;
     return buffer + lane->base + place.offset;
 }
 
-/* -- storage ----------------------------------------------------------------------------------------------------- */
+/* -- storage ----------------------------------------------------------------------------------- */
 
 static void lane_free(struct gyre_lane *lane)
 {
@@ -78,7 +81,7 @@ void gyre_steps_drop(struct gyre_engine *engine)
     }
 }
 
-/* -- one lane ---------------------------------------------------------------------------------------------------- */
+/* -- one lane ---------------------------------------------------------------------------------- */
 
 static void begin_round(struct gyre_lane *lane)
 {
@@ -115,8 +118,9 @@ static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct
                                .fingerprint = lane->op->fingerprint};
     uint8_t *at = address(lane, step->at);
     uint64_t token = token_of(engine, lane);
-    return step->kind == GYRE_SEND ? gyre_link_send(engine->links, step->peer, &match, at, step->length, token)
-                                   : gyre_link_recv(engine->links, step->peer, &match, at, step->length, token);
+    return step->kind == GYRE_SEND
+               ? gyre_link_send(engine->links, step->peer, &match, at, step->length, token)
+               : gyre_link_recv(engine->links, step->peer, &match, at, step->length, token);
 }
 
 static void link_failed(struct gyre_engine *engine, uint32_t peer, int status)
@@ -124,7 +128,8 @@ static void link_failed(struct gyre_engine *engine, uint32_t peer, int status)
     struct gyre_trouble trouble = {0};
     int told = gyre_link_state(engine->links, peer, &trouble);
     if (!trouble.status)
-        gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer, gyre_status_name(status));
+        gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
+                         gyre_status_name(status));
     gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
 }
 
@@ -149,7 +154,8 @@ static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
     return lane->posted != before;
 }
 
-static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step, uint64_t bytes)
+static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
+                      const struct gyre_step *step, uint64_t bytes)
 {
     const struct gyre_plan *plan = lane->op->plan;
     void *to = address(lane, step->at) + lane->local_bytes;
@@ -190,7 +196,8 @@ static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
 
 static bool round_over(const struct gyre_lane *lane)
 {
-    return lane->posted == 2 * lane->round.steps && lane->outstanding == 0 && lane->local == lane->round.steps;
+    return lane->posted == 2 * lane->round.steps && lane->outstanding == 0 &&
+           lane->local == lane->round.steps;
 }
 
 static void lane_end(struct gyre_engine *engine, struct gyre_lane *lane)
@@ -226,7 +233,7 @@ static bool lane_run(struct gyre_engine *engine, struct gyre_lane *lane)
     }
 }
 
-/* -- all lanes --------------------------------------------------------------------------------------------------- */
+/* -- all lanes --------------------------------------------------------------------------------- */
 
 static struct gyre_lane *idle_lane(struct gyre_engine *engine)
 {
@@ -236,7 +243,8 @@ static struct gyre_lane *idle_lane(struct gyre_engine *engine)
     return NULL;
 }
 
-/* Lanes go to operations in order of sequence: nobody is served while an earlier one still wants more. */
+/* Lanes go to operations in order of sequence: nobody is served while an earlier one still wants
+ * more. */
 static bool grant_lanes(struct gyre_engine *engine)
 {
     bool granted = false;

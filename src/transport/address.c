@@ -138,7 +138,7 @@ void gyre_address_get(struct gyre_cursor *cursor, struct sockaddr_storage *addre
     }
 }
 
-/* -- names ----------------------------------------------------------------------------------- */
+/* -- names ------------------------------------------------------------------------------------- */
 
 static int keep_addresses(const struct addrinfo *list, struct sockaddr_storage *out, int max)
 {
@@ -186,7 +186,7 @@ int gyre_address_resolve(const char *host, uint16_t port, struct sockaddr_storag
     return kept ? kept : resolve_trouble(EAI_NONAME, name, trouble);
 }
 
-/* -- this machine's own ---------------------------------------------------------------------- */
+/* -- this machine's own ------------------------------------------------------------------------ */
 
 static bool usable(const struct ifaddrs *own)
 {

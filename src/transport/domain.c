@@ -1,8 +1,10 @@
 /* The domain: everything of the transport that a process has once.
  *
- *   settings ─▶ job ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues shared in the node ─▶ links
+ *   settings ─▶ job ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues shared in the
+ * node ─▶ links
  *
- * open() goes down this line and close() goes back up; both tolerate any half-built state, so there is one way out. */
+ * open() goes down this line and close() goes back up; both tolerate any half-built state, so there
+ * is one way out. */
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
@@ -35,7 +37,7 @@ static void watch_forks(struct gyre_domain *domain)
         installed = pthread_atfork(NULL, NULL, forked_child) == 0;
 }
 
-/* -- join -------------------------------------------------------------------------------------------------------- */
+/* -- join -------------------------------------------------------------------------------------- */
 
 static uint64_t hash_text(const char *text)
 {
@@ -49,13 +51,14 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
 {
     const struct gyre_domain_settings *settings = &domain->settings;
     char text[512];
-    snprintf(text, sizeof(text), "transport=%s connections=%d%s%s", settings->transport, (int)settings->connections,
-             above ? " " : "", above ? above : "");
+    snprintf(text, sizeof(text), "transport=%s connections=%d%s%s", settings->transport,
+             (int)settings->connections, above ? " " : "", above ? above : "");
     struct gyre_join_options options = {.transport = settings->transport,
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
                                         .dead_time_ms = (int)settings->dead_time_ms,
                                         .connections = (int)settings->connections,
-                                        .interface = settings->interface[0] ? settings->interface : NULL,
+                                        .interface =
+                                            settings->interface[0] ? settings->interface : NULL,
                                         .port_low = (uint16_t)settings->port_low,
                                         .port_high = (uint16_t)settings->port_high,
                                         .configuration = hash_text(text),
@@ -75,7 +78,7 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return gyre_watch_start(&options, &domain->watch, trouble);
 }
 
-/* -- links ------------------------------------------------------------------------------------------------------- */
+/* -- links ------------------------------------------------------------------------------------- */
 
 static int open_wire(struct gyre_domain *domain, const struct gyre_driver *driver, uint32_t peers,
                      struct gyre_trouble *trouble)
@@ -93,14 +96,17 @@ static int open_wire(struct gyre_domain *domain, const struct gyre_driver *drive
 /* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
 static struct gyre_region queue_of(void *base, int local_rank)
 {
-    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES, .length = QUEUE_BYTES};
+    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES,
+                                .length = QUEUE_BYTES};
 }
 
-static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer, struct gyre_trouble *trouble)
+static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
+                         struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
     void *view;
-    int status = gyre_domain_await_view(domain, peer, GYRE_REGION_QUEUES, domain->queue_region.length, &view, trouble);
+    int status = gyre_domain_await_view(domain, peer, GYRE_REGION_QUEUES,
+                                        domain->queue_region.length, &view, trouble);
     if (status)
         return status;
     struct gyre_region mine = queue_of(domain->queue_region.base, joined->member[peer].local_rank);
@@ -118,10 +124,11 @@ static int attach_shm(struct gyre_domain *domain, struct gyre_trouble *trouble)
     int wire = open_wire(domain, &gyre_driver_shm, joined->local_size, trouble);
     if (wire < 0)
         return wire;
-    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED, &domain->queue_region,
-                             trouble);
+    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
+                             &domain->queue_region, trouble);
     if (!status)
-        status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region, GYRE_SHARE_SEALED, trouble);
+        status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region,
+                                  GYRE_SHARE_SEALED, trouble);
     for (uint32_t peer = 0; !status && peer < joined->n; peer++)
         if (gyre_domain_mapped(domain, peer))
             status = attach_mapped(domain, wire, peer, trouble);
@@ -161,13 +168,14 @@ static uint32_t ranks_here(const struct gyre_domain *domain)
     return here;
 }
 
-/* -- open and close ---------------------------------------------------------------------------------------------- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
     domain->crowded = ranks_here(domain) > (uint32_t)gyre_cpu_count();
-    if ((status = gyre_domain_bell_init(domain, trouble)) || (status = start_watch(domain, trouble)) ||
+    if ((status = gyre_domain_bell_init(domain, trouble)) ||
+        (status = start_watch(domain, trouble)) ||
         (status = gyre_links_create(domain->joined->n, &domain->links)))
         return status;
     if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
@@ -175,11 +183,13 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return (status = attach_shm(domain, trouble)) ? status : attach_tcp(domain, trouble);
 }
 
-int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **out, struct gyre_trouble *trouble)
+int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **out,
+                     struct gyre_trouble *trouble)
 {
     if (the_domain && !the_domain->forked)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "this process has a communicator already; gyre_finalize() it before gyre_init()");
+        return gyre_trouble_set(
+            trouble, GYRE_INVALID,
+            "this process has a communicator already; gyre_finalize() it before gyre_init()");
     struct gyre_domain *domain = calloc(1, sizeof(*domain));
     if (!domain)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
@@ -210,7 +220,8 @@ static void flush(struct gyre_domain *domain)
 {
     const struct timespec pause = {0, 50000};
     struct gyre_completion ignored[16];
-    uint64_t patience_ms = domain->settings.dead_time_ms ? (uint64_t)domain->settings.dead_time_ms : 3600000;
+    uint64_t patience_ms =
+        domain->settings.dead_time_ms ? (uint64_t)domain->settings.dead_time_ms : 3600000;
     uint64_t limit = gyre_now_ns() + patience_ms * GYRE_MS;
     while (!atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN &&
            gyre_now_ns() < limit) {
@@ -239,7 +250,7 @@ void gyre_domain_close(struct gyre_domain *domain)
     free(domain);
 }
 
-/* -- what it is -------------------------------------------------------------------------------------------------- */
+/* -- what it is -------------------------------------------------------------------------------- */
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)
 {

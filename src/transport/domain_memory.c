@@ -1,7 +1,8 @@
-/* Shared memory of a domain: what this process gives to the peers of its node, and what it sees of theirs.
+/* Shared memory of a domain: what this process gives to the peers of its node, and what it sees of
+ * theirs.
  *
- * A small table of regions, found by address when an operation announces its buffers. The watch passes the descriptors
- * around and keeps the views of the peers' regions. */
+ * A small table of regions, found by address when an operation announces its buffers. The watch
+ * passes the descriptors around and keeps the views of the peers' regions. */
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
@@ -32,7 +33,8 @@ static struct gyre_shared *free_place(struct gyre_domain *domain)
     for (uint32_t i = 0; i < domain->shared_used; i++)
         if (!domain->shared[i].id)
             return &domain->shared[i];
-    return domain->shared_used < GYRE_SHARED_REGIONS_MAX ? &domain->shared[domain->shared_used] : NULL;
+    return domain->shared_used < GYRE_SHARED_REGIONS_MAX ? &domain->shared[domain->shared_used]
+                                                         : NULL;
 }
 
 /* Puts a region into the table under a new id; 0 when the table is full. */
@@ -59,8 +61,8 @@ static void table_mark_mapped(struct gyre_domain *domain, uint32_t id)
     pthread_mutex_unlock(&domain->shared_lock);
 }
 
-int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share, void **base, uint32_t *id,
-                      struct gyre_trouble *trouble)
+int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share,
+                      void **base, uint32_t *id, struct gyre_trouble *trouble)
 {
     const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
     struct gyre_region region;
@@ -70,8 +72,10 @@ int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_sha
     uint32_t given = table_add(domain, &region, false);
     if (!given) {
         host->free(&region);
-        return gyre_trouble_set(trouble, -ENOSPC, "%u shared regions are in use; free some or allocate fewer, larger ones",
-                                GYRE_SHARED_REGIONS_MAX);
+        return gyre_trouble_set(
+            trouble, -ENOSPC,
+            "%u shared regions are in use; free some or allocate fewer, larger ones",
+            GYRE_SHARED_REGIONS_MAX);
     }
     *base = region.base;
     *id = 0;
@@ -103,7 +107,8 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return 0;
 }
 
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length, uint64_t *offset)
+uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
+                            uint64_t *offset)
 {
     uintptr_t at = (uintptr_t)memory;
     uint32_t id = 0;
@@ -135,7 +140,8 @@ void gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
     pthread_mutex_unlock(&domain->shared_lock);
 }
 
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset, uint64_t length)
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
+                       uint64_t length)
 {
     uint64_t end;
     if (__builtin_add_overflow(offset, length, &end))
@@ -144,8 +150,8 @@ void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, u
     return base ? base + offset : NULL;
 }
 
-int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length, void **view,
-                           struct gyre_trouble *trouble)
+int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
+                           void **view, struct gyre_trouble *trouble)
 {
     const struct timespec pause = {0, 20000};
     uint64_t limit = gyre_now_ns() + (uint64_t)domain->settings.join_timeout_ms * GYRE_MS;
@@ -154,7 +160,8 @@ int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t i
         if (status)
             return gyre_trouble_set(trouble, status, "%s", domain->health.failure.text);
         if (gyre_now_ns() > limit)
-            return gyre_trouble_set(trouble, GYRE_TIMED_OUT, "rank %u did not share its memory (region %u) in time", peer,
+            return gyre_trouble_set(trouble, GYRE_TIMED_OUT,
+                                    "rank %u did not share its memory (region %u) in time", peer,
                                     id);
         nanosleep(&pause, NULL);
     }

@@ -49,8 +49,8 @@ struct gyre_domain {
     struct gyre_bell_page **peer_bell; /* per local peer, without this rank */
     uint32_t peer_bells;
     int eventfd;
-    bool sockets;     /* some peer is reached by descriptors: sleep on those */
-    bool crowded;     /* ranks of this machine outnumber its cores */
+    bool sockets; /* some peer is reached by descriptors: sleep on those */
+    bool crowded; /* ranks of this machine outnumber its cores */
 
     /* ownership of progress */
     _Atomic uint32_t owner;  /* 1: somebody drives */
@@ -63,8 +63,8 @@ struct gyre_domain {
     struct gyre_region queue_region; /* of the shm pipes */
 };
 
-int gyre_domain_settings_read(const struct gyre_options *user, struct gyre_domain_settings *settings,
-                              struct gyre_trouble *trouble);
+int gyre_domain_settings_read(const struct gyre_options *user,
+                              struct gyre_domain_settings *settings, struct gyre_trouble *trouble);
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
@@ -72,11 +72,11 @@ int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *troub
 void gyre_domain_bell_deinit(struct gyre_domain *domain);
 
 /* Waits until a node peer's region `id` is mapped here. */
-int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length, void **view,
-                           struct gyre_trouble *trouble);
+int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
+                           void **view, struct gyre_trouble *trouble);
 
-#define GYRE_REGION_BELL 1u  /* ids that every process gives alike */
+#define GYRE_REGION_BELL   1u /* ids that every process gives alike */
 #define GYRE_REGION_QUEUES 2u
-#define GYRE_REGION_FIRST 16u
+#define GYRE_REGION_FIRST  16u
 
 #endif

@@ -12,9 +12,10 @@ static int read_transport(const struct gyre_options *user, struct gyre_domain_se
 {
     static const char *const words[] = {"auto", "shm", "tcp"};
     int index = 0;
-    int status = user && user->transport
-                     ? gyre_parse_word("options.transport", user->transport, words, 3, &index, trouble)
-                     : gyre_env_word("GYRE_TRANSPORT", words, 3, &index, trouble);
+    int status =
+        user && user->transport
+            ? gyre_parse_word("options.transport", user->transport, words, 3, &index, trouble)
+            : gyre_env_word("GYRE_TRANSPORT", words, 3, &index, trouble);
     settings->transport = words[index];
     return status;
 }
@@ -34,15 +35,18 @@ static int read_ports(struct gyre_domain_settings *settings, struct gyre_trouble
     int low, high, end = 0;
     if (!text || !*text)
         return 0;
-    if (sscanf(text, "%d-%d%n", &low, &high, &end) < 2 || text[end] || low < 1 || high > 65535 || low > high)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "GYRE_PORT_RANGE is \"%s\": expected two ports, low-high, such as 29600-29700", text);
+    if (sscanf(text, "%d-%d%n", &low, &high, &end) < 2 || text[end] || low < 1 || high > 65535 ||
+        low > high)
+        return gyre_trouble_set(
+            trouble, GYRE_INVALID,
+            "GYRE_PORT_RANGE is \"%s\": expected two ports, low-high, such as 29600-29700", text);
     settings->port_low = low;
     settings->port_high = high;
     return 0;
 }
 
-static int read_time(const char *name, int given, int64_t fallback, int64_t *out, struct gyre_trouble *trouble)
+static int read_time(const char *name, int given, int64_t fallback, int64_t *out,
+                     struct gyre_trouble *trouble)
 {
     *out = fallback;
     if (given > 0) {
@@ -50,12 +54,13 @@ static int read_time(const char *name, int given, int64_t fallback, int64_t *out
         return 0;
     }
     if (given < 0)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "the option for %s is %d ms: expected 0 or more", name, given);
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "the option for %s is %d ms: expected 0 or more", name, given);
     return gyre_env_duration_ms(name, out, trouble);
 }
 
-int gyre_domain_settings_read(const struct gyre_options *user, struct gyre_domain_settings *settings,
-                              struct gyre_trouble *trouble)
+int gyre_domain_settings_read(const struct gyre_options *user,
+                              struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     const char *interface = getenv("GYRE_INTERFACE");
     int status;
@@ -65,13 +70,16 @@ int gyre_domain_settings_read(const struct gyre_options *user, struct gyre_domai
                                 sizeof(settings->interface) - 1);
     if (interface)
         strcpy(settings->interface, interface);
-    if ((status = read_transport(user, settings, trouble)) || (status = read_poller(settings, trouble)) ||
-        (status = read_ports(settings, trouble)))
+    if ((status = read_transport(user, settings, trouble)) ||
+        (status = read_poller(settings, trouble)) || (status = read_ports(settings, trouble)))
         return status;
-    if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000, &settings->join_timeout_ms,
-                            trouble)) ||
-        (status = read_time("GYRE_TIMEOUT", user ? user->timeout_ms : 0, 1800000, &settings->timeout_ms, trouble)) ||
-        (status = read_time("GYRE_DEAD_TIME", user ? user->dead_time_ms : 0, 10000, &settings->dead_time_ms, trouble)))
+    if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,
+                            &settings->join_timeout_ms, trouble)) ||
+        (status = read_time("GYRE_TIMEOUT", user ? user->timeout_ms : 0, 1800000,
+                            &settings->timeout_ms, trouble)) ||
+        (status = read_time("GYRE_DEAD_TIME", user ? user->dead_time_ms : 0, 10000,
+                            &settings->dead_time_ms, trouble)))
         return status;
-    return gyre_env_int("GYRE_TCP_CONNECTIONS", 1, GYRE_TCP_CONNECTIONS_MAX, &settings->connections, trouble);
+    return gyre_env_int("GYRE_TCP_CONNECTIONS", 1, GYRE_TCP_CONNECTIONS_MAX, &settings->connections,
+                        trouble);
 }

@@ -3,9 +3,10 @@
  *   every rank has a core     spin ~50 µs with pauses (no clock in the first 64 turns), then sleep
  *   ranks outnumber cores     yield at once, for ~200 µs, then sleep
  *
- * Sleep is a futex in a page that the node's peers can write, or the links' descriptors where sockets are in play. The
- * race between "I go to sleep" and "something came" is closed from both sides: the sleeper says so, fences and looks
- * again; a peer writes its data, fences and looks whether somebody sleeps. */
+ * Sleep is a futex in a page that the node's peers can write, or the links' descriptors where
+ * sockets are in play. The race between "I go to sleep" and "something came" is closed from both
+ * sides: the sleeper says so, fences and looks again; a peer writes its data, fences and looks
+ * whether somebody sleeps. */
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
@@ -21,12 +22,13 @@
 #include <unistd.h>
 
 #define SPINS_WITHOUT_CLOCK 64u
-#define SPIN_NS (50 * UINT64_C(1000))
-#define YIELD_NS (200 * UINT64_C(1000))
-#define SLEEP_MAX_NS (50 * GYRE_MS)
-#define MIXED_SLEEP_NS (500 * UINT64_C(1000)) /* a peer's bell cannot end a wait for descriptors */
+#define SPIN_NS             (50 * UINT64_C(1000))
+#define YIELD_NS            (200 * UINT64_C(1000))
+#define SLEEP_MAX_NS        (50 * GYRE_MS)
+#define MIXED_SLEEP_NS      (500 * UINT64_C(1000)) /* a peer's bell cannot end a wait for descriptors \
+                                                    */
 
-/* -- ownership --------------------------------------------------------------------------------------------------- */
+/* -- ownership --------------------------------------------------------------------------------- */
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -68,10 +70,11 @@ void gyre_domain_leave(struct gyre_domain *domain)
 
 bool gyre_domain_wanted(const struct gyre_domain *domain)
 {
-    return atomic_load_explicit(&((struct gyre_domain *)(uintptr_t)domain)->wanted, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&((struct gyre_domain *)(uintptr_t)domain)->wanted,
+                                memory_order_relaxed) != 0;
 }
 
-/* -- doorbell ---------------------------------------------------------------------------------------------------- */
+/* -- doorbell ---------------------------------------------------------------------------------- */
 
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
@@ -90,7 +93,8 @@ int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *troub
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
-    int status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region, GYRE_SHARE_OPEN, trouble);
+    int status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region,
+                                  GYRE_SHARE_OPEN, trouble);
     domain->peer_bell = calloc(joined->local_size, sizeof(*domain->peer_bell));
     if (!domain->peer_bell)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u doorbells", joined->local_size);
@@ -127,7 +131,7 @@ void gyre_domain_ring(struct gyre_domain *domain)
     }
 }
 
-/* -- sleep ------------------------------------------------------------------------------------------------------- */
+/* -- sleep ------------------------------------------------------------------------------------- */
 
 static struct timespec span(uint64_t ns)
 {
@@ -151,13 +155,15 @@ static void sleep_on_descriptors(struct gyre_domain *domain, const int *fd, int 
         (void)!read(domain->eventfd, &drained, sizeof(drained));
 }
 
-static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *context, uint64_t ns)
+static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *context,
+                       uint64_t ns)
 {
     int fd[4], fds = 0;
     uint32_t seen = atomic_load(&domain->bell->word);
     atomic_store(&domain->bell->state, domain->sockets ? GYRE_ON_DESCRIPTORS : GYRE_ON_FUTEX);
     atomic_thread_fence(memory_order_seq_cst);
-    bool stay = ready(context) || (domain->links && (fds = gyre_links_arm(domain->links, fd)) < 0) ||
+    bool stay = ready(context) ||
+                (domain->links && (fds = gyre_links_arm(domain->links, fd)) < 0) ||
                 gyre_domain_wanted(domain) || atomic_load(&domain->health.status);
     if (!stay && domain->sockets)
         sleep_on_descriptors(domain, fd, fds, ns);
@@ -166,8 +172,8 @@ static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *
     atomic_store(&domain->bell->state, GYRE_AWAKE);
 }
 
-int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, bool (*ready)(void *context), void *context,
-                     uint64_t deadline)
+int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
+                     bool (*ready)(void *context), void *context, uint64_t deadline)
 {
     int status = atomic_load_explicit(&domain->health.status, memory_order_acquire);
     if (status)
@@ -184,6 +190,7 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, bool (*
         idle->since = now;
     if (now >= deadline || now - idle->since < (domain->crowded ? YIELD_NS : SPIN_NS))
         return 0;
-    sleep_once(domain, ready, context, deadline - now < SLEEP_MAX_NS ? deadline - now : SLEEP_MAX_NS);
+    sleep_once(domain, ready, context,
+               deadline - now < SLEEP_MAX_NS ? deadline - now : SLEEP_MAX_NS);
     return 0;
 }

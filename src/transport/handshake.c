@@ -288,7 +288,7 @@ int gyre_refusal_decode(const uint8_t *bytes, size_t length, struct gyre_refusal
     return in.bad || in.at != in.end ? GYRE_CORRUPT : 0;
 }
 
-/* -- configurations -------------------------------------------------------------------------- */
+/* -- configurations ---------------------------------------------------------------------------- */
 
 static const char blanks[] = " \t\n";
 

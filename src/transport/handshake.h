@@ -77,7 +77,7 @@ int gyre_handshake_took(struct gyre_handshake *shake, size_t bytes);
 size_t gyre_handshake_output(const struct gyre_handshake *shake, const uint8_t **bytes);
 void gyre_handshake_sent(struct gyre_handshake *shake, size_t bytes);
 
-/* -- reasons, which exist only after the proof ----------------------------------------------- */
+/* -- reasons, which exist only after the proof ------------------------------------------------- */
 
 enum gyre_refusal_code {
     GYRE_REFUSAL_NONE,

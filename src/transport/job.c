@@ -69,7 +69,7 @@ int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble
                             getenv(have), lack);
 }
 
-/* -- numbers -------------------------------------------------------------------------------- */
+/* -- numbers ----------------------------------------------------------------------------------- */
 
 /* An absent variable (or name) leaves *out alone. */
 static int read_number(const char *name, int64_t least, int64_t most, int *out,
@@ -127,7 +127,7 @@ static const char *source_name(const struct source *source)
     return source->name;
 }
 
-/* -- which source --------------------------------------------------------------------------- */
+/* -- which source ------------------------------------------------------------------------------ */
 
 /* Slurm's variables tell of this process only inside a step. There, srun speaks PMI too: then Slurm
  * knows more, unless hydra stands between (it alone sets MPI_LOCALRANKID). */
@@ -212,7 +212,7 @@ static int read_environment(struct gyre_job *job, struct gyre_trouble *trouble)
     return status;
 }
 
-/* -- options -------------------------------------------------------------------------------- */
+/* -- options ----------------------------------------------------------------------------------- */
 
 static int check_options(const struct gyre_options *options, struct gyre_trouble *trouble)
 {
@@ -287,7 +287,7 @@ static int find_identity(const struct gyre_options *options, struct gyre_job *jo
     return status;
 }
 
-/* -- the rest ------------------------------------------------------------------------------- */
+/* -- the rest ---------------------------------------------------------------------------------- */
 
 static int read_epoch(struct gyre_job *job, struct gyre_trouble *trouble)
 {

@@ -58,7 +58,7 @@ static int digest_fields(struct fields *fields, uint8_t id[16], struct gyre_trou
     return 0;
 }
 
-/* -- mpiexec: the proxy that all local ranks descend from ----------------------------------- */
+/* -- mpiexec: the proxy that all local ranks descend from -------------------------------------- */
 
 struct process {
     long parent;
@@ -118,7 +118,7 @@ static void read_boot_id(char *text, size_t room)
     }
 }
 
-/* -- the ways ------------------------------------------------------------------------------- */
+/* -- the ways ---------------------------------------------------------------------------------- */
 
 static int id_from_name(const char *name, struct gyre_job *job, struct gyre_trouble *trouble)
 {

@@ -36,7 +36,7 @@
 #define MAKE_TRIES   8 /* a file that is being removed and made all the time is not ours to fix */
 #define KEY_EXPECTED "expected 64 hexadecimal digits or 32 bytes"
 
-/* -- reading a key -------------------------------------------------------------------------- */
+/* -- reading a key ----------------------------------------------------------------------------- */
 
 static int hex_value(uint8_t digit)
 {
@@ -110,7 +110,7 @@ static int read_key(int fd, const char *name, uint8_t key[GYRE_KEY_BYTES],
     return status;
 }
 
-/* -- from the launcher ---------------------------------------------------------------------- */
+/* -- from the launcher ------------------------------------------------------------------------- */
 
 static struct {
     bool known;
@@ -156,7 +156,7 @@ static int key_from_text(const char *text, uint8_t key[GYRE_KEY_BYTES],
                             length);
 }
 
-/* -- from a file ---------------------------------------------------------------------------- */
+/* -- from a file ------------------------------------------------------------------------------- */
 
 static int check_file(int fd, const char *path, struct gyre_trouble *trouble)
 {
@@ -220,7 +220,7 @@ static int key_from_named_file(const char *path, uint8_t key[GYRE_KEY_BYTES],
     return status;
 }
 
-/* -- the file in the home directory --------------------------------------------------------- */
+/* -- the file in the home directory ------------------------------------------------------------ */
 
 static bool write_new_key(int fd)
 {
@@ -286,7 +286,7 @@ static int key_from_home(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *troub
                              : status;
 }
 
-/* -- the job's key -------------------------------------------------------------------------- */
+/* -- the job's key ----------------------------------------------------------------------------- */
 
 static int find_user_key(const struct gyre_options *options, int world, uint8_t *key,
                          struct gyre_trouble *trouble)

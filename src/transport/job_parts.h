@@ -12,13 +12,13 @@ const char *gyre_job_variable(const char *name);
 /* GYRE_INVALID: the variable `have` is set and `lack`, which belongs to it, is not. */
 int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble *trouble);
 
-/* -- job_root.c: the meeting place ------------------------------------------------------------ */
+/* -- job_root.c: the meeting place ------------------------------------------------------------- */
 
 /* Writes root_* and, because either may stand on the other, the id. */
 int gyre_job_root_find(const struct gyre_options *options, struct gyre_job *job,
                        struct gyre_trouble *trouble);
 
-/* -- job_id.c: equal on all ranks of one job, unlike any other's ------------------------------ */
+/* -- job_id.c: equal on all ranks of one job, unlike any other's ------------------------------- */
 
 /* Writes job->id. GYRE_INVALID with world > 1 when nothing tells this job from another, not even an
  * address in root_host. Source, world, local_world and epoch are filled before. */
@@ -28,13 +28,13 @@ int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
 /* A port for the job from its id, outside the ranges that kernels hand out by themselves. */
 uint16_t gyre_job_id_port(const uint8_t id[16]);
 
-/* -- job_key.c: the secret -------------------------------------------------------------------- */
+/* -- job_key.c: the secret --------------------------------------------------------------------- */
 
 /* Writes key, key_id and authenticated. A world of 1 without an explicit key touches no file. */
 int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble);
 
-/* -- job_folder.c ----------------------------------------------------------------------------- */
+/* -- job_folder.c ------------------------------------------------------------------------------ */
 
 /* The folder of the user's own key, which need not exist. */
 int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble);
@@ -43,7 +43,7 @@ int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble);
 /* Writes job->root_file, beside the key, and makes the folder where it is missing. */
 int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
 
-/* -- job_slurm.c ------------------------------------------------------------------------------ */
+/* -- job_slurm.c ------------------------------------------------------------------------------- */
 
 /* True in a task that srun started; false in sbatch's own script, salloc's shell and outside Slurm.
  */

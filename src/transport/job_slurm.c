@@ -30,7 +30,7 @@
 #define TASKS_MAX      (1 << 20)
 #define RESERVED_STEPS INT64_C(0xfffffff0) /* batch, extern and interactive steps live above */
 
-/* -- node lists ----------------------------------------------------------------------------- */
+/* -- node lists -------------------------------------------------------------------------------- */
 
 struct expansion {
     const char *list; /* whole, for messages */
@@ -215,7 +215,7 @@ int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *
     return status;
 }
 
-/* -- this process's place ------------------------------------------------------------------- */
+/* -- this process's place ---------------------------------------------------------------------- */
 
 bool gyre_slurm_in_step(void)
 {

@@ -25,7 +25,7 @@ enum { TICK_MS = 20, SPARE_DESCRIPTORS = 128 };
 
 #define FAREWELL GYRE_SECOND
 
-/* -- seats ----------------------------------------------------------------------------------- */
+/* -- seats ------------------------------------------------------------------------------------- */
 
 static uint32_t interest(bool writable)
 {
@@ -59,7 +59,7 @@ void gyre_join_unseat(struct gyre_joining *join, struct gyre_seat *seat)
     seat->fd = -1;
 }
 
-/* -- words ----------------------------------------------------------------------------------- */
+/* -- words ------------------------------------------------------------------------------------- */
 
 struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_purpose purpose,
                                   uint32_t stripe)
@@ -97,7 +97,7 @@ uint64_t gyre_join_patience(const struct gyre_joining *join)
     return (uint64_t)ms * GYRE_MS;
 }
 
-/* -- the loop -------------------------------------------------------------------------------- */
+/* -- the loop ---------------------------------------------------------------------------------- */
 
 static int member_late(struct gyre_joining *join)
 {
@@ -186,7 +186,7 @@ static void tell_failure(struct gyre_joining *join, int status)
     farewell(join);
 }
 
-/* -- beginning and end ----------------------------------------------------------------------- */
+/* -- beginning and end ------------------------------------------------------------------------- */
 
 static struct gyre_joined *make_joined(uint32_t rank, uint32_t n)
 {

@@ -18,7 +18,7 @@
 
 enum { CODE = GYRE_DIGEST_BYTES, PAGE = 4096, BACKLOG = 4096 };
 
-/* -- names and pages ------------------------------------------------------------------------- */
+/* -- names and pages --------------------------------------------------------------------------- */
 
 static socklen_t door_address(const uint8_t name[16], struct sockaddr_un *address)
 {
@@ -119,7 +119,7 @@ int gyre_door_answer(int door)
     return -EPERM;
 }
 
-/* -- packets --------------------------------------------------------------------------------- */
+/* -- packets ----------------------------------------------------------------------------------- */
 
 union rights {
     char bytes[CMSG_SPACE(2 * sizeof(int))];

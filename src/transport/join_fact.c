@@ -115,7 +115,7 @@ void gyre_fact_difference(const struct gyre_fact *a, const struct gyre_fact *b, 
         snprintf(out, size, "same namespaces and user id");
 }
 
-/* -- stories --------------------------------------------------------------------------------- */
+/* -- stories ----------------------------------------------------------------------------------- */
 
 size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_BYTES])
 {
@@ -135,7 +135,7 @@ int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story
     return in.bad || in.at != in.end || story->status >= 0 ? GYRE_CORRUPT : 0;
 }
 
-/* -- nodes ----------------------------------------------------------------------------------- */
+/* -- nodes ------------------------------------------------------------------------------------- */
 
 static bool shares_with_all(uint32_t n, const uint8_t *share, const uint32_t *node, uint32_t rank,
                             uint32_t candidate)

@@ -14,7 +14,7 @@
 
 #define ECHO GYRE_SECOND /* rank 0 decides within this what broke a connection */
 
-/* -- telling rank 0 -------------------------------------------------------------------------- */
+/* -- telling rank 0 ---------------------------------------------------------------------------- */
 
 int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk)
 {
@@ -100,7 +100,7 @@ int gyre_member_advance(struct gyre_joining *join)
     return 0;
 }
 
-/* -- hearing rank 0 -------------------------------------------------------------------------- */
+/* -- hearing rank 0 ---------------------------------------------------------------------------- */
 
 /* Others wait longer than rank 0, so that its story comes before their own guess. */
 static void set_deadline(struct gyre_joining *join)
@@ -214,7 +214,7 @@ int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *recor
     return status;
 }
 
-/* -- control connections --------------------------------------------------------------------- */
+/* -- control connections ----------------------------------------------------------------------- */
 
 static int control_lost(struct gyre_joining *join, uint32_t rank)
 {

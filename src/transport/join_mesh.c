@@ -51,7 +51,7 @@ static void file_connection(struct gyre_joining *join, uint32_t peer, uint32_t s
     join->mesh->have++;
 }
 
-/* -- those who dial us ----------------------------------------------------------------------- */
+/* -- those who dial us ------------------------------------------------------------------------- */
 
 static bool fits(const struct gyre_joining *join, const struct gyre_handshake *shake,
                  struct gyre_refusal *refusal)
@@ -127,7 +127,7 @@ int gyre_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
     return status;
 }
 
-/* -- those whom we dial ---------------------------------------------------------------------- */
+/* -- those whom we dial ------------------------------------------------------------------------ */
 
 static void redial(struct gyre_joining *join, struct dial *dial, int error)
 {
@@ -215,7 +215,7 @@ static int dial_ready(struct gyre_joining *join, struct gyre_seat *seat)
     return status < 0 ? 0 : gyre_join_rearm(join, seat, gyre_talk_pending(&dial->talk));
 }
 
-/* -- the room's entries ---------------------------------------------------------------------- */
+/* -- the room's entries ------------------------------------------------------------------------ */
 
 static int make_dials(struct gyre_joining *join, uint32_t peers_below)
 {

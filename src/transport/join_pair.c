@@ -55,7 +55,7 @@ struct gyre_pairing {
     struct meeting meeting[]; /* [peer] for each lower rank, then guests */
 };
 
-/* -- meetings -------------------------------------------------------------------------------- */
+/* -- meetings ---------------------------------------------------------------------------------- */
 
 static int code_of(const struct gyre_joining *join, const struct meeting *meeting, int step,
                    uint8_t code[CODE])
@@ -256,7 +256,7 @@ static int door_ready(struct gyre_joining *join, struct gyre_seat *seat)
     return gyre_join_seat(join, &vacant->seat, fd, false);
 }
 
-/* -- the room's entries ---------------------------------------------------------------------- */
+/* -- the room's entries ------------------------------------------------------------------------ */
 
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_fact *mine)
 {

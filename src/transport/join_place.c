@@ -127,7 +127,7 @@ static int open_address(struct gyre_joining *join, struct gyre_place *place)
         strerror(-status));
 }
 
-/* -- file ------------------------------------------------------------------------------------ */
+/* -- file -------------------------------------------------------------------------------------- */
 
 /* GYRE_INTERFACE, else loopback where all ranks are on this machine, else the address of the
  * default route. */
@@ -203,7 +203,7 @@ void gyre_place_close(struct gyre_place *place)
     place->file[0] = '\0';
 }
 
-/* -- for those who look for it --------------------------------------------------------------- */
+/* -- for those who look for it ----------------------------------------------------------------- */
 
 /* Another user's file would lead us elsewhere; the handshake would notice, but only as "closed
  * without a word". */

@@ -79,7 +79,7 @@ static void list_missing(const struct gyre_joining *join, char *text, size_t siz
     }
 }
 
-/* -- gathering ------------------------------------------------------------------------------- */
+/* -- gathering --------------------------------------------------------------------------------- */
 
 static void note_member(struct gyre_joining *join, uint32_t rank, const struct gyre_fact *fact)
 {
@@ -229,7 +229,7 @@ static int admit(struct gyre_joining *join, struct gyre_talk *talk,
     return status || root->count < join->joined->n ? status : send_roster(join);
 }
 
-/* -- answers --------------------------------------------------------------------------------- */
+/* -- answers ----------------------------------------------------------------------------------- */
 
 /* Bits for the ranks below: the higher rank of a pair speaks for both. */
 static int read_report(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
@@ -342,7 +342,7 @@ int gyre_root_lost(struct gyre_joining *join, uint32_t rank)
                             gyre_join_who(join, rank, who));
 }
 
-/* -- time ------------------------------------------------------------------------------------ */
+/* -- time -------------------------------------------------------------------------------------- */
 
 static int gather_over(struct gyre_joining *join, const char *missing)
 {
@@ -398,7 +398,7 @@ int gyre_root_tick(struct gyre_joining *join)
     return 0;
 }
 
-/* -- opening and closing --------------------------------------------------------------------- */
+/* -- opening and closing ----------------------------------------------------------------------- */
 
 static int make_tables(struct gyre_joining *join, struct gyre_root *root)
 {

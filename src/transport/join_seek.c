@@ -118,7 +118,7 @@ static bool advance(struct seek *seek, struct place *place)
     return !status;
 }
 
-/* -- what to say ----------------------------------------------------------------------------- */
+/* -- what to say ------------------------------------------------------------------------------- */
 
 static const struct place *most_telling(const struct seek *seek)
 {
@@ -180,7 +180,7 @@ static void report(struct seek *seek)
     gyre_log(GYRE_LOG_WARN, "still looking for rank 0: %s", why);
 }
 
-/* -- the loop -------------------------------------------------------------------------------- */
+/* -- the loop ---------------------------------------------------------------------------------- */
 
 static void set_places(struct seek *seek, const struct sockaddr_storage *found, int count)
 {

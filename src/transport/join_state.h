@@ -114,7 +114,7 @@ struct gyre_joining {
     struct gyre_mesh *mesh;
 };
 
-/* -- join.c --------------------------------------------------------------------------------- */
+/* -- join.c ------------------------------------------------------------------------------------ */
 
 int gyre_join_seat(struct gyre_joining *join, struct gyre_seat *seat, int fd, bool writable);
 int gyre_join_rearm(struct gyre_joining *join, struct gyre_seat *seat, bool writable);
@@ -129,7 +129,7 @@ const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
 /* What a phase after the roster may take, in nanoseconds. */
 uint64_t gyre_join_patience(const struct gyre_joining *join);
 
-/* -- join_member.c -------------------------------------------------------------------------- */
+/* -- join_member.c ----------------------------------------------------------------------------- */
 
 int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk);
 
@@ -144,7 +144,7 @@ void gyre_member_fails(struct gyre_joining *join, int status); /* tells rank 0 *
  * failure or the echo of one. */
 int gyre_join_lost(struct gyre_joining *join, uint32_t peer, const char *what);
 
-/* -- join_fact.c: pure, but for gather ------------------------------------------------------ */
+/* -- join_fact.c: pure, but for gather --------------------------------------------------------- */
 
 int gyre_fact_gather(const struct gyre_job *job, struct gyre_fact *fact);
 size_t gyre_fact_bytes(void); /* encoded */
@@ -170,7 +170,7 @@ int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story
  * lowest rank. Returns how many there are. */
 uint32_t gyre_nodes_assign(uint32_t n, const uint8_t *share, uint32_t *node);
 
-/* -- join_lobby.c --------------------------------------------------------------------------- */
+/* -- join_lobby.c ------------------------------------------------------------------------------ */
 
 struct gyre_lobby_options {
     struct gyre_claim claim;
@@ -191,7 +191,7 @@ int gyre_lobby_listen(struct gyre_lobby *lobby, int fd);      /* takes it; at mo
 void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now); /* hangs up on the silent */
 void gyre_lobby_destroy(struct gyre_lobby *lobby);
 
-/* -- join_place.c --------------------------------------------------------------------------- */
+/* -- join_place.c ------------------------------------------------------------------------------ */
 
 struct gyre_place {
     int listener[4];
@@ -208,12 +208,12 @@ void gyre_place_close(struct gyre_place *place);
 int gyre_place_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
                     struct gyre_trouble *trouble);
 
-/* -- join_seek.c ---------------------------------------------------------------------------- */
+/* -- join_seek.c ------------------------------------------------------------------------------- */
 
 /* Blocks until rank 0 has proven itself over *talk. */
 int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk);
 
-/* -- join_guest.c --------------------------------------------------------------------------- */
+/* -- join_guest.c ------------------------------------------------------------------------------ */
 
 struct gyre_guest {
     struct gyre_claim claim;
@@ -230,7 +230,7 @@ int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *reco
 int gyre_guest_refuse(struct gyre_joining *join, const struct gyre_guest *guest,
                       struct gyre_refusal *refusal);
 
-/* -- join_root.c ---------------------------------------------------------------------------- */
+/* -- join_root.c ------------------------------------------------------------------------------- */
 
 int gyre_root_open(struct gyre_joining *join);
 int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record);
@@ -239,7 +239,7 @@ int gyre_root_tick(struct gyre_joining *join);
 void gyre_root_fails(struct gyre_joining *join); /* tells all, and who comes within a second */
 void gyre_root_close(struct gyre_joining *join);
 
-/* -- join_door.c ---------------------------------------------------------------------------- */
+/* -- join_door.c ------------------------------------------------------------------------------- */
 
 int gyre_door_open(const uint8_t name[16]);  /* a listening Unix socket, or -errno */
 int gyre_door_knock(const uint8_t name[16]); /* a connection to one; -EPERM: another user's */
@@ -255,7 +255,7 @@ int gyre_packet_send(int socket_fd, const uint8_t *bytes, size_t length, const i
 int gyre_packet_receive(int socket_fd, uint8_t *bytes, size_t length, int fd[2]);
 void gyre_close_both(int fd[2]);
 
-/* -- join_pair.c ---------------------------------------------------------------------------- */
+/* -- join_pair.c ------------------------------------------------------------------------------- */
 
 /* open: before the introduction, makes the door of `mine`. start: after the roster. busy: some
  * pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
@@ -268,7 +268,7 @@ const char *gyre_pairing_why(const struct gyre_joining *join);
 int gyre_pairing_settle(struct gyre_joining *join);
 void gyre_pairing_close(struct gyre_joining *join);
 
-/* -- join_mesh.c ---------------------------------------------------------------------------- */
+/* -- join_mesh.c ------------------------------------------------------------------------------- */
 
 /* open: before the report, makes the data listener and says where it is. start: after the plan.
  * busy: some connection is missing. */

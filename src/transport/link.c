@@ -2,8 +2,8 @@
  *
  *   peer ──hash──▶ { wire, pipe } ──▶ driver->send, recv …
  *
- * The table is sized once. A process has as many links as peers it talks to; the simulator gives every rank of a large
- * world a small table that fills as the algorithm meets its neighbours. */
+ * The table is sized once. A process has as many links as peers it talks to; the simulator gives
+ * every rank of a large world a small table that fills as the algorithm meets its neighbours. */
 #include "transport/link_table.h"
 #include "transport/transport.h"
 
@@ -66,7 +66,8 @@ void gyre_links_destroy(struct gyre_links *links)
     free(links);
 }
 
-int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver, struct gyre_wire *wire)
+int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
+                        struct gyre_wire *wire)
 {
     if (links->wires == WIRES_MAX)
         return -ENOSPC;
@@ -95,7 +96,8 @@ int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_cha
     if (link->peer != UINT32_MAX)
         return gyre_trouble_set(trouble, -EEXIST, "rank %u is linked already", channel->peer);
     if (links->used == links->most)
-        return gyre_trouble_set(trouble, -ENOSPC, "%u links are in use, rank %u has no room", links->used, channel->peer);
+        return gyre_trouble_set(trouble, -ENOSPC, "%u links are in use, rank %u has no room",
+                                links->used, channel->peer);
     struct wire *wire = &links->wire[index];
     struct gyre_pipe *pipe;
     int status = wire->driver->attach(wire->wire, channel, &pipe, trouble);
@@ -121,16 +123,16 @@ static const struct gyre_driver *driver_of(const struct gyre_links *links, const
     return links->wire[link->wire].driver;
 }
 
-int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match, const void *data,
-                   uint64_t length, uint64_t token)
+int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   const void *data, uint64_t length, uint64_t token)
 {
     struct link *link;
     int status = find(links, peer, &link);
     return status ? status : driver_of(links, link)->send(link->pipe, match, data, length, token);
 }
 
-int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match, void *data,
-                   uint64_t length, uint64_t token)
+int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   void *data, uint64_t length, uint64_t token)
 {
     struct link *link;
     int status = find(links, peer, &link);
@@ -178,7 +180,8 @@ int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_troub
         int status = link->pipe ? driver_of(links, link)->state(link->pipe, trouble) : 0;
         if (status) {
             *peer = link->peer;
-            gyre_trouble_set(trouble, status, "the link to rank %u failed: %s", link->peer, gyre_status_name(status));
+            gyre_trouble_set(trouble, status, "the link to rank %u failed: %s", link->peer,
+                             gyre_status_name(status));
             return status;
         }
     }

@@ -1,5 +1,6 @@
-/* An operation's signature in 64 bits, so that whoever notices that two ranks disagree can print what each of them asked
- * for. Packed by the communicator, carried by heartbeats, formatted by whoever tells the story. */
+/* An operation's signature in 64 bits, so that whoever notices that two ranks disagree can print
+ * what each of them asked for. Packed by the communicator, carried by heartbeats, formatted by
+ * whoever tells the story. */
 #ifndef GYRE_TRANSPORT_SIGNATURE_H
 #define GYRE_TRANSPORT_SIGNATURE_H
 

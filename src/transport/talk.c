@@ -46,7 +46,7 @@ void gyre_talk_close(struct gyre_talk *talk)
         close(fd);
 }
 
-/* -- bytes ----------------------------------------------------------------------------------- */
+/* -- bytes ------------------------------------------------------------------------------------- */
 
 static int read_some(struct gyre_talk *talk, uint8_t *where, size_t length, size_t *got)
 {
@@ -112,7 +112,7 @@ static int make_room(uint8_t **buffer, size_t *size, size_t need)
     return 0;
 }
 
-/* -- records --------------------------------------------------------------------------------- */
+/* -- records ----------------------------------------------------------------------------------- */
 
 static int seal(const uint8_t *key, uint64_t number, const uint8_t *record, size_t length,
                 uint8_t code[CODE])

@@ -1,11 +1,13 @@
-/* The transport as the collectives see it: links to peers, shared memory, doorbells, and one place to wait.
+/* The transport as the collectives see it: links to peers, shared memory, doorbells, and one place
+ * to wait.
  *
- * `struct gyre_links` is the set of links of one rank: messages by peer and match, whatever driver carries them. It
- * works over real wires and over the simulator alike, so the engine above is the same object code in both.
+ * `struct gyre_links` is the set of links of one rank: messages by peer and match, whatever driver
+ * carries them. It works over real wires and over the simulator alike, so the engine above is the
+ * same object code in both.
  *
- * `struct gyre_domain` is one per process: it joined the job, owns the links, the watch, the shared regions, the
- * doorbell, and the ownership of progress. Calls say which thread may make them: "owner" is the thread that holds the
- * domain (gyre_domain_enter). */
+ * `struct gyre_domain` is one per process: it joined the job, owns the links, the watch, the shared
+ * regions, the doorbell, and the ownership of progress. Calls say which thread may make them:
+ * "owner" is the thread that holds the domain (gyre_domain_enter). */
 #ifndef GYRE_TRANSPORT_TRANSPORT_H
 #define GYRE_TRANSPORT_TRANSPORT_H
 
@@ -14,7 +16,7 @@
 #include "transport/match.h"
 #include "transport/watch.h"
 
-/* -- links ------------------------------------------------------------------------------------------------------- */
+/* -- links ------------------------------------------------------------------------------------- */
 
 struct gyre_links;
 struct gyre_driver;
@@ -25,20 +27,23 @@ int gyre_links_create(uint32_t peers_max, struct gyre_links **links);
 void gyre_links_destroy(struct gyre_links *links); /* closes its wires; NULL allowed */
 
 /* Gives a wire to the set, which owns it from then on; at most 4. Returns its index or negative. */
-int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver, struct gyre_wire *wire);
+int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
+                        struct gyre_wire *wire);
 
 /* Attaches a peer over wire `index`. The channel's descriptors are the driver's on success. */
 int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_channel *channel,
                       struct gyre_trouble *trouble);
 
-/* For wires whose pipes need no channel (sim): attach on first use instead of failing with -ENOTCONN. */
+/* For wires whose pipes need no channel (sim): attach on first use instead of failing with
+ * -ENOTCONN. */
 void gyre_links_attach_lazily(struct gyre_links *links, int index);
 
-/* As the driver's send and recv (drivers/driver.h). -ENOTCONN: no link to that peer. Owner; never block. */
-int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match, const void *data,
-                   uint64_t length, uint64_t token);
-int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match, void *data,
-                   uint64_t length, uint64_t token);
+/* As the driver's send and recv (drivers/driver.h). -ENOTCONN: no link to that peer. Owner; never
+ * block. */
+int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   const void *data, uint64_t length, uint64_t token);
+int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   void *data, uint64_t length, uint64_t token);
 int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
 
@@ -49,28 +54,32 @@ int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completi
 /* The first pipe that has failed: its status, the peer and the story; 0 if none has. */
 int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble);
 
-/* Prepares to sleep: fills at most 4 descriptors to wait on and returns how many, or -1 if poll() must run first. */
+/* Prepares to sleep: fills at most 4 descriptors to wait on and returns how many, or -1 if poll()
+ * must run first. */
 int gyre_links_arm(struct gyre_links *links, int fd[4]);
-int gyre_links_bye(struct gyre_links *links); /* GYRE_AGAIN until every pipe has said and heard it; call between polls */
+int gyre_links_bye(struct gyre_links *links); /* GYRE_AGAIN until every pipe has said and heard it;
+                                                 call between polls */
 
 /* Drops every pipe: no buffer of a post is touched any more when this returns. */
 void gyre_links_detach_all(struct gyre_links *links);
 
-/* -- domain ------------------------------------------------------------------------------------------------------ */
+/* -- domain ------------------------------------------------------------------------------------ */
 
 struct gyre_domain;
 
 struct gyre_domain_options {
     const struct gyre_options *user; /* of gyre_init(), may be NULL */
-    const char *configuration;       /* settings of the layers above that must be equal on all ranks, as text */
+    const char
+        *configuration; /* settings of the layers above that must be equal on all ranks, as text */
 };
 
-/* Joins the job: discovers it, meets the peers, starts the watch and attaches every link. Blocks, at most the join
- * timeout. On failure nothing is held and *trouble tells why. */
+/* Joins the job: discovers it, meets the peers, starts the watch and attaches every link. Blocks,
+ * at most the join timeout. On failure nothing is held and *trouble tells why. */
 int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **domain,
                      struct gyre_trouble *trouble);
 
-/* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. NULL allowed. */
+/* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. NULL
+ * allowed. */
 void gyre_domain_close(struct gyre_domain *domain);
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain);
@@ -79,48 +88,54 @@ struct gyre_health *gyre_domain_health(struct gyre_domain *domain);
 struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain); /* NULL in a world of 1 */
 struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain);
 bool gyre_domain_forked(const struct gyre_domain *domain); /* this process is a fork's child */
-bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer); /* same node: regions can be mapped */
+bool gyre_domain_mapped(const struct gyre_domain *domain,
+                        uint32_t peer); /* same node: regions can be mapped */
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
 
-/* Ownership of progress. enter() waits (briefly: the helper gives way at once) until this thread owns the domain;
- * leave() gives it back. Any thread; not recursive. */
+/* Ownership of progress. enter() waits (briefly: the helper gives way at once) until this thread
+ * owns the domain; leave() gives it back. Any thread; not recursive. */
 void gyre_domain_enter(struct gyre_domain *domain);
 bool gyre_domain_try_enter(struct gyre_domain *domain);
 void gyre_domain_leave(struct gyre_domain *domain);
 bool gyre_domain_wanted(const struct gyre_domain *domain); /* somebody waits in enter() */
 
-/* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner; cheap if all are
- * awake. */
+/* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner;
+ * cheap if all are awake. */
 void gyre_domain_ring(struct gyre_domain *domain);
 
-/* One turn of waiting without progress: spins, yields or sleeps, depending on how long it has been and on whether ranks
- * outnumber cores. `ready(context)` is asked once more between announcing sleep and sleeping. Returns 0, or the job's
- * failure (gyre_health). Zero the struct before the first turn and after each progress. Owner. */
+/* One turn of waiting without progress: spins, yields or sleeps, depending on how long it has been
+ * and on whether ranks outnumber cores. `ready(context)` is asked once more between announcing
+ * sleep and sleeping. Returns 0, or the job's failure (gyre_health). Zero the struct before the
+ * first turn and after each progress. Owner. */
 struct gyre_idle {
     uint32_t turns;
     uint64_t since; /* when the wait began, 0: not read yet */
 };
-int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, bool (*ready)(void *context), void *context,
-                     uint64_t deadline);
+int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
+                     bool (*ready)(void *context), void *context, uint64_t deadline);
 
-/* -- shared memory ----------------------------------------------------------------------------------------------- */
+/* -- shared memory ----------------------------------------------------------------------------- */
 
-/* Memory of this process that every peer of the node has mapped; *base and *id on success. GYRE_UNSUPPORTED with memory
- * that peers could not map: *id is 0 and the memory is usable all the same. Any thread; blocks until peers answered. */
-int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share, void **base, uint32_t *id,
-                      struct gyre_trouble *trouble);
-int gyre_domain_unshare(struct gyre_domain *domain, void *base); /* GYRE_INVALID: not from share() */
+/* Memory of this process that every peer of the node has mapped; *base and *id on success.
+ * GYRE_UNSUPPORTED with memory that peers could not map: *id is 0 and the memory is usable all the
+ * same. Any thread; blocks until peers answered. */
+int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share,
+                      void **base, uint32_t *id, struct gyre_trouble *trouble);
+int gyre_domain_unshare(struct gyre_domain *domain,
+                        void *base); /* GYRE_INVALID: not from share() */
 
-/* Which shared region of this process holds [memory, memory + length), and where: its id and *offset. 0: none does.
- * Empty spans are in no region. Owner. */
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length, uint64_t *offset);
+/* Which shared region of this process holds [memory, memory + length), and where: its id and
+ * *offset. 0: none does. Empty spans are in no region. Owner. */
+uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
+                            uint64_t *offset);
 
-/* Replaces a region's memory by fresh memory of the same content at the same address, which no peer can write. The
- * region is shared no more. Owner; after a failure only. */
+/* Replaces a region's memory by fresh memory of the same content at the same address, which no peer
+ * can write. The region is shared no more. Owner; after a failure only. */
 void gyre_domain_detach(struct gyre_domain *domain, uint32_t id);
 
-/* The local address of [offset, offset + length) in region `id` of `peer`, NULL if there is no such view. Any thread, does
- * not block. */
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset, uint64_t length);
+/* The local address of [offset, offset + length) in region `id` of `peer`, NULL if there is no such
+ * view. Any thread, does not block. */
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
+                       uint64_t length);
 
 #endif

@@ -4,11 +4,12 @@
  * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation
  * when it has started it. Two questions are asked of the table:
  *
- *     rank   sequence  finished            1. do two waiting ranks hold different fingerprints
- * under one number? 0        7         6     waits         Then they are in different operations
- * and will never finish. 1        7         6     waits      2. has a rank waited too long in an
- * operation that others have not 2        6         6     ◀ missing     joined? Then those are
- * named: first as a warning, then as the failure.
+ *     rank   sequence  finished
+ *      0        7         6     waits     1. do two waiting ranks hold different fingerprints under
+ *      1        7         6     waits        one number? Then they will never finish.
+ *      2        6         6     missing   2. has a rank waited too long in an operation that others
+ *                                            have not joined? Those are named: first in a warning,
+ *                                            then in the failure.
  *
  * Equal numbers are found by a small hash table of this call's waiting ranks, so a call is O(n). */
 #include "transport/vigil_roll.h"
@@ -140,8 +141,7 @@ static void end_list(struct list *list)
         snprintf(list->text + list->used, sizeof list->text - list->used, ", …");
 }
 
-/* -- 1: different operations under one number
- * ---------------------------------------------------------------------- */
+/* -- 1: different operations under one number -------------------------------------------------- */
 
 static bool same_number(const struct gyre_watch_state *a, const struct gyre_watch_state *b)
 {
@@ -197,8 +197,7 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
     return false;
 }
 
-/* -- 2: who has not joined
- * ----------------------------------------------------------------------------------------- */
+/* -- 2: who has not joined --------------------------------------------------------------------- */
 
 /* The rank that has waited longest. */
 static uint32_t longest_waiting(const struct gyre_roll *roll)

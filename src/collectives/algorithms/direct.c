@@ -82,8 +82,7 @@ static struct gyre_place slot(const struct gyre_slice *s, uint32_t peer, uint64_
     return gyre_at(GYRE_SCRATCH, (peer < s->rank ? peer : peer - 1) * bytes);
 }
 
-/* All-reduce: collect contributions to my share, fold them, and (two-shot) spread the result.
- * ------------------- */
+/* -- all-reduce: collect contributions to my share, fold them, and (two-shot) spread the result - */
 
 static uint64_t share_at(const struct gyre_slice *s, uint32_t rank)
 {
@@ -134,8 +133,7 @@ static void all_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_r
         spread(s, reach_of(s, index - exchanges - 1), round);
 }
 
-/* Broadcast: the root scatters (one-shot: everything to everyone), then everyone but the root is
- * given the rest. -- */
+/* -- broadcast: the root scatters (one-shot: everything to everyone), then all give the rest ---- */
 
 static void scatter(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
 {
@@ -171,9 +169,7 @@ static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_ro
         gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0), all_bytes(s));
 }
 
-/* The entry.
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- the entry --------------------------------------------------------------------------------- */
 
 static void direct_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {

@@ -2,13 +2,15 @@
  *
  *   mine   (this rank writes, the peer reads)        theirs (the other way round)
  *   ┌──────────┬──────────┬──────────────────┐
- *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring since the start
- *   └──────────┴──────────┴──────────────────┘       read:    bytes that this side has taken out of the peer's ring
+ *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring since the
+ * start └──────────┴──────────┴──────────────────┘       read:    bytes that this side has taken
+ * out of the peer's ring
  *
- * Each side writes only its own memory, which the kernel seals against the peer, so both counters of a direction stand in
- * different regions. Counters only grow; a ring byte is reused when the reader's counter has passed it. What is in the
- * rings is the message protocol of stream.h, without the payload's sum. This path serves schedules that are not fused;
- * fused operations never touch it. */
+ * Each side writes only its own memory, which the kernel seals against the peer, so both counters
+ * of a direction stand in different regions. Counters only grow; a ring byte is reused when the
+ * reader's counter has passed it. What is in the rings is the message protocol of stream.h, without
+ * the payload's sum. This path serves schedules that are not fused; fused operations never touch
+ * it. */
 #include "transport/drivers/driver.h"
 #include "transport/frame.h"
 #include "transport/stream.h"
@@ -19,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POSTS 256u
+#define POSTS   256u
 #define VECTORS 16
 
 struct ring {
@@ -48,7 +50,8 @@ struct gyre_wire {
     uint32_t pipes, most;
 };
 
-static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out, struct gyre_trouble *trouble)
+static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
+                         struct gyre_trouble *trouble)
 {
     struct gyre_wire *wire = calloc(1, sizeof(*wire));
     if (wire)
@@ -69,7 +72,8 @@ static void drop(struct gyre_wire *wire, uint32_t index)
     wire->pipe[index] = wire->pipe[--wire->pipes];
 }
 
-/* The memory is not touched any more; the struct stays until poll() has told the last completion. */
+/* The memory is not touched any more; the struct stays until poll() has told the last completion.
+ */
 static void shm_detach(struct gyre_pipe *pipe)
 {
     pipe->detached = true;
@@ -94,21 +98,23 @@ static const char *shm_serves(const struct gyre_wire *wire)
     return "ring";
 }
 
-static int shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel, struct gyre_pipe **out,
-                      struct gyre_trouble *trouble)
+static int shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
+                      struct gyre_pipe **out, struct gyre_trouble *trouble)
 {
     if (!channel->mine || !channel->theirs || channel->mine->length != channel->theirs->length ||
         channel->mine->length <= sizeof(struct ring))
-        return gyre_trouble_set(trouble, -EINVAL, "rank %u: a shm link needs two queues of equal size", channel->peer);
+        return gyre_trouble_set(
+            trouble, -EINVAL, "rank %u: a shm link needs two queues of equal size", channel->peer);
     if (wire->pipes == wire->most)
-        return gyre_trouble_set(trouble, -ENOSPC, "rank %u: the shm wire was opened for %u links", channel->peer,
-                                wire->most);
+        return gyre_trouble_set(trouble, -ENOSPC, "rank %u: the shm wire was opened for %u links",
+                                channel->peer, wire->most);
     struct gyre_pipe *pipe = calloc(1, sizeof(*pipe));
     struct gyre_stream_options options = {.posts = POSTS, .checksum = false};
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {
         free(pipe);
-        return gyre_trouble_set(trouble, status, "no memory for a shm link to rank %u", channel->peer);
+        return gyre_trouble_set(trouble, status, "no memory for a shm link to rank %u",
+                                channel->peer);
     }
     pipe->wire = wire;
     pipe->peer = channel->peer;
@@ -129,9 +135,10 @@ static void fail(struct gyre_pipe *pipe, int status, const char *what)
     gyre_stream_fail(pipe->stream, status);
 }
 
-/* -- bytes ------------------------------------------------------------------------------------------------------- */
+/* -- bytes ------------------------------------------------------------------------------------- */
 
-/* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out. */
+/* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out.
+ */
 static void ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t length)
 {
     uint64_t at = pipe->written % pipe->capacity;
@@ -200,13 +207,14 @@ static bool take_in(struct gyre_pipe *pipe)
         }
         int status = gyre_stream_read(pipe->stream, given);
         if (status)
-            fail(pipe, status, status == GYRE_MISMATCH ? "the peer is in another operation" : "bad frame");
+            fail(pipe, status,
+                 status == GYRE_MISMATCH ? "the peer is in another operation" : "bad frame");
     }
     atomic_store_explicit(&pipe->mine->read, pipe->read, memory_order_release);
     return pipe->read != before;
 }
 
-/* -- the contract ------------------------------------------------------------------------------------------------ */
+/* -- the contract ------------------------------------------------------------------------------ */
 
 static int shm_bye(struct gyre_pipe *pipe)
 {
@@ -214,19 +222,22 @@ static int shm_bye(struct gyre_pipe *pipe)
         return pipe->status;
     gyre_stream_bye(pipe->stream);
     put_out(pipe);
-    return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream) ? 0 : GYRE_AGAIN;
+    return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream) ? 0
+                                                                                     : GYRE_AGAIN;
 }
 
-static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data, uint64_t length,
-                    uint64_t token)
+static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
+                    uint64_t length, uint64_t token)
 {
-    int status = pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
+    int status =
+        pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
     if (!status)
         put_out(pipe);
     return status;
 }
 
-static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length, uint64_t token)
+static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+                    uint64_t length, uint64_t token)
 {
     return pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
 }
@@ -270,7 +281,8 @@ static int shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
             continue;
         if (atomic_load_explicit(&pipe->theirs->written, memory_order_acquire) != pipe->read)
             return GYRE_AGAIN;
-        if (pipe->blocked && atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed)
+        if (pipe->blocked &&
+            atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed)
             return GYRE_AGAIN;
     }
     return 0;

@@ -201,9 +201,7 @@ static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *
     close_sockets(pipe, pipe->status);
 }
 
-/* -- posts
- * -------------------------------------------------------------------------------------------------------
- */
+/* -- posts ------------------------------------------------------------------------------------- */
 
 static struct gyre_tcp_socket *lane_socket(struct gyre_tcp_pipe *pipe,
                                            const struct gyre_match *match)
@@ -296,9 +294,7 @@ static int tcp_state(const struct gyre_pipe *handle, struct gyre_trouble *troubl
     return pipe->status;
 }
 
-/* -- progress
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- progress ---------------------------------------------------------------------------------- */
 
 static void move(struct gyre_tcp_socket *socket, unsigned due)
 {

@@ -51,8 +51,7 @@ static struct io_uring *ring_of(const struct gyre_tcp_wire *wire)
     return &((struct poller *)wire->state)->ring;
 }
 
-/* -- open and close
- * ---------------------------------------------------------------------------------------------- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 static int disabled_by_sysctl(void)
 {
@@ -120,9 +119,7 @@ static void uring_close(struct gyre_tcp_wire *wire)
     free(wire->state);
 }
 
-/* -- landing
- * -----------------------------------------------------------------------------------------------------
- */
+/* -- landing ----------------------------------------------------------------------------------- */
 
 static void land(uint64_t name, int result)
 {
@@ -152,9 +149,7 @@ static bool land_next(struct io_uring *ring)
     return true;
 }
 
-/* -- starting
- * ----------------------------------------------------------------------------------------------------
- */
+/* -- starting ---------------------------------------------------------------------------------- */
 
 static struct io_uring_sqe *next_sqe(struct io_uring *ring)
 {
@@ -251,9 +246,7 @@ static int uring_arm(struct gyre_tcp_wire *wire, int *fd)
     return all && !io_uring_sq_ready(ring) ? 0 : GYRE_AGAIN;
 }
 
-/* -- connections
- * -------------------------------------------------------------------------------------------------
- */
+/* -- connections ------------------------------------------------------------------------------- */
 
 static int uring_add(struct gyre_tcp_socket *socket, struct gyre_trouble *trouble)
 {
