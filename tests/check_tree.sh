@@ -133,7 +133,7 @@ check_format() {
 [ $# -gt 0 ] || set -- includes headers cxx format
 [ -n "$(files 'src/*.h')" ] || { # nothing to look at would look like nothing wrong
     echo "git lists no files here: $(git ls-files 2>&1 | head -n 1)"
-    exit 1
+    exit 77
 }
 for word; do
     case $word in
