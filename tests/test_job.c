@@ -1,5 +1,4 @@
-/* Who am I, where is rank 0, which job is this: under every launcher's own variables, and under
- * wrong ones. */
+/* Who am I, where is rank 0, which job is this: under every launcher's own variables. */
 #include "transport/job.h"
 #include "job_environments.h"
 
