@@ -25,8 +25,9 @@
 #define SPIN_NS             (50 * UINT64_C(1000))
 #define YIELD_NS            (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
-#define MIXED_SLEEP_NS      (500 * UINT64_C(1000)) /* a peer's bell cannot end a wait for descriptors \
-                                                    */
+#define MIXED_SLEEP_NS                                                                             \
+    (500 * UINT64_C(1000)) /* a peer's bell cannot end a wait for descriptors                      \
+                            */
 
 /* -- ownership --------------------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ void gyre_vigil_destroy(struct gyre_vigil *vigil); /* NULL allowed */
 
 uint32_t gyre_vigil_channels(const struct gyre_vigil *vigil);
 uint32_t gyre_vigil_peer(const struct gyre_vigil *vigil, uint32_t channel);
-int gyre_vigil_channel(const struct gyre_vigil *vigil, uint32_t peer); /* -1: there is none */
+int gyre_vigil_channel(const struct gyre_vigil *vigil, uint32_t peer);      /* -1: there is none */
 bool gyre_vigil_has_left(const struct gyre_vigil *vigil, uint32_t channel); /* said goodbye */
 
 /* -- what happens ---------------------------------------------------------------------------------

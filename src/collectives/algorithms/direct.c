@@ -82,7 +82,8 @@ static struct gyre_place slot(const struct gyre_slice *s, uint32_t peer, uint64_
     return gyre_at(GYRE_SCRATCH, (peer < s->rank ? peer : peer - 1) * bytes);
 }
 
-/* -- all-reduce: collect contributions to my share, fold them, and (two-shot) spread the result - */
+/* -- all-reduce: collect contributions to my share, fold them, and (two-shot) spread the result -
+ */
 
 static uint64_t share_at(const struct gyre_slice *s, uint32_t rank)
 {
@@ -133,7 +134,8 @@ static void all_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_r
         spread(s, reach_of(s, index - exchanges - 1), round);
 }
 
-/* -- broadcast: the root scatters (one-shot: everything to everyone), then all give the rest ---- */
+/* -- broadcast: the root scatters (one-shot: everything to everyone), then all give the rest ----
+ */
 
 static void scatter(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
 {
