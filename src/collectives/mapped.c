@@ -21,6 +21,8 @@
 
 #include <string.h>
 
+#define LOOKS_WITHOUT_PAUSE 32u
+
 static struct gyre_line *own_line(struct gyre_mesh *mesh, uint64_t turn)
 {
     return &mesh->mine->line[turn % GYRE_BOARD_SLOTS];
@@ -51,9 +53,12 @@ static bool slot_is_free(struct gyre_mesh *mesh, uint64_t turn)
     return turn <= mesh->safe + GYRE_BOARD_SLOTS;
 }
 
+/* Whoever waits for a free line is woken often enough, not every time. */
 static void end_turn(struct gyre_mesh *mesh)
 {
     atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
+    if (mesh->turn % (GYRE_BOARD_SLOTS / 2) == 0)
+        gyre_domain_ring(mesh->domain);
 }
 
 static void mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence)
@@ -157,8 +162,9 @@ int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan
     return 0;
 }
 
-int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         const void *input, void *output, uint64_t sequence, uint32_t spins)
+/* All lines that this rank folds are there: 0. One is not, after `spins` looks: GYRE_AGAIN. */
+static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan, uint64_t sequence,
+                       uint32_t spins)
 {
     struct gyre_mesh *mesh = engine->mesh;
     uint64_t fingerprint = gyre_op_fingerprint(plan, sequence);
@@ -167,7 +173,8 @@ int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *pla
             uint32_t rank = plan->full->move[m].source[s].rank;
             int state = rank == mesh->rank ? 0 : line_state(mesh, rank, fingerprint);
             for (uint32_t i = 0; state == GYRE_AGAIN && i < spins; i++) {
-                gyre_pause();
+                if (i >= LOOKS_WITHOUT_PAUSE)
+                    gyre_pause();
                 state = line_state(mesh, rank, fingerprint);
             }
             if (state == GYRE_MISMATCH)
@@ -175,8 +182,25 @@ int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *pla
             if (state)
                 return state;
         }
-    exchange_fold(mesh, plan, input, output);
-    end_turn(mesh);
+    return 0;
+}
+
+bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         uint64_t sequence, bool begun)
+{
+    if (!begun)
+        return slot_is_free(engine->mesh, engine->mesh->turn + 1);
+    return await_lines(engine, plan, sequence, 0) != GYRE_AGAIN;
+}
+
+int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         const void *input, void *output, uint64_t sequence, uint32_t spins)
+{
+    int status = await_lines(engine, plan, sequence, spins);
+    if (status)
+        return status;
+    exchange_fold(engine->mesh, plan, input, output);
+    end_turn(engine->mesh);
     return 0;
 }
 

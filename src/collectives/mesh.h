@@ -61,4 +61,8 @@ int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan
 int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
                          const void *input, void *output, uint64_t sequence, uint32_t spins);
 
+/* What an idle waiter asks before it sleeps: would begin (or, once begun, finish) get on now? */
+bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         uint64_t sequence, bool begun);
+
 #endif

@@ -156,10 +156,18 @@ static int start(struct gyre_comm *comm, const struct gyre_shape *shape, const v
     return 0;
 }
 
+struct exchange {
+    struct gyre_engine *engine;
+    const struct gyre_plan *plan;
+    uint64_t sequence;
+    bool begun;
+};
+
 static bool exchange_came(void *context)
 {
-    (void)context;
-    return false;
+    const struct exchange *exchange = context;
+    return gyre_exchange_ready(exchange->engine, exchange->plan, exchange->sequence,
+                               exchange->begun);
 }
 
 /* The shortest way. The caller owns the domain and nothing is in flight. */
@@ -167,17 +175,18 @@ static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, co
                         void *output)
 {
     struct gyre_engine *engine = comm->engine;
+    struct exchange exchange = {engine, plan, ++engine->sequence, false};
     struct gyre_idle idle = {0};
-    uint64_t sequence = ++engine->sequence;
-    int status = 0, state;
-    note_started(comm, plan, sequence, gyre_op_fingerprint(plan, sequence));
-    while ((state = gyre_exchange_begin(engine, plan, input, sequence)) == GYRE_AGAIN && !status)
-        status = gyre_domain_idle(comm->domain, &idle, exchange_came, comm, UINT64_MAX);
-    idle = (struct gyre_idle){0};
+    int status = 0;
+    note_started(comm, plan, exchange.sequence, gyre_op_fingerprint(plan, exchange.sequence));
+    while (gyre_exchange_begin(engine, plan, input, exchange.sequence) == GYRE_AGAIN && !status)
+        status = gyre_domain_idle(comm->domain, &idle, exchange_came, &exchange, UINT64_MAX);
+    exchange.begun = true;
+    idle = (struct gyre_idle){.turns = EXCHANGE_SPINS}; /* the first looks were inside */
     while (!status &&
-           (state = gyre_exchange_finish(engine, plan, input, output, sequence, EXCHANGE_SPINS))) {
+           gyre_exchange_finish(engine, plan, input, output, exchange.sequence, EXCHANGE_SPINS)) {
         tell_fault(comm);
-        status = gyre_domain_idle(comm->domain, &idle, exchange_came, comm, UINT64_MAX);
+        status = gyre_domain_idle(comm->domain, &idle, exchange_came, &exchange, UINT64_MAX);
     }
     if (status)
         comm_fail(comm, status);

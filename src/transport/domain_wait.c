@@ -1,7 +1,7 @@
 /* Waiting: spin, yield, sleep; the doorbell; and who may drive.
  *
- *   every rank has a core     spin ~50 µs with pauses (no clock in the first 64 turns), then sleep
- *   ranks outnumber cores     yield at once, for ~200 µs, then sleep
+ *   every rank has a core     spin for ~4 µs (no clock in the first 64 turns), give way for ~50,
+ * sleep ranks outnumber cores     yield at once, for ~200 µs, then sleep
  *
  * Sleep is a futex in a page that the node's peers can write, or the links' descriptors where
  * sockets are in play. The race between "I go to sleep" and "something came" is closed from both
@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define SPINS_WITHOUT_CLOCK 64u
+#define PAUSE_NS            (4 * UINT64_C(1000))
 #define SPIN_NS             (50 * UINT64_C(1000))
 #define YIELD_NS            (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
@@ -173,22 +174,29 @@ static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *
     atomic_store(&domain->bell->state, GYRE_AWAKE);
 }
 
+/* While every rank has a core, a pause; but a peer may share ours for a moment: after a few µs give
+ * way, which costs nothing where nobody else wants to run. */
+static void give_way(const struct gyre_domain *domain, const struct gyre_idle *idle)
+{
+    if (domain->crowded || idle->long_wait)
+        sched_yield();
+    else
+        gyre_pause();
+}
+
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
                      bool (*ready)(void *context), void *context, uint64_t deadline)
 {
     int status = atomic_load_explicit(&domain->health.status, memory_order_acquire);
     if (status)
         return status;
-    idle->turns++;
-    if (domain->crowded)
-        sched_yield();
-    else
-        gyre_pause();
-    if (idle->turns < SPINS_WITHOUT_CLOCK / (domain->crowded ? 8 : 1) || idle->turns % 8)
+    give_way(domain, idle);
+    if (++idle->turns < SPINS_WITHOUT_CLOCK / (domain->crowded ? 8 : 1) || idle->turns % 4)
         return 0;
     uint64_t now = gyre_now_ns();
     if (!idle->since)
         idle->since = now;
+    idle->long_wait = now - idle->since > PAUSE_NS;
     if (now >= deadline || now - idle->since < (domain->crowded ? YIELD_NS : SPIN_NS))
         return 0;
     sleep_once(domain, ready, context,

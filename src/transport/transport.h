@@ -110,6 +110,7 @@ void gyre_domain_ring(struct gyre_domain *domain);
 struct gyre_idle {
     uint32_t turns;
     uint64_t since; /* when the wait began, 0: not read yet */
+    bool long_wait;
 };
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
                      bool (*ready)(void *context), void *context, uint64_t deadline);
