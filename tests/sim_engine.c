@@ -160,7 +160,9 @@ static void every_algorithm_is_right(void **state)
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t n = 2; n <= 9; n++)
             for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-                for (int verb = 0; verb < GYRE_VERBS; verb++)
+                for (int verb = 0; verb < GYRE_VERBS; verb++) {
+                    if (!(gyre_algorithms[a]->verbs >> verb & 1))
+                        continue;
                     run_one(&(struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
                                                   .verb = (enum gyre_verb)verb,
                                                   .n = n,
@@ -169,6 +171,7 @@ static void every_algorithm_is_right(void **state)
                                                   .slice_bytes = c % 2 ? 16384 : 0,
                                                   .seed = 100 * n + c,
                                                   .piece_bytes = c == 5 ? 1 : c * 997});
+                }
 }
 
 static void same_seed_same_run(void **state)
@@ -211,7 +214,7 @@ static void death_gives_no_wrong_data(void **state)
                                   .slice_bytes = 16384,
                                   .seed = moment};
         struct sim sim;
-        uint32_t failed = 0;
+        uint32_t failed = 0, ended = 0;
         sim_open(&sim, &run);
         start(&sim, &run);
         for (uint64_t i = 0; i < moment * 3; i++) {
@@ -225,9 +228,10 @@ static void death_gives_no_wrong_data(void **state)
         for (uint32_t r = 0; r < 4; r++) {
             if (r != 2 && sim.rank[r].op->status == 0)
                 check_rank(&sim, &run, r);
+            ended += r != 2 && sim.rank[r].op->status == 0;
             failed += r != 2 && sim.rank[r].engine->fault.status == GYRE_PEER_LOST;
         }
-        assert_true(!early || failed > 0);
+        assert_true(!early || failed > 0 || ended == 3); /* it may have given all it owed */
         sim_close(&sim);
     }
 }

@@ -326,6 +326,18 @@ static bool not_copy(const struct gyre_slice *s, uint64_t index, struct gyre_rou
            (is_message(&round->step[at]) || round->step[at].length > 0);
 }
 
+/* A local step may be late where the rank has nothing to do in the next round. */
+static bool is_awaited(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
+                       uint32_t at)
+{
+    struct gyre_step step[ROOM];
+    struct gyre_place source[ROOM];
+    struct gyre_round next = {step, source, 0, ROOM, 0, ROOM, false};
+    if (index + 1 < real->extent(s).rounds)
+        real->round(s, index + 1, &next);
+    return not_copy(s, index, round, at) && (is_message(&round->step[at]) || next.steps > 0);
+}
+
 static const struct mutation mutations[] = {
     {"drop", drop},
     {"twice", twice},
@@ -358,9 +370,9 @@ static const struct mutation mutations[] = {
     {"source from input", source_from_input},
     {"shorten message", shorten_message, .both = true},
     {"drop message", drop_message, .both = true},
-    {"delay", not_copy, .move = 1},
+    {"delay", is_awaited, .move = 1},
     {"hurry", not_copy, .move = -1},
-    {"swap rounds", not_copy, .swap = true},
+    {"swap rounds", is_awaited, .swap = true},
 };
 
 /* -- the wrapper ------------------------------------------------------------------------------- */

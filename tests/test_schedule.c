@@ -58,6 +58,7 @@ static void prove_elements(const struct gyre_algorithm *algorithm, struct gyre_s
     static const uint32_t elements[] = {1, 2, 8};
     for (size_t i = 0; i < 3; i++) {
         slice.element = elements[i];
+        slice.small = i == 1 ? 65536 : 0;
         prove_counts(algorithm, slice);
     }
 }

@@ -27,6 +27,7 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .rank = rank,
                                .root = plan->shape.root,
                                .element = plan->element,
+                               .small = plan->small,
                                .count = gyre_plan_slice_count(plan, index)};
 }
 
@@ -108,6 +109,7 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     plan->shape = *shape;
     plan->algorithm = choice.algorithm;
     plan->element = (uint32_t)gyre_type_size(shape->type);
+    plan->small = choice.small;
     plan->lanes = choice.lanes < GYRE_LANES_MAX ? choice.lanes : GYRE_LANES_MAX;
     plan->fold = table->fold[shape->type][shape->op];
     plan->divisor = shape->verb == GYRE_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;

@@ -65,6 +65,7 @@ struct gyre_plan {
     uint32_t element;
     uint64_t slices;           /* the operation is cut into this many */
     uint64_t slice_count;      /* elements of every slice but the last */
+    uint64_t small;            /* as in struct gyre_slice */
     uint32_t lanes;            /* slices under way at a time */
     struct gyre_extent extent; /* the larger of full and last slice */
 

@@ -7,6 +7,7 @@
 struct gyre_choice {
     const struct gyre_algorithm *algorithm;
     uint64_t slice_bytes;
+    uint64_t small; /* as in struct gyre_slice */
     uint32_t lanes;
 };
 

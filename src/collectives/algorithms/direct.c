@@ -27,7 +27,7 @@
 #include "collectives/schedule.h"
 
 #define PEERS_PER_ROUND 32
-#define ONE_SHOT_BYTES  (UINT64_C(4) << 10) /* what one fused exchange on shared memory carries */
+#define ONE_SHOT_BYTES  (UINT64_C(4) << 10) /* unless the slice says otherwise */
 
 static uint64_t all_bytes(const struct gyre_slice *s)
 {
@@ -46,7 +46,7 @@ static uint64_t block_bytes(const struct gyre_slice *s, uint32_t rank)
 
 static bool one_shot(const struct gyre_slice *s)
 {
-    return all_bytes(s) <= ONE_SHOT_BYTES;
+    return all_bytes(s) <= (s->small ? s->small : ONE_SHOT_BYTES);
 }
 
 static uint32_t exchange_rounds(const struct gyre_slice *s)

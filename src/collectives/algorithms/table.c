@@ -3,7 +3,7 @@
  * without any other edit. */
 #include "collectives/schedule.h"
 
-#define ALGORITHMS(line) line(ring) line(direct) line(tree)
+#define ALGORITHMS(line) line(ring) line(direct) line(tree) line(doubling)
 
 #define DECLARE(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 #define ENTRY(name)   &gyre_algorithm_##name,
