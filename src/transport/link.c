@@ -188,6 +188,15 @@ int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_troub
     return 0;
 }
 
+uint64_t gyre_links_moved(const struct gyre_links *links)
+{
+    uint64_t moved = 0;
+    for (int i = 0; links && i < links->wires; i++)
+        if (links->wire[i].driver->moved)
+            moved += links->wire[i].driver->moved(links->wire[i].wire);
+    return moved;
+}
+
 int gyre_links_arm(struct gyre_links *links, int fd[4])
 {
     int count = 0;

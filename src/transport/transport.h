@@ -54,6 +54,9 @@ int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completi
 /* The first pipe that has failed: its status, the peer and the story; 0 if none has. */
 int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble);
 
+/* A count that changes whenever a byte moves on a link that may be slow. NULL allowed: 0. */
+uint64_t gyre_links_moved(const struct gyre_links *links);
+
 /* Prepares to sleep: fills at most 4 descriptors to wait on and returns how many, or -1 if poll()
  * must run first. */
 int gyre_links_arm(struct gyre_links *links, int fd[4]);

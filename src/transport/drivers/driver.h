@@ -122,6 +122,10 @@ struct gyre_driver {
     /* Prepare to sleep: 0 and the alarm to wait for, or GYRE_AGAIN if something came meanwhile and
      * poll() must run. */
     int (*arm)(struct gyre_wire *wire, struct gyre_alarm *alarm);
+
+    /* A count that changes whenever a byte moves in or out, so that a slow transfer is not taken
+     * for a standstill. NULL: a message is too quick for that; its completion tells enough. */
+    uint64_t (*moved)(const struct gyre_wire *wire);
 };
 
 extern const struct gyre_driver gyre_driver_shm, gyre_driver_tcp, gyre_driver_sim;

@@ -368,6 +368,11 @@ static int tcp_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     return TAILQ_EMPTY(&wire->due) && LIST_EMPTY(&wire->departed) ? 0 : GYRE_AGAIN;
 }
 
+static uint64_t tcp_moved(const struct gyre_wire *wire)
+{
+    return ((const struct gyre_tcp_wire *)wire)->moved;
+}
+
 const struct gyre_driver gyre_driver_tcp = {
     .name = "tcp",
     .limits = {.memory_kinds = 1u << GYRE_MEMORY_HOST,
@@ -388,4 +393,5 @@ const struct gyre_driver gyre_driver_tcp = {
     .poll = tcp_poll,
     .state = tcp_state,
     .arm = tcp_arm,
+    .moved = tcp_moved,
 };

@@ -76,6 +76,7 @@ struct gyre_tcp_wire {
     uint32_t polls; /* counts calls, for GYRE_TCP_LOOK_EVERY */
     uint32_t used;  /* connections on `use` */
     uint32_t stuck; /* connections that are blocked */
+    uint64_t moved; /* bytes, both ways */
     TAILQ_HEAD(gyre_tcp_due_list, gyre_tcp_socket) due;
     LIST_HEAD(, gyre_tcp_socket) use;
     LIST_HEAD(, gyre_tcp_pipe) pipes;

@@ -188,8 +188,10 @@ bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
     }
     if (result < 0 && !passes(result))
         return broken_by(socket, (int)-result);
-    if (result > 0)
+    if (result > 0) {
+        socket->pipe->wire->moved += (uint64_t)result;
         gyre_stream_wrote(socket->stream, (size_t)result);
+    }
     return true;
 }
 
@@ -197,6 +199,7 @@ bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result)
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result)
 {
     if (result > 0) {
+        socket->pipe->wire->moved += (uint64_t)result;
         int status = gyre_stream_read(socket->stream, (size_t)result);
         return status ? broken(socket, status, 0) : true;
     }
