@@ -11,9 +11,8 @@ void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
             vigil->channel[i].owed |= (uint8_t)what;
 }
 
-/* Fills the payload with states that the way up has not been told; what does not fit comes with the
- * next beat. */
-static void gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *message,
+/* Fills the payload with states that the way up has not been told. False if some did not fit. */
+static bool gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *message,
                           uint8_t *payload)
 {
     message->payload = payload;
@@ -22,11 +21,12 @@ static void gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *m
         if (!post->fresh)
             continue;
         if (message->payload_bytes + GYRE_WATCH_STATE_BYTES > GYRE_WATCH_PAYLOAD_MAX)
-            return;
+            return false;
         gyre_watch_state_encode(&post->state, payload + message->payload_bytes);
         message->payload_bytes += GYRE_WATCH_STATE_BYTES;
         post->fresh = false;
     }
+    return true;
 }
 
 static void attach_text(struct gyre_watch_message *message, const char *text)
@@ -51,13 +51,15 @@ static enum gyre_vigil_owed most_urgent(uint8_t owed)
     return (enum gyre_vigil_owed)(owed & -owed);
 }
 
-/* Only the way up is told states. */
-static void attach_beat(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel,
+/* Only the way up is told states, in as many beats as they need: those of a large node's last
+ * ranks must not wait until the first ones have nothing new. */
+static void attach_beat(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel,
                         struct gyre_watch_message *message, uint8_t *payload)
 {
     message->kind = GYRE_WATCH_BEAT;
-    if (vigil->is.rank != 0 && channel->peer == gyre_vigil_parent(vigil))
-        gather_states(vigil, message, payload);
+    if (vigil->is.rank != 0 && channel->peer == gyre_vigil_parent(vigil) &&
+        !gather_states(vigil, message, payload))
+        channel->owed |= GYRE_OWED_BEAT;
 }
 
 size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t *out)
@@ -69,6 +71,7 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
 
     if (channel->owed == 0)
         return 0;
+    channel->owed &= (uint8_t)~what;
     if (what == GYRE_OWED_FAILURE) {
         attach_failure(vigil, &message);
     } else if (what == GYRE_OWED_WARNING) {
@@ -79,6 +82,5 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
     } else {
         message.kind = what == GYRE_OWED_BYE ? GYRE_WATCH_BYE : GYRE_WATCH_ALL_BYE;
     }
-    channel->owed &= (uint8_t)~what;
     return gyre_watch_encode(&message, out);
 }
