@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #define PATIENCE (10 * GYRE_SECOND)
+#define DEAD     (8 * GYRE_SECOND)
 #define TIMEOUT  (60 * GYRE_SECOND)
 
 /* A rank that has entered operation `sequence` and finished up to `finished`. */
@@ -35,7 +36,9 @@ static struct gyre_roll *roll_of(uint32_t n)
 {
     struct gyre_roll *roll;
 
-    assert_int_equal(gyre_roll_create(n, PATIENCE, TIMEOUT, &roll), 0);
+    const struct gyre_roll_limits limits = {PATIENCE, DEAD, TIMEOUT};
+
+    assert_int_equal(gyre_roll_create(n, &limits, &roll), 0);
     return roll;
 }
 
@@ -78,20 +81,162 @@ static void test_mismatch_names_both_with_both_signatures(void **state)
     gyre_roll_destroy(roll);
 }
 
-/* A rank that has finished is not waiting; other numbers and other communicators do not clash. */
-static void test_only_waiting_ranks_under_one_number_clash(void **state)
+/* Where nobody waits nothing is asked; other numbers and other communicators do not clash. */
+static void test_only_what_a_rank_waits_in_clashes(void **state)
 {
     struct gyre_roll *roll = roll_of(5);
     struct gyre_watch_state other = doing(3, 7, 6, 999);
 
     hear(roll, 1, doing(0, 7, 6, 1000));
     hear(roll, 1, doing(1, 8, 6, 500));
-    hear(roll, 1, doing(2, 7, 7, 999));
+    hear(roll, 1, doing(2, 5, 5, 999));
+    hear(roll, 1, doing(4, 5, 5, 998));
     other.comm = 1;
     hear(roll, 1, other);
     assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
     gyre_roll_destroy(roll);
 }
+
+/* -- ranks that have gone past ----------------------------------------------------------------- */
+
+/* Adds the calls before the newest, latest first. */
+static struct gyre_watch_state remembers(struct gyre_watch_state state, uint64_t calls,
+                                         const uint64_t count[])
+{
+    state.calls = calls;
+    for (uint64_t i = 0; i < calls; i++)
+        state.call[i] = (struct gyre_watch_call){state.signature, count[i]};
+    return state;
+}
+
+static void test_other_call_of_a_rank_that_has_left_is_told_at_once(void **state)
+{
+    const uint64_t theirs[] = {30, 20, 10};
+    struct gyre_watch_state lazy = remembers(doing(2, 7, 7, 40), 3, theirs);
+    struct gyre_roll *roll = roll_of(3);
+
+    hear(roll, 1, doing(1, 5, 4, 21));
+    hear(roll, 1, lazy); /* it waits in nothing now */
+    struct gyre_roll_finding finding = call(roll, 2);
+    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_string_equal(finding.text,
+                        "rank 1 called all_reduce f32 sum, 21 elements, but rank 2 called "
+                        "all_reduce f32 sum, 20 elements, both as operation 5 of communicator 0: "
+                        "every rank must call the same operations in the same order");
+    gyre_roll_destroy(roll);
+}
+
+/* With several operations started, it waits in the oldest, which is not its newest. */
+static void test_oldest_of_several_is_compared(void **state)
+{
+    const uint64_t mine[] = {3, 2, 1}, theirs[] = {5, 4, 3, 7};
+    struct gyre_roll *roll = roll_of(2);
+
+    hear(roll, 1, remembers(doing(0, 4, 1, 4), 3, mine)); /* waits in 2, with 2 elements */
+    hear(roll, 1, remembers(doing(1, 6, 6, 6), 4, theirs));
+    struct gyre_roll_finding finding = call(roll, 2);
+    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_int_equal(finding.sequence, 2);
+    assert_non_null(strstr(finding.text, "2 elements, but rank 1 called all_reduce f32 sum, 7"));
+    gyre_roll_destroy(roll);
+}
+
+static void test_equal_or_forgotten_calls_are_fine(void **state)
+{
+    const uint64_t same[] = {30, 20, 10};
+    struct gyre_watch_state other = remembers(doing(3, 7, 7, 40), 3, same);
+    struct gyre_roll *roll = roll_of(4);
+
+    other.comm = 1;
+    hear(roll, 1, doing(0, 5, 4, 20));
+    hear(roll, 1, remembers(doing(1, 7, 7, 40), 3, same));
+    hear(roll, 1, doing(2, 900, 900, 40));
+    other.call[1].count = 21;
+    hear(roll, 1, other);
+    assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
+    gyre_roll_destroy(roll);
+}
+
+/* -- standstill -------------------------------------------------------------------------------- */
+
+/* Ranks 0 and 2 wait in operation 2, rank 1 in operation 1, and no state tells of the past. */
+static struct gyre_roll *parted_roll(void)
+{
+    struct gyre_roll *roll = roll_of(3);
+
+    hear(roll, 0, doing(0, 2, 1, 1));
+    hear(roll, 0, doing(1, 1, 0, 1000));
+    hear(roll, 0, doing(2, 2, 1, 1));
+    return roll;
+}
+
+static void test_standstill_names_who_is_behind_and_who_has_left(void **state)
+{
+    struct gyre_roll *roll = parted_roll();
+
+    assert_int_equal(call(roll, DEAD - 1).verdict, GYRE_ROLL_FINE);
+    struct gyre_roll_finding finding = call(roll, DEAD + GYRE_SECOND);
+    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_string_equal(
+        finding.text,
+        "rank 1 waits in operation 1 (all_reduce f32 sum, 1000 elements), which rank 0 has left; "
+        "rank 0 waits in operation 2 (all_reduce f32 sum, 1 elements): every rank must call the "
+        "same operations in the same order");
+    gyre_roll_destroy(roll);
+}
+
+static void test_standstill_is_not_looked_for_without_a_dead_time(void **state)
+{
+    const struct gyre_roll_limits never = {.patience_ns = 2 * TIMEOUT};
+    struct gyre_roll *roll;
+
+    assert_int_equal(gyre_roll_create(2, &never, &roll), 0);
+    hear(roll, 0, doing(0, 2, 1, 1));
+    hear(roll, 0, doing(1, 1, 0, 1000));
+    assert_int_equal(call(roll, TIMEOUT).verdict, GYRE_ROLL_FINE);
+    gyre_roll_destroy(roll);
+}
+
+/* A rank that waits in nothing computes: it will come. */
+static void test_nobody_stands_still_while_a_rank_computes(void **state)
+{
+    struct gyre_roll *roll = parted_roll();
+
+    hear(roll, 0, doing(2, 1, 1, 1000));
+    assert_int_not_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_MISMATCH);
+    gyre_roll_destroy(roll);
+}
+
+/* Any rank's motion will do, however slow: the bytes may be those the others wait for. */
+static void test_nobody_stands_still_while_a_rank_moves(void **state)
+{
+    struct gyre_roll *roll = parted_roll();
+    struct gyre_watch_state slow = doing(1, 1, 0, 1000);
+    uint64_t clock = 0;
+
+    while (clock + DEAD < TIMEOUT) {
+        clock += DEAD - GYRE_SECOND;
+        slow.motion++;
+        hear(roll, clock, slow);
+        assert_int_not_equal(call(roll, clock + 2).verdict, GYRE_ROLL_MISMATCH);
+        assert_int_not_equal(call(roll, clock + DEAD - 1).verdict, GYRE_ROLL_MISMATCH);
+    }
+    assert_int_equal(call(roll, clock + DEAD + GYRE_SECOND).verdict, GYRE_ROLL_MISMATCH);
+    gyre_roll_destroy(roll);
+}
+
+/* In one operation all together: a matter for the time limit. */
+static void test_waiting_together_is_no_standstill(void **state)
+{
+    struct gyre_roll *roll = roll_of(2);
+
+    hear(roll, 0, doing(0, 2, 1, 9));
+    hear(roll, 0, remembers(doing(1, 3, 1, 10), 1, (const uint64_t[]){9}));
+    assert_int_not_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_MISMATCH);
+    gyre_roll_destroy(roll);
+}
+
+/* -- many -------------------------------------------------------------------------------------- */
 
 static void test_every_pair_of_4096_is_found(void **state)
 {
@@ -107,6 +252,8 @@ static void test_every_pair_of_4096_is_found(void **state)
     }
     gyre_roll_destroy(roll);
 }
+
+/* -- waiting for ranks that do not come -------------------------------------------------------- */
 
 static void test_missing_ranks_are_listed_once(void **state)
 {
@@ -189,8 +336,7 @@ static void test_unknown_ranks_are_ignored(void **state)
     gyre_roll_destroy(roll);
 }
 
-/* -- at the end of the tree ---------------------------------------------------------------------
- */
+/* -- at the end of the tree -------------------------------------------------------------------- */
 
 static struct sim busy_world(uint32_t n, uint32_t ranks_per_node)
 {
@@ -216,6 +362,65 @@ static void test_mismatch_deep_in_the_tree_ends_the_job(void **state)
         assert_non_null(strstr(sim_failure(&sim, rank)->text, "rank 299 called"));
         assert_true(sim.rank[rank].failed_at < limit);
     }
+    sim_close(&sim);
+}
+
+/* States that change all the time at a node's first ranks do not keep its last ones from being
+ * told. */
+static void test_last_rank_of_a_busy_node_is_heard(void **state)
+{
+    struct sim sim = busy_world(300, 150);
+
+    sim_open(&sim);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        sim.rank[rank].state = doing(rank, 4, 3, rank == 299 ? 5 : 6);
+    for (uint64_t step = 0; step < 100; step++) {
+        for (uint32_t rank = 0; rank < 280; rank++)
+            sim.rank[rank].state.motion++;
+        sim_run(&sim, 10 * GYRE_MS);
+    }
+    assert_non_null(sim_failure(&sim, 0));
+    assert_int_equal(sim_failure(&sim, 0)->status, GYRE_MISMATCH);
+    sim_close(&sim);
+}
+
+/* Rank 5 waits in operation 1 for ever; the others are in operation 20 and move until `still`. */
+static void test_standstill_deep_in_the_tree_ends_the_job(void **state)
+{
+    struct sim sim = busy_world(12, 4);
+
+    sim_open(&sim);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        sim.rank[rank].state = rank == 5 ? doing(5, 1, 0, 7) : doing(rank, 20, 19, 6);
+    for (uint64_t step = 0; step < 10; step++) { /* one rank's bytes keep all from being blamed */
+        sim.rank[11].state.motion++;
+        sim_run(&sim, GYRE_SECOND);
+        assert_null(sim_failure(&sim, 0));
+    }
+    uint64_t still = sim.now;
+    sim_run(&sim, 2 * sim.dead_ns);
+    for (uint32_t rank = 0; rank < sim.n; rank++) {
+        assert_non_null(sim_failure(&sim, rank));
+        assert_int_equal(sim_failure(&sim, rank)->status, GYRE_MISMATCH);
+        assert_non_null(strstr(sim_failure(&sim, rank)->text, "rank 5 waits in operation 1 ("));
+        assert_true(sim.rank[rank].failed_at > still + sim.dead_ns / 2);
+        assert_true(sim.rank[rank].failed_at < still + sim.dead_ns + GYRE_SECOND);
+    }
+    sim_close(&sim);
+}
+
+/* One rank computes for a long time, another's operation is long: nobody is blamed. */
+static void test_slow_ranks_are_not_blamed(void **state)
+{
+    struct sim sim = busy_world(12, 4);
+
+    sim.lateness_max = 300 * GYRE_MS;
+    sim_open(&sim);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        sim.rank[rank].state = rank == 5 ? doing(5, 1, 1, 7) : doing(rank, 20, 19, 6);
+    sim_run(&sim, TIMEOUT - GYRE_SECOND);
+    for (uint32_t rank = 0; rank < sim.n; rank++)
+        assert_null(sim_failure(&sim, rank));
     sim_close(&sim);
 }
 
@@ -247,7 +452,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_operations_are_fine),
         cmocka_unit_test(test_mismatch_names_both_with_both_signatures),
-        cmocka_unit_test(test_only_waiting_ranks_under_one_number_clash),
+        cmocka_unit_test(test_only_what_a_rank_waits_in_clashes),
+        cmocka_unit_test(test_other_call_of_a_rank_that_has_left_is_told_at_once),
+        cmocka_unit_test(test_oldest_of_several_is_compared),
+        cmocka_unit_test(test_equal_or_forgotten_calls_are_fine),
+        cmocka_unit_test(test_standstill_names_who_is_behind_and_who_has_left),
+        cmocka_unit_test(test_standstill_is_not_looked_for_without_a_dead_time),
+        cmocka_unit_test(test_nobody_stands_still_while_a_rank_computes),
+        cmocka_unit_test(test_nobody_stands_still_while_a_rank_moves),
+        cmocka_unit_test(test_waiting_together_is_no_standstill),
         cmocka_unit_test(test_every_pair_of_4096_is_found),
         cmocka_unit_test(test_missing_ranks_are_listed_once),
         cmocka_unit_test(test_time_limit_names_the_missing),
@@ -256,6 +469,9 @@ int main(void)
         cmocka_unit_test(test_long_lists_are_cut),
         cmocka_unit_test(test_unknown_ranks_are_ignored),
         cmocka_unit_test(test_mismatch_deep_in_the_tree_ends_the_job),
+        cmocka_unit_test(test_last_rank_of_a_busy_node_is_heard),
+        cmocka_unit_test(test_standstill_deep_in_the_tree_ends_the_job),
+        cmocka_unit_test(test_slow_ranks_are_not_blamed),
         cmocka_unit_test(test_waiting_ranks_and_rank_0_are_warned),
     };
 

@@ -40,6 +40,7 @@ struct gyre_comm {
     uint32_t rank, n;
     _Atomic int failed; /* status of every call from now on */
     bool fault_told;
+    uint64_t moves;              /* polls of the engine that moved something */
     struct gyre_trouble trouble; /* of a world of 1; otherwise the domain's health */
     struct gyre_helper helper;
     struct gyre_work work[GYRE_OPS_MAX];

@@ -63,10 +63,19 @@ static int check_buffers(const char *call, const struct gyre_shape *shape, const
 
 /* -- driving ----------------------------------------------------------------------------------- */
 
+/* As gyre_engine_poll(), and tells the watch whether anything moves at all. */
+static bool poll_engine(struct gyre_comm *comm)
+{
+    bool moved = gyre_engine_poll(comm->engine, gyre_now_ns());
+    comm->moves += moved;
+    gyre_activity_move(gyre_domain_activity(comm->domain),
+                       comm->moves + gyre_links_moved(gyre_domain_links(comm->domain)));
+    return moved;
+}
+
 static bool something_came(void *context)
 {
-    struct gyre_comm *comm = context;
-    return gyre_engine_poll(comm->engine, gyre_now_ns());
+    return poll_engine(context);
 }
 
 static void comm_fail(struct gyre_comm *comm, int status)
@@ -102,7 +111,7 @@ static void note_started(struct gyre_comm *comm, const struct gyre_plan *plan, u
 
 int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline)
 {
-    if (gyre_engine_poll(comm->engine, gyre_now_ns())) {
+    if (poll_engine(comm)) {
         *idle = (struct gyre_idle){0};
         gyre_domain_ring(comm->domain);
         note_finished(comm);
@@ -249,7 +258,7 @@ static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const v
     }
     gyre_domain_enter(comm->domain);
     int status = start(comm, shape, input, output, &work->op);
-    if (!status && gyre_engine_poll(comm->engine, gyre_now_ns()))
+    if (!status && poll_engine(comm))
         gyre_domain_ring(comm->domain);
     note_finished(comm);
     gyre_domain_leave(comm->domain);

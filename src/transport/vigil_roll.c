@@ -2,16 +2,24 @@
  *
  * A rank *waits* while it has started an operation that it has not finished (sequence > finished);
  * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation
- * when it has started it. Two questions are asked of the table:
+ * when it has started it. Four questions are asked of the table:
  *
  *     rank   sequence  finished
  *      0        7         6     waits     1. do two waiting ranks hold different fingerprints under
  *      1        7         6     waits        one number? Then they will never finish.
- *      2        6         6     missing   2. has a rank waited too long in an operation that others
+ *      2        6         6     missing   2. did a rank call something else under the number in
+ *      3        9         8     waits        which another waits, and get away with it (a
+ *                                            broadcast's root does)? Every state tells its rank's
+ *                                            last calls.
+ *                                         3. do all wait, under different numbers, and nothing
+ *                                            moves? Then they have parted long ago.
+ *                                         4. has a rank waited too long in an operation that others
  *                                            have not joined? Those are named: first in a warning,
  *                                            then in the failure.
  *
- * Equal numbers are found by a small hash table of this call's waiting ranks, so a call is O(n). */
+ * Nobody is judged by 3 while any rank computes, or moves as much as one byte: its state changes
+ * then. Equal numbers are found by a small hash table of this call's waiting ranks, so a call is
+ * O(n). */
 #include "transport/vigil_roll.h"
 
 #include "base/clock.h"
@@ -31,12 +39,15 @@
 
 struct entry {
     struct gyre_watch_state state;
-    uint64_t since; /* it waits in its oldest operation */
+    uint64_t since;  /* it waits in its oldest operation */
+    uint64_t number; /* under which it stands in the hash table, if it does */
 };
 
 struct gyre_roll {
     uint32_t n, slots;
-    uint64_t patience, timeout, next_look;
+    struct gyre_roll_limits limit;
+    uint64_t next_look;
+    uint64_t moved_at; /* when a state was last another than before */
     bool changed;
     uint32_t warned_comm; /* the operation last warned of */
     uint64_t warned_sequence;
@@ -44,15 +55,14 @@ struct gyre_roll {
     uint32_t *slot;      /* a waiting rank + 1, by hash of its operation; 0: empty */
 };
 
-int gyre_roll_create(uint32_t n, uint64_t patience_ns, uint64_t timeout_ns, struct gyre_roll **roll)
+int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct gyre_roll **roll)
 {
     struct gyre_roll *fresh = calloc(1, sizeof *fresh);
 
     if (fresh == NULL)
         return -ENOMEM;
     fresh->n = n;
-    fresh->patience = patience_ns;
-    fresh->timeout = timeout_ns;
+    fresh->limit = *limits;
     for (fresh->slots = 4; fresh->slots < 2 * n; fresh->slots *= 2)
         ;
     fresh->entry = calloc(n, sizeof *fresh->entry);
@@ -79,6 +89,24 @@ static bool waiting(const struct entry *entry)
     return entry->state.sequence > entry->state.finished;
 }
 
+static uint64_t oldest(const struct gyre_watch_state *state)
+{
+    return state->finished + 1;
+}
+
+/* What the rank called under that number, if its state still tells. */
+static bool recall(const struct gyre_watch_state *state, uint64_t number,
+                   struct gyre_watch_call *call)
+{
+    uint64_t ago = state->sequence - number;
+
+    if (number > state->sequence || ago > state->calls)
+        return false;
+    *call =
+        ago > 0 ? state->call[ago - 1] : (struct gyre_watch_call){state->signature, state->count};
+    return true;
+}
+
 void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state)
 {
     if (state->rank >= roll->n)
@@ -88,7 +116,10 @@ void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_wa
                  entry->state.comm != state->comm;
     if (moved)
         entry->since = clock;
-    roll->changed |= memcmp(&entry->state, state, sizeof *state) != 0;
+    if (memcmp(&entry->state, state, sizeof *state) != 0) {
+        roll->changed = true;
+        roll->moved_at = clock;
+    }
     entry->state = *state;
 }
 
@@ -143,43 +174,55 @@ static void end_list(struct list *list)
 
 /* -- 1: different operations under one number -------------------------------------------------- */
 
-static bool same_number(const struct gyre_watch_state *a, const struct gyre_watch_state *b)
+/* Where the first waiting rank under that number stands, or an empty place for it. */
+static uint32_t *slot_of(struct gyre_roll *roll, uint32_t comm, uint64_t number)
 {
-    return a->comm == b->comm && a->sequence == b->sequence;
+    uint32_t mask = roll->slots - 1;
+    uint32_t at = (uint32_t)gyre_mix64(number ^ (uint64_t)comm << 48) & mask;
+
+    for (; roll->slot[at] != 0; at = (at + 1) & mask) {
+        const struct entry *entry = &roll->entry[roll->slot[at] - 1];
+        if (entry->state.comm == comm && entry->number == number)
+            break;
+    }
+    return &roll->slot[at];
 }
 
-/* The first waiting rank under this rank's number; this one if there is none yet. */
-static uint32_t first_under_number(struct gyre_roll *roll, uint32_t rank)
+/* The first waiting rank under this number; this one if there is none yet. */
+static uint32_t first_under(struct gyre_roll *roll, uint32_t rank, uint64_t number)
 {
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
-    uint32_t mask = roll->slots - 1;
-    uint32_t at = (uint32_t)gyre_mix64(state->sequence ^ (uint64_t)state->comm << 48) & mask;
+    uint32_t *slot = slot_of(roll, roll->entry[rank].state.comm, number);
 
-    while (roll->slot[at] != 0) {
-        uint32_t other = roll->slot[at] - 1;
-        if (same_number(&roll->entry[other].state, state))
-            return other;
-        at = (at + 1) & mask;
+    if (*slot == 0) {
+        roll->entry[rank].number = number;
+        *slot = rank + 1;
     }
-    roll->slot[at] = rank + 1;
-    return rank;
+    return *slot - 1;
+}
+
+static void tell_two(uint32_t a, const struct gyre_watch_call *one, uint32_t b,
+                     const struct gyre_watch_call *two, struct gyre_roll_finding *finding)
+{
+    char first[128], second[128];
+
+    gyre_signature_text(first, sizeof first, one->signature, one->count);
+    gyre_signature_text(second, sizeof second, two->signature, two->count);
+    snprintf(finding->text, sizeof finding->text,
+             "rank %u called %s, but rank %u called %s, both as operation %" PRIu64
+             " of communicator %u: every rank must call the same operations in the same order",
+             a, first, b, second, finding->sequence, finding->comm);
 }
 
 static void tell_mismatch(const struct gyre_roll *roll, uint32_t a, uint32_t b,
                           struct gyre_roll_finding *finding)
 {
     const struct gyre_watch_state *one = &roll->entry[a].state, *two = &roll->entry[b].state;
-    char first[128], second[128];
 
-    gyre_signature_text(first, sizeof first, one->signature, one->count);
-    gyre_signature_text(second, sizeof second, two->signature, two->count);
     finding->verdict = GYRE_ROLL_MISMATCH;
     finding->comm = one->comm;
     finding->sequence = one->sequence;
-    snprintf(finding->text, sizeof finding->text,
-             "rank %u called %s, but rank %u called %s, both as operation %" PRIu64
-             " of communicator %u: every rank must call the same operations in the same order",
-             a, first, b, second, one->sequence, one->comm);
+    tell_two(a, &(struct gyre_watch_call){one->signature, one->count}, b,
+             &(struct gyre_watch_call){two->signature, two->count}, finding);
 }
 
 static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *finding)
@@ -188,7 +231,7 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
     for (uint32_t rank = 0; rank < roll->n; rank++) {
         if (!waiting(&roll->entry[rank]))
             continue;
-        uint32_t first = first_under_number(roll, rank);
+        uint32_t first = first_under(roll, rank, roll->entry[rank].state.sequence);
         if (roll->entry[first].state.fingerprint == roll->entry[rank].state.fingerprint)
             continue;
         tell_mismatch(roll, first, rank, finding);
@@ -197,7 +240,98 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
     return false;
 }
 
-/* -- 2: who has not joined --------------------------------------------------------------------- */
+/* -- 2: others called something else there, and went past -------------------------------------- */
+
+/* Compares what the rank called under that number with the call in which another waits. */
+static bool differs_there(struct gyre_roll *roll, uint32_t rank, uint64_t number,
+                          struct gyre_roll_finding *finding)
+{
+    uint32_t comm = roll->entry[rank].state.comm, waits = *slot_of(roll, comm, number);
+    struct gyre_watch_call mine, theirs;
+
+    if (waits-- == 0 || !recall(&roll->entry[rank].state, number, &mine) ||
+        !recall(&roll->entry[waits].state, number, &theirs))
+        return false;
+    if (mine.signature == theirs.signature && mine.count == theirs.count)
+        return false;
+    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->comm = comm;
+    finding->sequence = number;
+    tell_two(waits, &theirs, rank, &mine, finding);
+    return true;
+}
+
+static bool find_departed(struct gyre_roll *roll, struct gyre_roll_finding *finding)
+{
+    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
+    for (uint32_t rank = 0; rank < roll->n; rank++)
+        if (waiting(&roll->entry[rank]))
+            first_under(roll, rank, oldest(&roll->entry[rank].state));
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        const struct gyre_watch_state *state = &roll->entry[rank].state;
+        for (uint64_t ago = 0; ago <= state->calls && ago < state->sequence; ago++)
+            if (differs_there(roll, rank, state->sequence - ago, finding))
+                return true;
+    }
+    return false;
+}
+
+/* -- 3: all wait, and not for each other ------------------------------------------------------- */
+
+/* "rank 1 waits in operation 7 (barrier)"; without what it is if the state has forgotten. */
+static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, size_t size)
+{
+    const struct gyre_watch_state *state = &roll->entry[rank].state;
+    struct gyre_watch_call call;
+    char signature[128];
+
+    int used = snprintf(out, size, "rank %u waits in operation %" PRIu64, rank, oldest(state));
+    if (!recall(state, oldest(state), &call))
+        return;
+    gyre_signature_text(signature, sizeof signature, call.signature, call.count);
+    snprintf(out + used, size - (size_t)used, " (%s)", signature);
+}
+
+static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint32_t ahead,
+                            struct gyre_roll_finding *finding)
+{
+    const struct gyre_watch_state *state = &roll->entry[behind].state;
+    char here[256], there[256];
+
+    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->comm = state->comm;
+    finding->sequence = oldest(state);
+    tell_place(roll, behind, here, sizeof here);
+    tell_place(roll, ahead, there, sizeof there);
+    snprintf(finding->text, sizeof finding->text,
+             "%s, which rank %u has left; %s: every rank must call the same operations in the same "
+             "order",
+             here, ahead, there);
+}
+
+static bool find_standstill(const struct gyre_roll *roll, uint64_t clock,
+                            struct gyre_roll_finding *finding)
+{
+    uint32_t behind = 0, ahead = 0;
+
+    if (roll->limit.dead_ns == 0 || clock - roll->moved_at < roll->limit.dead_ns)
+        return false;
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        const struct entry *entry = &roll->entry[rank];
+        if (!waiting(entry) || entry->state.comm != roll->entry[0].state.comm)
+            return false;
+        if (oldest(&entry->state) < oldest(&roll->entry[behind].state))
+            behind = rank;
+        if (oldest(&entry->state) > oldest(&roll->entry[ahead].state))
+            ahead = rank;
+    }
+    if (behind == ahead)
+        return false;
+    tell_standstill(roll, behind, ahead, finding);
+    return true;
+}
+
+/* -- 4: who has not joined --------------------------------------------------------------------- */
 
 /* The rank that has waited longest. */
 static uint32_t longest_waiting(const struct gyre_roll *roll)
@@ -281,10 +415,10 @@ static void find_wait(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_f
     uint64_t waited = clock - entry->since;
     finding->comm = entry->state.comm;
     finding->sequence = entry->state.finished + 1;
-    if (roll->timeout > 0 && waited >= roll->timeout) {
+    if (roll->limit.timeout_ns > 0 && waited >= roll->limit.timeout_ns) {
         finding->verdict = GYRE_ROLL_TIMED_OUT;
         tell_wait(roll, rank, waited, finding);
-    } else if (waited >= roll->patience && !warned_already(roll, finding)) {
+    } else if (waited >= roll->limit.patience_ns && !warned_already(roll, finding)) {
         if (tell_wait(roll, rank, waited, finding) == 0)
             return;
         finding->verdict = GYRE_ROLL_SLOW;
@@ -300,6 +434,8 @@ void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_fin
         return;
     roll->changed = false;
     roll->next_look = clock + LOOK;
-    if (!find_mismatch(roll, finding))
+    bool differ = find_mismatch(roll, finding) || find_departed(roll, finding) ||
+                  find_standstill(roll, clock, finding);
+    if (!differ)
         find_wait(roll, clock, finding);
 }

@@ -12,7 +12,8 @@ struct gyre_roll;
 
 enum gyre_roll_verdict {
     GYRE_ROLL_FINE,
-    GYRE_ROLL_MISMATCH, /* two ranks wait in different operations under the same number */
+    GYRE_ROLL_MISMATCH, /* ranks called different operations under one number, or stand still in
+                           operations of different number */
     GYRE_ROLL_SLOW,     /* a rank has waited long for ranks that have not joined; told once */
     GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
 };
@@ -25,8 +26,13 @@ struct gyre_roll_finding {
     char text[GYRE_WATCH_TEXT_MAX];
 };
 
-int gyre_roll_create(uint32_t n, uint64_t patience_ns, uint64_t timeout_ns,
-                     struct gyre_roll **roll);
+/* `dead_ns`, 0 for never: when all ranks wait, in operations of different number, and nothing
+ * has moved for so long, they stand still. `timeout_ns`, 0 for never: of one operation. */
+struct gyre_roll_limits {
+    uint64_t patience_ns, dead_ns, timeout_ns;
+};
+
+int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct gyre_roll **roll);
 void gyre_roll_destroy(struct gyre_roll *roll);
 
 /* States of ranks ≥ n are ignored. */

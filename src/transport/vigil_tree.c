@@ -74,7 +74,10 @@ int gyre_vigil_furnish(struct gyre_vigil *vigil)
     draw_channels(vigil);
     if (vigil->is.rank != 0)
         return 0;
-    return gyre_roll_create(vigil->is.n, vigil->is.patience_ns, vigil->is.timeout_ns, &vigil->roll);
+    struct gyre_roll_limits limits = {.patience_ns = vigil->is.patience_ns,
+                                      .dead_ns = vigil->is.dead_ns,
+                                      .timeout_ns = vigil->is.timeout_ns};
+    return gyre_roll_create(vigil->is.n, &limits, &vigil->roll);
 }
 
 uint32_t gyre_vigil_channels(const struct gyre_vigil *vigil)

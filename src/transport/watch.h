@@ -11,8 +11,9 @@
  *   - a peer of this node died: its pidfd says so (not the socket, which a forked child may keep);
  *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a
  *     computing one does); a watcher whose own tick came late grants that lateness to everybody;
- *   - two ranks wait in different operations under the same sequence, or a rank waits longer than
- *     its limit for ranks that have not joined;
+ *   - two ranks called different operations under the same sequence; or all ranks wait, in
+ *     operations of different sequence, and none moves; or a rank waits longer than its limit for
+ *     ranks that have not joined;
  *   - the launcher's pipe ended. */
 #ifndef GYRE_TRANSPORT_WATCH_H
 #define GYRE_TRANSPORT_WATCH_H
@@ -21,6 +22,7 @@
 #include "device/device.h"
 #include "transport/join.h"
 #include "transport/signature.h"
+#include "transport/watch_message.h"
 
 #include <stdatomic.h>
 
@@ -31,7 +33,9 @@ struct gyre_health {
     uint32_t failed_rank;        /* whose failure it is; UINT32_MAX: nobody's in particular */
 };
 
-/* What this rank is doing; written by the communicator with plain stores through the two functions
+#define GYRE_ACTIVITY_CALLS (GYRE_WATCH_CALLS + 1) /* a power of two */
+
+/* What this rank is doing; written by the communicator with plain stores through the functions
  * below, read by the watch for its beats. One writer at a time; `version` is odd while it writes,
  * so that no beat carries half of each. */
 struct gyre_activity {
@@ -39,9 +43,13 @@ struct gyre_activity {
     _Atomic uint32_t comm;
     _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */
     _Atomic uint64_t fingerprint; /* of that operation */
-    _Atomic uint64_t signature;   /* gyre_signature_pack() */
-    _Atomic uint64_t count;
-    _Atomic uint64_t finished; /* operations up to this one are finished */
+    _Atomic uint64_t finished;    /* operations up to this one are finished */
+    _Atomic uint64_t motion;      /* changes whenever anything moves in the operations entered */
+    _Atomic uint32_t known;       /* the last operations entered that `call` holds, by number */
+    struct {
+        _Atomic uint64_t signature; /* gyre_signature_pack() */
+        _Atomic uint64_t count;
+    } call[GYRE_ACTIVITY_CALLS];
 };
 
 static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t comm,
@@ -49,12 +57,18 @@ static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t 
                                        uint64_t count)
 {
     uint32_t version = atomic_load_explicit(&activity->version, memory_order_relaxed);
+    uint32_t known = atomic_load_explicit(&activity->known, memory_order_relaxed);
+    uint32_t place = sequence % GYRE_ACTIVITY_CALLS;
+    bool next = atomic_load_explicit(&activity->comm, memory_order_relaxed) == comm &&
+                atomic_load_explicit(&activity->sequence, memory_order_relaxed) + 1 == sequence;
 
+    known = !next ? 1 : known < GYRE_ACTIVITY_CALLS ? known + 1 : known;
     atomic_store_explicit(&activity->version, version + 1, memory_order_relaxed);
     atomic_store_explicit(&activity->comm, comm, memory_order_release);
     atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_release);
-    atomic_store_explicit(&activity->signature, signature, memory_order_release);
-    atomic_store_explicit(&activity->count, count, memory_order_release);
+    atomic_store_explicit(&activity->known, known, memory_order_release);
+    atomic_store_explicit(&activity->call[place].signature, signature, memory_order_release);
+    atomic_store_explicit(&activity->call[place].count, count, memory_order_release);
     atomic_store_explicit(&activity->sequence, sequence, memory_order_release);
     atomic_store_explicit(&activity->version, version + 2, memory_order_release);
 }
@@ -62,6 +76,11 @@ static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t 
 static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t sequence)
 {
     atomic_store_explicit(&activity->finished, sequence, memory_order_relaxed);
+}
+
+static inline void gyre_activity_move(struct gyre_activity *activity, uint64_t motion)
+{
+    atomic_store_explicit(&activity->motion, motion, memory_order_relaxed);
 }
 
 /* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those

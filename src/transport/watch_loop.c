@@ -236,6 +236,24 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
 
 /* -- the thread -------------------------------------------------------------------------------- */
 
+static void read_calls(const struct gyre_activity *from, struct gyre_watch_state *to)
+{
+    uint32_t known = atomic_load_explicit(&from->known, memory_order_acquire);
+
+    for (uint32_t i = 0; i < known && i < GYRE_ACTIVITY_CALLS; i++) {
+        uint32_t place = (to->sequence - i) % GYRE_ACTIVITY_CALLS;
+        uint64_t signature =
+            atomic_load_explicit(&from->call[place].signature, memory_order_acquire);
+        uint64_t count = atomic_load_explicit(&from->call[place].count, memory_order_acquire);
+        if (i == 0) {
+            to->signature = signature;
+            to->count = count;
+        } else {
+            to->call[to->calls++] = (struct gyre_watch_call){signature, count};
+        }
+    }
+}
+
 static bool read_activity(const struct gyre_activity *from, struct gyre_watch_state *to)
 {
     uint32_t before = atomic_load_explicit(&from->version, memory_order_acquire);
@@ -244,8 +262,8 @@ static bool read_activity(const struct gyre_activity *from, struct gyre_watch_st
     to->sequence = atomic_load_explicit(&from->sequence, memory_order_acquire);
     to->finished = atomic_load_explicit(&from->finished, memory_order_acquire);
     to->fingerprint = atomic_load_explicit(&from->fingerprint, memory_order_acquire);
-    to->signature = atomic_load_explicit(&from->signature, memory_order_acquire);
-    to->count = atomic_load_explicit(&from->count, memory_order_acquire);
+    to->motion = atomic_load_explicit(&from->motion, memory_order_acquire);
+    read_calls(from, to);
     return (before & 1) == 0 &&
            before == atomic_load_explicit(&from->version, memory_order_relaxed);
 }

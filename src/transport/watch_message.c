@@ -140,6 +140,12 @@ void gyre_watch_state_encode(const struct gyre_watch_state *state,
     put64(out + 24, state->fingerprint);
     put64(out + 32, state->signature);
     put64(out + 40, state->count);
+    put64(out + 48, state->motion);
+    put64(out + 56, state->calls);
+    for (int i = 0; i < GYRE_WATCH_CALLS; i++) {
+        put64(out + 64 + 16 * i, state->call[i].signature);
+        put64(out + 72 + 16 * i, state->call[i].count);
+    }
 }
 
 void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
@@ -153,5 +159,13 @@ void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
         .fingerprint = get64(in + 24),
         .signature = get64(in + 32),
         .count = get64(in + 40),
+        .motion = get64(in + 48),
+        .calls = get64(in + 56),
     };
+    for (int i = 0; i < GYRE_WATCH_CALLS; i++) {
+        state->call[i].signature = get64(in + 64 + 16 * i);
+        state->call[i].count = get64(in + 72 + 16 * i);
+    }
+    if (state->calls > GYRE_WATCH_CALLS)
+        state->calls = 0;
 }

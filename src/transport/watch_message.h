@@ -4,7 +4,7 @@
  *    | length | kind | flags| epoch | rank | status | id | crc | region length  | payload …
  *
  * Little endian; `length` counts everything; crc is the CRC-32C of the whole message with crc = 0.
- * A beat's payload is a list of states of 48 bytes, a failure's, warning's or reply's is its text.
+ * A beat's payload is a list of states of 176 bytes, a failure's, warning's or reply's is its text.
  * Nothing here does I/O. */
 #ifndef GYRE_TRANSPORT_WATCH_MESSAGE_H
 #define GYRE_TRANSPORT_WATCH_MESSAGE_H
@@ -16,7 +16,8 @@
 #define GYRE_WATCH_MESSAGE_MAX  4096
 #define GYRE_WATCH_PAYLOAD_MAX  (GYRE_WATCH_MESSAGE_MAX - GYRE_WATCH_HEADER_BYTES)
 #define GYRE_WATCH_TEXT_MAX     900 /* of a failure, NUL included */
-#define GYRE_WATCH_STATE_BYTES  48
+#define GYRE_WATCH_CALLS        7   /* that a state remembers besides its newest */
+#define GYRE_WATCH_STATE_BYTES  (64 + 16 * GYRE_WATCH_CALLS)
 #define GYRE_WATCH_STATES_MAX   (GYRE_WATCH_PAYLOAD_MAX / GYRE_WATCH_STATE_BYTES)
 
 enum gyre_watch_kind {
@@ -36,10 +37,17 @@ enum gyre_watch_flag {
     GYRE_WATCH_SEALED = 2   /* of a share: for reading only */
 };
 
+struct gyre_watch_call {
+    uint64_t signature, count;
+};
+
 /* What one rank is doing, as its beats carry it. */
 struct gyre_watch_state {
     uint32_t rank, comm;
-    uint64_t sequence, finished, fingerprint, signature, count;
+    uint64_t sequence, finished, fingerprint, signature, count; /* the newest operation */
+    uint64_t motion; /* changes whenever anything moves in its operations */
+    uint64_t calls;  /* operations before the newest that `call` holds, latest first */
+    struct gyre_watch_call call[GYRE_WATCH_CALLS]; /* the rest is 0 */
 };
 
 struct gyre_watch_message {
