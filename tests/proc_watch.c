@@ -376,6 +376,51 @@ static void test_operation_that_a_rank_does_not_join_times_out(void **state)
     rig_finish(&rig);
 }
 
+/* Rank 1 waits in operation 1, the others in operation 20; rank 3 looks while it is told to. */
+static void play_parted(struct rig_rank *me)
+{
+    uint64_t what = gyre_signature_pack(GYRE_SIGNATURE_BARRIER, GYRE_F32, GYRE_SUM, 0);
+    struct gyre_activity *activity = &me->board->activity[me->rank];
+    bool looks = me->rank != 3 || me->board->seat[3].value == 0;
+
+    gyre_activity_finish(activity, me->rank == 1 ? 0 : 19);
+    gyre_activity_enter(activity, 0, me->rank == 1 ? 1 : 20, 5, what, 0);
+    while (looks && atomic_load(&me->health.status) == 0) {
+        gyre_activity_look(activity);
+        rig_pause();
+    }
+    rig_await_health(me);
+}
+
+static void test_parted_ranks_that_stand_still_are_a_mismatch(void **state)
+{
+    struct rig rig = two_nodes(play_parted);
+    rig_start(&rig);
+    for (uint32_t rank = 0; rank < rig.n; rank++)
+        assert_tells(&rig, rank, GYRE_MISMATCH, UINT32_MAX,
+                     "rank 1 waits in operation 1 (barrier), which rank 0 has left; rank 0 waits "
+                     "in operation 20 (barrier)",
+                     SILENT_MS);
+    rig_finish(&rig);
+}
+
+static void play_parted_and_absent(struct rig_rank *me)
+{
+    me->board->seat[3].value = 1;
+    play_parted(me);
+}
+
+/* A rank whose thread is kept from running may have what the others wait for. */
+static void test_nobody_stands_still_while_a_thread_is_kept_from_running(void **state)
+{
+    struct rig rig = two_nodes(play_parted_and_absent);
+    rig.timeout_ms = 4 * DEAD_MS;
+    rig_start(&rig);
+    for (uint32_t rank = 0; rank < rig.n; rank++)
+        assert_tells(&rig, rank, GYRE_TIMED_OUT, 1, "operation 20", rig.timeout_ms + KILLED_MS);
+    rig_finish(&rig);
+}
+
 /* -- fork, and a world of one ------------------------------------------------------------------ */
 
 static void play_fork(struct rig_rank *me)
@@ -449,6 +494,8 @@ int main(void)
         cmocka_unit_test(test_lost_launcher_is_told),
         cmocka_unit_test(test_different_operations_are_a_mismatch),
         cmocka_unit_test(test_operation_that_a_rank_does_not_join_times_out),
+        cmocka_unit_test(test_parted_ranks_that_stand_still_are_a_mismatch),
+        cmocka_unit_test(test_nobody_stands_still_while_a_thread_is_kept_from_running),
         cmocka_unit_test(test_forked_child_cannot_speak_for_its_parent),
         cmocka_unit_test(test_world_of_one_reports_and_rings),
     };

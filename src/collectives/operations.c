@@ -109,6 +109,14 @@ static void note_started(struct gyre_comm *comm, const struct gyre_plan *plan, u
                         fingerprint, plan->signature, plan->shape.count);
 }
 
+/* Nothing came: waits a turn, and lets the watch know that somebody looks. */
+static int idle_turn(struct gyre_comm *comm, struct gyre_idle *idle, bool (*ready)(void *context),
+                     void *context, uint64_t deadline)
+{
+    gyre_activity_look(gyre_domain_activity(comm->domain));
+    return gyre_domain_idle(comm->domain, idle, ready, context, deadline);
+}
+
 int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline)
 {
     if (poll_engine(comm)) {
@@ -118,7 +126,7 @@ int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t dead
         return atomic_load_explicit(&comm->failed, memory_order_relaxed);
     }
     tell_fault(comm);
-    int status = gyre_domain_idle(comm->domain, idle, something_came, comm, deadline);
+    int status = idle_turn(comm, idle, something_came, comm, deadline);
     if (status && !comm->engine->failed)
         comm_fail(comm, status);
     return status;
@@ -189,13 +197,13 @@ static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, co
     int status = 0;
     note_started(comm, plan, exchange.sequence, gyre_op_fingerprint(plan, exchange.sequence));
     while (gyre_exchange_begin(engine, plan, input, exchange.sequence) == GYRE_AGAIN && !status)
-        status = gyre_domain_idle(comm->domain, &idle, exchange_came, &exchange, UINT64_MAX);
+        status = idle_turn(comm, &idle, exchange_came, &exchange, UINT64_MAX);
     exchange.begun = true;
     idle = (struct gyre_idle){.turns = EXCHANGE_SPINS}; /* the first looks were inside */
     while (!status &&
            gyre_exchange_finish(engine, plan, input, output, exchange.sequence, EXCHANGE_SPINS)) {
         tell_fault(comm);
-        status = gyre_domain_idle(comm->domain, &idle, exchange_came, &exchange, UINT64_MAX);
+        status = idle_turn(comm, &idle, exchange_came, &exchange, UINT64_MAX);
     }
     if (status)
         comm_fail(comm, status);

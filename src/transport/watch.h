@@ -45,6 +45,7 @@ struct gyre_activity {
     _Atomic uint64_t fingerprint; /* of that operation */
     _Atomic uint64_t finished;    /* operations up to this one are finished */
     _Atomic uint64_t motion;      /* changes whenever anything moves in the operations entered */
+    _Atomic uint64_t looks;       /* grows while a thread waits: it runs, and nothing came */
     _Atomic uint32_t known;       /* the last operations entered that `call` holds, by number */
     struct {
         _Atomic uint64_t signature; /* gyre_signature_pack() */
@@ -81,6 +82,13 @@ static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t
 static inline void gyre_activity_move(struct gyre_activity *activity, uint64_t motion)
 {
     atomic_store_explicit(&activity->motion, motion, memory_order_relaxed);
+}
+
+/* At least every 50 ms while a thread waits. */
+static inline void gyre_activity_look(struct gyre_activity *activity)
+{
+    uint64_t looks = atomic_load_explicit(&activity->looks, memory_order_relaxed);
+    atomic_store_explicit(&activity->looks, looks + 1, memory_order_relaxed);
 }
 
 /* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those

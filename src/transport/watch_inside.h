@@ -39,6 +39,8 @@ struct gyre_watch {
     uint16_t epoch;
     bool locks, ending, told;
     struct gyre_watch_state mine; /* this rank's, as last seen */
+    uint64_t looks, looked_at;    /* of the activity, and when they last grew or did not matter */
+    uint64_t absences;            /* spans of ABSENT in which nobody looked */
     pid_t pid; /* of the process that started the watch; a forked child has no thread */
     uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* for incoming messages */
 };

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define EVENTS         64
+#define ABSENT         (200 * GYRE_MS)
 #define MESSAGES_A_RUN 64 /* read from one channel before the others have their turn */
 
 static uint64_t tag(enum gyre_watch_source source, uint32_t index)
@@ -268,14 +269,33 @@ static bool read_activity(const struct gyre_activity *from, struct gyre_watch_st
            before == atomic_load_explicit(&from->version, memory_order_relaxed);
 }
 
+/* A thread that waits looks every 50 ms. One that does not is kept from running, by others on its
+ * core or by a page that comes slowly: its part may be on its way, so this counts as motion. */
+static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fresh)
+{
+    uint64_t now = gyre_now_ns();
+    uint64_t looks = atomic_load_explicit(&watch->is.activity->looks, memory_order_relaxed);
+
+    bool here = looks != watch->looks || fresh->sequence <= fresh->finished;
+    bool absent = !here && now - watch->looked_at >= ABSENT;
+
+    watch->absences += absent;
+    if (here || absent)
+        watch->looked_at = now;
+    watch->looks = looks;
+    fresh->motion += watch->absences;
+}
+
 /* Looks at what the rank does, keeping the last look if the communicator is just writing, and lets
  * the vigil act on it. */
 void gyre_watch_turn(struct gyre_watch *watch)
 {
     struct gyre_watch_state fresh = {.rank = watch->is.joined->rank};
 
-    if (watch->is.activity != NULL && read_activity(watch->is.activity, &fresh))
+    if (watch->is.activity != NULL && read_activity(watch->is.activity, &fresh)) {
+        count_absence(watch, &fresh);
         watch->mine = fresh;
+    }
     gyre_vigil_tick(watch->vigil, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
 }
