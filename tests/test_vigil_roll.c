@@ -147,13 +147,15 @@ static void test_equal_or_forgotten_calls_are_fine(void **state)
     struct gyre_watch_state other = remembers(doing(3, 7, 7, 40), 3, same);
     struct gyre_roll *roll = roll_of(4);
 
-    other.comm = 1;
     hear(roll, 1, doing(0, 5, 4, 20));
     hear(roll, 1, remembers(doing(1, 7, 7, 40), 3, same));
     hear(roll, 1, doing(2, 900, 900, 40));
     other.call[1].count = 21;
-    hear(roll, 1, other);
-    assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
+    /* some stand at one place of the table */
+    for (other.comm = 1; other.comm < 100; other.comm++) {
+        hear(roll, 1, other);
+        assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
+    }
     gyre_roll_destroy(roll);
 }
 
