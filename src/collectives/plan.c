@@ -105,7 +105,8 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     struct gyre_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
-    const struct gyre_reduce_table *table = gyre_reduce_table(GYRE_MEMORY_HOST);
+    const struct gyre_reduce_table *table =
+        gyre_reduce_table_for(GYRE_MEMORY_HOST, shape->count * gyre_type_size(shape->type));
     plan->shape = *shape;
     plan->algorithm = choice.algorithm;
     plan->element = (uint32_t)gyre_type_size(shape->type);

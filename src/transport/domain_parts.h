@@ -49,6 +49,7 @@ struct gyre_domain {
     struct gyre_bell_page **peer_bell; /* per local peer, without this rank */
     uint32_t peer_bells;
     int eventfd;
+    bool light_ring; /* sleepers fence for this process too: it need not */
     bool sockets; /* some peer is reached by descriptors: sleep on those */
     bool crowded; /* ranks of this machine outnumber its cores */
 

@@ -1,12 +1,14 @@
 /* Waiting: spin, yield, sleep; the doorbell; and who may drive.
  *
- *   every rank has a core     spin for ~4 µs (no clock in the first 64 turns), give way for ~50,
- * sleep ranks outnumber cores     yield at once, for ~200 µs, then sleep
+ *   every rank has a core     spin for ~4 µs (no clock in the first 64 turns), give way, and sleep
+ *                             after ~50 µs
+ *   ranks outnumber cores     give way at once, sleep after ~200 µs
  *
  * Sleep is a futex in a page that the node's peers can write, or the links' descriptors where
  * sockets are in play. The race between "I go to sleep" and "something came" is closed from both
  * sides: the sleeper says so, fences and looks again; a peer writes its data, fences and looks
- * whether somebody sleeps. */
+ * whether somebody sleeps. Peers write often and nobody sleeps often, so where membarrier(2) is to
+ * be had the sleeper fences for everybody, and a peer's look costs a load. */
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
@@ -14,6 +16,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -26,15 +29,19 @@
 #define SPIN_NS             (50 * UINT64_C(1000))
 #define YIELD_NS            (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
-#define MIXED_SLEEP_NS                                                                             \
-    (500 * UINT64_C(1000)) /* a peer's bell cannot end a wait for descriptors                      \
-                            */
+#define MIXED_SLEEP_NS      (500 * UINT64_C(1000)) /* peers' bells do not end a wait for sockets */
+#define UNFENCED_SLEEP_NS   (1 * GYRE_MS)          /* where the sleeper's fence for all failed */
 
 /* -- ownership --------------------------------------------------------------------------------- */
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
     return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+static long membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0);
 }
 
 /* The thread that drives may sleep. */
@@ -88,6 +95,7 @@ int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *troub
     if (status)
         return status;
     domain->bell = domain->bell_region.base;
+    domain->light_ring = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
     return 0;
 }
 
@@ -123,7 +131,10 @@ void gyre_domain_ring(struct gyre_domain *domain)
 {
     if (!domain->peer_bells)
         return;
-    atomic_thread_fence(memory_order_seq_cst);
+    if (domain->light_ring)
+        atomic_signal_fence(memory_order_seq_cst);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t i = 0; i < domain->peer_bells; i++) {
         struct gyre_bell_page *bell = domain->peer_bell[i];
         if (atomic_load_explicit(&bell->state, memory_order_relaxed) != GYRE_ON_FUTEX)
@@ -164,6 +175,8 @@ static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *
     uint32_t seen = atomic_load(&domain->bell->word);
     atomic_store(&domain->bell->state, domain->sockets ? GYRE_ON_DESCRIPTORS : GYRE_ON_FUTEX);
     atomic_thread_fence(memory_order_seq_cst);
+    if (domain->peer_bells && membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) && ns > UNFENCED_SLEEP_NS)
+        ns = UNFENCED_SLEEP_NS;
     bool stay = ready(context) ||
                 (domain->links && (fds = gyre_links_arm(domain->links, fd)) < 0) ||
                 gyre_domain_wanted(domain) || atomic_load(&domain->health.status);

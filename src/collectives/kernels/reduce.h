@@ -33,6 +33,7 @@ struct gyre_reduce_variant {
     const char *name;
     bool (*supported)(void);
     void (*init)(struct gyre_reduce_table *table);
+    uint32_t least_bytes; /* its kernels leave less than this to the set before */
 };
 
 /* From slowest ("scalar", complete) to fastest; ends with a NULL name. */
@@ -41,5 +42,8 @@ extern const struct gyre_reduce_variant gyre_reduce_variants[];
 /* The best table for a memory kind; static storage, built on first use.
  * GYRE_KERNELS=scalar|sse4|avx2|avx512 caps it. NULL where the kind is not built in. Any thread. */
 const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind);
+
+/* The table that serves results of `bytes` with the fewest steps in between: the same results. */
+const struct gyre_reduce_table *gyre_reduce_table_for(enum gyre_memory_kind kind, uint64_t bytes);
 
 #endif

@@ -2,6 +2,6 @@
 #include "collectives/kernels/reduce_variant.h"
 
 const struct gyre_reduce_variant gyre_reduce_variants[] = {
-    {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init},
-    {NULL, NULL, NULL},
+    {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init, 0},
+    {NULL, NULL, NULL, 0},
 };

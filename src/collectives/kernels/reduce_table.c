@@ -10,7 +10,8 @@
 #define WORDS_MAX 16
 
 static pthread_once_t built = PTHREAD_ONCE_INIT;
-static struct gyre_reduce_table host_table;
+static struct gyre_reduce_table host_table[WORDS_MAX]; /* built from sets 0 … i */
+static int host_sets;
 
 /* The index of the fastest set that may be used; a cap that is no word of ours is told and counts
  * as none. */
@@ -32,15 +33,27 @@ static int fastest_allowed(void)
 static void build(void)
 {
     int cap = fastest_allowed();
-    for (int i = 0; i <= cap; i++)
+    for (int i = 0; i <= cap; i++) {
+        if (i)
+            host_table[i] = host_table[i - 1];
         if (gyre_reduce_variants[i].supported())
-            gyre_reduce_variants[i].init(&host_table);
+            gyre_reduce_variants[i].init(&host_table[i]);
+    }
+    host_sets = cap + 1;
 }
 
-const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind)
+const struct gyre_reduce_table *gyre_reduce_table_for(enum gyre_memory_kind kind, uint64_t bytes)
 {
     if (kind != GYRE_MEMORY_HOST)
         return NULL;
     pthread_once(&built, build);
-    return &host_table;
+    int i = host_sets - 1;
+    while (i > 0 && gyre_reduce_variants[i].least_bytes > bytes)
+        i--;
+    return &host_table[i];
+}
+
+const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind)
+{
+    return gyre_reduce_table_for(kind, UINT64_MAX);
 }

@@ -27,9 +27,9 @@ static bool has_avx512(void)
 }
 
 const struct gyre_reduce_variant gyre_reduce_variants[] = {
-    {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init},
-    {"sse4", has_sse4, gyre_reduce_sse4_init},
-    {"avx2", has_avx2, gyre_reduce_avx2_init},
-    {"avx512", has_avx512, gyre_reduce_avx512_init},
-    {NULL, NULL, NULL},
+    {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init, 0},
+    {"sse4", has_sse4, gyre_reduce_sse4_init, 16},
+    {"avx2", has_avx2, gyre_reduce_avx2_init, 32},
+    {"avx512", has_avx512, gyre_reduce_avx512_init, 64},
+    {NULL, NULL, NULL, 0},
 };

@@ -1,0 +1,177 @@
+/* Plans: which form a schedule takes, how an operation is cut, and what the binder refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "collectives/plan.h"
+#include "collectives/select.h"
+
+static struct gyre_plan *make(const char *algorithm, enum gyre_verb verb, uint32_t n, uint32_t rank,
+                              uint64_t count, bool mapped)
+{
+    struct gyre_shape shape = {.verb = verb, .type = GYRE_F32, .count = count};
+    struct gyre_plan_options options = {
+        .n = n, .rank = rank, .mapped = mapped, .algorithm = gyre_algorithm_find(algorithm)};
+    struct gyre_trouble trouble = {0};
+    struct gyre_plan *plan = NULL;
+    if (gyre_plan_create(&shape, &options, &plan, &trouble))
+        fail_msg("%s", trouble.text);
+    return plan;
+}
+
+static enum gyre_plan_form form(const char *algorithm, enum gyre_verb verb, uint32_t n,
+                                uint64_t count, bool mapped)
+{
+    struct gyre_plan *plan = make(algorithm, verb, n, 0, count, mapped);
+    enum gyre_plan_form found = plan->form;
+    gyre_plan_destroy(plan);
+    return found;
+}
+
+static void direct_is_fused_on_shared_memory(void **state)
+{
+    for (uint32_t n = 2; n <= 16; n++)
+        for (int verb = 0; verb < GYRE_VERBS; verb++) {
+            assert_int_equal(form("direct", verb, n, 0, true), GYRE_FORM_EXCHANGE);
+            assert_int_equal(form("direct", verb, n, 1024, true), GYRE_FORM_EXCHANGE);
+            assert_int_equal(form("direct", verb, n, 1025, true), GYRE_FORM_PUSH);
+            assert_int_equal(form("direct", verb, n, 10000019, true), GYRE_FORM_PUSH);
+            assert_int_equal(form("direct", verb, n, 1024, false), GYRE_FORM_STEPS);
+        }
+}
+
+/* Partial sums that travel on cannot be skipped. */
+static void schedules_that_pass_sums_on_stay_steps(void **state)
+{
+    static const char *const names[] = {"ring", "tree", "doubling"};
+    for (size_t i = 0; i < 3; i++)
+        for (uint32_t n = 3; n <= 9; n++) {
+            assert_int_equal(form(names[i], GYRE_ALL_REDUCE, n, 100, true), GYRE_FORM_STEPS);
+            assert_int_equal(form(names[i], GYRE_ALL_REDUCE, n, 100000, true), GYRE_FORM_STEPS);
+        }
+}
+
+static void slices_cover_everything(void **state)
+{
+    static const uint64_t counts[] = {
+        0, 1, 65535, 65536, 131071, 131072, 131073, 10000019, UINT64_C(5) << 32};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        for (int mapped = 0; mapped < 2; mapped++) {
+            struct gyre_plan *plan = make("direct", GYRE_ALL_REDUCE, 2, 0, counts[i], mapped);
+            uint64_t last = gyre_plan_slice_count(plan, plan->slices - 1);
+            assert_true(plan->slices >= 1);
+            assert_true((plan->slices - 1) * plan->slice_count + last == counts[i]);
+            assert_true(last >= plan->slice_count || plan->slices == 1);
+            assert_true(!mapped || last * plan->element <= GYRE_STAGE_BYTES);
+            gyre_plan_destroy(plan);
+        }
+}
+
+/* Every rank writes each byte of every output exactly once, and folds all inputs for it. */
+static void moves_cover_every_output_once(void **state)
+{
+    enum { COUNT = 2500 };
+    for (uint32_t n = 2; n <= 9; n++)
+        for (int verb = 0; verb < GYRE_VERBS; verb++) {
+            static uint8_t written[9][4 * COUNT];
+            memset(written, 0, sizeof written);
+            for (uint32_t rank = 0; rank < n; rank++) {
+                struct gyre_plan *plan = make("direct", verb, n, rank, COUNT, true);
+                for (uint32_t m = 0; m < plan->full->moves; m++) {
+                    const struct gyre_move *move = &plan->full->move[m];
+                    assert_int_equal(move->sources, verb == GYRE_ALL_REDUCE ? n : 1);
+                    for (uint32_t s = 0; s < move->sources && verb == GYRE_ALL_REDUCE; s++)
+                        assert_int_equal(move->source[s].rank, s); /* in rank order */
+                    for (uint32_t d = 0; d < move->destinations; d++)
+                        for (uint64_t b = 0; b < move->length; b++)
+                            written[move->destination[d].rank][move->destination[d].offset + b]++;
+                }
+                gyre_plan_destroy(plan);
+            }
+            for (uint32_t rank = 0; rank < n; rank++)
+                for (size_t b = 0; b < 4 * COUNT; b++)
+                    assert_int_equal(written[rank][b], 1);
+        }
+}
+
+/* A schedule that is right over messages, but in which rank 0 would overwrite rank 1's input while
+ * rank 2 may still read it, if both ran in place: everybody gives all to everybody, twice over. */
+static struct gyre_extent crossed_extent(const struct gyre_slice *s)
+{
+    return (struct gyre_extent){3, s->count * s->element * s->n, 2 * s->n, s->n};
+}
+
+static void crossed_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t bytes = s->count * s->element;
+    uint32_t owner = 0; /* sums everything and gives it to all, who also read all of each other */
+    for (uint32_t p = 0; p < s->n; p++) {
+        if (p == s->rank)
+            continue;
+        if (index == 0) {
+            gyre_round_recv(round, p, gyre_at(GYRE_SCRATCH, p * bytes), bytes);
+            gyre_round_send(round, p, gyre_at(GYRE_INPUT, 0), bytes);
+        } else if (index == 2 && s->rank == owner) {
+            gyre_round_send(round, p, gyre_at(GYRE_OUTPUT, 0), bytes);
+        } else if (index == 2 && p == owner) {
+            gyre_round_recv(round, p, gyre_at(GYRE_OUTPUT, 0), bytes);
+        }
+    }
+    if (index == 1) {
+        gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), bytes, GYRE_STEP_FINAL);
+        for (uint32_t p = 0; p < s->n; p++)
+            gyre_round_source(round, p == s->rank ? gyre_at(GYRE_INPUT, 0)
+                                                  : gyre_at(GYRE_SCRATCH, p * bytes));
+    }
+}
+
+static void unsafe_shortcuts_are_refused(void **state)
+{
+    const struct gyre_algorithm crossed = {
+        .name = "crossed", .extent = crossed_extent, .round = crossed_round};
+    struct gyre_slice slice = {.n = 3, .element = 4, .count = 5000};
+    struct gyre_fused fused;
+    struct gyre_binding binding = {.safe_in_place = true, .stays_at_home = true};
+    if (gyre_bind_fused(&crossed, &slice, &fused, &binding)) {
+        assert_false(binding.stays_at_home);
+        assert_false(binding.safe_in_place);
+    }
+}
+
+static void options_are_capped(void **state)
+{
+    struct gyre_shape shape = {.count = 1 << 24};
+    struct gyre_plan_options options = {.n = 2, .mapped = true, .slice_bytes = 1 << 30};
+    assert_int_equal(gyre_select(&shape, &options).slice_bytes, GYRE_STAGE_BYTES / 2);
+    options.mapped = false;
+    assert_int_equal(gyre_select(&shape, &options).slice_bytes, 1 << 30);
+}
+
+static void verbs_that_are_missing_are_told(void **state)
+{
+    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .count = 10};
+    struct gyre_plan_options options = {.n = 4, .algorithm = gyre_algorithm_find("doubling")};
+    struct gyre_trouble trouble = {0};
+    struct gyre_plan *plan = NULL;
+    assert_int_equal(gyre_plan_create(&shape, &options, &plan, &trouble), GYRE_INVALID);
+    assert_null(plan);
+    assert_non_null(strstr(trouble.text, "doubling"));
+    assert_non_null(strstr(trouble.text, "broadcast"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(direct_is_fused_on_shared_memory),
+        cmocka_unit_test(schedules_that_pass_sums_on_stay_steps),
+        cmocka_unit_test(slices_cover_everything),
+        cmocka_unit_test(moves_cover_every_output_once),
+        cmocka_unit_test(unsafe_shortcuts_are_refused),
+        cmocka_unit_test(options_are_capped),
+        cmocka_unit_test(verbs_that_are_missing_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
