@@ -161,6 +161,7 @@ static void play_ended_peer(struct rig_rank *me)
         rig_pause();
     seat->value = gyre_watch_peer_ended(me->watch, 2 - me->rank);
     rig_tell(me, PHASE_DONE);
+    rig_await_go(me, GO_END); /* the other survivor has not looked yet, perhaps */
 }
 
 static void test_ended_peer_is_told_from_a_stopped_one(void **state)
