@@ -90,6 +90,8 @@ static void test_many_ranks(void **state)
     static const uint32_t ns[] = {33, 64, 67};
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
         for (size_t i = 0; i < 6; i++) {
+            if (!((*it)->verbs >> i / 3 & 1))
+                continue;
             struct gyre_play_options options = {false, odd, input, i};
             struct gyre_slice slice = {.verb = i / 3, .n = ns[i % 3], .element = 4, .count = 1100};
             play_all(*it, &slice, &options);
