@@ -16,6 +16,11 @@ struct gyre_bell_page {
     _Atomic uint32_t state; /* enum gyre_bell_state; written by the owner */
 };
 
+struct gyre_peer_bell {
+    struct gyre_bell_page *page;
+    uint32_t peer;
+};
+
 /* Regions of this process, by id; ids are given out from 1 and places are reused. */
 struct gyre_shared {
     struct gyre_region region;
@@ -46,12 +51,12 @@ struct gyre_domain {
     /* doorbell */
     struct gyre_region bell_region;
     struct gyre_bell_page *bell;
-    struct gyre_bell_page **peer_bell; /* per local peer, without this rank */
+    struct gyre_peer_bell *peer_bell; /* per local peer, without this rank */
     uint32_t peer_bells;
     int eventfd;
     bool light_ring; /* sleepers fence for this process too: it need not */
-    bool sockets; /* some peer is reached by descriptors: sleep on those */
-    bool crowded; /* ranks of this machine outnumber its cores */
+    bool sockets;    /* some peer is reached by descriptors: sleep on those */
+    bool crowded;    /* ranks of this machine outnumber its cores */
 
     /* ownership of progress */
     _Atomic uint32_t owner;  /* 1: somebody drives */
@@ -78,6 +83,7 @@ int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t i
 
 #define GYRE_REGION_BELL   1u /* ids that every process gives alike */
 #define GYRE_REGION_QUEUES 2u
+#define GYRE_REGION_WAKER  3u
 #define GYRE_REGION_FIRST  16u
 
 #endif

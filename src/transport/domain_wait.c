@@ -29,8 +29,7 @@
 #define SPIN_NS             (50 * UINT64_C(1000))
 #define YIELD_NS            (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
-#define MIXED_SLEEP_NS      (500 * UINT64_C(1000)) /* peers' bells do not end a wait for sockets */
-#define UNFENCED_SLEEP_NS   (1 * GYRE_MS)          /* where the sleeper's fence for all failed */
+#define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all failed */
 
 /* -- ownership --------------------------------------------------------------------------------- */
 
@@ -105,6 +104,10 @@ int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *troub
     const struct gyre_joined *joined = domain->joined;
     int status = gyre_watch_share(domain->watch, GYRE_REGION_BELL, &domain->bell_region,
                                   GYRE_SHARE_OPEN, trouble);
+    struct gyre_region waker = {.kind = GYRE_MEMORY_HOST, .fd = domain->eventfd};
+    if (!status && joined->nodes > 1) /* peers may find this process asleep on sockets */
+        status =
+            gyre_watch_share(domain->watch, GYRE_REGION_WAKER, &waker, GYRE_SHARE_OPEN, trouble);
     domain->peer_bell = calloc(joined->local_size, sizeof(*domain->peer_bell));
     if (!domain->peer_bell)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u doorbells", joined->local_size);
@@ -114,7 +117,7 @@ int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *troub
             continue;
         status = gyre_domain_await_view(domain, peer, GYRE_REGION_BELL, 4096, &page, trouble);
         if (!status)
-            domain->peer_bell[domain->peer_bells++] = page;
+            domain->peer_bell[domain->peer_bells++] = (struct gyre_peer_bell){page, peer};
     }
     return status;
 }
@@ -127,6 +130,19 @@ void gyre_domain_bell_deinit(struct gyre_domain *domain)
         close(domain->eventfd);
 }
 
+static void wake_peer(struct gyre_domain *domain, const struct gyre_peer_bell *bell, uint32_t state)
+{
+    const uint64_t one = 1;
+    if (state == GYRE_ON_FUTEX) {
+        atomic_fetch_add(&bell->page->word, 1);
+        futex(&bell->page->word, FUTEX_WAKE, 1, NULL);
+        return;
+    }
+    int fd = gyre_watch_peer_bell(domain->watch, bell->peer);
+    if (fd >= 0)
+        (void)!write(fd, &one, sizeof(one));
+}
+
 void gyre_domain_ring(struct gyre_domain *domain)
 {
     if (!domain->peer_bells)
@@ -136,11 +152,10 @@ void gyre_domain_ring(struct gyre_domain *domain)
     else
         atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t i = 0; i < domain->peer_bells; i++) {
-        struct gyre_bell_page *bell = domain->peer_bell[i];
-        if (atomic_load_explicit(&bell->state, memory_order_relaxed) != GYRE_ON_FUTEX)
-            continue;
-        atomic_fetch_add(&bell->word, 1);
-        futex(&bell->word, FUTEX_WAKE, 1, NULL);
+        uint32_t state =
+            atomic_load_explicit(&domain->peer_bell[i].page->state, memory_order_relaxed);
+        if (state != GYRE_AWAKE)
+            wake_peer(domain, &domain->peer_bell[i], state);
     }
 }
 
@@ -160,7 +175,7 @@ static void sleep_on_futex(struct gyre_domain *domain, uint32_t seen, uint64_t n
 static void sleep_on_descriptors(struct gyre_domain *domain, const int *fd, int fds, uint64_t ns)
 {
     struct pollfd set[5] = {{domain->eventfd, POLLIN, 0}};
-    struct timespec timeout = span(domain->peer_bells && ns > MIXED_SLEEP_NS ? MIXED_SLEEP_NS : ns);
+    struct timespec timeout = span(ns);
     for (int i = 0; i < fds; i++)
         set[i + 1] = (struct pollfd){fd[i], POLLIN, 0};
     uint64_t drained;

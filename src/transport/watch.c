@@ -122,8 +122,11 @@ static int build(struct gyre_watch *watch)
 
 static void destroy(struct gyre_watch *watch)
 {
-    for (uint32_t i = 0; watch->link != NULL && i < watch->links; i++)
+    for (uint32_t i = 0; watch->link != NULL && i < watch->links; i++) {
         gyre_watch_channel_deinit(&watch->link[i].channel);
+        if (atomic_load(&watch->link[i].bell) > 0)
+            close(atomic_load(&watch->link[i].bell) - 1);
+    }
     gyre_watch_drop_exports(watch);
     gyre_views_destroy(watch->views);
     gyre_vigil_destroy(watch->vigil);

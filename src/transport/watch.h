@@ -132,6 +132,11 @@ int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_re
                      enum gyre_share share, struct gyre_trouble *trouble);
 void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id); /* does not wait */
 
+/* A region of length 0 with an eventfd for `fd` is a doorbell: what peers write to when this
+ * process sleeps on descriptors. peer_bell() is the one that `peer` gave, -1 if none; the watch
+ * keeps it. Any thread. */
+int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer);
+
 /* This process's view of a region that `peer` shares, NULL while (or if) there is none; at least
  * `length` bytes long and `share`d so. Lock-free; the view stays mapped until the peer unshares it
  * or the watch stops. Any thread. */

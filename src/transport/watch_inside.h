@@ -19,6 +19,7 @@ struct gyre_watch_link { /* to one peer; same index as the vigil's channel */
     bool broken;
     bool wants_room; /* epoll tells when the socket has room again */
     _Atomic bool ended;
+    _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
 };
 
 struct gyre_watch_export; /* a region that this process shares */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +208,26 @@ void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint
 
 /* -- answering --------------------------------------------------------------------------------- */
 
+/* A region of no bytes is a doorbell: an eventfd that the peer sleeps on. The first one counts. */
+static int keep_bell(struct gyre_watch *watch, uint32_t peer, int passed)
+{
+    struct gyre_watch_link *link = &watch->link[gyre_vigil_channel(watch->vigil, peer)];
+    int kept = fcntl(passed, F_DUPFD_CLOEXEC, 0), none = 0;
+
+    if (kept < 0)
+        return -errno;
+    if (!atomic_compare_exchange_strong(&link->bell, &none, kept + 1))
+        close(kept);
+    return 0;
+}
+
+int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer)
+{
+    int index = gyre_vigil_channel(watch->vigil, peer);
+    return index < 0 ? -1
+                     : atomic_load_explicit(&watch->link[index].bell, memory_order_acquire) - 1;
+}
+
 static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
                   int passed, struct gyre_trouble *trouble)
 {
@@ -217,6 +238,8 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
     if (passed < 0)
         return gyre_trouble_set(trouble, -EBADF,
                                 "no descriptor came along: this process has too many open files");
+    if (message->region_length == 0)
+        return keep_bell(watch, peer, passed);
     int status = device->import(0, passed, message->region_length,
                                 sealed ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN, &region, trouble);
     if (status != 0)
