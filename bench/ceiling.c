@@ -1,56 +1,61 @@
 /* How much faster could it be?
  *
- * In shared memory the limit is how fast this machine's memory moves bytes. A copy of S bytes reads
- * S and writes S; the fastest copy, by 1 … n ranks at once, over the very buffers of the bench,
- * gives the rate R. The collective must read and write at least `traffic` bytes per byte of size
- * (its bench says how many, and the footer prints it), so
+ * In shared memory the limit is how fast this machine's memory moves bytes. A pass over S bytes
+ * (passes.c: copies, sums, updates) reads S and writes S; the fastest, by 1 … n ranks at once, over
+ * the very buffers of the bench, gives the rate R. The collective must read and write at least
+ * `traffic` bytes per byte of size (its bench says how many, and the footer prints it), so
  *
- *     busbw  <=  factor * size / t,  t >= traffic * size / R      =>   ceiling = factor * R /
- * traffic
+ *     t >= traffic * size / R,  busbw = factor * size / t   =>   ceiling = factor * R / traffic
  *
- * The copies touch as much memory as the collective does: out of place from input to output, in
- * place from one half of the output to the other; and with --fresh they find the caches as it does.
+ * The passes touch the memory that the collective touches: out of place from input to output; in
+ * place each rank's output updated, or half of it copied to the other half; and with --fresh they
+ * find the caches as it does. Of buffers beyond GROUND_MOST, which no cache holds, a part will do.
  *
  * Between nodes, or with --transport tcp, the limit is what bare sockets carry (ceiling_tcp.c).
  *
- * More than 100 % means that one of the two figures is wrong, so it is a failure of the bench. */
+ * A machine is not equally fast at all times, so R is the best of samples taken before the rows, in
+ * the middle and behind them. More than 100 % means that one of the two figures is wrong: by chance
+ * if it is little more, else the bench fails. */
 #include "common.h"
-#include "copies.h"
+#include "passes.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define REPEATS     3
-#define LEAST_US    10e3
-#define FRESH_ABOVE 4096
+#define LEAST_RUNS   6 /* of each pass, over all samples */
+#define LEAST_US     2e3
+#define FRESH_ABOVE  4096
+#define GROUND_LEAST 256 /* bytes */
+#define GROUND_MOST  ((size_t)64 << 20)
 
-struct rate {
-    double bytes_per_us; /* read and written */
-    const char *method;
-    int ranks;
-};
-
-struct ground { /* what is copied */
+struct ground { /* what is passed over */
     char *to;
     const char *from;
-    size_t bytes;
+    size_t bytes; /* a multiple of 128 */
     bool fresh;
 };
 
 static volatile unsigned char sink;
 
-static struct ground find_ground(const struct bench *bench, bool in_place)
+static size_t ground_bytes(const struct bench *bench)
 {
-    size_t bytes = bench->largest, half = bytes / 2 / 64 * 64;
-    bool fresh = bench->options.fresh && bytes > FRESH_ABOVE;
-    if (in_place && half > 0) {
-        return (struct ground){(char *)bench->output + half, bench->output, half, fresh};
-    }
-    return (struct ground){bench->output, bench->input, bytes, fresh};
+    size_t bytes = bench->largest / GROUND_LEAST * GROUND_LEAST;
+    return bytes < GROUND_LEAST ? GROUND_LEAST : bytes > GROUND_MOST ? GROUND_MOST : bytes;
 }
 
-/* As between timed calls: the source written, the target read. */
+static struct ground find_ground(const struct bench *bench, bool in_place, bool updates)
+{
+    size_t bytes = ground_bytes(bench), half = bytes / 2;
+    bool fresh = bench->options.fresh && bench->largest > FRESH_ABOVE;
+    if (in_place && !updates) {
+        return (struct ground){(char *)bench->output + half, bench->output, half, fresh};
+    }
+    return (struct ground){bench->output, in_place ? bench->output : bench->input, bytes, fresh};
+}
+
+/* As between timed calls: the target read, the source written. */
 static void refresh(const struct ground *ground, int turn)
 {
     unsigned char sum = 0;
@@ -61,9 +66,14 @@ static void refresh(const struct ground *ground, int turn)
     memset((char *)ground->from, 0x38 + (turn & 7), ground->bytes);
 }
 
-/* Microseconds of `turns` copies, from the moment that all start to the moment that the last ends.
- */
-static double time_copies(struct bench *bench, const struct bench_copy *copy,
+/* How many are taken: a middle is there from 2 rows on. */
+static int samples(const struct bench *bench)
+{
+    return bench->rows > 1 ? 3 : 2;
+}
+
+/* Microseconds of `turns` passes, by the slowest rank. */
+static double time_passes(struct bench *bench, const struct bench_pass *pass,
                           const struct ground *ground, int ranks, int turns)
 {
     double total = 0;
@@ -75,7 +85,7 @@ static double time_copies(struct bench *bench, const struct bench_copy *copy,
         bench_together(bench);
         double start = bench_now_us();
         for (int i = 0; i < burst && bench->rank < ranks; i++) {
-            copy->copy(ground->to, ground->from, ground->bytes);
+            pass->run(ground->to, ground->from, ground->bytes);
         }
         double took = bench->rank < ranks ? bench_now_us() - start : 0;
         total += bench_agree(bench, took, GYRE_MAX);
@@ -84,49 +94,78 @@ static double time_copies(struct bench *bench, const struct bench_copy *copy,
     return total;
 }
 
-static int turns_for(struct bench *bench, double once_us)
+static int turns_for(struct bench *bench, double once_us, bool fresh)
 {
     double turns = ceil(LEAST_US / fmax(once_us, 1e-2));
-    return (int)bench_from_root(bench, fmin(fmax(turns, 1), 100000));
+    return (int)bench_from_root(bench, fmin(fmax(turns, 1), fresh ? 20 : 100000));
 }
 
-static void try_copy(struct bench *bench, const struct bench_copy *copy,
-                     const struct ground *ground, int ranks, struct rate *best)
+static void try_pass(struct bench *bench, const struct bench_pass *pass,
+                     const struct ground *ground, int ranks, struct bench_rate *best)
 {
-    int turns = turns_for(bench, time_copies(bench, copy, ground, ranks, 1));
-    turns = ground->fresh && turns > 20 ? 20 : turns;
-    for (int i = 0; i < REPEATS; i++) {
-        double total = time_copies(bench, copy, ground, ranks, turns);
+    double once = time_passes(bench, pass, ground, ranks, 1);
+    int turns = turns_for(bench, once, ground->fresh);
+    for (int i = 0; i < LEAST_RUNS / samples(bench); i++) {
+        double total = time_passes(bench, pass, ground, ranks, turns);
         double rate = 2.0 * (double)ground->bytes * turns * ranks / fmax(total, 1e-3);
         if (rate > best->bytes_per_us) {
-            *best = (struct rate){rate, copy->name, ranks};
+            *best = (struct bench_rate){rate, pass->name, ground->bytes, ranks};
         }
     }
 }
 
-static struct rate fastest_copy(struct bench *bench, bool in_place)
+/* Never more than there are cores: taking turns looks like going at once, as each is timed alone.
+ */
+static int most_at_once(struct bench *bench)
 {
-    struct rate best = {0, "", 0};
-    struct ground ground = find_ground(bench, in_place);
-    for (const struct bench_copy *copy = bench_copies; copy->name; copy++) {
-        for (int ranks = 1; ranks < bench->n; ranks *= 2) {
-            try_copy(bench, copy, &ground, ranks, &best);
+    double cores = bench_from_root(bench, (double)sysconf(_SC_NPROCESSORS_ONLN));
+    return cores < 1 || cores > bench->n ? bench->n : (int)cores;
+}
+
+static void try_passes(struct bench *bench, bool in_place)
+{
+    struct bench_rate *best = &bench->ceiling.memory[in_place];
+    int most = most_at_once(bench);
+    for (const struct bench_pass *pass = bench_passes; pass->name; pass++) {
+        if (pass->in_place && !in_place) {
+            continue;
         }
-        try_copy(bench, copy, &ground, bench->n, &best);
+        struct ground ground = find_ground(bench, in_place, pass->in_place);
+        for (int ranks = 1; ranks < most; ranks *= 2) {
+            try_pass(bench, pass, &ground, ranks, best);
+        }
+        try_pass(bench, pass, &ground, most, best);
     }
-    return best;
+}
+
+static bool on_one_node(const struct bench *bench)
+{
+    bool one = true;
+    for (int rank = 1; rank < bench->n; rank++) {
+        one &= bench->place[rank].node == bench->place[0].node;
+    }
+    return one;
+}
+
+static bool has_ceiling(const struct bench *bench)
+{
+    return !bench->options.no_ceiling && bench->n > 1 && bench->largest > 0;
+}
+
+void bench_ceiling_sample(struct bench *bench)
+{
+    if (!has_ceiling(bench)) {
+        return;
+    }
+    if (on_one_node(bench)) {
+        try_passes(bench, false);
+        try_passes(bench, true);
+    } else {
+        bench_ceiling_tcp(bench, bench->verb->reduces, &bench->ceiling.sockets);
+    }
 }
 
 /* -- report ------------------------------------------------------------------------------------ */
-
-/* `ceiling` in GB/s. */
-static bool report_share(struct bench *bench, const char *direction, double reached, double ceiling)
-{
-    double share = 100 * reached / ceiling;
-    bench_report_remark(&bench->report, "Share %-14s : %.1f %% of the ceiling%s", direction, share,
-                        share > 100 ? " FAILED: no machine does more than it can" : "");
-    return share <= 100;
-}
 
 static bool report_memory(struct bench *bench)
 {
@@ -135,25 +174,26 @@ static bool report_memory(struct bench *bench)
     bool possible = true;
     bench_report_remark(&bench->report, "%-20s : %s", "Least memory traffic", verb->traffic_text);
     for (int in_place = 0; in_place < 2; in_place++) {
-        struct rate rate = fastest_copy(bench, in_place);
+        struct bench_rate rate = bench->ceiling.memory[in_place];
         double ceiling = rate.bytes_per_us / 1e3 * verb->bus_factor(bench->n) /
                          verb->traffic(bench->n, in_place);
         bench_report_remark(&bench->report,
                             "Ceiling %-12s : %.2f GB/s busbw = %.2f GB/s read and written by %s "
-                            "of %llu B (%d at once) * %.3g / %g",
-                            directions[in_place], ceiling, rate.bytes_per_us / 1e3, rate.method,
-                            (unsigned long long)bench->largest, rate.ranks,
-                            verb->bus_factor(bench->n), verb->traffic(bench->n, in_place));
-        possible &= report_share(bench, directions[in_place], bench->best_bus[in_place], ceiling);
+                            "of %zu B (%d at once) * %.3g / %g",
+                            directions[in_place], ceiling, rate.bytes_per_us / 1e3, rate.pass,
+                            rate.bytes, rate.ranks, verb->bus_factor(bench->n),
+                            verb->traffic(bench->n, in_place));
+        possible &= bench_report_share(&bench->report, directions[in_place],
+                                       100 * bench->best_bus[in_place] / ceiling);
     }
     return possible;
 }
 
 static bool report_sockets(struct bench *bench)
 {
-    struct bench_sockets best;
+    const struct bench_sockets *best = &bench->ceiling.sockets;
     bool both_ways = bench->verb->reduces;
-    double rate = bench_ceiling_tcp(bench, both_ways, &best) / 1e9;
+    double rate = bench_ceiling_tcp_bus(bench, both_ways, best) / 1e9;
     if (rate <= 0) {
         bench_report_remark(&bench->report,
                             "%-20s : not measured, the ranks cannot reach each "
@@ -165,11 +205,13 @@ static bool report_sockets(struct bench *bench)
         &bench->report,
         "%-20s : %.2f GB/s busbw = %.2f GB/s out of each node * %.3g, bare sockets, "
         "%d rank%s a node, %d stream%s each%s",
-        "Ceiling", rate, best.node_rate / 1e9, rate * 1e9 / best.node_rate, best.per_node,
-        best.per_node == 1 ? "" : "s", best.streams, best.streams == 1 ? "" : "s",
+        "Ceiling", rate, best->node_rate / 1e9, rate * 1e9 / best->node_rate, best->per_node,
+        best->per_node == 1 ? "" : "s", best->streams, best->streams == 1 ? "" : "s",
         both_ways ? ", both ways at once" : "");
-    bool out_of_place = report_share(bench, "out-of-place", bench->best_bus[0], rate);
-    return report_share(bench, "in-place", bench->best_bus[1], rate) && out_of_place;
+    double out_of_place = 100 * bench->best_bus[0] / rate,
+           in_place = 100 * bench->best_bus[1] / rate;
+    bool possible = bench_report_share(&bench->report, "out-of-place", out_of_place);
+    return bench_report_share(&bench->report, "in-place", in_place) && possible;
 }
 
 bool bench_ceiling_report(struct bench *bench)
@@ -177,14 +219,10 @@ bool bench_ceiling_report(struct bench *bench)
     if (bench->options.no_ceiling) {
         return true;
     }
-    if (bench->n == 1 || bench->largest == 0) {
+    if (!has_ceiling(bench)) {
         bench_report_remark(&bench->report, "%-20s : none for %s", "Ceiling",
                             bench->n == 1 ? "1 rank" : "0 bytes");
         return true;
     }
-    bool one_node = true;
-    for (int rank = 1; rank < bench->n; rank++) {
-        one_node &= bench->place[rank].node == bench->place[0].node;
-    }
-    return one_node ? report_memory(bench) : report_sockets(bench);
+    return on_one_node(bench) ? report_memory(bench) : report_sockets(bench);
 }

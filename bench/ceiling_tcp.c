@@ -30,7 +30,7 @@
 
 #define STREAMS_MAX 8
 #define CHUNK       (UINT64_C(1) << 20)
-#define TOTAL       (UINT64_C(128) << 20) /* bytes over each link, per measurement */
+#define TOTAL       (UINT64_C(64) << 20) /* bytes over each link, per measurement */
 #define REPEATS     3
 #define IDLE_TURNS  64 /* then sleep: ranks may outnumber cores */
 
@@ -301,12 +301,10 @@ static int fewest_members(const struct bench *bench)
     return fewest;
 }
 
-double bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best)
+void bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best)
 {
     struct ring ring = {.bench = bench, .closed = closed};
-    double n = bench->n, nodes = count_nodes(bench);
     uint16_t own = 0;
-    *best = (struct bench_sockets){0, 0, 0};
     memset(ring.to, -1, sizeof ring.to);
     memset(ring.from, -1, sizeof ring.from);
     int listener = listen_anywhere(&own), all = fewest_members(bench);
@@ -321,5 +319,11 @@ double bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets 
     close(listener);
     free(ports);
     free(ring.buffer);
+}
+
+double bench_ceiling_tcp_bus(const struct bench *bench, bool closed,
+                             const struct bench_sockets *best)
+{
+    double n = bench->n, nodes = count_nodes(bench);
     return closed ? best->node_rate * ((n - 1) / n) / ((nodes - 1) / nodes) : best->node_rate;
 }

@@ -2,7 +2,7 @@
  *
  *     flags ─▶ --ranks? start them and wait
  *           ─▶ gyre_init ─▶ buffers ─▶ header ─▶ for each type, operation or root: warm up, rows
- *           ─▶ ceiling ─▶ footer
+ *           ─▶ share of the ceiling ─▶ footer
  *
  * Every rank walks the same loops, so the ranks stay together by the collectives that they measure;
  * what they must agree on (times, counts of calls, wrong elements) goes through gyre as well. Rank
@@ -114,7 +114,7 @@ static int join(struct bench *bench)
 /* Touched here, so that no page fault is timed. */
 static void get_buffers(struct bench *bench)
 {
-    size_t bytes = bench->options.max_bytes + 8;
+    size_t bytes = bench->options.max_bytes + BENCH_SPARE_BYTES;
     if (bench->options.plain_memory) {
         bench->input = bench_memory(bench, bytes);
         bench->output = bench_memory(bench, bytes);
@@ -176,7 +176,6 @@ static void report_header(struct bench *bench)
 
 static void keep_best(struct bench *bench, const struct bench_row *row)
 {
-    bench->largest = row->bytes;
     const double bus[2] = {row->out_of_place.bus_bw, row->in_place.bus_bw};
     for (int i = 0; i < 2; i++) {
         if (bus[i] > bench->best_bus[i]) {
@@ -185,30 +184,65 @@ static void keep_best(struct bench *bench, const struct bench_row *row)
     }
 }
 
-static uint64_t next_size(const struct bench_options *options, uint64_t bytes)
+/* The size of the next row; false behind the last. */
+static bool advance(const struct bench_options *options, uint64_t *bytes)
 {
-    return options->factor ? bytes * options->factor : bytes + options->step_bytes;
+    uint64_t factor = options->factor, step = options->step_bytes, last = options->max_bytes;
+    if (factor ? *bytes > last / factor : step == 0 || last - *bytes < step) {
+        return false;
+    }
+    *bytes = factor ? *bytes * factor : *bytes + step;
+    return true;
+}
+
+static uint64_t count_chosen(const bool *chosen, int count)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++) {
+        sum += chosen[i];
+    }
+    return sum;
+}
+
+/* Sets the largest size too. */
+static uint64_t count_rows(struct bench *bench)
+{
+    const struct bench_options *options = &bench->options;
+    uint64_t sizes = 1, roots = options->root < 0 ? (uint64_t)bench->n : 1;
+    bench->largest = options->min_bytes;
+    while (advance(options, &bench->largest)) {
+        sizes++;
+    }
+    return sizes * count_chosen(options->types, BENCH_TYPES) *
+           (bench->verb->reduces ? count_chosen(options->ops, BENCH_OPS) : roots);
+}
+
+/* Looks how fast the machine is, in the middle and behind the last row. */
+static void row_is_done(struct bench *bench)
+{
+    bench->rows_done++;
+    if (bench->rows_done == bench->rows || bench->rows_done == bench->rows / 2) {
+        bench_ceiling_sample(bench);
+    }
 }
 
 static void run_sizes(struct bench *bench, struct bench_call call)
 {
     const struct bench_options *options = &bench->options;
     size_t element = gyre_type_size(call.type);
+    uint64_t bytes = options->min_bytes;
     bench_warm_up(bench, &call);
-    for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes;
-         bytes = next_size(options, bytes)) {
+    do {
         struct bench_row row;
         call.count = bytes / element;
         bench_measure_row(bench, &call, &row);
         bench_report_row(&bench->report, &row);
-        if (next_size(options, bytes) > options->max_bytes) {
+        if (bytes == bench->largest) {
             keep_best(bench, &row);
         }
         bench_row_release(&row);
-        if (bytes == options->max_bytes) {
-            break; /* a step of 0 bytes is allowed for one size */
-        }
-    }
+        row_is_done(bench);
+    } while (advance(options, &bytes));
 }
 
 static void run_roots(struct bench *bench, struct bench_call call)
@@ -298,7 +332,9 @@ int bench_main(int argc, char **argv, const struct bench_verb *verb)
     if (code >= 0) {
         return code;
     }
+    bench.rows = count_rows(&bench);
     report_header(&bench);
+    bench_ceiling_sample(&bench);
     run_types(&bench);
     bool possible = bench_ceiling_report(&bench);
     bool well = bench_report_close(&bench.report, NULL);

@@ -38,17 +38,41 @@ struct bench_verb {
     const char *traffic_text; /* the same in words */
 };
 
+#define BENCH_SPARE_BYTES                                                                          \
+    264 /* behind each buffer, so that the ceiling always has some to move                         \
+         */
+
+struct bench_rate {      /* of going through memory */
+    double bytes_per_us; /* read and written */
+    const char *pass;
+    size_t bytes; /* of each rank */
+    int ranks;
+};
+
+struct bench_sockets {
+    int streams;      /* of each pair */
+    int per_node;     /* ranks of each node that sent at once */
+    double node_rate; /* bytes per second out of each node */
+};
+
+struct bench_ceiling {           /* best of the samples */
+    struct bench_rate memory[2]; /* out of place, in place */
+    struct bench_sockets sockets;
+};
+
 struct bench {
     const struct bench_verb *verb;
     struct bench_options options;
     struct gyre_comm *comm;
     int rank, n;
-    void *input, *output;      /* options.max_bytes each */
+    void *input, *output;      /* options.max_bytes and the spare ones each */
     struct bench_place *place; /* n */
     uint64_t iteration;        /* of checked data: never the same twice */
     struct bench_report report;
-    uint64_t largest;   /* bytes of the largest row */
+    uint64_t largest; /* bytes of the largest row */
+    uint64_t rows, rows_done;
     double best_bus[2]; /* at that size: out of place, in place */
+    struct bench_ceiling ceiling;
 };
 
 /* main() of a bench of a collective. */
@@ -69,19 +93,21 @@ void bench_warm_up(struct bench *bench, const struct bench_call *call);
 
 /* -- ceiling.c, ceiling_tcp.c ------------------------------------------------------------------ */
 
-/* Measures what this machine can do at most with the largest size, prints it and the share that was
- * reached. False if more was reached than is possible. */
+/* Looks how fast this machine is at present, and keeps the best of all samples. Collective. */
+void bench_ceiling_sample(struct bench *bench);
+
+/* Prints what this machine can do at most with the largest size, and the share that was reached.
+ * False if more was reached than is possible. */
 bool bench_ceiling_report(struct bench *bench);
 
-/* The ceiling of busbw over bare sockets between nodes, in bytes per second; `closed` for a
- * collective that sends both ways (all-reduce), else one way (broadcast). 0 where the sockets
- * cannot be made. Collective. */
-struct bench_sockets {
-    int streams;      /* of each pair */
-    int per_node;     /* ranks of each node that sent at once */
-    double node_rate; /* bytes per second out of each node */
-};
-double bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best);
+/* Bare sockets between nodes, in a closed ring for a collective that sends both ways (all-reduce),
+ * else in a chain (broadcast). Better rates replace *best; where the sockets cannot be made it
+ * stays. Collective. */
+void bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best);
+
+/* The busbw in bytes per second that follows. */
+double bench_ceiling_tcp_bus(const struct bench *bench, bool closed,
+                             const struct bench_sockets *best);
 
 /* -- what everything uses ---------------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define FORMAT_VERSION "2.19.6"
+#define NOISE_PERCENT  5
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 
@@ -266,6 +267,16 @@ void bench_report_row(struct bench_report *report, const struct bench_row *row)
 }
 
 /* -- behind the table -------------------------------------------------------------------------- */
+
+bool bench_report_share(struct bench_report *report, const char *direction, double percent)
+{
+    bool possible = percent <= 100 + NOISE_PERCENT;
+    bench_report_remark(report, "Share %-14s : %.1f %% of the ceiling%s", direction, percent,
+                        !possible       ? " FAILED: no machine does more than it can"
+                        : percent > 100 ? ", all of it within the noise"
+                                        : "");
+    return possible;
+}
 
 bool bench_report_close(struct bench_report *report, const char *error)
 {

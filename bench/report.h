@@ -50,6 +50,10 @@ void bench_report_remark(struct bench_report *report, const char *format, ...)
 void bench_report_columns(struct bench_report *report);
 void bench_report_row(struct bench_report *report, const struct bench_row *row);
 
+/* The share of a ceiling that was reached, in percent. False if so much is impossible: above 100,
+ * and beyond what noise explains. */
+bool bench_report_share(struct bench_report *report, const char *direction, double percent);
+
 /* The footer. `error`: what ended the run, NULL if nothing. True if all is well. */
 bool bench_report_close(struct bench_report *report, const char *error);
 

@@ -1,4 +1,5 @@
 /* What the benches say must be true: the columns to the byte, and a check that notices. */
+#include "passes.h"
 #include "pattern.h"
 #include "report_json.h"
 
@@ -150,6 +151,24 @@ static void test_least_bandwidth(void **state)
     assert_non_null(strstr(text, "# Avg bus bandwidth    : 1 FAILED\n"));
 }
 
+static void print_shares(struct bench_report *report)
+{
+    assert_true(bench_report_share(report, "in-place", 99.96));
+    assert_true(bench_report_share(report, "in-place", 104.9));
+    assert_false(bench_report_share(report, "in-place", 105.1));
+}
+
+static void test_more_than_everything_is_a_failure(void **state)
+{
+    struct bench_report report = {.speaks = true, .program = "x"};
+    assert_string_equal(printed_by(print_shares, &report),
+                        "# Share in-place       : 100.0 % of the ceiling\n"
+                        "# Share in-place       : 104.9 % of the ceiling, all of it within the "
+                        "noise\n"
+                        "# Share in-place       : 105.1 % of the ceiling FAILED: no machine does "
+                        "more than it can\n");
+}
+
 static void test_json_grammar(void **state)
 {
     char text[256] = "";
@@ -256,6 +275,36 @@ static void test_nan_is_wrong(void **state)
     assert_int_equal(bench_pattern_count_wrong(&pattern, data, COUNT), COUNT);
 }
 
+/* -- passes ------------------------------------------------------------------------------------ */
+
+#define FLOATS 96 /* three lots of 128 bytes, and one float that stays */
+
+static bool passes_right(const struct bench_pass *pass, const float *to, const float *from, int i)
+{
+    bool copied = to[i] == from[i], updated = to[i] == 1001;
+    bool summed = to[i] == from[i % (FLOATS / 2)] + from[i % (FLOATS / 2) + FLOATS / 2];
+    return pass->in_place ? updated : strstr(pass->name, "sums") ? summed : copied;
+}
+
+/* A pass that did less than all would make the ceiling too high. */
+static void test_passes_touch_every_byte(void **state)
+{
+    for (const struct bench_pass *pass = bench_passes; pass->name; pass++) {
+        _Alignas(64) float from[FLOATS], to[FLOATS + 1];
+        for (int i = 0; i <= FLOATS; i++) {
+            to[i] = 1000;
+            from[i % FLOATS] = (float)(i + 1);
+        }
+        pass->run(to, from, FLOATS * sizeof(float));
+        for (int i = 0; i < FLOATS; i++) {
+            if (!passes_right(pass, to, from, i)) {
+                fail_msg("%s: element %d is %g", pass->name, i, (double)to[i]);
+            }
+        }
+        assert_true(to[FLOATS] == 1000);
+    }
+}
+
 /* -- flags ------------------------------------------------------------------------------------- */
 
 static int read_flags(struct bench_options *options, const char *line)
@@ -337,12 +386,14 @@ int main(void)
         cmocka_unit_test(test_table_is_nccl_tests_table),
         cmocka_unit_test(test_failures_are_told),
         cmocka_unit_test(test_least_bandwidth),
+        cmocka_unit_test(test_more_than_everything_is_a_failure),
         cmocka_unit_test(test_json_grammar),
         cmocka_unit_test(test_right_results_are_right),
         cmocka_unit_test(test_last_iterations_results_are_wrong),
         cmocka_unit_test(test_one_spoiled_element_is_found),
         cmocka_unit_test(test_a_shift_by_one_element_is_found),
         cmocka_unit_test(test_nan_is_wrong),
+        cmocka_unit_test(test_passes_touch_every_byte),
         cmocka_unit_test(test_flags_of_nccl_tests),
         cmocka_unit_test(test_wrong_flags),
         cmocka_unit_test(test_ranks_flag_is_known),
