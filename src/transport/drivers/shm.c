@@ -48,6 +48,7 @@ struct gyre_pipe {
 struct gyre_wire {
     struct gyre_pipe **pipe;
     uint32_t pipes, most;
+    bool full; /* the last poll() had more to tell than it was given room for */
 };
 
 static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
@@ -239,7 +240,11 @@ static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, cons
 static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
                     uint64_t length, uint64_t token)
 {
-    return pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+    int status =
+        pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+    if (!status && length > GYRE_EAGER_MAX)
+        put_out(pipe); /* its GRANT */
+    return status;
 }
 
 static int shm_cancel(struct gyre_pipe *pipe, uint64_t token)
@@ -261,6 +266,7 @@ static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion
         if (pipe->detached && count < max)
             drop(wire, i);
     }
+    wire->full = count == max;
     return count;
 }
 
@@ -275,6 +281,8 @@ static int shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
 static int shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
 {
     alarm->fd = -1;
+    if (wire->full)
+        return GYRE_AGAIN;
     for (uint32_t i = 0; i < wire->pipes; i++) {
         struct gyre_pipe *pipe = wire->pipe[i];
         if (pipe->status)
