@@ -21,6 +21,8 @@
 #include <stdio.h>
 
 #define GRACE (200 * GYRE_MS) /* for the cause of an echo, and for rank 0's verdict */
+#define TALE                                                                                       \
+    (600 * GYRE_MS) /* for the roll call, which knows both calls of a mismatch: two beats */
 
 static void decide(struct gyre_vigil *vigil, bool verdict, const struct gyre_vigil_channel *source)
 {
@@ -60,6 +62,9 @@ void gyre_vigil_hold(struct gyre_vigil *vigil, const struct gyre_vigil_record *r
     if (vigil->stage != GYRE_VIGIL_CALM)
         return;
     set_deadline(vigil);
+    if (record->status == GYRE_MISMATCH)
+        vigil->deadline =
+            vigil->clock + (vigil->is.dead_ns && vigil->is.dead_ns < TALE ? GRACE : TALE);
     vigil->record = *record;
     vigil->stage = GYRE_VIGIL_HELD;
 }
