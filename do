@@ -14,6 +14,7 @@ Gyre: collective communication without NCCL and without MPI.
 usage: ./do WORD [ARGUMENTS]
 
   bench [NAME] [FLAGS]  measure: all-reduce on 2 local ranks, 8 B to 64 MiB; or another bench, other flags
+  compare [FLAGS]       measure all-reduce against Open MPI and gloo, where they are installed, in turns
   test [NAMES, FLAGS]   build and run all tests, or those named; flags go to `meson test`
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree
@@ -167,6 +168,11 @@ benches() {
     find "$BUILD/bench" -maxdepth 1 -type f -perm -100 -exec basename {} \; | sort | tr '\n' ' '
 }
 
+compare() {
+    build
+    BUILD=$BUILD exec bench/compare "$@"
+}
+
 # meson's log has one JSON object per line; a test's own output is the string between "stdout" and "result".
 log_count() {
     grep -c "\"result\": \"\\($1\\)\"" "$BUILD/meson-logs/testlog.json" || true
@@ -224,6 +230,7 @@ word=${1-}
 [ $# = 0 ] || shift
 case $word in
 bench) bench "$@" ;;
+compare) compare "$@" ;;
 test) run_tests "$@" ;;
 build) build "$@" ;;
 check) provide ci && tests/check_tree.sh "$@" ;;
@@ -234,7 +241,7 @@ ci) exec .ci/run "$@" ;;
 clean) clean ;;
 '' | help | -h | --help) usage ;;
 *)
-    echo "./do: unknown word '$word'; these are known: bench test build check format install packages ci clean" >&2
+    echo "./do: unknown word '$word'; these are known: bench compare test build check format install packages ci clean" >&2
     exit 2
     ;;
 esac

@@ -148,5 +148,10 @@ expect "or the given ones" last_line_is 'allreduce --ranks 4 -b 1K'
 run_do bench lnik
 expect "an unknown bench is answered with those there are" said "no bench 'lnik'; there are: allreduce link"
 
+mkdir "$room/tree/bench"
+stub ../tree/bench/compare 'echo "compare with $BUILD: $*"'
+run_do compare --rounds 1
+expect "the comparison takes its flags and the build folder" last_line_is 'compare with build: --rounds 1'
+
 [ "$failures" = 0 ] && echo "all checks passed"
 [ "$failures" = 0 ]
