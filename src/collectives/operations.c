@@ -195,10 +195,13 @@ static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, co
     struct exchange exchange = {engine, plan, ++engine->sequence, false};
     struct gyre_idle idle = {0};
     int status = 0;
+    exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
+    /* The books are kept while the line travels. */
     note_started(comm, plan, exchange.sequence, gyre_op_fingerprint(plan, exchange.sequence));
-    while (gyre_exchange_begin(engine, plan, input, exchange.sequence) == GYRE_AGAIN && !status)
+    while (!exchange.begun && !status) {
         status = idle_turn(comm, &idle, exchange_came, &exchange, UINT64_MAX);
-    exchange.begun = true;
+        exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
+    }
     idle = (struct gyre_idle){.turns = EXCHANGE_SPINS}; /* the first looks were inside */
     while (!status &&
            gyre_exchange_finish(engine, plan, input, output, exchange.sequence, EXCHANGE_SPINS)) {
