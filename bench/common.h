@@ -15,7 +15,7 @@ enum bench_exit {
     BENCH_EXIT_LIBRARY = 3,
     BENCH_EXIT_TIMED_OUT = 4,
     BENCH_EXIT_UNSUPPORTED = 5,
-    BENCH_EXIT_USAGE = 6
+    BENCH_EXIT_USAGE = 2
 };
 
 struct bench_call { /* of one row and direction */
