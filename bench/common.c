@@ -317,6 +317,11 @@ int bench_enter(int argc, char **argv, struct bench *bench)
 int bench_leave(struct bench *bench, bool well)
 {
     bench_together(bench); /* whoever waits for the ranks sees none end before rank 0 has spoken */
+    free(bench->place);
+    if (bench->options.plain_memory) {
+        free(bench->input);
+        free(bench->output);
+    }
     int status = gyre_finalize(bench->comm);
     if (status) {
         fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));
