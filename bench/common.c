@@ -106,7 +106,7 @@ static int join(struct bench *bench)
     if (bench->options.root >= bench->n) {
         fprintf(stderr, "-r %d: expected a rank from 0 to %d, or -1\n", bench->options.root,
                 bench->n - 1);
-        return BENCH_EXIT_USAGE;
+        return bench_leave_with(bench, BENCH_EXIT_USAGE);
     }
     return 0;
 }
@@ -307,14 +307,14 @@ int bench_enter(int argc, char **argv, struct bench *bench)
     }
     bool opened = bench_report_open(&bench->report, &bench->options, argc, argv);
     if (bench_agree(bench, opened, GYRE_MIN) == 0) {
-        return BENCH_EXIT_USAGE;
+        return bench_leave_with(bench, BENCH_EXIT_USAGE);
     }
     get_buffers(bench);
     gather_places(bench);
     return -1;
 }
 
-int bench_leave(struct bench *bench, bool well)
+int bench_leave_with(struct bench *bench, int code)
 {
     bench_together(bench); /* whoever waits for the ranks sees none end before rank 0 has spoken */
     free(bench->place);
@@ -327,7 +327,12 @@ int bench_leave(struct bench *bench, bool well)
         fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));
         return exit_code(status);
     }
-    return well ? 0 : BENCH_EXIT_WRONG;
+    return code;
+}
+
+int bench_leave(struct bench *bench, bool well)
+{
+    return bench_leave_with(bench, well ? 0 : BENCH_EXIT_WRONG);
 }
 
 int bench_main(int argc, char **argv, const struct bench_verb *verb)

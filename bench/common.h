@@ -80,9 +80,10 @@ int bench_main(int argc, char **argv, const struct bench_verb *verb);
 
 /* What stands before and behind any bench. bench_enter: flags, --ranks, gyre_init, buffers; -1 to
  * go on, else the exit code. bench_leave: all ranks together, gyre_finalize; the exit code, 0 if
- * `well`. */
+ * `well`, or `code`. */
 int bench_enter(int argc, char **argv, struct bench *bench);
 int bench_leave(struct bench *bench, bool well);
+int bench_leave_with(struct bench *bench, int code);
 
 /* -- measure.c --------------------------------------------------------------------------------- */
 

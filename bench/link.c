@@ -198,7 +198,7 @@ int main(int argc, char **argv)
         return code;
     }
     if (refuses(&bench)) {
-        return BENCH_EXIT_USAGE;
+        return bench_leave_with(&bench, BENCH_EXIT_USAGE);
     }
     struct link link = {.bench = &bench,
                         .lines = share_lines(&bench),
