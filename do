@@ -169,7 +169,7 @@ benches() {
 }
 
 compare() {
-    build
+    build >&2
     BUILD=$BUILD exec bench/compare "$@"
 }
 

@@ -73,7 +73,7 @@ expect "a good comparison succeeds" [ "$code" = 0 ]
 expect "medians and ratios in shared memory" said '| 4 KiB | 20.0 | 40.0 | **2.00** | 40.0 | 80.0 | **2.00** |'
 expect "gloo stands beside Open MPI over sockets" said '| 64 MiB | 20.0 | 40.0 | **2.00** | 40.0 | **2.00** | 40.0 | 80.0 |'
 expect "every round is kept" rounds_kept '^shm,2,4096,Open MPI' 3
-expect "rows go to the bench" noted '--ranks 2 --transport tcp --fresh --no-ceiling -w 5 -b 4096 -e 4096'
+expect "rows go to the bench" noted '--ranks 2 --transport tcp --fresh --no-ceiling -w 2 -b 4096 -e 4096'
 expect "large ones with the number of calls" noted '-b 67108864 -e 67108864 --csv'
 expect "which is 4" noted '-n 4'
 expect "and to the peers, alike" noted '512 4096 67108864:4'

@@ -24,7 +24,7 @@
 #define MOST_CALLS  2000000
 #define LEAST_US    50e3
 #define FRESH_ABOVE 4096 /* bytes */
-#define WARM_UPS    5
+#define WARM_UPS    2
 
 struct bench {
     int rank, n;
