@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -102,6 +103,22 @@ static void set_rank(const struct job *job, int rank)
     unsetenv("GYRE_ROOT");
 }
 
+/* One rank to a core while there are enough, as mpirun does by default; otherwise wherever. */
+static void take_core(const struct job *job, int rank)
+{
+    cpu_set_t allowed, mine;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < job->ranks) {
+        return;
+    }
+    CPU_ZERO(&mine);
+    for (int cpu = 0, place = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &allowed) && place++ == rank) {
+            CPU_SET(cpu, &mine);
+        }
+    }
+    sched_setaffinity(0, sizeof mine, &mine);
+}
+
 /* Does not return. */
 static void become_rank(const struct job *job, int rank, char **words)
 {
@@ -109,6 +126,7 @@ static void become_rank(const struct job *job, int rank, char **words)
         _exit(complain("prepare a rank"));
     }
     set_rank(job, rank);
+    take_core(job, rank);
     execv("/proc/self/exe", words);
     _exit(complain("run /proc/self/exe"));
 }

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static long quota_of(const char *path)
 {
@@ -35,11 +36,26 @@ static long cgroup_cores(void)
     return cores > 0 ? cores : quota_of("/sys/fs/cgroup/cpu.max");
 }
 
-int gyre_cpu_count(void)
+static int affinity_count(void)
 {
     cpu_set_t set;
-    int affinity = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+}
+
+static int within_quota(int count)
+{
     long quota = cgroup_cores();
-    int count = quota > 0 && quota < affinity ? (int)quota : affinity;
+    count = quota > 0 && quota < count ? (int)quota : count;
     return count > 0 ? count : 1;
+}
+
+int gyre_cpu_count(void)
+{
+    return within_quota(affinity_count());
+}
+
+bool gyre_cpu_crowded(int ranks)
+{
+    int own = affinity_count();
+    return ranks > within_quota(own == 1 ? (int)sysconf(_SC_NPROCESSORS_ONLN) : own);
 }

@@ -2,6 +2,8 @@
 #ifndef GYRE_BASE_CPU_H
 #define GYRE_BASE_CPU_H
 
+#include <stdbool.h>
+
 static inline void gyre_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -16,5 +18,9 @@ static inline void gyre_pause(void)
 /* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files:
  * call once. */
 int gyre_cpu_count(void);
+
+/* Do `ranks` processes of this machine outnumber the cores they may use? A process that is bound to
+ * one core counts the machine's: launchers bind each rank to a core of its own. */
+bool gyre_cpu_crowded(int ranks);
 
 #endif

@@ -173,7 +173,7 @@ static uint32_t ranks_here(const struct gyre_domain *domain)
 static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
-    domain->crowded = ranks_here(domain) > (uint32_t)gyre_cpu_count();
+    domain->crowded = gyre_cpu_crowded((int)ranks_here(domain));
     if ((status = gyre_domain_bell_init(domain, trouble)) ||
         (status = start_watch(domain, trouble)) ||
         (status = gyre_links_create(domain->joined->n, &domain->links)))
