@@ -126,7 +126,7 @@ static void broadcasts_to_itself(void **state)
 
 static void takes_no_elements_and_odd_addresses(void **state)
 {
-    uint8_t in[64 + 8], out[64 + 8];
+    uint8_t in[64 + 8] = {0}, out[64 + 8] = {0};
     assert_int_equal(gyre_all_reduce(*state, in, out, 0, GYRE_F64, GYRE_SUM), 0);
     assert_int_equal(gyre_broadcast(*state, in, out, 0, GYRE_F64, 0), 0);
     for (size_t skew = 1; skew < 8; skew++) {

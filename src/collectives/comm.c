@@ -111,7 +111,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
     if (!comm)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a communicator");
     pthread_mutex_init(&comm->registered_lock, NULL);
-    snprintf(configuration, sizeof(configuration), "algo=%s slice=%llu lanes=%u",
+    snprintf(configuration, sizeof(configuration), "GYRE_ALGO=%s GYRE_SLICE=%llu GYRE_LANES=%u",
              engine.algorithm ? engine.algorithm->name : "auto",
              (unsigned long long)engine.slice_bytes, engine.lanes);
     struct gyre_domain_options domain = {options, configuration};

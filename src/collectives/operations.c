@@ -117,16 +117,20 @@ static int idle_turn(struct gyre_comm *comm, struct gyre_idle *idle, bool (*read
     return gyre_domain_idle(comm->domain, idle, ready, context, deadline);
 }
 
+/* The job's failure is looked for before anything is read or written, 256 KiB at most at a time. */
 int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline)
 {
-    if (poll_engine(comm)) {
+    int status =
+        atomic_load_explicit(&gyre_domain_health(comm->domain)->status, memory_order_acquire);
+    if (!status && poll_engine(comm)) {
         *idle = (struct gyre_idle){0};
         gyre_domain_ring(comm->domain);
         note_finished(comm);
-        return atomic_load_explicit(&comm->failed, memory_order_relaxed);
+        return 0;
     }
     tell_fault(comm);
-    int status = idle_turn(comm, idle, something_came, comm, deadline);
+    if (!status)
+        status = idle_turn(comm, idle, something_came, comm, deadline);
     if (status && !comm->engine->failed)
         comm_fail(comm, status);
     return status;

@@ -100,7 +100,7 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     struct gyre_choice choice = gyre_select(shape, options);
     if (!(choice.algorithm->verbs & 1u << shape->verb))
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "algorithm \"%s\" has no %s; `gyre show algorithms` lists them",
+                                "algorithm \"%s\" has no %s; GYRE_ALGO=auto takes one that has",
                                 choice.algorithm->name, gyre_verb_name(shape->verb));
     struct gyre_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)

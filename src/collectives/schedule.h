@@ -68,7 +68,7 @@ struct gyre_slice {
     uint32_t root;    /* BROADCAST; 0 otherwise */
     uint32_t element; /* bytes of one element */
     uint64_t count;   /* elements of the slice; may be less than n, or 0 */
-    uint64_t small; /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
+    uint64_t small;   /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
 };
 
 /* What a slice needs: rounds (the same on every rank, though many of one rank's may be empty) and

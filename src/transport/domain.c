@@ -11,7 +11,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "transport/drivers/driver.h"
+#include "transport/link_table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,8 +51,8 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
 {
     const struct gyre_domain_settings *settings = &domain->settings;
     char text[512];
-    snprintf(text, sizeof(text), "transport=%s connections=%d%s%s", settings->transport,
-             (int)settings->connections, above ? " " : "", above ? above : "");
+    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s",
+             settings->transport, (int)settings->connections, above ? " " : "", above ? above : "");
     struct gyre_join_options options = {.transport = settings->transport,
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
                                         .dead_time_ms = (int)settings->dead_time_ms,
@@ -93,6 +93,15 @@ static int open_wire(struct gyre_domain *domain, const struct gyre_driver *drive
     return status ? status : gyre_links_add_wire(domain->links, driver, wire);
 }
 
+/* The best driver that is built in for peers of this node, or for the others. */
+static const struct gyre_driver *driver_for(bool mapped)
+{
+    for (const struct gyre_driver *const *it = gyre_drivers; *it; it++)
+        if ((*it)->limits.mapped == mapped)
+            return *it;
+    return NULL;
+}
+
 /* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
 static struct gyre_region queue_of(void *base, int local_rank)
 {
@@ -115,13 +124,13 @@ static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
     return gyre_links_attach(domain->links, wire, &channel, trouble);
 }
 
-static int attach_shm(struct gyre_domain *domain, struct gyre_trouble *trouble)
+static int attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
     const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
     if (joined->local_size < 2)
         return 0;
-    int wire = open_wire(domain, &gyre_driver_shm, joined->local_size, trouble);
+    int wire = open_wire(domain, driver_for(true), joined->local_size, trouble);
     if (wire < 0)
         return wire;
     int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
@@ -135,7 +144,7 @@ static int attach_shm(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return status;
 }
 
-static int attach_tcp(struct gyre_domain *domain, struct gyre_trouble *trouble)
+static int attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     struct gyre_joined *joined = domain->joined;
     uint32_t remote = 0;
@@ -143,7 +152,7 @@ static int attach_tcp(struct gyre_domain *domain, struct gyre_trouble *trouble)
         remote += joined->peer[peer].tcps > 0;
     if (!remote)
         return 0;
-    int wire = open_wire(domain, &gyre_driver_tcp, remote, trouble), status = wire < 0 ? wire : 0;
+    int wire = open_wire(domain, driver_for(false), remote, trouble), status = wire < 0 ? wire : 0;
     domain->sockets = true;
     for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
         struct gyre_peer *ends = &joined->peer[peer];
@@ -180,7 +189,7 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return status;
     if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
         return status;
-    return (status = attach_shm(domain, trouble)) ? status : attach_tcp(domain, trouble);
+    return (status = attach_node(domain, trouble)) ? status : attach_remote(domain, trouble);
 }
 
 int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **out,

@@ -40,8 +40,7 @@ static int open_poller(struct gyre_tcp_wire *wire, const struct gyre_tcp_poller 
     return status;
 }
 
-/* io_uring unless epoll was asked for. A refusal is told in one line, aloud where io_uring was
- * asked for by name. */
+/* io_uring unless epoll was asked for. A refusal is told in one line. */
 static int choose_poller(struct gyre_tcp_wire *wire, const struct gyre_wire_options *options,
                          struct gyre_trouble *trouble)
 {
@@ -55,7 +54,7 @@ static int choose_poller(struct gyre_tcp_wire *wire, const struct gyre_wire_opti
     if (tried && gyre_tcp_uring && !open_poller(wire, gyre_tcp_uring, options->peers, &refusal))
         return 0;
     if (tried)
-        gyre_log(forced ? GYRE_LOG_WARN : GYRE_LOG_INFO, "tcp is served by epoll: %s",
+        gyre_log(GYRE_LOG_WARN, "tcp is served by epoll: %s",
                  gyre_tcp_uring ? refusal.text
                                 : "io_uring is not built in (liburing was missing at build time)");
     return open_poller(wire, &gyre_tcp_epoll, options->peers, trouble);
