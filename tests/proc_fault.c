@@ -139,7 +139,7 @@ static void late_writes_are_not_seen(void **state)
 {
     (void)state;
     for (int round = 0; round < 5; round++) {
-        struct rig rig = {.n = 3, .dead_ms = DEAD_MS, .body = refill_after_failure};
+        struct rig rig = {.n = 3, .dead_ms = 3 * DEAD_MS, .body = refill_after_failure};
         int status;
         rig_start(&rig);
         rig_until(&rig.shared->ready, 3);

@@ -194,7 +194,7 @@ static void a_stuck_reader_does_not_block_signals(void **state)
 static void a_reader_that_leaves_ends_the_job(void **state)
 {
     (void)state;
-    rig_start(&rig, WORDS("-n", "2", "yes"));
+    rig_start(&rig, WORDS("-n", "2", SHELL("[ $RANK = 0 ] && exec sleep 1000; exec yes")));
     rig_wait_for(&rig, "[1] y");
     close(rig.out);
     rig.out = -1;
