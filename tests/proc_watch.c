@@ -19,9 +19,7 @@
 
 #define DEAD_MS   400
 #define KILLED_MS 1000 /* a killed process of the same machine is known by then */
-#define SILENT_MS                                                                                  \
-    (DEAD_MS + 600) /* a stopped one: dead time, a beat, the verdict, the scheduler                \
-                     */
+#define SILENT_MS 2500 /* the dead time, and what a busy machine keeps from the watches */
 
 enum { PHASE_DONE = 10, GO_END = 100 };
 
