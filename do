@@ -200,6 +200,24 @@ list_skips() {
     done <"$BUILD/meson-logs/testlog.json"
 }
 
+# Where RETRY is set (continuous integration): what failed runs once more, by itself; what then passes is named.
+run_again() {
+    bad='FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS'
+    names=$(grep "\"result\": \"\($bad\)\"" "$BUILD/meson-logs/testlog.json" |
+        sed 's/^{"name": "\([^"]*\)".*/\1/; s/.*[:/] *//')
+    status=0
+    # shellcheck disable=SC2086
+    meson test -C "$BUILD" --no-rebuild --print-errorlogs --num-processes 1 "$@" $names || status=$?
+    still=$(log_count "$bad")
+    passed=$((passed + failed - still))
+    failed=$still
+    for name in $names; do
+        grep "$name\"" "$BUILD/meson-logs/testlog.json" | grep -q '"result": "OK"' &&
+            echo "unsteady: $name: failed beside others, passed by itself"
+    done
+    return 0
+}
+
 run_tests() {
     build
     status=0
@@ -210,6 +228,7 @@ run_tests() {
     passed=$(log_count 'OK\|EXPECTEDFAIL')
     failed=$(log_count 'FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS')
     skipped=$(printf '%s' "$skips" | grep -c . || true)
+    [ "$failed" = 0 ] || [ -z "${RETRY:-}" ] || run_again "$@"
     echo
     [ -z "$skips" ] || printf '%s\n\n' "$skips"
     echo "$passed passed, $failed failed, $skipped skipped"
