@@ -13,7 +13,7 @@
 #define ONE_SHOT_BYTES      (64u * 1024) /* that a rank sends in all, over messages */
 #define TREE_BYTES_MAX      (32u * 1024)
 #define MESSAGE_SLICE_BYTES (1024u * 1024)
-#define MESSAGE_LANES       4u
+#define MESSAGE_LANES       2u
 
 static const char *name_for(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                             uint64_t bytes)
