@@ -156,23 +156,25 @@ static int make_room(struct gyre_comm *comm)
     return status;
 }
 
-static int start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                 void *output, struct gyre_operation **op)
+static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
+                     struct gyre_plan **plan)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
-    struct gyre_plan *plan;
+    trouble->status = 0; /* of an earlier call */
+    return gyre_engine_plan(comm->engine, shape, plan, trouble);
+}
+
+static int start(struct gyre_comm *comm, struct gyre_plan *plan, const void *input, void *output,
+                 struct gyre_operation **op)
+{
     int status = make_room(comm);
-    if (status)
-        return status;
-    *trouble = (struct gyre_trouble){0};
-    status = gyre_engine_plan(comm->engine, shape, &plan, trouble);
     if (status)
         return status;
     *op = gyre_engine_start(comm->engine, plan, input, output);
     if (!*op)
-        return refuse(
-            "%u operations have ended without gyre_work_test() or gyre_work_wait() on them",
-            GYRE_OPS_MAX);
+        return refuse("%u operations have ended without gyre_work_test() or gyre_work_wait() on "
+                      "them",
+                      GYRE_OPS_MAX);
     note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
     return 0;
 }
@@ -236,11 +238,10 @@ static int run(struct gyre_comm *comm, const struct gyre_shape *shape, const voi
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan;
     struct gyre_operation *op;
-    struct gyre_trouble *trouble = gyre_thread_trouble();
-    int status = gyre_engine_plan(comm->engine, shape, &plan, trouble);
+    int status = find_plan(comm, shape, &plan);
     if (!status && plan->form == GYRE_FORM_EXCHANGE && gyre_engine_idle(comm->engine)) {
         status = run_exchange(comm, plan, input, output);
-    } else if (!status && !(status = start(comm, shape, input, output, &op))) {
+    } else if (!status && !(status = start(comm, plan, input, output, &op))) {
         status = drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }
@@ -271,8 +272,11 @@ static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const v
         *out = work;
         return 0;
     }
+    struct gyre_plan *plan;
     gyre_domain_enter(comm->domain);
-    int status = start(comm, shape, input, output, &work->op);
+    int status = find_plan(comm, shape, &plan);
+    if (!status)
+        status = start(comm, plan, input, output, &work->op);
     if (!status && poll_engine(comm))
         gyre_domain_ring(comm->domain);
     note_finished(comm);
