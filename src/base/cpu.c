@@ -59,3 +59,16 @@ bool gyre_cpu_crowded(int ranks)
     int own = affinity_count();
     return ranks > within_quota(own == 1 ? (int)sysconf(_SC_NPROCESSORS_ONLN) : own);
 }
+
+/* The kernel's word: sysconf() multiplies by the cores of all sockets on some processors. */
+uint64_t gyre_cpu_cache_bytes(void)
+{
+    unsigned long kib = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    if (file) {
+        if (fscanf(file, "%luK", &kib) != 1)
+            kib = 0;
+        fclose(file);
+    }
+    return kib ? (uint64_t)kib << 10 : UINT64_C(32) << 20;
+}

@@ -3,6 +3,7 @@
 #define GYRE_BASE_CPU_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 static inline void gyre_pause(void)
 {
@@ -14,6 +15,9 @@ static inline void gyre_pause(void)
     __asm__ volatile("" ::: "memory");
 #endif
 }
+
+/* Bytes of the last cache, 32 MiB where the system does not tell. Reads a file. */
+uint64_t gyre_cpu_cache_bytes(void);
 
 /* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files:
  * call once. */

@@ -116,6 +116,16 @@ static void copy_out(void *const *to, uint32_t destinations, const void *from, u
             memcpy(to[d], from, bytes);
 }
 
+/* In place the lines that are written have just been read: storing around the cache would only
+ * throw them out of it. */
+static bool in_place(void *const *to, const void *const *from, uint32_t sources)
+{
+    for (uint32_t s = 0; s < sources; s++)
+        if (to[0] == from[s])
+            return true;
+    return false;
+}
+
 static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                      const void *const *from, uint32_t sources, uint64_t bytes, bool stream)
 {
@@ -125,7 +135,7 @@ static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t des
                                   .sources = sources,
                                   .count = bytes / plan->element,
                                   .divisor = plan->divisor,
-                                  .stream = stream};
+                                  .stream = stream && !in_place(to, from, sources)};
     if (sources > 1 || plan->divisor)
         plan->fold(&task, NULL);
     else

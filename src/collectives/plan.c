@@ -2,6 +2,7 @@
  * later. */
 #include "collectives/plan.h"
 
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "base/size.h"
 #include "collectives/select.h"
@@ -9,8 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-
-#define STREAM_BYTES (8u * 1024 * 1024)
 
 uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index)
 {
@@ -114,7 +113,7 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     plan->lanes = choice.lanes < GYRE_LANES_MAX ? choice.lanes : GYRE_LANES_MAX;
     plan->fold = table->fold[shape->type][shape->op];
     plan->divisor = shape->verb == GYRE_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
-    plan->stream = shape->count * plan->element >= STREAM_BYTES;
+    plan->stream = 2 * options->n * shape->count * plan->element > gyre_cpu_cache_bytes();
     plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
                                                          : (enum gyre_signature_verb)shape->verb,
                                           shape->type, shape->op, shape->root);

@@ -71,7 +71,7 @@ struct gyre_plan {
 
     gyre_fold fold;
     uint32_t divisor; /* of an average, 0 otherwise */
-    bool stream;      /* results are larger than caches */
+    bool stream;      /* all buffers together are larger than the cache */
 
     struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
     bool read_by_peers;             /* EXCHANGE: somebody folds this rank's input */
