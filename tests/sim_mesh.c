@@ -188,7 +188,7 @@ static int32_t expected(const struct node *node, const struct gyre_shape *shape,
                         uint64_t turn)
 {
     int64_t sum = 0;
-    if (shape->verb == GYRE_BROADCAST)
+    if (shape->verb == GYRE_VERB_BROADCAST)
         return value(shape->root, i, turn);
     for (uint32_t r = 0; r < node->n; r++)
         sum += value(r, i, turn);
@@ -234,16 +234,16 @@ static void mixed_memory_gives_the_same(void **state)
             for (uint32_t repeat = 0; repeat < (counts[c] > 100000 ? 1 : 6); repeat++) {
                 one(&node,
                     (struct gyre_shape){
-                        .verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .count = counts[c]},
+                        .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I32, .count = counts[c]},
                     ++turn);
                 one(&node,
-                    (struct gyre_shape){.verb = GYRE_ALL_REDUCE,
+                    (struct gyre_shape){.verb = GYRE_VERB_ALL_REDUCE,
                                         .type = GYRE_I32,
                                         .op = GYRE_AVG,
                                         .count = counts[c]},
                     ++turn);
                 one(&node,
-                    (struct gyre_shape){.verb = GYRE_BROADCAST,
+                    (struct gyre_shape){.verb = GYRE_VERB_BROADCAST,
                                         .type = GYRE_I32,
                                         .root = repeat % n,
                                         .count = counts[c]},
@@ -258,7 +258,8 @@ static void mixed_memory_gives_the_same(void **state)
 static void root_stops_when_lines_are_used_up(void **state)
 {
     struct node node;
-    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .type = GYRE_I32, .root = 0, .count = 4};
+    struct gyre_shape shape = {
+        .verb = GYRE_VERB_BROADCAST, .type = GYRE_I32, .root = 0, .count = 4};
     int32_t data[GYRE_OPS_MAX][4], got[4];
     struct gyre_plan *plan;
     (void)state;
@@ -295,9 +296,9 @@ static void different_operations_are_noticed(void **state)
     struct gyre_plan *plan;
     (void)state;
     for (uint64_t count = 4; count <= 2000; count += 1996) {
-        struct gyre_shape one_shape = {.verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .count = 4};
+        struct gyre_shape one_shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I32, .count = 4};
         struct gyre_shape other = {
-            .verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .op = GYRE_MAX, .count = 4};
+            .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I32, .op = GYRE_MAX, .count = 4};
         node_open(&node, 2, 3);
         gyre_engine_plan(node.rank[0].engine, &one_shape, &plan, NULL);
         gyre_engine_start(node.rank[0].engine, plan, a, a);
@@ -316,7 +317,7 @@ static void different_operations_are_noticed(void **state)
 static void failure_detaches_announced_outputs(void **state)
 {
     struct node node;
-    struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = GYRE_I32, .count = 50000};
+    struct gyre_shape shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I32, .count = 50000};
     (void)state;
     node_open(&node, 2, 11);
     buffers_make(&node, &shape, 1);

@@ -526,7 +526,7 @@ static void test_mutations(void **state)
                 real = *it;
                 spoil((struct gyre_slice){.verb = verb,
                                           .n = ns[i / 3],
-                                          .root = verb == GYRE_BROADCAST ? ns[i / 3] / 2 : 0,
+                                          .root = verb == GYRE_VERB_BROADCAST ? ns[i / 3] / 2 : 0,
                                           .element = 4,
                                           .count = counts[i % 3]});
             }
@@ -537,7 +537,7 @@ static void test_mutations(void **state)
 static void test_one_bracketing_everywhere(void **state)
 {
     struct gyre_trouble trouble = {0};
-    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
+    struct gyre_slice slice = {.verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
     static const struct mutation swap = {"swap sources", swap_sources};
     struct gyre_algorithm loose = *gyre_algorithm_find("direct");
     real = gyre_algorithm_find("direct");

@@ -61,7 +61,7 @@ static void expect_lie_caught(struct gyre_slice slice, const char *word)
 static void test_extent_and_formula(void **state)
 {
     struct gyre_trouble trouble;
-    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 5003};
+    struct gyre_slice slice = {.verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 4, .count = 5003};
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++) {
         real = *it;
         assert_int_equal(check_lie(slice, &trouble), 0);
@@ -102,7 +102,7 @@ static void expect_refused(const struct gyre_algorithm *algorithm, struct gyre_s
 
 static void test_claims(void **state)
 {
-    struct gyre_slice slice = {.verb = GYRE_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
+    struct gyre_slice slice = {.verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
     real = gyre_algorithm_find("ring");
     struct gyre_algorithm claims = *real;
     claims.rank_order = true;
@@ -111,7 +111,7 @@ static void test_claims(void **state)
     claims.extent = uneven_extent;
     expect_refused(&claims, slice, "rank 2");
     claims = *real;
-    claims.verbs = 1u << GYRE_BROADCAST;
+    claims.verbs = 1u << GYRE_VERB_BROADCAST;
     expect_refused(&claims, slice, "does not build");
     slice.root = 5;
     expect_refused(real, slice, "root = 5");
@@ -262,9 +262,9 @@ static void copy_over_own(const struct gyre_slice *s, uint64_t index, struct gyr
 
 static void all_right(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    if (s->verb == GYRE_BROADCAST && index == 0)
+    if (s->verb == GYRE_VERB_BROADCAST && index == 0)
         hand_over(s, round, 0, gyre_at(GYRE_SCRATCH, 0), BYTES);
-    else if (s->verb == GYRE_BROADCAST)
+    else if (s->verb == GYRE_VERB_BROADCAST)
         copy_on_1(s, round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_SCRATCH, 0));
     else if (index == 0)
         trade(s, round, gyre_at(GYRE_SCRATCH, 0));
@@ -279,7 +279,7 @@ static struct gyre_extent almost_extent(const struct gyre_slice *s)
 
 static uint64_t almost_sent_bytes(const struct gyre_slice *s)
 {
-    return s->rank == 0 || s->verb == GYRE_ALL_REDUCE ? BYTES : 0;
+    return s->rank == 0 || s->verb == GYRE_VERB_ALL_REDUCE ? BYTES : 0;
 }
 
 static int check_almost(const struct almost *schedule, struct gyre_trouble *trouble)
@@ -298,16 +298,16 @@ static int check_almost(const struct almost *schedule, struct gyre_trouble *trou
 static void test_almost_right(void **state)
 {
     static const struct almost cases[] = {
-        {two_messages, GYRE_BROADCAST, 1, 0, "2 matching"},
-        {torn_element, GYRE_BROADCAST, 2, 0, "whole elements"},
-        {crooked_scratch, GYRE_BROADCAST, 2, BYTES + 1, "cuts an element"},
-        {talk_to_oneself, GYRE_BROADCAST, 1, BYTES, "its peer is rank 0"},
-        {slide, GYRE_BROADCAST, 3, BYTES + 4, "reads in the same round"},
-        {read_no_input, GYRE_BROADCAST, 2, BYTES, "only the root"},
-        {sum_of_a_broadcast, GYRE_BROADCAST, 2, 0, "not the root's"},
-        {final_twice, GYRE_ALL_REDUCE, 3, BYTES, "FINAL already"},
-        {land_on_output, GYRE_ALL_REDUCE, 2, 0, "in the same round"},
-        {copy_over_own, GYRE_ALL_REDUCE, 3, BYTES, "in place, INPUT + 0 has been overwritten"},
+        {two_messages, GYRE_VERB_BROADCAST, 1, 0, "2 matching"},
+        {torn_element, GYRE_VERB_BROADCAST, 2, 0, "whole elements"},
+        {crooked_scratch, GYRE_VERB_BROADCAST, 2, BYTES + 1, "cuts an element"},
+        {talk_to_oneself, GYRE_VERB_BROADCAST, 1, BYTES, "its peer is rank 0"},
+        {slide, GYRE_VERB_BROADCAST, 3, BYTES + 4, "reads in the same round"},
+        {read_no_input, GYRE_VERB_BROADCAST, 2, BYTES, "only the root"},
+        {sum_of_a_broadcast, GYRE_VERB_BROADCAST, 2, 0, "not the root's"},
+        {final_twice, GYRE_VERB_ALL_REDUCE, 3, BYTES, "FINAL already"},
+        {land_on_output, GYRE_VERB_ALL_REDUCE, 2, 0, "in the same round"},
+        {copy_over_own, GYRE_VERB_ALL_REDUCE, 3, BYTES, "in place, INPUT + 0 has been overwritten"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gyre_trouble trouble = {0};
@@ -320,8 +320,8 @@ static void test_almost_right(void **state)
 /* The parts that those cases are made of are right by themselves. */
 static void test_all_right(void **state)
 {
-    const struct almost broadcast = {all_right, GYRE_BROADCAST, 2, BYTES, ""};
-    const struct almost all_reduce = {all_right, GYRE_ALL_REDUCE, 2, BYTES, ""};
+    const struct almost broadcast = {all_right, GYRE_VERB_BROADCAST, 2, BYTES, ""};
+    const struct almost all_reduce = {all_right, GYRE_VERB_ALL_REDUCE, 2, BYTES, ""};
     struct gyre_trouble trouble = {0};
     if (check_almost(&broadcast, &trouble) != 0 || check_almost(&all_reduce, &trouble) != 0)
         fail_msg("%s", trouble.text);

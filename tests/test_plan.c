@@ -34,7 +34,7 @@ static enum gyre_plan_form form(const char *algorithm, enum gyre_verb verb, uint
 static void direct_is_fused_on_shared_memory(void **state)
 {
     for (uint32_t n = 2; n <= 16; n++)
-        for (int verb = 0; verb < GYRE_VERBS; verb++) {
+        for (int verb = 0; verb <= GYRE_VERB_BROADCAST; verb++) {
             assert_int_equal(form("direct", verb, n, 0, true), GYRE_FORM_EXCHANGE);
             assert_int_equal(form("direct", verb, n, 1024, true), GYRE_FORM_EXCHANGE);
             assert_int_equal(form("direct", verb, n, 1025, true), GYRE_FORM_PUSH);
@@ -49,8 +49,9 @@ static void schedules_that_pass_sums_on_stay_steps(void **state)
     static const char *const names[] = {"ring", "tree", "doubling"};
     for (size_t i = 0; i < 3; i++)
         for (uint32_t n = 3; n <= 9; n++) {
-            assert_int_equal(form(names[i], GYRE_ALL_REDUCE, n, 100, true), GYRE_FORM_STEPS);
-            assert_int_equal(form(names[i], GYRE_ALL_REDUCE, n, 100000, true), GYRE_FORM_STEPS);
+            assert_int_equal(form(names[i], GYRE_VERB_ALL_REDUCE, n, 100, true), GYRE_FORM_STEPS);
+            assert_int_equal(form(names[i], GYRE_VERB_ALL_REDUCE, n, 100000, true),
+                             GYRE_FORM_STEPS);
         }
 }
 
@@ -60,7 +61,7 @@ static void slices_cover_everything(void **state)
         0, 1, 65535, 65536, 131071, 131072, 131073, 10000019, UINT64_C(5) << 32};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (int mapped = 0; mapped < 2; mapped++) {
-            struct gyre_plan *plan = make("direct", GYRE_ALL_REDUCE, 2, 0, counts[i], mapped);
+            struct gyre_plan *plan = make("direct", GYRE_VERB_ALL_REDUCE, 2, 0, counts[i], mapped);
             uint64_t last = gyre_plan_slice_count(plan, plan->slices - 1);
             assert_true(plan->slices >= 1);
             assert_true((plan->slices - 1) * plan->slice_count + last == counts[i]);
@@ -75,15 +76,15 @@ static void moves_cover_every_output_once(void **state)
 {
     enum { COUNT = 2500 };
     for (uint32_t n = 2; n <= 9; n++)
-        for (int verb = 0; verb < GYRE_VERBS; verb++) {
+        for (int verb = 0; verb <= GYRE_VERB_BROADCAST; verb++) {
             static uint8_t written[9][4 * COUNT];
             memset(written, 0, sizeof written);
             for (uint32_t rank = 0; rank < n; rank++) {
                 struct gyre_plan *plan = make("direct", verb, n, rank, COUNT, true);
                 for (uint32_t m = 0; m < plan->full->moves; m++) {
                     const struct gyre_move *move = &plan->full->move[m];
-                    assert_int_equal(move->sources, verb == GYRE_ALL_REDUCE ? n : 1);
-                    for (uint32_t s = 0; s < move->sources && verb == GYRE_ALL_REDUCE; s++)
+                    assert_int_equal(move->sources, verb == GYRE_VERB_ALL_REDUCE ? n : 1);
+                    for (uint32_t s = 0; s < move->sources && verb == GYRE_VERB_ALL_REDUCE; s++)
                         assert_int_equal(move->source[s].rank, s); /* in rank order */
                     for (uint32_t d = 0; d < move->destinations; d++)
                         for (uint64_t b = 0; b < move->length; b++)
@@ -152,7 +153,7 @@ static void options_are_capped(void **state)
 
 static void verbs_that_are_missing_are_told(void **state)
 {
-    struct gyre_shape shape = {.verb = GYRE_BROADCAST, .count = 10};
+    struct gyre_shape shape = {.verb = GYRE_VERB_BROADCAST, .count = 10};
     struct gyre_plan_options options = {.n = 4, .algorithm = gyre_algorithm_find("doubling")};
     struct gyre_trouble trouble = {0};
     struct gyre_plan *plan = NULL;

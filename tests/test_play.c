@@ -27,7 +27,7 @@ static int64_t input(uint32_t rank, uint64_t element)
 static int64_t expected(const struct gyre_slice *s, bool average, uint64_t element)
 {
     int64_t total = 0;
-    if (s->verb == GYRE_BROADCAST)
+    if (s->verb == GYRE_VERB_BROADCAST)
         return input(s->root, element);
     for (uint32_t rank = 0; rank < s->n; rank++)
         total += input(rank, element);
@@ -40,7 +40,7 @@ static void expect_result(const struct gyre_play *play)
         const struct gyre_player *player = &play->player[rank];
         const struct gyre_slice *s = &player->slice;
         bool keeps_input = player->buffer[GYRE_INPUT] != player->buffer[GYRE_OUTPUT] &&
-                           (s->verb == GYRE_ALL_REDUCE || rank == s->root);
+                           (s->verb == GYRE_VERB_ALL_REDUCE || rank == s->root);
         for (uint64_t i = 0; i < s->count; i++) {
             assert_int_equal(player->buffer[GYRE_OUTPUT][i], expected(s, play->options.average, i));
             if (keeps_input)
@@ -79,10 +79,11 @@ static void test_every_algorithm(void **state)
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
         for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
             for (uint32_t n = 1; ((*it)->verbs >> verb & 1) != 0 && n <= 9; n++)
-                play_every_way(*it, (struct gyre_slice){.verb = verb,
-                                                        .n = n,
-                                                        .root = verb == GYRE_BROADCAST ? n / 2 : 0,
-                                                        .element = 4});
+                play_every_way(*it,
+                               (struct gyre_slice){.verb = verb,
+                                                   .n = n,
+                                                   .root = verb == GYRE_VERB_BROADCAST ? n / 2 : 0,
+                                                   .element = 4});
 }
 
 static void test_many_ranks(void **state)
@@ -121,7 +122,7 @@ static void test_complaints(void **state)
 {
     const struct gyre_algorithm algorithm = {
         .name = "flawed", .extent = one_round, .round = flawed};
-    const struct gyre_slice slice = {.verb = GYRE_BROADCAST, .n = 2, .element = 4, .count = 2};
+    const struct gyre_slice slice = {.verb = GYRE_VERB_BROADCAST, .n = 2, .element = 4, .count = 2};
     for (flaw = LOST_RECV; flaw <= TOO_LONG; flaw++) {
         struct gyre_play play;
         struct gyre_trouble trouble = {0};

@@ -31,7 +31,7 @@ static void expect_text(printing *print, const char *name, struct gyre_slice sli
 
 static void test_table(void **state)
 {
-    expect_text(gyre_print_table, "ring", slice_of(GYRE_ALL_REDUCE, 2, 5),
+    expect_text(gyre_print_table, "ring", slice_of(GYRE_VERB_ALL_REDUCE, 2, 5),
                 (struct gyre_print_ranks){1, 2},
                 "all_reduce by ring: 2 ranks, 5 elements of 4 bytes\n"
                 "neighbours only: reduce-scatter and all-gather; broadcast as a pipelined chain\n"
@@ -49,7 +49,7 @@ static void test_table(void **state)
 /* Rounds in which a rank does nothing are left out; a REDUCE of many goes on in its own column. */
 static void test_table_of_few_and_many(void **state)
 {
-    struct gyre_slice slice = slice_of(GYRE_BROADCAST, 3, 1);
+    struct gyre_slice slice = slice_of(GYRE_VERB_BROADCAST, 3, 1);
     slice.root = 1;
     expect_text(gyre_print_table, "tree", slice, (struct gyre_print_ranks){0, 2},
                 "broadcast by tree: 3 ranks, 1 element of 4 bytes, root 1\n"
@@ -63,7 +63,7 @@ static void test_table_of_few_and_many(void **state)
                 "  round 0   SEND    INPUT   [0, 4)  -> rank 0\n"
                 "            COPY    OUTPUT  [0, 4)  =  INPUT   [0, 4)\n"
                 "  round 1   SEND    INPUT   [0, 4)  -> rank 2\n");
-    expect_text(gyre_print_table, "direct", slice_of(GYRE_ALL_REDUCE, 4, 0),
+    expect_text(gyre_print_table, "direct", slice_of(GYRE_VERB_ALL_REDUCE, 4, 0),
                 (struct gyre_print_ranks){3, 4},
                 "all_reduce by direct: 4 ranks, 0 elements of 4 bytes\n"
                 "everyone to everyone, summed in rank order: one-shot when small, two-shot when "
@@ -84,7 +84,7 @@ static void test_table_of_few_and_many(void **state)
 
 static void test_json(void **state)
 {
-    expect_text(gyre_print_json, "tree", slice_of(GYRE_ALL_REDUCE, 2, 3),
+    expect_text(gyre_print_json, "tree", slice_of(GYRE_VERB_ALL_REDUCE, 2, 3),
                 (struct gyre_print_ranks){0, 2},
                 "{\"operation\":\"all_reduce\",\"algorithm\":\"tree\",\"n\":2,\"root\":0,"
                 "\"count\":3,\"element_bytes\":4,\"ranks\":[\n"
@@ -106,7 +106,7 @@ static void test_json(void **state)
 
 static void test_buffers(void **state)
 {
-    const struct gyre_slice slice = slice_of(GYRE_ALL_REDUCE, 2, 3);
+    const struct gyre_slice slice = slice_of(GYRE_VERB_ALL_REDUCE, 2, 3);
     const struct gyre_print_ranks both = {0, 2};
     struct gyre_trouble trouble = {0};
     struct gyre_play play;

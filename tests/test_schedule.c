@@ -33,7 +33,7 @@ static void prove_counts(const struct gyre_algorithm *algorithm, struct gyre_sli
 
 static void prove_all_roots(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
-    uint32_t roots = slice.verb == GYRE_BROADCAST ? slice.n : 1;
+    uint32_t roots = slice.verb == GYRE_VERB_BROADCAST ? slice.n : 1;
     for (slice.root = 0; slice.root < roots; slice.root++)
         prove_counts(algorithm, slice);
 }
@@ -75,7 +75,7 @@ static void prove_sample(const struct gyre_algorithm *algorithm, struct gyre_sli
 {
     const uint64_t counts[] = {slice.n - 1, 4099, 1000003};
     size_t first = slice.n == 1000 ? 2 : 0, last = slice.n == 1024 ? 0 : 2;
-    slice.root = slice.verb == GYRE_BROADCAST ? slice.n * 2 / 3 : 0;
+    slice.root = slice.verb == GYRE_VERB_BROADCAST ? slice.n * 2 / 3 : 0;
     if (slice.n == 1000 && algorithm->extent(&slice).rounds > slice.n)
         return;
     for (size_t i = first; i <= last; i++) {

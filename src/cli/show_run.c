@@ -16,7 +16,7 @@ static void add_inputs(const struct gyre_play *play, int64_t *total)
     const struct gyre_slice *s = &play->player[0].slice;
     for (uint32_t rank = 0; rank < s->n; rank++)
         for (uint64_t i = 0; i < s->count; i++)
-            if (s->verb == GYRE_ALL_REDUCE || rank == s->root)
+            if (s->verb == GYRE_VERB_ALL_REDUCE || rank == s->root)
                 total[i] += play->player[rank].buffer[GYRE_INPUT][i];
 }
 
@@ -50,8 +50,8 @@ static int play_rounds(const struct gyre_show_question *q, struct gyre_play *pla
     if (status == 0)
         status = compare(play, total, trouble);
     if (status == 0)
-        puts(q->slice.verb == GYRE_ALL_REDUCE ? "\nevery rank holds the sums"
-                                              : "\nevery rank holds the root's data");
+        puts(q->slice.verb == GYRE_VERB_ALL_REDUCE ? "\nevery rank holds the sums"
+                                                   : "\nevery rank holds the root's data");
     return status;
 }
 

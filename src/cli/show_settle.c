@@ -51,7 +51,7 @@ static int settle_ranks(struct gyre_show_question *q, struct gyre_trouble *troub
         status = settle_number(q, RANK, 0, s->n - 1, &q->ranks.from, trouble);
         q->ranks.to = q->ranks.from + 1;
     }
-    if (status == 0 && q->word[ROOT] != NULL && s->verb != GYRE_BROADCAST)
+    if (status == 0 && q->word[ROOT] != NULL && s->verb != GYRE_VERB_BROADCAST)
         return gyre_trouble_set(trouble, GYRE_INVALID, "--root %s: only a broadcast has a root",
                                 q->word[ROOT]);
     return status != 0 ? status : settle_number(q, ROOT, 0, s->n - 1, &s->root, trouble);

@@ -110,7 +110,7 @@ static bool is_result(const struct gyre_checker *c, const struct gyre_slice *s,
                       const struct gyre_stretch *stretch)
 {
     const struct gyre_value *value = &c->book.value[stretch->value];
-    if (s->verb == GYRE_BROADCAST)
+    if (s->verb == GYRE_VERB_BROADCAST)
         return stretch->value == s->root;
     return value->final && (value->rank_order || !c->algorithm->rank_order);
 }
@@ -141,7 +141,7 @@ static int check_output(struct gyre_checker *c, struct gyre_actor *a)
         if (!is_result(c, &a->slice, stretch))
             return gyre_check_fail_rank(
                 c, a->slice.rank, "OUTPUT + %llu is not the result: %s", (unsigned long long)at,
-                a->slice.verb == GYRE_BROADCAST       ? "not the root's"
+                a->slice.verb == GYRE_VERB_BROADCAST  ? "not the root's"
                 : c->book.value[stretch->value].final ? "not summed in rank order"
                                                       : "no REDUCE marked FINAL made it");
         if (!same_on_rank_0(c, stretch))

@@ -26,7 +26,7 @@ static bool holds_own_input(const struct gyre_stretch *stretch, uint32_t rank)
 static int read_input(struct gyre_checker *c, struct gyre_actor *a, const struct gyre_step *step,
                       uint64_t start, uint64_t end)
 {
-    if (a->slice.verb == GYRE_BROADCAST && a->slice.rank != a->slice.root)
+    if (a->slice.verb == GYRE_VERB_BROADCAST && a->slice.rank != a->slice.root)
         return gyre_check_fail_step(c, a, step, "only the root of a broadcast has an INPUT");
     size_t i = gyre_stretches_find(&a->output, start);
     for (; i < a->output.count && a->output.stretch[i].start < end; i++)

@@ -314,12 +314,13 @@ static int check_broadcast(struct gyre_comm *comm, const struct gyre_shape *shap
 }
 
 static const struct gyre_shape barrier_shape = {
-    .verb = GYRE_ALL_REDUCE, .type = GYRE_U8, .op = GYRE_MAX, .count = 1, .barrier = true};
+    .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_U8, .op = GYRE_MAX, .count = 1, .barrier = true};
 
 int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                     enum gyre_type type, enum gyre_op op)
 {
-    struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = type, .op = op, .count = count};
+    struct gyre_shape shape = {
+        .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
     int status = check_all_reduce(comm, &shape, input, output);
     return status ? status : run(comm, &shape, input, output);
 }
@@ -328,7 +329,7 @@ int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint
                    enum gyre_type type, int root)
 {
     struct gyre_shape shape = {
-        .verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
+        .verb = GYRE_VERB_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
     int status = check_broadcast(comm, &shape, root, input, output);
     return status ? status : run(comm, &shape, input, output);
 }
@@ -350,7 +351,8 @@ static int check_work(struct gyre_work **work, const char *call)
 int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                           enum gyre_type type, enum gyre_op op, struct gyre_work **work)
 {
-    struct gyre_shape shape = {.verb = GYRE_ALL_REDUCE, .type = type, .op = op, .count = count};
+    struct gyre_shape shape = {
+        .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
     int status = check_work(work, "gyre_all_reduce_start");
     if (!status)
         status = check_all_reduce(comm, &shape, input, output);
@@ -361,7 +363,7 @@ int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output
                          enum gyre_type type, int root, struct gyre_work **work)
 {
     struct gyre_shape shape = {
-        .verb = GYRE_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
+        .verb = GYRE_VERB_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
     int status = check_work(work, "gyre_broadcast_start");
     if (!status)
         status = check_broadcast(comm, &shape, root, input, output);

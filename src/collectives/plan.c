@@ -27,6 +27,8 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .root = plan->shape.root,
                                .element = plan->element,
                                .small = plan->small,
+                               .first = index * plan->slice_count,
+                               .stride = plan->shape.count,
                                .count = gyre_plan_slice_count(plan, index)};
 }
 
@@ -112,7 +114,7 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     plan->small = choice.small;
     plan->lanes = choice.lanes < GYRE_LANES_MAX ? choice.lanes : GYRE_LANES_MAX;
     plan->fold = table->fold[shape->type][shape->op];
-    plan->divisor = shape->verb == GYRE_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
+    plan->divisor = shape->verb == GYRE_VERB_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = 2 * options->n * shape->count * plan->element > gyre_cpu_cache_bytes();
     plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
                                                          : (enum gyre_signature_verb)shape->verb,

@@ -40,7 +40,7 @@ static void fill_input(const struct gyre_play *play, struct gyre_player *player)
 {
     const struct gyre_slice *s = &player->slice;
     int64_t (*input)(uint32_t, uint64_t) = play->options.input ? play->options.input : plain_input;
-    if (s->verb == GYRE_BROADCAST && s->rank != s->root)
+    if (s->verb == GYRE_VERB_BROADCAST && s->rank != s->root)
         return;
     for (uint64_t i = 0; i < s->count; i++)
         player->buffer[GYRE_INPUT][i] = input(s->rank, i);

@@ -142,7 +142,7 @@ void gyre_print_title(FILE *out, const struct gyre_algorithm *algorithm,
             gyre_verb_word[slice->verb], algorithm->name, slice->n, slice->n == 1 ? "" : "s",
             slice->count, slice->count == 1 ? "" : "s", slice->element,
             slice->element == 1 ? "" : "s");
-    if (slice->verb == GYRE_BROADCAST)
+    if (slice->verb == GYRE_VERB_BROADCAST)
         fprintf(out, ", root %u", slice->root);
     fprintf(out, "\n%s\n", algorithm->summary);
 }

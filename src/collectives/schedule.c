@@ -11,9 +11,30 @@
 
 #include <string.h>
 
-const char *const gyre_verb_word[] = {"all_reduce", "broadcast"};
+const char *const gyre_verb_word[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
+                                      "reduce_scatter", "all_to_all", "gather", "scatter"};
 const char *const gyre_buffer_name[] = {"INPUT", "OUTPUT", "SCRATCH"};
 const char *const gyre_step_kind_name[] = {"SEND", "RECV", "REDUCE", "COPY"};
+
+static struct gyre_span block(const struct gyre_slice *s, const struct gyre_blocks *blocks,
+                              uint32_t rank)
+{
+    if (!blocks->count)
+        return (struct gyre_span){rank * s->stride * s->element, s->count * s->element};
+    uint64_t whole = blocks->count[rank], left = whole > s->first ? whole - s->first : 0;
+    return (struct gyre_span){blocks->at[rank] * s->element,
+                              (left < s->count ? left : s->count) * s->element};
+}
+
+struct gyre_span gyre_slice_in_block(const struct gyre_slice *slice, uint32_t rank)
+{
+    return block(slice, &slice->in, rank);
+}
+
+struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t rank)
+{
+    return block(slice, &slice->out, rank);
+}
 
 static void append(struct gyre_round *round, struct gyre_step step)
 {

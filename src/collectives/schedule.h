@@ -29,7 +29,52 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum gyre_verb { GYRE_ALL_REDUCE, GYRE_BROADCAST, GYRE_VERBS };
+/* What one buffer of an operation holds: nothing, one block, or n of them, one per rank.
+ *
+ *                        INPUT            OUTPUT             in place
+ *   all_reduce           block            block              INPUT is OUTPUT
+ *   broadcast            block at root    block              at the root: INPUT is OUTPUT
+ *   reduce               block            block at root      at the root: INPUT is OUTPUT
+ *   all_gather           block            n blocks           INPUT is OUTPUT's block `rank`
+ *   reduce_scatter       n blocks         block              OUTPUT is INPUT's block `rank`
+ *   all_to_all           n blocks         n blocks           INPUT is OUTPUT
+ *   gather               block            n blocks at root   at the root, as all_gather
+ *   scatter              n at root        block              at the root, as reduce_scatter */
+enum gyre_verb {
+    GYRE_VERB_ALL_REDUCE,
+    GYRE_VERB_BROADCAST,
+    GYRE_VERB_REDUCE,
+    GYRE_VERB_ALL_GATHER,
+    GYRE_VERB_REDUCE_SCATTER,
+    GYRE_VERB_ALL_TO_ALL,
+    GYRE_VERB_GATHER,
+    GYRE_VERB_SCATTER,
+    GYRE_VERBS
+};
+
+/* Has the verb n blocks in that buffer (somewhere)? */
+static inline bool gyre_verb_gathers(enum gyre_verb verb) /* OUTPUT */
+{
+    return verb == GYRE_VERB_ALL_GATHER || verb == GYRE_VERB_GATHER || verb == GYRE_VERB_ALL_TO_ALL;
+}
+
+static inline bool gyre_verb_scatters(enum gyre_verb verb) /* INPUT */
+{
+    return verb == GYRE_VERB_REDUCE_SCATTER || verb == GYRE_VERB_SCATTER ||
+           verb == GYRE_VERB_ALL_TO_ALL;
+}
+
+static inline bool gyre_verb_reduces(enum gyre_verb verb)
+{
+    return verb == GYRE_VERB_ALL_REDUCE || verb == GYRE_VERB_REDUCE ||
+           verb == GYRE_VERB_REDUCE_SCATTER;
+}
+
+static inline bool gyre_verb_has_root(enum gyre_verb verb)
+{
+    return verb == GYRE_VERB_BROADCAST || verb == GYRE_VERB_REDUCE || verb == GYRE_VERB_GATHER ||
+           verb == GYRE_VERB_SCATTER;
+}
 
 enum gyre_buffer { GYRE_INPUT, GYRE_OUTPUT, GYRE_SCRATCH };
 
@@ -61,15 +106,44 @@ struct gyre_round {
     bool overflow; /* more was asked for than the extent promised: a defect of the algorithm */
 };
 
-/* One lane's task. */
+/* Blocks of unequal length (all_gather_v, all_to_all_v): elements, by rank. */
+struct gyre_blocks {
+    const uint64_t *at, *count;
+};
+
+/* Which ranks share a node; the same on every rank. */
+struct gyre_layout {
+    uint32_t nodes;
+    const uint32_t *node;  /* of a rank */
+    const uint32_t *order; /* ranks, node after node, ascending within */
+    const uint32_t *place; /* of a rank in `order` */
+    const uint32_t *start; /* of a node in `order`; nodes + 1 of them */
+};
+
+/* One lane's task: elements first … first + count - 1 of the operation, or of each of its blocks.
+ * Offsets of steps count from that first element: gyre_slice_block() says where blocks are. */
 struct gyre_slice {
     enum gyre_verb verb;
     uint32_t n, rank;
-    uint32_t root;    /* BROADCAST; 0 otherwise */
+    uint32_t root;    /* where the verb has one; 0 otherwise */
     uint32_t element; /* bytes of one element */
-    uint64_t count;   /* elements of the slice; may be less than n, or 0 */
-    uint64_t small;   /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
+    uint64_t count;   /* elements of the slice, of each block; may be less than n, or 0 */
+    uint64_t first;   /* elements before it */
+    uint64_t stride;  /* elements from one block to the next, where there are n of equal length */
+    struct gyre_blocks in, out; /* unequal ones; NULL: equal */
+    uint64_t small; /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
+    const struct gyre_layout *layout; /* NULL: all on one node */
+    bool in_place; /* this rank's: may change its COPY steps and where its SENDs read, only */
+    bool narrow;   /* the accumulator is wider than the element: a partial sum would be rounded */
 };
+
+struct gyre_span {
+    uint64_t at, bytes; /* at: from the slice's first byte */
+};
+
+/* This slice's part of block `rank` of a buffer that holds n blocks. */
+struct gyre_span gyre_slice_in_block(const struct gyre_slice *slice, uint32_t rank);
+struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t rank);
 
 /* What a slice needs: rounds (the same on every rank, though many of one rank's may be empty) and
  * the fullest rank's scratch are exact, the rest are upper bounds. */
@@ -83,7 +157,8 @@ struct gyre_algorithm {
     const char *name;
     const char *summary; /* one line for `gyre show` */
     uint32_t verbs;      /* bit 1 << verb for each operation it can build */
-    bool rank_order; /* each element is added in one REDUCE over ranks 0 … n-1 in that order */
+    bool rank_order; /* each element is the left fold over ranks 0 … n-1, rounded once: the result
+                        depends on nothing else */
     struct gyre_extent (*extent)(const struct gyre_slice *slice);
     /* appends the steps of one round to an empty one */
     void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);

@@ -20,7 +20,7 @@ static const char *name_for(const struct gyre_shape *shape, const struct gyre_pl
 {
     if (options->mapped)
         return "direct";
-    if (shape->verb == GYRE_ALL_REDUCE && options->n >= DOUBLING_RANKS_MIN &&
+    if (shape->verb == GYRE_VERB_ALL_REDUCE && options->n >= DOUBLING_RANKS_MIN &&
         bytes <= DOUBLING_BYTES_MAX)
         return "doubling";
     if (options->n <= DIRECT_RANKS_MAX)

@@ -38,9 +38,10 @@ struct gyre_fold_task {
     void *const *destination;
     const void *const *source;
     uint32_t destinations, sources;
-    uint64_t count;   /* elements */
-    uint32_t divisor; /* of an average; 0: none */
-    bool stream;      /* the result is larger than the cache: store around it */
+    uint64_t count;      /* elements */
+    uint32_t divisor;    /* of an average; 0: none */
+    bool stream;         /* the result is larger than the cache: store around it */
+    const void *context; /* of a fold that the user wrote; NULL otherwise */
 };
 
 typedef void (*gyre_fold)(const struct gyre_fold_task *task, void *native_queue);

@@ -175,14 +175,14 @@ static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_ro
 
 static void direct_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    s->verb == GYRE_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
+    s->verb == GYRE_VERB_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
 }
 
 static struct gyre_extent direct_extent(const struct gyre_slice *s)
 {
     uint32_t peers = s->n - 1 < PEERS_PER_ROUND ? s->n - 1 : PEERS_PER_ROUND;
     uint64_t rounds = (uint64_t)exchange_rounds(s) * (one_shot(s) ? 1 : 2);
-    if (s->verb == GYRE_ALL_REDUCE)
+    if (s->verb == GYRE_VERB_ALL_REDUCE)
         return (struct gyre_extent){rounds + 1, share_bytes(s, s->rank) * (s->n - 1),
                                     2 * peers + (peers == 0), s->n};
     return (struct gyre_extent){s->n == 1 ? 1 : rounds, 0, 2 * peers + 1, 1};
@@ -192,7 +192,7 @@ static uint64_t direct_sent_bytes(const struct gyre_slice *s)
 {
     uint64_t all = all_bytes(s), own = block_bytes(s, s->rank), others = s->n - 1;
     bool root = s->rank == s->root;
-    if (s->verb == GYRE_ALL_REDUCE)
+    if (s->verb == GYRE_VERB_ALL_REDUCE)
         return one_shot(s) ? others * all : all - own + others * own;
     if (one_shot(s))
         return root ? others * all : 0;
@@ -203,7 +203,7 @@ const struct gyre_algorithm gyre_algorithm_direct = {
     .name = "direct",
     .summary =
         "everyone to everyone, summed in rank order: one-shot when small, two-shot when large",
-    .verbs = 1u << GYRE_ALL_REDUCE | 1u << GYRE_BROADCAST,
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST,
     .rank_order = true,
     .extent = direct_extent,
     .round = direct_round,

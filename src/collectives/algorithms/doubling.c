@@ -148,7 +148,7 @@ const struct gyre_algorithm gyre_algorithm_doubling = {
     .name = "doubling",
     .summary =
         "recursive doubling: all data to a partner in each of log n exchanges, for small data",
-    .verbs = 1u << GYRE_ALL_REDUCE,
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE,
     .extent = doubling_extent,
     .round = doubling_round,
     .sent_bytes = doubling_sent_bytes,

@@ -121,12 +121,12 @@ static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_ro
 
 static void ring_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    s->verb == GYRE_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
+    s->verb == GYRE_VERB_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
 }
 
 static struct gyre_extent ring_extent(const struct gyre_slice *s)
 {
-    if (s->verb == GYRE_BROADCAST)
+    if (s->verb == GYRE_VERB_BROADCAST)
         return (struct gyre_extent){segments(s) + (s->n > 1 ? s->n - 2 : 0), 0, 3, 1};
     if (s->n == 1)
         return (struct gyre_extent){1, 0, 1, 1};
@@ -137,7 +137,7 @@ static struct gyre_extent ring_extent(const struct gyre_slice *s)
 static uint64_t ring_sent_bytes(const struct gyre_slice *s)
 {
     uint64_t bytes = s->count * s->element;
-    if (s->verb == GYRE_BROADCAST)
+    if (s->verb == GYRE_VERB_BROADCAST)
         return position(s) < s->n - 1 ? bytes : 0;
     return 2 * bytes - block(s, 0).bytes - block(s, s->n - 1).bytes;
 }
@@ -145,7 +145,7 @@ static uint64_t ring_sent_bytes(const struct gyre_slice *s)
 const struct gyre_algorithm gyre_algorithm_ring = {
     .name = "ring",
     .summary = "neighbours only: reduce-scatter and all-gather; broadcast as a pipelined chain",
-    .verbs = 1u << GYRE_ALL_REDUCE | 1u << GYRE_BROADCAST,
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST,
     .extent = ring_extent,
     .round = ring_round,
     .sent_bytes = ring_sent_bytes,

@@ -114,13 +114,13 @@ static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_ro
 
 static void tree_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    s->verb == GYRE_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
+    s->verb == GYRE_VERB_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
 }
 
 static struct gyre_extent tree_extent(const struct gyre_slice *s)
 {
     uint64_t steps = depth(s->n);
-    if (s->verb == GYRE_BROADCAST)
+    if (s->verb == GYRE_VERB_BROADCAST)
         return (struct gyre_extent){s->n == 1 ? 1 : steps, 0, 2, 1};
     return (struct gyre_extent){s->n == 1 ? 1 : 3 * steps, adds(s, s->rank) ? all_bytes(s) : 0, 1,
                                 2};
@@ -129,7 +129,7 @@ static struct gyre_extent tree_extent(const struct gyre_slice *s)
 /* One message down each edge to the right, and for all-reduce one up the edge to the left. */
 static uint64_t tree_sent_bytes(const struct gyre_slice *s)
 {
-    uint64_t messages = s->verb == GYRE_ALL_REDUCE && s->rank != 0;
+    uint64_t messages = s->verb == GYRE_VERB_ALL_REDUCE && s->rank != 0;
     for (uint64_t weight = 1; weight < s->n; weight *= 2)
         messages += is_parent(s, number(s), weight);
     return messages * all_bytes(s);
@@ -138,7 +138,7 @@ static uint64_t tree_sent_bytes(const struct gyre_slice *s)
 const struct gyre_algorithm gyre_algorithm_tree = {
     .name = "tree",
     .summary = "binomial tree: log2(n) steps for small data; all-reduce goes up and down",
-    .verbs = 1u << GYRE_ALL_REDUCE | 1u << GYRE_BROADCAST,
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST,
     .extent = tree_extent,
     .round = tree_round,
     .sent_bytes = tree_sent_bytes,
