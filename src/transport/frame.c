@@ -7,10 +7,10 @@
  * over header and payload has been compared. */
 #include "transport/frame.h"
 
+#include "base/bytes.h"
 #include "base/crc.h"
 #include "base/status.h"
 
-#include <endian.h>
 #include <string.h>
 
 #define SUMMED_BYTES 28 /* of the header: all but the sum itself */
@@ -27,45 +27,6 @@ enum offset {
     AT_FINGERPRINT = 20,
     AT_CRC = 28
 };
-
-static void put16(uint8_t *at, uint16_t value)
-{
-    value = htole16(value);
-    memcpy(at, &value, sizeof value);
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(at, &value, sizeof value);
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(at, &value, sizeof value);
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-    uint16_t value;
-    memcpy(&value, at, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return le64toh(value);
-}
 
 static bool length_fits(uint32_t kind, uint32_t length)
 {
@@ -94,36 +55,36 @@ uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES])
 void gyre_frame_encode(const struct gyre_frame *frame, const void *payload,
                        uint8_t out[GYRE_FRAME_BYTES])
 {
-    put32(out + AT_LENGTH, (uint32_t)frame->kind << KIND_SHIFT | frame->length);
-    put16(out + AT_EPOCH, frame->epoch);
-    put16(out + AT_COMM, frame->match.comm);
-    put64(out + AT_SEQUENCE, frame->match.sequence);
-    put16(out + AT_LANE, frame->match.lane);
-    put16(out + AT_ORDER, frame->match.order);
-    put64(out + AT_FINGERPRINT, frame->match.fingerprint);
+    gyre_put32(out + AT_LENGTH, (uint32_t)frame->kind << KIND_SHIFT | frame->length);
+    gyre_put16(out + AT_EPOCH, frame->epoch);
+    gyre_put16(out + AT_COMM, frame->match.comm);
+    gyre_put64(out + AT_SEQUENCE, frame->match.sequence);
+    gyre_put16(out + AT_LANE, frame->match.lane);
+    gyre_put16(out + AT_ORDER, frame->match.order);
+    gyre_put64(out + AT_FINGERPRINT, frame->match.fingerprint);
     uint32_t crc = gyre_frame_sum(out);
     if (payload && frame->length > 0) {
         crc = gyre_crc32c(crc, payload, frame->length);
     }
-    put32(out + AT_CRC, crc);
+    gyre_put32(out + AT_CRC, crc);
 }
 
 int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *frame)
 {
-    uint32_t word = get32(in + AT_LENGTH);
+    uint32_t word = gyre_get32(in + AT_LENGTH);
     uint32_t kind = word >> KIND_SHIFT, length = word & LENGTH_MASK;
     if ((word >> 24 & 0xf) != 0 || !length_fits(kind, length)) {
         return GYRE_CORRUPT;
     }
     *frame = (struct gyre_frame){.kind = (enum gyre_frame_kind)kind,
                                  .length = length,
-                                 .epoch = get16(in + AT_EPOCH),
-                                 .match = {.comm = get16(in + AT_COMM),
-                                           .lane = get16(in + AT_LANE),
-                                           .order = get16(in + AT_ORDER),
-                                           .sequence = get64(in + AT_SEQUENCE),
-                                           .fingerprint = get64(in + AT_FINGERPRINT)},
-                                 .crc = get32(in + AT_CRC)};
+                                 .epoch = gyre_get16(in + AT_EPOCH),
+                                 .match = {.comm = gyre_get16(in + AT_COMM),
+                                           .lane = gyre_get16(in + AT_LANE),
+                                           .order = gyre_get16(in + AT_ORDER),
+                                           .sequence = gyre_get64(in + AT_SEQUENCE),
+                                           .fingerprint = gyre_get64(in + AT_FINGERPRINT)},
+                                 .crc = gyre_get32(in + AT_CRC)};
     return 0;
 }
 
@@ -131,5 +92,5 @@ bool gyre_frame_verify(const uint8_t in[GYRE_FRAME_BYTES], uint32_t payload_crc,
                        uint32_t payload_length)
 {
     return gyre_crc32c_combine(gyre_frame_sum(in), payload_crc, payload_length) ==
-           get32(in + AT_CRC);
+           gyre_get32(in + AT_CRC);
 }

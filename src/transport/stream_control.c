@@ -10,15 +10,13 @@
  *     BYE     so does everything that waits for the peer */
 #include "transport/stream_state.h"
 
-#include <endian.h>
+#include "base/bytes.h"
+
 #include <errno.h>
-#include <string.h>
 
 static uint64_t control_length(const struct gyre_incoming *in)
 {
-    uint64_t wire;
-    memcpy(&wire, in->control, sizeof wire);
-    return le64toh(wire);
+    return gyre_get64(in->control);
 }
 
 /* Kept until the post that it is about; an honest peer has at most as many as it has records. */

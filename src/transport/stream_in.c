@@ -19,7 +19,6 @@
 #include "base/crc.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 

@@ -21,8 +21,9 @@
  * start when all offers have gone. */
 #include "transport/stream_state.h"
 
+#include "base/bytes.h"
+
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,9 @@ static struct gyre_offer *offer(struct gyre_stream *stream, enum gyre_frame_kind
 static void offer_length(struct gyre_stream *stream, enum gyre_frame_kind kind,
                          const struct gyre_match *match, uint64_t length)
 {
-    uint64_t wire = htole64(length);
-    offer(stream, kind, match, &wire, sizeof wire);
+    uint8_t wire[8];
+    gyre_put64(wire, length);
+    offer(stream, kind, match, wire, sizeof wire);
 }
 
 static void offer_credit(struct gyre_stream *stream)

@@ -5,54 +5,15 @@
  * a process that is out of its mind. */
 #include "transport/watch_message.h"
 
+#include "base/bytes.h"
 #include "base/crc.h"
 
-#include <endian.h>
 #include <gyre/gyre.h>
 #include <stdbool.h>
 #include <string.h>
 
 enum { AT_LENGTH = 0, AT_KIND = 4, AT_FLAGS = 5, AT_EPOCH = 6, AT_RANK = 8, AT_STATUS = 12 };
 enum { AT_ID = 16, AT_CRC = 20, AT_REGION = 24 };
-
-static void put16(uint8_t *to, uint16_t value)
-{
-    value = htole16(value);
-    memcpy(to, &value, sizeof value);
-}
-
-static void put32(uint8_t *to, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(to, &value, sizeof value);
-}
-
-static void put64(uint8_t *to, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(to, &value, sizeof value);
-}
-
-static uint16_t get16(const uint8_t *from)
-{
-    uint16_t value;
-    memcpy(&value, from, sizeof value);
-    return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *from)
-{
-    uint32_t value;
-    memcpy(&value, from, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *from)
-{
-    uint64_t value;
-    memcpy(&value, from, sizeof value);
-    return le64toh(value);
-}
 
 /* Sums a whole message, reading its crc field as 0. */
 static uint32_t sum(const uint8_t *message, size_t length)
@@ -68,23 +29,23 @@ size_t gyre_watch_encode(const struct gyre_watch_message *message, uint8_t *out)
 {
     size_t length = GYRE_WATCH_HEADER_BYTES + message->payload_bytes;
 
-    put32(out + AT_LENGTH, (uint32_t)length);
+    gyre_put32(out + AT_LENGTH, (uint32_t)length);
     out[AT_KIND] = (uint8_t)message->kind;
     out[AT_FLAGS] = message->flags;
-    put16(out + AT_EPOCH, message->epoch);
-    put32(out + AT_RANK, message->rank);
-    put32(out + AT_STATUS, (uint32_t)message->status);
-    put32(out + AT_ID, message->id);
-    put64(out + AT_REGION, message->region_length);
+    gyre_put16(out + AT_EPOCH, message->epoch);
+    gyre_put32(out + AT_RANK, message->rank);
+    gyre_put32(out + AT_STATUS, (uint32_t)message->status);
+    gyre_put32(out + AT_ID, message->id);
+    gyre_put64(out + AT_REGION, message->region_length);
     if (message->payload_bytes > 0)
         memcpy(out + GYRE_WATCH_HEADER_BYTES, message->payload, message->payload_bytes);
-    put32(out + AT_CRC, sum(out, length));
+    gyre_put32(out + AT_CRC, sum(out, length));
     return length;
 }
 
 size_t gyre_watch_length(const uint8_t in[4])
 {
-    uint32_t length = get32(in);
+    uint32_t length = gyre_get32(in);
     bool fits = length >= GYRE_WATCH_HEADER_BYTES && length <= GYRE_WATCH_MESSAGE_MAX;
 
     return fits ? length : 0;
@@ -103,16 +64,16 @@ int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_messag
 {
     if (length < GYRE_WATCH_HEADER_BYTES || gyre_watch_length(in) != length)
         return GYRE_CORRUPT;
-    if (get32(in + AT_CRC) != sum(in, length))
+    if (gyre_get32(in + AT_CRC) != sum(in, length))
         return GYRE_CORRUPT;
     *message = (struct gyre_watch_message){
         .kind = in[AT_KIND],
         .flags = in[AT_FLAGS],
-        .epoch = get16(in + AT_EPOCH),
-        .rank = get32(in + AT_RANK),
-        .status = (int32_t)get32(in + AT_STATUS),
-        .id = get32(in + AT_ID),
-        .region_length = get64(in + AT_REGION),
+        .epoch = gyre_get16(in + AT_EPOCH),
+        .rank = gyre_get32(in + AT_RANK),
+        .status = (int32_t)gyre_get32(in + AT_STATUS),
+        .id = gyre_get32(in + AT_ID),
+        .region_length = gyre_get64(in + AT_REGION),
         .payload = in + GYRE_WATCH_HEADER_BYTES,
         .payload_bytes = (uint32_t)(length - GYRE_WATCH_HEADER_BYTES),
     };
@@ -133,18 +94,18 @@ void gyre_watch_text(const struct gyre_watch_message *message, char *out, size_t
 void gyre_watch_state_encode(const struct gyre_watch_state *state,
                              uint8_t out[GYRE_WATCH_STATE_BYTES])
 {
-    put32(out, state->rank);
-    put32(out + 4, state->comm);
-    put64(out + 8, state->sequence);
-    put64(out + 16, state->finished);
-    put64(out + 24, state->fingerprint);
-    put64(out + 32, state->signature);
-    put64(out + 40, state->count);
-    put64(out + 48, state->motion);
-    put64(out + 56, state->calls);
+    gyre_put32(out, state->rank);
+    gyre_put32(out + 4, state->comm);
+    gyre_put64(out + 8, state->sequence);
+    gyre_put64(out + 16, state->finished);
+    gyre_put64(out + 24, state->fingerprint);
+    gyre_put64(out + 32, state->signature);
+    gyre_put64(out + 40, state->count);
+    gyre_put64(out + 48, state->motion);
+    gyre_put64(out + 56, state->calls);
     for (int i = 0; i < GYRE_WATCH_CALLS; i++) {
-        put64(out + 64 + 16 * i, state->call[i].signature);
-        put64(out + 72 + 16 * i, state->call[i].count);
+        gyre_put64(out + 64 + 16 * i, state->call[i].signature);
+        gyre_put64(out + 72 + 16 * i, state->call[i].count);
     }
 }
 
@@ -152,19 +113,19 @@ void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
                              struct gyre_watch_state *state)
 {
     *state = (struct gyre_watch_state){
-        .rank = get32(in),
-        .comm = get32(in + 4),
-        .sequence = get64(in + 8),
-        .finished = get64(in + 16),
-        .fingerprint = get64(in + 24),
-        .signature = get64(in + 32),
-        .count = get64(in + 40),
-        .motion = get64(in + 48),
-        .calls = get64(in + 56),
+        .rank = gyre_get32(in),
+        .comm = gyre_get32(in + 4),
+        .sequence = gyre_get64(in + 8),
+        .finished = gyre_get64(in + 16),
+        .fingerprint = gyre_get64(in + 24),
+        .signature = gyre_get64(in + 32),
+        .count = gyre_get64(in + 40),
+        .motion = gyre_get64(in + 48),
+        .calls = gyre_get64(in + 56),
     };
     for (int i = 0; i < GYRE_WATCH_CALLS; i++) {
-        state->call[i].signature = get64(in + 64 + 16 * i);
-        state->call[i].count = get64(in + 72 + 16 * i);
+        state->call[i].signature = gyre_get64(in + 64 + 16 * i);
+        state->call[i].count = gyre_get64(in + 72 + 16 * i);
     }
     if (state->calls > GYRE_WATCH_CALLS)
         state->calls = 0;
