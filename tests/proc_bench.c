@@ -1,4 +1,6 @@
 /* The benches as a stranger runs them: real ranks, real library, and faults that must show. */
+#include "clean_room.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -210,30 +212,18 @@ static void test_the_first_failure_is_the_exit_code(void **state)
 
 static int make_folder(void **state)
 {
-    return mkdtemp(folder) ? 0 : -1;
+    return clean_room_make(folder);
 }
 
 static int remove_folder(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof command, "/bin/rm -rf '%s'", folder);
-    return system(command);
-}
-
-/* Whatever launcher runs the tests must not speak to the programs that they start. */
-static void only_path(void)
-{
-    static char path[8192];
-    const char *found = getenv("PATH");
-    snprintf(path, sizeof path, "%s", found ? found : "/usr/local/bin:/usr/bin:/bin");
-    clearenv();
-    setenv("PATH", path, 1);
+    return clean_room_remove(folder);
 }
 
 int main(void)
 {
     char bench[4200];
-    only_path();
+    clean_room_only_path();
     snprintf(bench, sizeof bench, "%s/bench/allreduce", build_folder());
     if (access(bench, X_OK) != 0) {
         printf("skipped: %s is not built\n", bench);

@@ -3,6 +3,8 @@
  * mpirun and mpiexec are run where they are installed. torchrun and srun are not to be had on every
  * machine, so their exact environments are set by hand, one process per rank; torchrun's agent is
  * played by a listener on MASTER_PORT that is none of ours. */
+#include "clean_room.h"
+
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -230,24 +232,12 @@ static void test_a_rank_without_a_size(void **state)
 
 static int make_home(void **state)
 {
-    return mkdtemp(home) ? 0 : -1;
+    return clean_room_make(home);
 }
 
 static int remove_home(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof command, "/bin/rm -rf '%s'", home);
-    return system(command);
-}
-
-/* Whatever launcher runs the tests must not speak to the programs that they start. */
-static void only_path(void)
-{
-    static char path[8192];
-    const char *found = getenv("PATH");
-    snprintf(path, sizeof path, "%s", found ? found : "/usr/local/bin:/usr/bin:/bin");
-    clearenv();
-    setenv("PATH", path, 1);
+    return clean_room_remove(home);
 }
 
 int main(void)
@@ -262,7 +252,7 @@ int main(void)
         cmocka_unit_test(test_sbatch_without_srun),
         cmocka_unit_test(test_a_rank_without_a_size),
     };
-    only_path();
+    clean_room_only_path();
     if (!find_bench()) {
         printf("skipped: %s is not built\n", bench);
         return 77;
