@@ -248,8 +248,8 @@ static int check_question(const struct gyre_algorithm *algorithm, const struct g
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "no such slice: n = %u, root = %u, count = %llu, element = %u",
                                 s->n, s->root, (unsigned long long)s->count, s->element);
-    if ((unsigned)s->verb >= GYRE_VERBS || (algorithm->verbs >> s->verb & 1) == 0)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "%s does not build operation %u",
+    if (!gyre_algorithm_builds(algorithm, s))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s does not build operation %u here",
                                 algorithm->name, (unsigned)s->verb);
     return 0;
 }

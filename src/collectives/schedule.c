@@ -96,3 +96,9 @@ const struct gyre_algorithm *gyre_algorithm_find(const char *name)
             return *it;
     return NULL;
 }
+
+bool gyre_algorithm_builds(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice)
+{
+    return (unsigned)slice->verb < GYRE_VERBS && (algorithm->verbs >> slice->verb & 1) != 0 &&
+           (!algorithm->suits || algorithm->suits(slice));
+}

@@ -159,6 +159,8 @@ struct gyre_algorithm {
     uint32_t verbs;      /* bit 1 << verb for each operation it can build */
     bool rank_order; /* each element is the left fold over ranks 0 … n-1, rounded once: the result
                         depends on nothing else */
+    bool (*suits)(const struct gyre_slice *slice); /* can it build this slice? equal on all ranks,
+                                                      for every count; NULL: always */
     struct gyre_extent (*extent)(const struct gyre_slice *slice);
     /* appends the steps of one round to an empty one */
     void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);
@@ -175,6 +177,9 @@ extern const char *const gyre_step_kind_name[];
 /* The table; ends with NULL. Adding an algorithm = one file and one line in algorithms/table.c. */
 extern const struct gyre_algorithm *const gyre_algorithms[];
 const struct gyre_algorithm *gyre_algorithm_find(const char *name); /* NULL if there is none */
+
+/* Does the algorithm build the slice: has it the verb, and does the slice suit it? */
+bool gyre_algorithm_builds(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice);
 
 void gyre_round_clear(struct gyre_round *round);
 void gyre_round_send(struct gyre_round *round, uint32_t peer, struct gyre_place from,

@@ -1,0 +1,18 @@
+/* Ranks in the order of their nodes: walking from place to place enters and leaves each node once,
+ * wherever its ranks are. Without a layout all are on one node and places are ranks. */
+#ifndef GYRE_COLLECTIVES_ALGORITHMS_ORDER_H
+#define GYRE_COLLECTIVES_ALGORITHMS_ORDER_H
+
+#include "collectives/schedule.h"
+
+static inline uint32_t gyre_order_place(const struct gyre_slice *slice, uint32_t rank)
+{
+    return slice->layout ? slice->layout->place[rank] : rank;
+}
+
+static inline uint32_t gyre_order_rank(const struct gyre_slice *slice, uint32_t place)
+{
+    return slice->layout ? slice->layout->order[place] : place;
+}
+
+#endif

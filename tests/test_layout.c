@@ -1,0 +1,136 @@
+/* Layouts: their tables, what text means, and every algorithm of the table proved on them: even and
+ * uneven nodes, ranks in order and dealt over the nodes in turn. */
+#include "collectives/layout.h"
+
+#include "collectives/check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct gyre_layout *read_layout(const char *text, uint32_t *n)
+{
+    struct gyre_layout *layout = NULL;
+    struct gyre_trouble trouble = {0};
+    if (gyre_layout_read("--nodes", text, &layout, n, &trouble) != 0)
+        fail_msg("%s", trouble.text);
+    return layout;
+}
+
+/* The same nodes, with their ranks dealt in turn: 3+2 becomes 0 1 0 1 0. */
+static struct gyre_layout *interleave(const struct gyre_layout *from, uint32_t n)
+{
+    uint32_t *node = calloc(n, sizeof *node), rank = 0;
+    struct gyre_layout *layout = NULL;
+    for (uint32_t turn = 0; rank < n; turn++)
+        for (uint32_t i = 0; i < from->nodes; i++)
+            if (from->start[i] + turn < from->start[i + 1])
+                node[rank++] = i;
+    assert_int_equal(gyre_layout_create(node, n, &layout, NULL), 0);
+    free(node);
+    return layout;
+}
+
+static void test_tables(void **state)
+{
+    static const uint32_t given[] = {7, 9, 7, 9, 7, 7}, node[] = {0, 1, 0, 1, 0, 0},
+                          order[] = {0, 2, 4, 5, 1, 3}, place[] = {0, 4, 1, 5, 2, 3},
+                          start[] = {0, 4, 6};
+    struct gyre_layout *layout;
+    assert_int_equal(gyre_layout_create(given, 6, &layout, NULL), 0);
+    assert_int_equal(layout->nodes, 2);
+    assert_memory_equal(layout->node, node, sizeof node);
+    assert_memory_equal(layout->order, order, sizeof order);
+    assert_memory_equal(layout->place, place, sizeof place);
+    assert_memory_equal(layout->start, start, sizeof start);
+    gyre_layout_destroy(layout);
+    gyre_layout_destroy(NULL);
+}
+
+static void test_text(void **state)
+{
+    uint32_t n;
+    struct gyre_layout *layout = read_layout("4+2x3+1", &n);
+    assert_int_equal(n, 11);
+    assert_int_equal(layout->nodes, 4);
+    assert_int_equal(layout->node[3], 0);
+    assert_int_equal(layout->node[4], 1);
+    assert_int_equal(layout->node[7], 2);
+    assert_int_equal(layout->start[3], 10);
+    gyre_layout_destroy(layout);
+    layout = read_layout("1024x1024", &n);
+    assert_int_equal(n, 1 << 20);
+    gyre_layout_destroy(layout);
+}
+
+static void test_bad_text(void **state)
+{
+    static const char *const bad[] = {
+        "",     "0",           "4+",      "+4",          "4,2",      "4+0", "2x",
+        "x2",   "0x2",         "2x3x4",   "4 + 2",       "-1",       "1e3", "four",
+        "4+2 ", "99999999999", "2097152", "65536x65536", "1048576+1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct gyre_layout *layout = NULL;
+        struct gyre_trouble trouble = {0};
+        uint32_t n;
+        assert_int_equal(gyre_layout_read("--nodes", bad[i], &layout, &n, &trouble), GYRE_INVALID);
+        assert_null(layout);
+        assert_non_null(strstr(trouble.text, "--nodes"));
+        assert_non_null(strstr(trouble.text, bad[i]));
+    }
+    struct gyre_layout *layout = NULL;
+    assert_int_equal(gyre_layout_create(NULL, 0, &layout, NULL), GYRE_INVALID);
+}
+
+/* -- every algorithm on every layout ----------------------------------------------------------- */
+
+static void prove(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    static const uint64_t counts[] = {0, 1, 5, 97, 4099, 1000003};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        struct gyre_trouble trouble = {0};
+        slice.count = slice.stride = counts[i];
+        slice.root = gyre_verb_has_root(slice.verb) ? (uint32_t)i * slice.n / 6 : 0;
+        if (slice.n > 64 && i % 3 != 2)
+            continue;
+        if (gyre_algorithm_builds(algorithm, &slice) &&
+            gyre_check_schedule(algorithm, &slice, &trouble) != 0)
+            fail_msg("%s, %u nodes", trouble.text, slice.layout->nodes);
+    }
+}
+
+static void prove_all(const struct gyre_layout *layout, uint32_t n)
+{
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
+            prove(*it, (struct gyre_slice){.verb = verb, .n = n, .element = 4, .layout = layout});
+}
+
+static void test_every_algorithm(void **state)
+{
+    static const char *const text[] = {"1",    "5",     "1+1",  "2x2",    "4x4",     "3x5",
+                                       "6x1",  "4+2",   "5+1",  "1+7+3",  "2+3+4+5", "1+2",
+                                       "40+9", "33+35", "3x21", "12x1+1", "8x128"};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        uint32_t n;
+        struct gyre_layout *ordered = read_layout(text[i], &n), *dealt = interleave(ordered, n);
+        prove_all(ordered, n);
+        prove_all(dealt, n);
+        gyre_layout_destroy(ordered);
+        gyre_layout_destroy(dealt);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_bad_text),
+        cmocka_unit_test(test_every_algorithm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
