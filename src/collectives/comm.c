@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/env.h"
+#include "collectives/layout.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -63,6 +64,23 @@ static int check_options(const struct gyre_options *options, struct gyre_trouble
     return 0;
 }
 
+/* The layout of the whole job. */
+static int lay_out(struct gyre_comm *comm, const struct gyre_joined *joined,
+                   struct gyre_trouble *trouble)
+{
+    if (joined->nodes == 1)
+        return 0;
+    uint32_t *node = malloc(joined->n * sizeof(*node));
+    if (!node)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the layout of %u ranks",
+                                joined->n);
+    for (uint32_t rank = 0; rank < joined->n; rank++)
+        node[rank] = joined->member[rank].node;
+    int status = gyre_layout_create(node, joined->n, &comm->layout, trouble);
+    free(node);
+    return status;
+}
+
 static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *options,
                        struct gyre_trouble *trouble)
 {
@@ -71,8 +89,11 @@ static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *optio
     comm->n = joined->n;
     if (comm->n == 1)
         return 0;
+    int status = lay_out(comm, joined, trouble);
+    if (status)
+        return status;
     if (joined->local_size == joined->n && joined->n <= GYRE_PEERS_MAPPED_MAX) {
-        int status = gyre_mesh_create(comm->domain, &comm->mesh, trouble);
+        status = gyre_mesh_create(comm->domain, &comm->mesh, trouble);
         if (status)
             return status;
     }
@@ -80,6 +101,7 @@ static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *optio
     options->n = comm->n;
     options->links = gyre_domain_links(comm->domain);
     options->mesh = comm->mesh;
+    options->layout = comm->layout;
     return gyre_engine_create(options, &comm->engine, trouble);
 }
 
@@ -88,6 +110,7 @@ static void comm_free(struct gyre_comm *comm)
     gyre_domain_close(comm->domain);
     gyre_engine_destroy(comm->engine);
     gyre_mesh_destroy(comm->mesh);
+    gyre_layout_destroy(comm->layout);
     pthread_mutex_destroy(&comm->registered_lock);
     free(comm);
 }

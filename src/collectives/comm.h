@@ -37,6 +37,7 @@ struct gyre_comm {
     struct gyre_domain *domain;
     struct gyre_engine *engine;
     struct gyre_mesh *mesh;
+    struct gyre_layout *layout; /* NULL: all on one node */
     uint32_t rank, n;
     _Atomic int failed; /* status of every call from now on */
     bool fault_told;

@@ -28,6 +28,7 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->planning = (struct gyre_plan_options){.n = options->n,
                                                   .rank = options->rank,
                                                   .mapped = options->mesh != NULL,
+                                                  .layout = options->layout,
                                                   .algorithm = options->algorithm,
                                                   .slice_bytes = options->slice_bytes,
                                                   .lanes = options->lanes};

@@ -85,6 +85,7 @@ struct gyre_engine_options {
     uint16_t comm;
     struct gyre_links *links;
     struct gyre_mesh *mesh;
+    const struct gyre_layout *layout;       /* NULL: all on one node; borrowed */
     const struct gyre_algorithm *algorithm; /* NULL: select */
     uint64_t slice_bytes;                   /* 0: select */
     uint32_t lanes;                         /* 0: select */

@@ -18,6 +18,13 @@ uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index)
     return plan->shape.count - plan->slice_count * (plan->slices - 1);
 }
 
+/* Is a partial sum in the element's type not the accumulator's? Kernels sum 16 bits in 32. */
+static bool narrow(const struct gyre_shape *shape)
+{
+    bool sums = shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
+    return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16);
+}
+
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
                                   uint64_t index)
 {
@@ -27,6 +34,8 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .root = plan->shape.root,
                                .element = plan->element,
                                .small = plan->small,
+                               .layout = plan->layout,
+                               .narrow = narrow(&plan->shape),
                                .first = index * plan->slice_count,
                                .stride = plan->shape.count,
                                .count = gyre_plan_slice_count(plan, index)};
@@ -53,6 +62,20 @@ static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
                                 a.source_max > b.source_max ? a.source_max : b.source_max};
 }
 
+/* Can the algorithm chosen build this? */
+static int suit(const struct gyre_plan *plan, const struct gyre_plan_options *options,
+                struct gyre_trouble *trouble)
+{
+    struct gyre_slice slice = gyre_plan_slice(plan, options->n, options->rank, 0);
+    if (gyre_algorithm_builds(plan->algorithm, &slice))
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "algorithm \"%s\" builds no %s%s; GYRE_ALGO=auto takes one that does",
+                            plan->algorithm->name, gyre_verb_name(plan->shape.verb),
+                            plan->algorithm->verbs >> plan->shape.verb & 1 ? " of this type and op"
+                                                                           : "");
+}
+
 static void measure(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
@@ -63,7 +86,8 @@ static void measure(struct gyre_plan *plan, const struct gyre_plan_options *opti
 }
 
 /* Both kinds of slice must bind, and alike. */
-static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
+static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                struct gyre_trouble *trouble)
 {
     struct gyre_binding of_full, of_last;
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
@@ -74,7 +98,7 @@ static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
     plan->full = calloc(1, sizeof(*plan->full));
     plan->last = calloc(1, sizeof(*plan->last));
     if (!plan->full || !plan->last)
-        return -ENOMEM;
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan of %u ranks", options->n);
     if (!gyre_bind_fused(plan->algorithm, &full, plan->full, &of_full) ||
         !gyre_bind_fused(plan->algorithm, &last, plan->last, &of_last))
         return 0;
@@ -99,10 +123,6 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                      struct gyre_plan **out, struct gyre_trouble *trouble)
 {
     struct gyre_choice choice = gyre_select(shape, options);
-    if (!(choice.algorithm->verbs & 1u << shape->verb))
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "algorithm \"%s\" has no %s; GYRE_ALGO=auto takes one that has",
-                                choice.algorithm->name, gyre_verb_name(shape->verb));
     struct gyre_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
@@ -112,6 +132,7 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     plan->algorithm = choice.algorithm;
     plan->element = (uint32_t)gyre_type_size(shape->type);
     plan->small = choice.small;
+    plan->layout = options->layout;
     plan->lanes = choice.lanes < GYRE_LANES_MAX ? choice.lanes : GYRE_LANES_MAX;
     plan->fold = table->fold[shape->type][shape->op];
     plan->divisor = shape->verb == GYRE_VERB_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
@@ -120,11 +141,14 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                                                          : (enum gyre_signature_verb)shape->verb,
                                           shape->type, shape->op, shape->root);
     cut(plan, choice.slice_bytes);
-    measure(plan, options);
-    int status = bind(plan, options);
+    int status = suit(plan, options, trouble);
+    if (!status) {
+        measure(plan, options);
+        status = bind(plan, options, trouble);
+    }
     if (status) {
         gyre_plan_destroy(plan);
-        return gyre_trouble_set(trouble, status, "no memory for a plan of %u ranks", options->n);
+        return status;
     }
     plan->fingerprint = fingerprint(plan);
     *out = plan;

@@ -63,11 +63,12 @@ struct gyre_plan {
     uint64_t signature;   /* the shape packed for messages */
 
     uint32_t element;
-    uint64_t slices;           /* the operation is cut into this many */
-    uint64_t slice_count;      /* elements of every slice but the last */
-    uint64_t small;            /* as in struct gyre_slice */
-    uint32_t lanes;            /* slices under way at a time */
-    struct gyre_extent extent; /* the larger of full and last slice */
+    uint64_t slices;                  /* the operation is cut into this many */
+    uint64_t slice_count;             /* elements of every slice but the last */
+    uint64_t small;                   /* as in struct gyre_slice */
+    const struct gyre_layout *layout; /* the communicator's; NULL: all on one node */
+    uint32_t lanes;                   /* slices under way at a time */
+    struct gyre_extent extent;        /* the larger of full and last slice */
 
     gyre_fold fold;
     uint32_t divisor; /* of an average, 0 otherwise */
@@ -83,6 +84,7 @@ struct gyre_plan {
 struct gyre_plan_options {
     uint32_t n, rank;
     bool mapped;                            /* every pair of ranks shares memory */
+    const struct gyre_layout *layout;       /* NULL: all on one node; outlives the plan */
     const struct gyre_algorithm *algorithm; /* NULL: select */
     uint64_t slice_bytes;                   /* 0: select */
     uint32_t lanes;                         /* 0: select */
