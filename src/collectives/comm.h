@@ -1,5 +1,5 @@
-/* The communicator's inside, for comm.c, operations.c and helper.c only. Its outside is
- * gyre/gyre.h. */
+/* The communicator's inside, for comm.c, calls.c, operations.c and helper.c only. Its outside
+ * is gyre/gyre.h. */
 #ifndef GYRE_COLLECTIVES_COMM_H
 #define GYRE_COLLECTIVES_COMM_H
 
@@ -53,6 +53,15 @@ struct gyre_comm {
 
 /* This thread's last failure without a communicator, and its last GYRE_INVALID. */
 struct gyre_trouble *gyre_thread_trouble(void);
+
+/* Notes why a call is not possible as this thread's trouble. Returns GYRE_INVALID. */
+int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Runs an operation to its end, or starts it and hands out the handle. Arguments are checked. */
+int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                  void *output);
+int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, struct gyre_work **work);
 
 int gyre_helper_poke(struct gyre_comm *comm); /* work was started; makes the thread on first use */
 void gyre_helper_stop(struct gyre_comm *comm);

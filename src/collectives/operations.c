@@ -1,4 +1,4 @@
-/* The operations: check, plan, start, drive.
+/* The operations, once their arguments are known to be right (calls.c): plan, start, drive.
  *
  * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for
  * up to 4 KiB on mapped memory and nothing else in flight, is two calls into mapped.c without an
@@ -6,60 +6,10 @@
 #include "collectives/comm.h"
 
 #include "base/clock.h"
-#include "base/size.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #define EXCHANGE_SPINS 64u
-
-/* -- checks ------------------------------------------------------------------------------------ */
-
-static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static int refuse(const char *format, ...)
-{
-    struct gyre_trouble *trouble = gyre_thread_trouble();
-    va_list arguments;
-    *trouble = (struct gyre_trouble){.status = GYRE_INVALID};
-    va_start(arguments, format);
-    vsnprintf(trouble->text, sizeof(trouble->text), format, arguments);
-    va_end(arguments);
-    return GYRE_INVALID;
-}
-
-static int check_comm(struct gyre_comm *comm, const char *call)
-{
-    if (!comm)
-        return refuse("%s: the communicator is NULL", call);
-    if (gyre_domain_forked(comm->domain)) {
-        refuse("%s: this process was made by fork(); only its parent holds the communicator", call);
-        return GYRE_FORKED;
-    }
-    int failed = atomic_load_explicit(&comm->failed, memory_order_relaxed);
-    return failed;
-}
-
-static int check_buffers(const char *call, const struct gyre_shape *shape, const void *input,
-                         const void *output, bool reads)
-{
-    size_t element = gyre_type_size(shape->type);
-    uint64_t bytes;
-    if (!element)
-        return refuse("%s: type %d is unknown", call, (int)shape->type);
-    if (!gyre_mul_u64(shape->count, element, &bytes) || bytes > INT64_MAX)
-        return refuse("%s: %llu elements of %zu bytes are more than memory can hold", call,
-                      (unsigned long long)shape->count, element);
-    if (bytes && (!output || (reads && !input)))
-        return refuse("%s: the %s buffer is NULL, with %llu elements", call,
-                      output ? "input" : "output", (unsigned long long)shape->count);
-    uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
-    if (reads && in != out && in < out + bytes && out < in + bytes)
-        return refuse("%s: input and output overlap; they must be the same buffer or apart", call);
-    return 0;
-}
 
 /* -- driving ----------------------------------------------------------------------------------- */
 
@@ -172,9 +122,10 @@ static int start(struct gyre_comm *comm, struct gyre_plan *plan, const void *inp
         return status;
     *op = gyre_engine_start(comm->engine, plan, input, output);
     if (!*op)
-        return refuse("%u operations have ended without gyre_work_test() or gyre_work_wait() on "
-                      "them",
-                      GYRE_OPS_MAX);
+        return gyre_refuse(
+            "%u operations have ended without gyre_work_test() or gyre_work_wait() on "
+            "them",
+            GYRE_OPS_MAX);
     note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
     return 0;
 }
@@ -230,8 +181,8 @@ static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, con
     return 0;
 }
 
-static int run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-               void *output)
+int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                  void *output)
 {
     if (comm->n == 1)
         return run_alone(comm, shape, input, output);
@@ -259,12 +210,12 @@ static struct gyre_work *new_work(struct gyre_comm *comm)
     return NULL;
 }
 
-static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                 void *output, struct gyre_work **out)
+int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, struct gyre_work **out)
 {
     struct gyre_work *work = new_work(comm);
     if (!work)
-        return refuse(
+        return gyre_refuse(
             "%u operations are started and not waited for: gyre_work_wait() for some first",
             GYRE_OPS_MAX);
     if (comm->n == 1) {
@@ -289,96 +240,6 @@ static int begin(struct gyre_comm *comm, const struct gyre_shape *shape, const v
     return status;
 }
 
-/* -- the calls --------------------------------------------------------------------------------- */
-
-static int check_all_reduce(struct gyre_comm *comm, const struct gyre_shape *shape,
-                            const void *input, const void *output)
-{
-    int status = check_comm(comm, "gyre_all_reduce");
-    if (status)
-        return status;
-    if ((unsigned)shape->op >= GYRE_OP_COUNT)
-        return refuse("gyre_all_reduce: reduction %d is unknown", (int)shape->op);
-    return check_buffers("gyre_all_reduce", shape, input, output, true);
-}
-
-static int check_broadcast(struct gyre_comm *comm, const struct gyre_shape *shape, int root,
-                           const void *input, const void *output)
-{
-    int status = check_comm(comm, "gyre_broadcast");
-    if (status)
-        return status;
-    if (root < 0 || root >= (int)comm->n)
-        return refuse("gyre_broadcast: root %d is not a rank of 0 … %u", root, comm->n - 1);
-    return check_buffers("gyre_broadcast", shape, input, output, root == (int)comm->rank);
-}
-
-static const struct gyre_shape barrier_shape = {
-    .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_U8, .op = GYRE_MAX, .count = 1, .barrier = true};
-
-int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                    enum gyre_type type, enum gyre_op op)
-{
-    struct gyre_shape shape = {
-        .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
-    int status = check_all_reduce(comm, &shape, input, output);
-    return status ? status : run(comm, &shape, input, output);
-}
-
-int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                   enum gyre_type type, int root)
-{
-    struct gyre_shape shape = {
-        .verb = GYRE_VERB_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
-    int status = check_broadcast(comm, &shape, root, input, output);
-    return status ? status : run(comm, &shape, input, output);
-}
-
-int gyre_barrier(struct gyre_comm *comm)
-{
-    int status = check_comm(comm, "gyre_barrier");
-    return status ? status : run(comm, &barrier_shape, &comm->barrier_in, &comm->barrier_out);
-}
-
-static int check_work(struct gyre_work **work, const char *call)
-{
-    if (!work)
-        return refuse("%s: the place for the handle is NULL", call);
-    *work = NULL;
-    return 0;
-}
-
-int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                          enum gyre_type type, enum gyre_op op, struct gyre_work **work)
-{
-    struct gyre_shape shape = {
-        .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
-    int status = check_work(work, "gyre_all_reduce_start");
-    if (!status)
-        status = check_all_reduce(comm, &shape, input, output);
-    return status ? status : begin(comm, &shape, input, output, work);
-}
-
-int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
-                         enum gyre_type type, int root, struct gyre_work **work)
-{
-    struct gyre_shape shape = {
-        .verb = GYRE_VERB_BROADCAST, .type = type, .root = (uint32_t)root, .count = count};
-    int status = check_work(work, "gyre_broadcast_start");
-    if (!status)
-        status = check_broadcast(comm, &shape, root, input, output);
-    return status ? status : begin(comm, &shape, input, output, work);
-}
-
-int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
-{
-    int status = check_work(work, "gyre_barrier_start");
-    if (!status)
-        status = check_comm(comm, "gyre_barrier_start");
-    return status ? status
-                  : begin(comm, &barrier_shape, &comm->barrier_in, &comm->barrier_out, work);
-}
-
 /* -- work -------------------------------------------------------------------------------------- */
 
 /* Frees an ended handle; GYRE_AGAIN keeps it. */
@@ -396,8 +257,8 @@ static int settle(struct gyre_work *work)
 static int check_handle(const struct gyre_work *work, const char *call)
 {
     if (!work || !work->used)
-        return refuse("%s: the handle is %s", call,
-                      work ? "spent: it was waited for already" : "NULL");
+        return gyre_refuse("%s: the handle is %s", call,
+                           work ? "spent: it was waited for already" : "NULL");
     return gyre_domain_forked(work->comm->domain) ? GYRE_FORKED : 0;
 }
 

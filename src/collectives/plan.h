@@ -17,22 +17,12 @@
 
 #include "collectives/board.h"
 #include "collectives/kernels/reduce.h"
-#include "collectives/schedule.h"
+#include "collectives/shape.h"
 
 #define GYRE_MOVES_MAX 2u
 #define GYRE_LANES_MAX 8u
 
 enum gyre_plan_form { GYRE_FORM_STEPS, GYRE_FORM_EXCHANGE, GYRE_FORM_PUSH };
-
-/* What the caller asked for. */
-struct gyre_shape {
-    enum gyre_verb verb;
-    enum gyre_type type;
-    enum gyre_op op; /* GYRE_SUM where nothing is reduced */
-    uint32_t root;
-    uint64_t count;
-    bool barrier; /* an all-reduce that nobody reads */
-};
 
 /* Some bytes of one rank's INPUT or OUTPUT, relative to the slice. */
 struct gyre_tap {

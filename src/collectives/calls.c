@@ -1,0 +1,195 @@
+/* The collective calls of gyre/gyre.h: every one is its arguments in a struct, one check for all,
+ * and then either run to the end (operations.c) or started.
+ *
+ *     gyre_broadcast(…)         ─┐                       ┌─ gyre_comm_run()
+ *     gyre_broadcast_start(…)   ─┴─▶ struct call ─▶ check ─┤
+ *                                                        └─ gyre_comm_begin() ─▶ *work
+ *
+ * Nothing is started and the communicator is unharmed when a check fails. */
+#include "collectives/comm.h"
+
+#include "base/size.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct call {
+    const char *name;
+    struct gyre_shape shape;
+    int root; /* as given */
+    const void *input;
+    void *output;
+};
+
+/* -- checks ------------------------------------------------------------------------------------ */
+
+int gyre_refuse(const char *format, ...)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    va_list arguments;
+    *trouble = (struct gyre_trouble){.status = GYRE_INVALID};
+    va_start(arguments, format);
+    vsnprintf(trouble->text, sizeof(trouble->text), format, arguments);
+    va_end(arguments);
+    return GYRE_INVALID;
+}
+
+static int check_comm(struct gyre_comm *comm, const char *call)
+{
+    if (!comm)
+        return gyre_refuse("%s: the communicator is NULL", call);
+    if (gyre_domain_forked(comm->domain)) {
+        gyre_refuse("%s: this process was made by fork(); only its parent holds the communicator",
+                    call);
+        return GYRE_FORKED;
+    }
+    return atomic_load_explicit(&comm->failed, memory_order_relaxed);
+}
+
+static int check_words(const struct gyre_comm *comm, const struct call *call)
+{
+    const struct gyre_shape *shape = &call->shape;
+    if (gyre_verb_reduces(shape->verb) && (unsigned)shape->op >= GYRE_OP_COUNT)
+        return gyre_refuse("%s: reduction %d is unknown", call->name, (int)shape->op);
+    if (gyre_verb_has_root(shape->verb) && (call->root < 0 || call->root >= (int)comm->n))
+        return gyre_refuse("%s: root %d is not a rank of 0 … %u", call->name, call->root,
+                           comm->n - 1);
+    if (!gyre_type_size(shape->type))
+        return gyre_refuse("%s: type %d is unknown", call->name, (int)shape->type);
+    return 0;
+}
+
+static int check_size(const struct gyre_comm *comm, const struct call *call)
+{
+    const struct gyre_shape *shape = &call->shape;
+    bool blocks = gyre_verb_gathers(shape->verb) || gyre_verb_scatters(shape->verb);
+    uint64_t element = gyre_type_size(shape->type), times = blocks ? comm->n : 1, bytes;
+    if (gyre_mul_u64(shape->count, element * times, &bytes) && bytes <= INT64_MAX)
+        return 0;
+    return gyre_refuse("%s: %llu × %llu elements of %llu bytes are more than memory can hold",
+                       call->name, (unsigned long long)times, (unsigned long long)shape->count,
+                       (unsigned long long)element);
+}
+
+static int check_buffers(const struct gyre_comm *comm, const struct call *call)
+{
+    const struct gyre_shape *shape = &call->shape;
+    uint64_t in_bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
+    uint64_t out_bytes = gyre_shape_output_bytes(shape, comm->n, comm->rank);
+    if ((in_bytes && !call->input) || (out_bytes && !call->output))
+        return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", call->name,
+                           in_bytes && !call->input ? "input" : "output",
+                           (unsigned long long)shape->count);
+    uintptr_t in = (uintptr_t)call->input, out = (uintptr_t)call->output;
+    if (in_bytes && out_bytes && in < out + out_bytes && out < in + in_bytes &&
+        !gyre_shape_in_place(shape, comm->rank, call->input, call->output))
+        return gyre_refuse("%s: input and output overlap; they must be the same buffer or apart",
+                           call->name);
+    return 0;
+}
+
+static int check(struct gyre_comm *comm, const struct call *call)
+{
+    int status = check_comm(comm, call->name);
+    if (!status)
+        status = check_words(comm, call);
+    if (!status)
+        status = check_size(comm, call);
+    return status ? status : check_buffers(comm, call);
+}
+
+/* -- both ways --------------------------------------------------------------------------------- */
+
+static int run(struct gyre_comm *comm, const struct call *call)
+{
+    int status = check(comm, call);
+    return status ? status : gyre_comm_run(comm, &call->shape, call->input, call->output);
+}
+
+static int begin(struct gyre_comm *comm, const struct call *call, struct gyre_work **work)
+{
+    if (!work)
+        return gyre_refuse("%s: the place for the handle is NULL", call->name);
+    *work = NULL;
+    int status = check(comm, call);
+    return status ? status : gyre_comm_begin(comm, &call->shape, call->input, call->output, work);
+}
+
+/* -- the calls --------------------------------------------------------------------------------- */
+
+static struct call reducing(const char *name, enum gyre_verb verb, const void *input, void *output,
+                            uint64_t count, enum gyre_type type, enum gyre_op op)
+{
+    return (struct call){.name = name,
+                         .shape = {.verb = verb, .type = type, .op = op, .count = count},
+                         .input = input,
+                         .output = output};
+}
+
+static struct call moving(const char *name, enum gyre_verb verb, const void *input, void *output,
+                          uint64_t count, enum gyre_type type)
+{
+    return reducing(name, verb, input, output, count, type, GYRE_SUM);
+}
+
+static struct call rooted(struct call call, int root)
+{
+    call.root = root;
+    call.shape.root = (uint32_t)root;
+    return call;
+}
+
+int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                    enum gyre_type type, enum gyre_op op)
+{
+    struct call call =
+        reducing("gyre_all_reduce", GYRE_VERB_ALL_REDUCE, input, output, count, type, op);
+    return run(comm, &call);
+}
+
+int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                          enum gyre_type type, enum gyre_op op, struct gyre_work **work)
+{
+    struct call call =
+        reducing("gyre_all_reduce_start", GYRE_VERB_ALL_REDUCE, input, output, count, type, op);
+    return begin(comm, &call, work);
+}
+
+int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                   enum gyre_type type, int root)
+{
+    struct call call =
+        rooted(moving("gyre_broadcast", GYRE_VERB_BROADCAST, input, output, count, type), root);
+    return run(comm, &call);
+}
+
+int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                         enum gyre_type type, int root, struct gyre_work **work)
+{
+    struct call call = rooted(
+        moving("gyre_broadcast_start", GYRE_VERB_BROADCAST, input, output, count, type), root);
+    return begin(comm, &call, work);
+}
+
+static struct call barrier(struct gyre_comm *comm, const char *name)
+{
+    struct call call = reducing(name, GYRE_VERB_ALL_REDUCE, NULL, NULL, 1, GYRE_U8, GYRE_MAX);
+    call.shape.barrier = true;
+    if (comm) {
+        call.input = &comm->barrier_in;
+        call.output = &comm->barrier_out;
+    }
+    return call;
+}
+
+int gyre_barrier(struct gyre_comm *comm)
+{
+    struct call call = barrier(comm, "gyre_barrier");
+    return run(comm, &call);
+}
+
+int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
+{
+    struct call call = barrier(comm, "gyre_barrier_start");
+    return begin(comm, &call, work);
+}

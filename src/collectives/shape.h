@@ -1,0 +1,32 @@
+/* A shape is what the caller asked for, without addresses: equal on all ranks, and therefore the
+ * key of a plan. How long a rank's INPUT and OUTPUT are, and what in place means, follows from it.
+ */
+#ifndef GYRE_COLLECTIVES_SHAPE_H
+#define GYRE_COLLECTIVES_SHAPE_H
+
+#include "collectives/schedule.h"
+
+#include <gyre/gyre.h>
+
+struct gyre_shape {
+    enum gyre_verb verb;
+    enum gyre_type type;
+    enum gyre_op op; /* GYRE_SUM where nothing is reduced */
+    uint32_t root;
+    uint64_t count; /* elements of one block; of the largest, where they differ */
+    bool barrier;   /* an all-reduce that nobody reads */
+};
+
+/* Bytes of rank's buffers; 0 where it has none. */
+uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
+uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
+
+/* Bytes from the first of the longer buffer to where the other begins in place: INPUT is OUTPUT's
+ * block `rank`, or the other way round; 0 where both are equally long. */
+uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank);
+
+/* Do this rank's buffers stand to each other as in place means for the verb? */
+bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,
+                         const void *output);
+
+#endif
