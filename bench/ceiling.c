@@ -22,7 +22,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LEAST_RUNS   6 /* of each pass, over all samples */
 #define LEAST_US     2e3
@@ -118,8 +117,8 @@ static void try_pass(struct bench *bench, const struct bench_pass *pass,
  */
 static int most_at_once(struct bench *bench)
 {
-    double cores = bench_from_root(bench, (double)sysconf(_SC_NPROCESSORS_ONLN));
-    return cores < 1 || cores > bench->n ? bench->n : (int)cores;
+    double cores = bench_from_root(bench, bench_machine_cores());
+    return cores > bench->n ? bench->n : (int)cores;
 }
 
 static void try_passes(struct bench *bench, bool in_place)

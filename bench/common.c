@@ -167,7 +167,7 @@ static void report_header(struct bench *bench)
                             ? "fresh: above 4 KiB inputs are rewritten and outputs read between "
                               "calls"
                             : "hot: the same buffers in every call, back to back");
-    bench_report_remark(report, "load average %.2f on %d cores%s", load, bench->place[0].cores,
+    bench_report_remark(report, "load average %.2f on %d cores%s", load, bench_machine_cores(),
                         load > BUSY_LOAD ? ": WARNING, the machine is not idle" : "");
     bench_report_columns(report);
 }

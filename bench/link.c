@@ -137,7 +137,7 @@ static void print_header(const struct link *link)
         printf("# rank %d: pid %d on %s, %s\n", rank, bench->place[rank].pid,
                bench->place[rank].host, bench->place[rank].cpu);
     }
-    printf("# load average %.2f on %d cores\n", bench_machine_load(), bench->place[0].cores);
+    printf("# load average %.2f on %d cores\n", bench_machine_load(), bench_machine_cores());
     printf("# medians of %d batches; GB = 10^9 bytes\n", BATCHES);
     printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s\n", "size", "both", "each way", "one way", "",
            "bare line", "over");

@@ -54,7 +54,7 @@ void bench_machine_place(int local_rank, struct bench_place *place)
     memset(place, 0, sizeof *place);
     place->pid = getpid();
     place->local_rank = local_rank;
-    place->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+    sched_getaffinity(0, sizeof set, &set);
     if (gethostname(place->host, sizeof place->host - 1) != 0) {
         strcpy(place->host, "unknown");
     }
@@ -67,4 +67,10 @@ double bench_machine_load(void)
 {
     double load;
     return getloadavg(&load, 1) == 1 ? load : -1;
+}
+
+int bench_machine_cores(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : (int)cores;
 }

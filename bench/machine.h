@@ -9,8 +9,7 @@
 struct bench_place { /* of one rank; plain bytes, so that it can travel in a collective */
     int32_t pid;
     int32_t local_rank;
-    int32_t node;  /* whose ranks share memory */
-    int32_t cores; /* that it may run on */
+    int32_t node; /* whose ranks share memory */
     char host[64];
     char cpu[96]; /* model and list of cores */
 };
@@ -19,5 +18,8 @@ void bench_machine_place(int local_rank, struct bench_place *place);
 
 /* Runnable tasks over the last minute; negative where the kernel does not tell. */
 double bench_machine_load(void);
+
+/* The machine's, whatever this process is bound to. */
+int bench_machine_cores(void);
 
 #endif

@@ -101,6 +101,9 @@ static void test_all_reduce(void **state)
 {
     expect_code(run("", "allreduce --ranks 2 -b 8 -e 64K -f 8 -n 20"), 0);
     expect_text("# Share in-place       : ");
+    char cores[32];
+    snprintf(cores, sizeof cores, " on %ld cores", sysconf(_SC_NPROCESSORS_ONLN));
+    expect_text(cores); /* the machine's: each rank is bound to one */
     expect_text("# Out of bounds values : 0 OK\n");
     expect_text("# Avg bus bandwidth    : ");
     expect_text("# Collective test concluded: allreduce\n#\n\n");
