@@ -1,6 +1,6 @@
 /* How fast is gyre_broadcast()?
  *
- *     size S, t seconds:   algbw = busbw = S / t
+ *     size S = count, t seconds:   algbw = busbw = S / t
  *
  * In shared memory the root's input must be read once and every other output written once; out of
  * place the root's own output is one more. */
@@ -11,10 +11,11 @@ static int call_broadcast(struct gyre_comm *comm, const struct bench_call *call)
     return gyre_broadcast(comm, call->input, call->output, call->count, call->type, call->root);
 }
 
-static double bus_factor(int n)
+static void lay(const struct bench_call *call, struct bench_lay *lay)
 {
-    (void)n;
-    return 1;
+    lay->input = call->rank == call->root ? call->count : 0;
+    lay->output = call->count;
+    bench_lay_stretch(lay, 0, call->count, call->root, 0);
 }
 
 static double traffic(int n, bool in_place)
@@ -26,12 +27,15 @@ int main(int argc, char **argv)
 {
     static const struct bench_verb verb = {
         .name = "gyre_broadcast",
-        .reduces = false,
+        .rooted = true,
         .call = call_broadcast,
-        .bus_factor = bus_factor,
+        .lay = lay,
+        .bus_factor = bench_whole,
         .traffic = traffic,
         .traffic_text = "(n+1) size, in place n size: the input is read once, every output written "
                         "once",
+        .wires = BENCH_WIRES_CHAIN,
+        .leaves = bench_whole_leaves,
     };
     return bench_main(argc, argv, &verb);
 }

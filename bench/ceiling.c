@@ -8,8 +8,9 @@
  *     t >= traffic * size / R,  busbw = factor * size / t   =>   ceiling = factor * R / traffic
  *
  * The passes touch the memory that the collective touches: out of place from input to output; in
- * place each rank's output updated, or half of it copied to the other half; and with --fresh they
- * find the caches as it does. Of buffers beyond GROUND_MOST, which no cache holds, a part will do.
+ * place each rank's output updated, or half of it copied to the other half; as much of it as the
+ * collective moves on a rank; and with --fresh they find the caches as it does. Of buffers beyond
+ * GROUND_MOST, which no cache holds, a part will do.
  *
  * Between nodes, or with --transport tcp, the limit is what bare sockets carry (ceiling_tcp.c).
  *
@@ -38,15 +39,17 @@ struct ground { /* what is passed over */
 
 static volatile unsigned char sink;
 
-static size_t ground_bytes(const struct bench *bench)
+/* As much as the collective has on a rank, on average. */
+static size_t ground_bytes(const struct bench *bench, bool in_place)
 {
-    size_t bytes = bench->largest / GROUND_LEAST * GROUND_LEAST;
+    double share = bench->verb->traffic(bench->n, in_place) / (2.0 * bench->n);
+    size_t bytes = (size_t)(share * (double)bench->largest) / GROUND_LEAST * GROUND_LEAST;
     return bytes < GROUND_LEAST ? GROUND_LEAST : bytes > GROUND_MOST ? GROUND_MOST : bytes;
 }
 
 static struct ground find_ground(const struct bench *bench, bool in_place, bool updates)
 {
-    size_t bytes = ground_bytes(bench), half = bytes / 2;
+    size_t bytes = ground_bytes(bench, in_place), half = bytes / 2;
     bool fresh = bench->options.fresh && bench->largest > FRESH_ABOVE;
     if (in_place && !updates) {
         return (struct ground){(char *)bench->output + half, bench->output, half, fresh};
@@ -148,7 +151,7 @@ static bool on_one_node(const struct bench *bench)
 
 static bool has_ceiling(const struct bench *bench)
 {
-    return !bench->options.no_ceiling && bench->n > 1 && bench->largest > 0;
+    return !bench->options.no_ceiling && bench->verb->traffic && bench->n > 1 && bench->largest > 0;
 }
 
 void bench_ceiling_sample(struct bench *bench)
@@ -158,21 +161,29 @@ void bench_ceiling_sample(struct bench *bench)
     }
     if (on_one_node(bench)) {
         try_passes(bench, false);
-        try_passes(bench, true);
+        if (!bench->verb->only_out_of_place) {
+            try_passes(bench, true);
+        }
     } else {
-        bench_ceiling_tcp(bench, bench->verb->reduces, &bench->ceiling.sockets);
+        bench_ceiling_tcp(bench, &bench->ceiling.sockets);
     }
 }
 
 /* -- report ------------------------------------------------------------------------------------ */
 
+static const char *const directions[] = {"out-of-place", "in-place"};
+
+static int directions_of(const struct bench_verb *verb)
+{
+    return verb->only_out_of_place ? 1 : 2;
+}
+
 static bool report_memory(struct bench *bench)
 {
-    static const char *const directions[] = {"out-of-place", "in-place"};
     const struct bench_verb *verb = bench->verb;
     bool possible = true;
     bench_report_remark(&bench->report, "%-20s : %s", "Least memory traffic", verb->traffic_text);
-    for (int in_place = 0; in_place < 2; in_place++) {
+    for (int in_place = 0; in_place < directions_of(verb); in_place++) {
         struct bench_rate rate = bench->ceiling.memory[in_place];
         double ceiling = rate.bytes_per_us / 1e3 * verb->bus_factor(bench->n) /
                          verb->traffic(bench->n, in_place);
@@ -191,8 +202,9 @@ static bool report_memory(struct bench *bench)
 static bool report_sockets(struct bench *bench)
 {
     const struct bench_sockets *best = &bench->ceiling.sockets;
-    bool both_ways = bench->verb->reduces;
-    double rate = bench_ceiling_tcp_bus(bench, both_ways, best) / 1e9;
+    bool both_ways = bench->verb->wires == BENCH_WIRES_RING;
+    double rate = bench_ceiling_tcp_bus(bench, best) / 1e9;
+    bool possible = true;
     if (rate <= 0) {
         bench_report_remark(&bench->report,
                             "%-20s : not measured, the ranks cannot reach each "
@@ -207,10 +219,11 @@ static bool report_sockets(struct bench *bench)
         "Ceiling", rate, best->node_rate / 1e9, rate * 1e9 / best->node_rate, best->per_node,
         best->per_node == 1 ? "" : "s", best->streams, best->streams == 1 ? "" : "s",
         both_ways ? ", both ways at once" : "");
-    double out_of_place = 100 * bench->best_bus[0] / rate,
-           in_place = 100 * bench->best_bus[1] / rate;
-    bool possible = bench_report_share(&bench->report, "out-of-place", out_of_place);
-    return bench_report_share(&bench->report, "in-place", in_place) && possible;
+    for (int in_place = 0; in_place < directions_of(bench->verb); in_place++) {
+        possible &= bench_report_share(&bench->report, directions[in_place],
+                                       100 * bench->best_bus[in_place] / rate);
+    }
+    return possible;
 }
 
 bool bench_ceiling_report(struct bench *bench)

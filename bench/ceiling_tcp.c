@@ -1,16 +1,18 @@
 /* What bare sockets carry between nodes, without any protocol of ours.
  *
- *     ring (all-reduce)    node 0 ─▶ node 1 ─▶ node 2 ─▶ node 0    each sends and receives at once
+ *     ring (all-reduce)    node 0 ─▶ node 1 ─▶ node 2 ─▶ node 0    each sends and receives
  *     chain (broadcast)    node 0 ─▶ node 1 ─▶ node 2              the first sends, the last
- * receives
+ * receives pair (gather)        node 0 ─▶ node 1                        one of many, the others
+ * wait
  *
  * A node is what shares memory; with --transport tcp each rank is one. Within a node bytes may move
- * in memory, so only what must leave it counts. With N nodes, n ranks and R bytes per second out of
- * each node, an all-reduce must send 2 (N-1)/N of the size out of each node:
+ * in memory, so only what must leave it counts: of N nodes an all-reduce must send 2 (N-1)/N of the
+ * size out of each, a broadcast must bring the size into each; every bench states its own. With R
+ * bytes per second out of each node
  *
- *     t >= 2 (N-1)/N * size / R     =>     busbw <= R * ((n-1)/n) / ((N-1)/N)
+ *     t >= leaves * size / R     =>     busbw <= R * bus factor / leaves
  *
- * and a broadcast must bring the size into each: busbw <= R. R is the best of one rank per node and
+ * R is the best of one rank per node and
  * all ranks per node sending to their counterparts, with 1, 2 and as many streams as the library
  * uses. The loop is the plainest there is: non-blocking send and recv on every stream in turn, and
  * poll when nothing has moved for a while; the kernel does the rest. */
@@ -36,7 +38,7 @@
 
 struct ring {
     struct bench *bench;
-    bool closed;
+    enum bench_wires wires;
     int per_node; /* ranks that take part */
     int streams;
     int to[STREAMS_MAX], from[STREAMS_MAX]; /* -1: none */
@@ -139,7 +141,8 @@ static int receiver_of(const struct ring *ring, int rank)
     const struct bench *bench = ring->bench;
     int nodes = count_nodes(bench), next = (bench->place[rank].node + 1) % nodes;
     int index = index_in_node(bench, rank);
-    if (index >= ring->per_node || (next == 0 && !ring->closed)) {
+    if (index >= ring->per_node || (next == 0 && ring->wires != BENCH_WIRES_RING) ||
+        (next != 1 && ring->wires == BENCH_WIRES_PAIR)) {
         return -1;
     }
     for (int other = 0; other < bench->n; other++) {
@@ -301,9 +304,9 @@ static int fewest_members(const struct bench *bench)
     return fewest;
 }
 
-void bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best)
+void bench_ceiling_tcp(struct bench *bench, struct bench_sockets *best)
 {
-    struct ring ring = {.bench = bench, .closed = closed};
+    struct ring ring = {.bench = bench, .wires = bench->verb->wires};
     uint16_t own = 0;
     memset(ring.to, -1, sizeof ring.to);
     memset(ring.from, -1, sizeof ring.from);
@@ -321,9 +324,9 @@ void bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *b
     free(ring.buffer);
 }
 
-double bench_ceiling_tcp_bus(const struct bench *bench, bool closed,
-                             const struct bench_sockets *best)
+double bench_ceiling_tcp_bus(const struct bench *bench, const struct bench_sockets *best)
 {
-    double n = bench->n, nodes = count_nodes(bench);
-    return closed ? best->node_rate * ((n - 1) / n) / ((nodes - 1) / nodes) : best->node_rate;
+    const struct bench_verb *verb = bench->verb;
+    return best->node_rate * verb->bus_factor(bench->n) /
+           verb->leaves(bench->n, count_nodes(bench));
 }

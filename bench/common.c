@@ -134,6 +134,27 @@ static bool over_sockets(const struct bench *bench)
     return asked && strcmp(asked, "tcp") == 0;
 }
 
+static uint64_t *numbers(struct bench *bench)
+{
+    return bench_memory(bench, (size_t)bench->n * sizeof(uint64_t));
+}
+
+static void get_tables(struct bench *bench)
+{
+    bench->stretch = bench_memory(bench, (size_t)bench->n * sizeof *bench->stretch);
+    bench->send = (struct bench_blocks){numbers(bench), numbers(bench)};
+    bench->recv = (struct bench_blocks){numbers(bench), numbers(bench)};
+}
+
+static void free_tables(struct bench *bench)
+{
+    void *const tables[] = {bench->place,   bench->stretch,    bench->send.count,
+                            bench->send.at, bench->recv.count, bench->recv.at};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        free(tables[i]);
+    }
+}
+
 static void gather_places(struct bench *bench)
 {
     size_t bytes = (size_t)bench->n * sizeof *bench->place;
@@ -153,14 +174,17 @@ static void report_header(struct bench *bench)
     const struct bench_options *options = &bench->options;
     struct bench_report *report = &bench->report;
     double load = bench_machine_load();
+    const char *reproducible = getenv("GYRE_REPRODUCIBLE");
     int version = gyre_version(), nodes = gyre_nodes(bench->comm);
     bench_report_settings(report, options);
     bench_report_places(report, bench->place, bench->n);
-    bench_report_remark(report, "gyre %d.%d.%d: %d rank%s on %d node%s, transport %s, algorithm %s",
+    bench_report_remark(report,
+                        "gyre %d.%d.%d: %d rank%s on %d node%s, transport %s, algorithm %s%s",
                         version / 10000, version / 100 % 100, version % 100, bench->n,
                         bench->n == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
                         or_auto(options->transport ? options->transport : getenv("GYRE_TRANSPORT")),
-                        or_auto(getenv("GYRE_ALGO")));
+                        or_auto(getenv("GYRE_ALGO")),
+                        reproducible && strcmp(reproducible, "1") == 0 ? ", reproducible" : "");
     bench_report_remark(report, "poller %s, memory %s, %s", or_auto(getenv("GYRE_TCP_POLLER")),
                         options->plain_memory ? "malloc" : "gyre",
                         options->fresh
@@ -208,13 +232,14 @@ static uint64_t count_chosen(const bool *chosen, int count)
 static uint64_t count_rows(struct bench *bench)
 {
     const struct bench_options *options = &bench->options;
-    uint64_t sizes = 1, roots = options->root < 0 ? (uint64_t)bench->n : 1;
+    const struct bench_verb *verb = bench->verb;
+    uint64_t sizes = 1, roots = verb->rooted && options->root < 0 ? (uint64_t)bench->n : 1;
     bench->largest = options->min_bytes;
     while (advance(options, &bench->largest)) {
         sizes++;
     }
-    return sizes * count_chosen(options->types, BENCH_TYPES) *
-           (bench->verb->reduces ? count_chosen(options->ops, BENCH_OPS) : roots);
+    return sizes * roots * count_chosen(options->types, BENCH_TYPES) *
+           (verb->reduces ? count_chosen(options->ops, BENCH_OPS) : 1);
 }
 
 /* Looks how fast the machine is, in the middle and behind the last row. */
@@ -226,16 +251,14 @@ static void row_is_done(struct bench *bench)
     }
 }
 
-static void run_sizes(struct bench *bench, struct bench_call call)
+static void run_sizes(struct bench *bench, const struct bench_call *call)
 {
     const struct bench_options *options = &bench->options;
-    size_t element = gyre_type_size(call.type);
     uint64_t bytes = options->min_bytes;
-    bench_warm_up(bench, &call);
+    bench_warm_up(bench, call);
     do {
         struct bench_row row;
-        call.count = bytes / element;
-        bench_measure_row(bench, &call, &row);
+        bench_measure_row(bench, call, bytes, &row);
         bench_report_row(&bench->report, &row);
         if (bytes == bench->largest) {
             keep_best(bench, &row);
@@ -247,10 +270,11 @@ static void run_sizes(struct bench *bench, struct bench_call call)
 
 static void run_roots(struct bench *bench, struct bench_call call)
 {
-    bool each = bench->options.root < 0;
-    int last = each ? bench->n - 1 : bench->options.root;
-    for (call.root = each ? 0 : last; call.root <= last; call.root++) {
-        run_sizes(bench, call);
+    const struct bench_options *options = &bench->options;
+    bool each = bench->verb->rooted && options->root < 0;
+    int first = each || !bench->verb->rooted ? 0 : options->root;
+    for (call.root = first; call.root <= (each ? bench->n - 1 : first); call.root++) {
+        run_sizes(bench, &call);
     }
 }
 
@@ -259,7 +283,7 @@ static void run_ops(struct bench *bench, struct bench_call call)
     for (int op = 0; op < BENCH_OPS; op++) {
         if (bench->options.ops[op]) {
             call.op = (enum gyre_op)op;
-            run_sizes(bench, call);
+            run_roots(bench, call);
         }
     }
 }
@@ -310,6 +334,7 @@ int bench_enter(int argc, char **argv, struct bench *bench)
         return bench_leave_with(bench, BENCH_EXIT_USAGE);
     }
     get_buffers(bench);
+    get_tables(bench);
     gather_places(bench);
     return -1;
 }
@@ -317,7 +342,7 @@ int bench_enter(int argc, char **argv, struct bench *bench)
 int bench_leave_with(struct bench *bench, int code)
 {
     bench_together(bench); /* whoever waits for the ranks sees none end before rank 0 has spoken */
-    free(bench->place);
+    free_tables(bench);
     if (bench->options.plain_memory) {
         free(bench->input);
         free(bench->output);

@@ -8,6 +8,8 @@
 
 #include <gyre/gyre.h>
 
+struct bench;
+
 /* As nccl-tests. 2 is CUDA's there. */
 enum bench_exit {
     BENCH_EXIT_WRONG = 1, /* wrong results, a bandwidth below NCCL_TESTS_MIN_BW, a share above its
@@ -18,29 +20,85 @@ enum bench_exit {
     BENCH_EXIT_USAGE = 2
 };
 
+struct bench_blocks { /* unequal ones, by rank; elements */
+    uint64_t *count, *at;
+};
+
 struct bench_call { /* of one row and direction */
     const void *input;
     void *output;
-    uint64_t count;
+    uint64_t count; /* elements: what the call is told, of one block; of unequal ones the mean */
     enum gyre_type type;
     enum gyre_op op;
     int root;
+    int n, rank;
+    struct bench_blocks send, recv; /* of operations with unequal blocks: n of each */
+};
+
+#define BENCH_ALL_RANKS (-1)
+
+struct bench_stretch { /* of a rank's output */
+    uint64_t at, count;
+    int source;     /* the rank that it comes from; BENCH_ALL_RANKS: reduced over all */
+    uint64_t first; /* the element of the source's input that lands at `at` */
+};
+
+/* What one rank has in one call, in elements. */
+struct bench_lay {
+    uint64_t input, output;       /* 0: it has none */
+    uint64_t input_at, output_at; /* in place: in the longer of the two */
+    int stretches;
+    struct bench_stretch *stretch; /* n at most */
+};
+
+/* How a row's size, which is the first column, follows from count. */
+enum bench_size {
+    BENCH_SIZE_BLOCK, /* count elements */
+    BENCH_SIZE_ALL,   /* n blocks of count elements, each a multiple of 16 bytes */
+    BENCH_SIZE_NONE   /* there are no data, and one row */
+};
+
+/* Bare sockets that carry what such an operation carries between nodes. */
+enum bench_wires {
+    BENCH_WIRES_RING,  /* each node sends and receives at once */
+    BENCH_WIRES_CHAIN, /* from node to node; the first only sends, the last only receives */
+    BENCH_WIRES_PAIR   /* one node sends, another receives */
 };
 
 struct bench_verb {
     const char *name;
-    bool reduces; /* takes an operation; otherwise a root */
+    bool reduces; /* takes an operation */
+    bool rooted;  /* takes a root; some ranks may return before others have their data */
+    bool only_out_of_place;
+    enum bench_size size;
     int (*call)(struct gyre_comm *comm, const struct bench_call *call);
-    double (*bus_factor)(int n); /* busbw / algbw */
+    void (*share)(const struct bench_call *call); /* fills send and recv; NULL: equal blocks */
+    void (*lay)(const struct bench_call *call, struct bench_lay *lay); /* of call->rank */
+    double (*bus_factor)(int n);                                       /* busbw / algbw */
 
-    /* Of memory, per byte of size: what all ranks together must at least read and write. */
+    /* Of memory, per byte of size: what all ranks together must at least read and write. NULL:
+     * there is no ceiling. */
     double (*traffic)(int n, bool in_place);
     const char *traffic_text; /* the same in words */
+
+    /* Per byte of size: what must at least leave, or enter, the busiest node. */
+    enum bench_wires wires;
+    double (*leaves)(int n, int nodes);
+
+    /* Instead of `lay`, where there are no data to look at: 1 if this rank saw a fault. */
+    uint64_t (*check)(struct bench *bench);
 };
 
-#define BENCH_SPARE_BYTES                                                                          \
-    264 /* behind each buffer, so that the ceiling always has some to move                         \
-         */
+/* For bus_factor, leaves and lay. */
+double bench_whole(int n);           /* 1 */
+double bench_share_of_others(int n); /* (n-1)/n */
+double bench_whole_leaves(int n, int nodes);
+double bench_others_leave(int n, int nodes); /* (nodes-1)/nodes */
+void bench_lay_stretch(struct bench_lay *lay, uint64_t at, uint64_t count, int source,
+                       uint64_t first);
+
+/* Behind each buffer, so that the ceiling always has some to move. */
+#define BENCH_SPARE_BYTES 264
 
 struct bench_rate {      /* of going through memory */
     double bytes_per_us; /* read and written */
@@ -65,11 +123,13 @@ struct bench {
     struct bench_options options;
     struct gyre_comm *comm;
     int rank, n;
-    void *input, *output;      /* options.max_bytes and the spare ones each */
-    struct bench_place *place; /* n */
-    uint64_t iteration;        /* of checked data: never the same twice */
+    void *input, *output;           /* options.max_bytes and the spare ones each */
+    struct bench_place *place;      /* n */
+    struct bench_blocks send, recv; /* n each; filled by verb->share() */
+    struct bench_stretch *stretch;  /* n */
+    uint64_t iteration;             /* of checked data: never the same twice */
     struct bench_report report;
-    uint64_t largest; /* bytes of the largest row */
+    uint64_t largest; /* the largest size asked for */
     uint64_t rows, rows_done;
     double best_bus[2]; /* at that size: out of place, in place */
     struct bench_ceiling ceiling;
@@ -87,10 +147,29 @@ int bench_leave_with(struct bench *bench, int code);
 
 /* -- measure.c --------------------------------------------------------------------------------- */
 
-/* Times and checks one row. A call that fails ends the program. */
-void bench_measure_row(struct bench *bench, const struct bench_call *call, struct bench_row *row);
+/* Times and checks one row, of `bytes` or what count makes of them. A call that fails ends the
+ * program. */
+void bench_measure_row(struct bench *bench, const struct bench_call *call, uint64_t bytes,
+                       struct bench_row *row);
 void bench_row_release(struct bench_row *row);
 void bench_warm_up(struct bench *bench, const struct bench_call *call);
+
+/* -- data.c ------------------------------------------------------------------------------------ */
+
+/* What all calls of a row and direction have in common: count, blocks, and where the data lie. */
+void bench_call_aim(struct bench *bench, struct bench_call *call, uint64_t bytes, bool in_place);
+uint64_t bench_call_bytes(const struct bench *bench, const struct bench_call *call); /* size */
+void bench_call_lay(struct bench *bench, const struct bench_call *call, struct bench_lay *lay);
+
+/* Between timed calls: reads this rank's whole output, rewrites its whole input. */
+void bench_call_refresh(struct bench *bench, const struct bench_call *call, int turn);
+
+/* Checked calls on data that tell every fault: wrong elements over all ranks, and how many ranks
+ * had some. Ends at the first call that finds any. -1 without checks. */
+int64_t bench_call_check(struct bench *bench, const struct bench_call *call, int *ranks_wrong);
+
+/* Calls, and ends the program if that fails. */
+void bench_call_make(struct bench *bench, const struct bench_call *call);
 
 /* -- ceiling.c, ceiling_tcp.c ------------------------------------------------------------------ */
 
@@ -101,14 +180,12 @@ void bench_ceiling_sample(struct bench *bench);
  * False if more was reached than is possible. */
 bool bench_ceiling_report(struct bench *bench);
 
-/* Bare sockets between nodes, in a closed ring for a collective that sends both ways (all-reduce),
- * else in a chain (broadcast). Better rates replace *best; where the sockets cannot be made it
- * stays. Collective. */
-void bench_ceiling_tcp(struct bench *bench, bool closed, struct bench_sockets *best);
+/* Bare sockets between nodes, wired as the verb has it. Better rates replace *best; where the
+ * sockets cannot be made it stays. Collective. */
+void bench_ceiling_tcp(struct bench *bench, struct bench_sockets *best);
 
 /* The busbw in bytes per second that follows. */
-double bench_ceiling_tcp_bus(const struct bench *bench, bool closed,
-                             const struct bench_sockets *best);
+double bench_ceiling_tcp_bus(const struct bench *bench, const struct bench_sockets *best);
 
 /* -- what everything uses ---------------------------------------------------------------------- */
 

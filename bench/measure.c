@@ -6,73 +6,66 @@
  * have there. Per iteration (-I): as hot, with a clock around each call.
  *
  * Without -n a row runs until it has 20 calls and 50 ms. How many calls that is rank 0 decides from
- * a pilot, and decides again if the pilot was slower than the row. */
+ * a pilot, and decides again if the pilot was slower than the row.
+ *
+ * A second clock counts the processor time of all of a process's threads; it runs while the first
+ * does, so rewriting data costs nothing there either. */
 #include "common.h"
-#include "pattern.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define PILOT_CALLS 4
-#define LEAST_CALLS 20
-#define MOST_CALLS  2000000
-#define LEAST_US    50e3
-#define FRESH_ABOVE 4096 /* bytes */
-#define GARBAGE     0xa5
+#define PILOT_CALLS  4
+#define LEAST_CALLS  20
+#define MOST_CALLS   2000000
+#define MOST_SAMPLES 2000 /* of calls one by one, for --csv */
+#define LEAST_US     50e3
+#define FRESH_ABOVE  4096 /* bytes */
 
-static uint64_t bytes_of(const struct bench_call *call)
-{
-    return call->count * gyre_type_size(call->type);
-}
+struct spent { /* on this rank, in microseconds */
+    double wall, processor;
+};
 
 /* -- time -------------------------------------------------------------------------------------- */
 
-static volatile uint64_t sink; /* what was read has been used */
-
-/* Any bits will do that make no subnormal number in any type. */
-static void refresh(const struct bench *bench, const struct bench_call *call, int turn)
+static double processor_us(void)
 {
-    uint64_t sum = 0, words = bytes_of(call) / sizeof sum;
-    const uint64_t *output = bench->output;
-    for (uint64_t i = 0; i < words; i++) {
-        sum += output[i];
-    }
-    sink = sum;
-    memset(call->input == bench->output ? bench->output : bench->input, 0x38 + (turn & 7),
-           bytes_of(call));
-}
-
-static void make_call(struct bench *bench, const struct bench_call *call)
-{
-    int status = bench->verb->call(bench->comm, call);
-    if (__builtin_expect(status, 0)) {
-        bench_must(bench, status, bench->verb->name);
-    }
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
 /* A broadcast's root may return before its leaves have the data: the time is over when all have. */
 static void finish(struct bench *bench)
 {
-    if (!bench->verb->reduces) {
+    if (bench->verb->rooted) {
         bench_together(bench);
     }
 }
 
-static double time_each(struct bench *bench, const struct bench_call *call, int calls, bool fresh,
-                        double *times)
+static bool is_fresh(const struct bench *bench, const struct bench_call *call)
 {
-    double total = 0;
+    return bench->options.fresh && bench_call_bytes(bench, call) > FRESH_ABOVE;
+}
+
+static struct spent time_each(struct bench *bench, const struct bench_call *call, int calls,
+                              double *times)
+{
+    struct spent total = {0, 0};
+    bool fresh = is_fresh(bench, call);
     for (int i = 0; i < calls; i++) {
         if (fresh) {
-            refresh(bench, call, i);
+            bench_call_refresh(bench, call, i);
             bench_together(bench);
         }
-        double start = bench_now_us();
-        make_call(bench, call);
+        double processor = processor_us(), start = bench_now_us();
+        bench_call_make(bench, call);
         finish(bench);
         double took = bench_now_us() - start;
-        total += took;
+        total.wall += took;
+        total.processor += processor_us() - processor;
         if (times) {
             times[i] = took;
         }
@@ -80,24 +73,24 @@ static double time_each(struct bench *bench, const struct bench_call *call, int 
     return total;
 }
 
-static double time_all(struct bench *bench, const struct bench_call *call, int calls)
+static struct spent time_all(struct bench *bench, const struct bench_call *call, int calls)
 {
-    double start = bench_now_us();
+    double processor = processor_us(), start = bench_now_us();
     for (int i = 0; i < calls; i++) {
-        make_call(bench, call);
+        bench_call_make(bench, call);
     }
     finish(bench);
-    return bench_now_us() - start;
+    double wall = bench_now_us() - start;
+    return (struct spent){wall, processor_us() - processor};
 }
 
-/* Microseconds of all calls, on this rank. `times` may be NULL. */
-static double time_calls(struct bench *bench, const struct bench_call *call, int calls,
-                         double *times)
+/* All calls, on this rank. `times` may be NULL. */
+static struct spent time_calls(struct bench *bench, const struct bench_call *call, int calls,
+                               double *times)
 {
-    bool fresh = bench->options.fresh && bytes_of(call) > FRESH_ABOVE;
     bench_together(bench);
-    return fresh || times ? time_each(bench, call, calls, fresh, times)
-                          : time_all(bench, call, calls);
+    return is_fresh(bench, call) || times ? time_each(bench, call, calls, times)
+                                          : time_all(bench, call, calls);
 }
 
 static int calls_for(double total_us, int calls)
@@ -113,24 +106,26 @@ static int pilot(struct bench *bench, const struct bench_call *call)
         return bench->options.iterations;
     }
     time_calls(bench, call, 1, NULL);
-    double total = time_calls(bench, call, PILOT_CALLS, NULL);
+    double total = time_calls(bench, call, PILOT_CALLS, NULL).wall;
     return (int)bench_from_root(bench, calls_for(total, PILOT_CALLS));
 }
 
-/* A number of calls that was too small for 50 ms is replaced, the row done again. */
-static double time_row(struct bench *bench, const struct bench_call *call, int *calls,
-                       double **times)
+/* A number of calls that was too small for 50 ms is replaced, the row done again. With `times` each
+ * call's own time is left there too, in memory of the caller. */
+static struct spent time_row(struct bench *bench, const struct bench_call *call, int *calls,
+                             double **times)
 {
     for (;;) {
-        if (bench->options.per_iteration) {
+        if (times) {
             free(*times);
             *times = bench_memory(bench, (size_t)*calls * sizeof **times);
         }
-        double total = time_calls(bench, call, *calls, *times);
-        int wanted = total < LEAST_US && *calls < MOST_CALLS ? calls_for(total, *calls) : 0;
+        struct spent total = time_calls(bench, call, *calls, times ? *times : NULL);
+        int wanted =
+            total.wall < LEAST_US && *calls < MOST_CALLS ? calls_for(total.wall, *calls) : 0;
         wanted = bench->options.iterations ? 0 : (int)bench_from_root(bench, wanted);
         if (wanted <= *calls) {
-            return total / *calls;
+            return total;
         }
         *calls = wanted;
     }
@@ -150,17 +145,24 @@ static double combine_time(struct bench *bench, double mean_us)
     }
 }
 
-/* -I: times of all ranks and, call by call, of the slowest. The row owns both until it is printed.
- */
-static void gather_calls(struct bench *bench, double *times, int count, struct bench_calls *calls)
+/* -- call by call ------------------------------------------------------------------------------ */
+
+static double *gather_by_rank(struct bench *bench, const double *times, int count)
 {
     size_t cells = (size_t)bench->n * (size_t)count;
     double *by_rank = bench_memory(bench, cells * sizeof *by_rank);
     memcpy(by_rank + (size_t)bench->rank * (size_t)count, times, (size_t)count * sizeof *times);
     bench_sum(bench, by_rank, cells, GYRE_F64);
-    for (size_t i = 0; i < cells; i++) {
-        times[i % (size_t)count] = fmax(times[i % (size_t)count], by_rank[i]);
-    }
+    return by_rank;
+}
+
+/* Of the slowest rank, call by call. The row owns `times` until it is printed. */
+static void sum_up_calls(struct bench *bench, double *times, int count, struct bench_calls *calls)
+{
+    double *by_rank = bench->options.per_iteration ? gather_by_rank(bench, times, count) : NULL;
+    bench_must(bench,
+               gyre_all_reduce(bench->comm, times, times, (uint64_t)count, GYRE_F64, GYRE_MAX),
+               "finding the slowest rank");
     double *scratch = bench_memory(bench, (size_t)count * sizeof *scratch);
     bench_calls_measure(calls, times, count, scratch);
     free(scratch);
@@ -168,87 +170,65 @@ static void gather_calls(struct bench *bench, double *times, int count, struct b
     calls->n = bench->n;
 }
 
-/* -- check ------------------------------------------------------------------------------------- */
-
-static void fill(struct bench *bench, const struct bench_call *call, struct bench_pattern pattern)
+/* --csv has percentiles. Where the row's clock ran over all calls together, some more are made. */
+static double *sample_calls(struct bench *bench, const struct bench_call *call, int *count)
 {
-    int source = pattern.reduce ? 0 : call->root;
-    bool in_place = call->input == bench->output;
-    if (!in_place || (!pattern.reduce && bench->rank != call->root)) {
-        memset(bench->output, GARBAGE, bytes_of(call));
-    }
-    if (bench->options.plant == BENCH_PLANT_STALE && bench->rank == source) {
-        pattern.iteration--; /* what the call before this one brought */
-    }
-    if (pattern.reduce || bench->rank == call->root) {
-        bench_pattern_fill(&pattern, bench->rank, in_place ? bench->output : bench->input,
-                           call->count);
-    }
-}
-
-/* Wrong elements on this rank. */
-static uint64_t check_once(struct bench *bench, const struct bench_call *call)
-{
-    struct bench_pattern pattern = {.type = call->type,
-                                    .reduce = bench->verb->reduces,
-                                    .op = call->op,
-                                    .root = call->root,
-                                    .n = bench->n,
-                                    .iteration = ++bench->iteration};
-    fill(bench, call, pattern);
-    bench_together(bench);
-    make_call(bench, call);
-    if (bench->options.plant == BENCH_PLANT_ELEMENT && bench->rank == bench->n - 1 &&
-        call->count > 0) {
-        bench_pattern_spoil(&pattern, call->output, call->count / 2);
-    }
-    return bench_pattern_count_wrong(&pattern, call->output, call->count);
-}
-
-/* Over all ranks; ends at the first check that finds something. -1 without checks. */
-static int64_t check(struct bench *bench, const struct bench_call *call)
-{
-    int64_t found[2] = {0, 0}; /* elements, ranks */
-    for (int i = 0; i < bench->options.checks && found[0] == 0; i++) {
-        uint64_t wrong = check_once(bench, call);
-        found[0] = (int64_t)wrong;
-        found[1] = wrong > 0;
-        bench_sum(bench, found, 2, GYRE_I64);
-    }
-    bench->report.out_of_bounds += (int)found[1];
-    return bench->options.checks ? found[0] : -1;
+    *count = *count < MOST_SAMPLES ? *count : MOST_SAMPLES;
+    double *times = bench_memory(bench, (size_t)*count * sizeof *times);
+    time_calls(bench, call, *count, times);
+    return times;
 }
 
 /* -- a row ------------------------------------------------------------------------------------- */
 
-static void measure(struct bench *bench, struct bench_call call, bool in_place,
-                    struct bench_timing *timing, int *calls)
+static void time_direction(struct bench *bench, const struct bench_call *call,
+                           struct bench_timing *timing, int *calls)
 {
+    const struct bench_options *options = &bench->options;
     double *times = NULL;
-    call.input = in_place ? bench->output : bench->input;
-    call.output = bench->output;
-    *timing = (struct bench_timing){.wrong = -1};
-    *calls = pilot(bench, &call);
-    timing->time_us = combine_time(bench, time_row(bench, &call, calls, &times));
-    timing->alg_bw = (double)bytes_of(&call) / 1e3 / fmax(timing->time_us, 1e-6);
-    timing->bus_bw = timing->alg_bw * bench->verb->bus_factor(bench->n);
-    if (times) {
-        gather_calls(bench, times, *calls, &timing->calls);
+    bool each = options->per_iteration || (options->csv && is_fresh(bench, call));
+    *calls = pilot(bench, call);
+    struct spent total = time_row(bench, call, calls, each ? &times : NULL);
+    timing->time_us = combine_time(bench, total.wall / *calls);
+    timing->processor_us = bench_agree(bench, total.processor / *calls, GYRE_SUM);
+    int samples = *calls;
+    if (!each && options->csv) {
+        times = sample_calls(bench, call, &samples);
     }
-    timing->wrong = check(bench, &call);
+    if (times) {
+        sum_up_calls(bench, times, samples, &timing->calls);
+    }
 }
 
-void bench_measure_row(struct bench *bench, const struct bench_call *call, struct bench_row *row)
+static void measure(struct bench *bench, struct bench_call call, bool in_place, uint64_t bytes,
+                    struct bench_timing *timing, int *calls)
+{
+    int ranks_wrong;
+    bench_call_aim(bench, &call, bytes, in_place);
+    *timing = (struct bench_timing){.wrong = -1, .measured = true};
+    time_direction(bench, &call, timing, calls);
+    timing->alg_bw = (double)bench_call_bytes(bench, &call) / 1e3 / fmax(timing->time_us, 1e-6);
+    timing->bus_bw = timing->alg_bw * bench->verb->bus_factor(bench->n);
+    timing->wrong = bench_call_check(bench, &call, &ranks_wrong);
+    bench->report.out_of_bounds += ranks_wrong;
+}
+
+void bench_measure_row(struct bench *bench, const struct bench_call *call, uint64_t bytes,
+                       struct bench_row *row)
 {
     int in_place_calls;
-    bool reduces = bench->verb->reduces;
-    *row = (struct bench_row){.bytes = bytes_of(call),
-                              .count = call->count,
+    struct bench_call aimed = *call;
+    bench_call_aim(bench, &aimed, bytes, false);
+    *row = (struct bench_row){.bytes = bench_call_bytes(bench, &aimed),
+                              .count = aimed.count,
                               .type = bench_type_name(call->type),
-                              .op = reduces ? bench_op_name(call->op) : "none",
-                              .root = reduces ? -1 : call->root};
-    measure(bench, *call, false, &row->out_of_place, &row->iterations);
-    measure(bench, *call, true, &row->in_place, &in_place_calls);
+                              .op = bench->verb->reduces ? bench_op_name(call->op) : "none",
+                              .root = bench->verb->rooted ? call->root : -1,
+                              .in_place = {.wrong = -1}};
+    measure(bench, *call, false, bytes, &row->out_of_place, &row->iterations);
+    if (!bench->verb->only_out_of_place) {
+        measure(bench, *call, true, bytes, &row->in_place, &in_place_calls);
+    }
 }
 
 void bench_row_release(struct bench_row *row)
@@ -264,12 +244,10 @@ void bench_warm_up(struct bench *bench, const struct bench_call *call)
 {
     struct bench_call warm = *call;
     const struct bench_options *options = &bench->options;
-    warm.input = bench->input;
-    warm.output = bench->output;
     for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes *= 2) {
-        warm.count = bytes / gyre_type_size(call->type);
+        bench_call_aim(bench, &warm, bytes, false);
         for (int i = 0; i < options->warmups; i++) {
-            make_call(bench, &warm);
+            bench_call_make(bench, &warm);
         }
         bytes += bytes == 0;
     }

@@ -162,11 +162,12 @@ static int64_t combine(const struct bench_pattern *pattern, int64_t a, int64_t b
     }
 }
 
-static double expected_at(const struct bench_pattern *pattern, uint64_t index)
+static double expected_at(const struct bench_pattern *pattern, uint64_t place)
 {
     enum gyre_type type = pattern->type;
+    uint64_t index = pattern->first + place;
     if (!pattern->reduce) {
-        return (double)seen(type, value_of(pattern, pattern->root, index));
+        return (double)seen(type, value_of(pattern, pattern->source, index));
     }
     int64_t result = seen(type, value_of(pattern, 0, index));
     for (int rank = 1; rank < pattern->n; rank++) {

@@ -8,17 +8,18 @@
 
 struct bench_pattern {
     enum gyre_type type;
-    bool reduce; /* false: the result is the root's input */
+    bool reduce; /* over all ranks; false: the result is the source's input */
     enum gyre_op op;
-    int root;
+    int source;
     int n;
     uint64_t iteration;
+    uint64_t first; /* of the source's elements, or of every rank's: the one that comes first */
 };
 
-/* What `rank` gives. */
+/* What `rank` gives: its elements 0 … count - 1. */
 void bench_pattern_fill(const struct bench_pattern *pattern, int rank, void *data, uint64_t count);
 
-/* How many elements of `data` are not what every rank must receive. */
+/* How many elements of `data` are not what must be received there. */
 uint64_t bench_pattern_count_wrong(const struct bench_pattern *pattern, const void *data,
                                    uint64_t count);
 

@@ -107,7 +107,8 @@ static bool open_files(struct bench_report *report, const struct bench_options *
     }
     if (report->csv) {
         fputs("size,count,type,redop,root,iterations,time_us,algbw,busbw,wrong,in_place_time_us,"
-              "in_place_algbw,in_place_busbw,in_place_wrong\n",
+              "in_place_algbw,in_place_busbw,in_place_wrong,p50_us,p99_us,processor_us,"
+              "in_place_p50_us,in_place_p99_us,in_place_processor_us\n",
               report->csv);
     }
     return true;
@@ -241,16 +242,18 @@ static void write_csv(FILE *csv, const struct bench_row *row)
     const struct bench_timing *out = &row->out_of_place, *in = &row->in_place;
     fprintf(csv,
             "%" PRIu64 ",%" PRIu64 ",%s,%s,%d,%d,%.3f,%.4f,%.4f,%" PRId64 ",%.3f,%.4f,%.4f,%" PRId64
-            "\n",
+            ",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n",
             row->bytes, row->count, row->type, row->op, row->root, row->iterations, out->time_us,
-            out->alg_bw, out->bus_bw, out->wrong, in->time_us, in->alg_bw, in->bus_bw, in->wrong);
+            out->alg_bw, out->bus_bw, out->wrong, in->time_us, in->alg_bw, in->bus_bw, in->wrong,
+            out->calls.p50, out->calls.p99, out->processor_us, in->calls.p50, in->calls.p99,
+            in->processor_us);
     fflush(csv);
 }
 
 void bench_report_row(struct bench_report *report, const struct bench_row *row)
 {
     report->bus_sum += row->out_of_place.bus_bw + row->in_place.bus_bw;
-    report->timings += 2;
+    report->timings += 1 + row->in_place.measured;
     if (!report->speaks) {
         return;
     }

@@ -15,10 +15,12 @@ struct bench_calls { /* of one direction, one time per call, in microseconds */
 };
 
 struct bench_timing { /* one direction of one row */
+    bool measured;    /* false: the operation has no such direction */
     double time_us;
+    double processor_us;      /* of all ranks, per call */
     double alg_bw, bus_bw;    /* GB/s, 10⁹ */
     int64_t wrong;            /* negative: not checked */
-    struct bench_calls calls; /* with -I */
+    struct bench_calls calls; /* with -I; with --csv its percentiles */
 };
 
 struct bench_row {

@@ -99,14 +99,14 @@ static struct tally tally_rows(void)
 
 static void test_all_reduce(void **state)
 {
-    expect_code(run("", "allreduce --ranks 2 -b 8 -e 64K -f 8 -n 20"), 0);
+    expect_code(run("", "all_reduce --ranks 2 -b 8 -e 64K -f 8 -n 20"), 0);
     expect_text("# Share in-place       : ");
     char cores[32];
     snprintf(cores, sizeof cores, " on %ld cores", sysconf(_SC_NPROCESSORS_ONLN));
     expect_text(cores); /* the machine's: each rank is bound to one */
     expect_text("# Out of bounds values : 0 OK\n");
     expect_text("# Avg bus bandwidth    : ");
-    expect_text("# Collective test concluded: allreduce\n#\n\n");
+    expect_text("# Collective test concluded: all_reduce\n#\n\n");
     struct tally tally = tally_rows();
     assert_int_equal(tally.rows, 5);
     assert_true(tally.wrong == 0);
@@ -114,8 +114,8 @@ static void test_all_reduce(void **state)
 
 static void test_all_types_and_operations(void **state)
 {
-    expect_code(run("", "allreduce --ranks 3 -b 1000 -e 1000 -n 3 -w 0 -d all -o all --no-ceiling"),
-                0);
+    expect_code(
+        run("", "all_reduce --ranks 3 -b 1000 -e 1000 -n 3 -w 0 -d all -o all --no-ceiling"), 0);
     struct tally tally = tally_rows();
     assert_int_equal(tally.rows, 7 * 5);
     assert_true(tally.wrong == 0);
@@ -133,7 +133,7 @@ static void test_broadcast_from_each_root(void **state)
 
 static void test_over_sockets(void **state)
 {
-    int code = run("", "allreduce --ranks 2 -b 4 -e 256K -f 256 -n 5 --transport tcp --fresh");
+    int code = run("", "all_reduce --ranks 2 -b 4 -e 256K -f 256 -n 5 --transport tcp --fresh");
     expect_text("bare sockets");
     if (!strstr(output, "FAILED: no machine")) {
         expect_code(code, 0);
@@ -143,7 +143,7 @@ static void test_over_sockets(void **state)
 
 static void test_one_rank(void **state)
 {
-    expect_code(run("", "allreduce -b 64 -e 64 -n 5"), 0);
+    expect_code(run("", "allreduce -b 64 -e 64 -n 5"), 0); /* its name in version 0.1 */
     expect_text("none for 1 rank");
     assert_int_equal(tally_rows().rows, 1);
 }
@@ -162,7 +162,7 @@ static void test_link(void **state)
 
 static void test_planted_faults_show(void **state)
 {
-    static const char *const lines[] = {"allreduce --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling",
+    static const char *const lines[] = {"all_reduce --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling",
                                         "broadcast --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling"};
     for (int i = 0; i < 2; i++) {
         expect_code(run("GYRE_BENCH_PLANT=element", lines[i]), 1);
@@ -177,8 +177,8 @@ static void test_planted_faults_show(void **state)
 static void test_json_is_never_overwritten(void **state)
 {
     char path[128], text[64] = "";
-    expect_code(run("", "allreduce --ranks 2 -b 8 -e 8 -n 2 -I1 -J r.json --no-ceiling"), 0);
-    expect_code(run("", "allreduce --ranks 2 -b 8 -e 8 -n 2 -J r.json --csv r.csv --no-ceiling"),
+    expect_code(run("", "all_reduce --ranks 2 -b 8 -e 8 -n 2 -I1 -J r.json --no-ceiling"), 0);
+    expect_code(run("", "all_reduce --ranks 2 -b 8 -e 8 -n 2 -J r.json --csv r.csv --no-ceiling"),
                 0);
     expect_text("# Writing JSON output to r.json.0\n");
     static const char *const names[] = {"r.json", "r.json.0", "r.csv"};
@@ -195,21 +195,21 @@ static void test_json_is_never_overwritten(void **state)
 
 static void test_bad_input_ends_every_rank(void **state)
 {
-    expect_code(run("", "allreduce --fersh"), 2);
+    expect_code(run("", "all_reduce --fersh"), 2);
     expect_text("--fresh");
     expect_code(run("", "broadcast --ranks 2 -b 8 -e 8 -r 2"), 2);
     expect_text("-r 2: expected a rank from 0 to 1");
-    expect_code(run("", "allreduce --ranks 2 -b 8 -e 8 --algo rign"), 2);
+    expect_code(run("", "all_reduce --ranks 2 -b 8 -e 8 --algo rign"), 2);
     expect_text("ring");
-    expect_code(run("GYRE_BENCH_PLANT=stael", "allreduce --ranks 2 -b 8 -e 8"), 2);
+    expect_code(run("GYRE_BENCH_PLANT=stael", "all_reduce --ranks 2 -b 8 -e 8"), 2);
     expect_text("stale");
-    expect_code(run("RANK=0 WORLD_SIZE=2", "allreduce --ranks 2"), 2);
+    expect_code(run("RANK=0 WORLD_SIZE=2", "all_reduce --ranks 2"), 2);
 }
 
 static void test_the_first_failure_is_the_exit_code(void **state)
 {
-    expect_code(run("NCCL_TESTS_MIN_BW=1000000", "allreduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling"),
-                1);
+    expect_code(
+        run("NCCL_TESTS_MIN_BW=1000000", "all_reduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling"), 1);
     expect_text("FAILED");
 }
 
@@ -227,7 +227,7 @@ int main(void)
 {
     char bench[4200];
     clean_room_only_path();
-    snprintf(bench, sizeof bench, "%s/bench/allreduce", build_folder());
+    snprintf(bench, sizeof bench, "%s/bench/all_reduce", build_folder());
     if (access(bench, X_OK) != 0) {
         printf("skipped: %s is not built\n", bench);
         return 77;

@@ -137,16 +137,16 @@ expect "success is the exit code" [ "$code" = 0 ]
 # --- benches ---
 
 mkdir -p "$room/tree/build/bench"
-for name in allreduce link; do
+for name in all_reduce link; do
     printf '#!/bin/sh\necho "%s $*"\n' "$name" >"$room/tree/build/bench/$name"
     chmod +x "$room/tree/build/bench/$name"
 done
 run_do bench
-expect "the bench has sizes and ranks of its own" last_line_is 'allreduce --ranks 2 -b 8 -e 64M -f 2'
+expect "the bench has sizes and ranks of its own" last_line_is 'all_reduce --ranks 2 -b 8 -e 64M -f 2'
 run_do bench --ranks 4 -b 1K
-expect "or the given ones" last_line_is 'allreduce --ranks 4 -b 1K'
+expect "or the given ones" last_line_is 'all_reduce --ranks 4 -b 1K'
 run_do bench lnik
-expect "an unknown bench is answered with those there are" said "no bench 'lnik'; there are: allreduce link"
+expect "an unknown bench is answered with those there are" said "no bench 'lnik'; there are: all_reduce link"
 
 mkdir "$room/tree/bench"
 stub ../tree/bench/compare 'echo "compare with $BUILD: $*"'

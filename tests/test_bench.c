@@ -84,8 +84,8 @@ static void print_table(struct bench_report *report)
                             .type = "float",
                             .op = "sum",
                             .root = -1,
-                            .out_of_place = {7.05, 0.15, 0.25, 0, {.count = 0}},
-                            .in_place = {6.98, 0.15, 0.26, 0, {.count = 0}}};
+                            .out_of_place = {true, 7.05, 0, 0.15, 0.25, 0, {.count = 0}},
+                            .in_place = {true, 6.98, 0, 0.15, 0.26, 0, {.count = 0}}};
     bench_report_columns(report);
     bench_report_row(report, &row);
     row.in_place.wrong = -1;
