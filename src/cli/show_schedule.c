@@ -64,7 +64,7 @@ static void print_help(void)
     gyre_flags_print(gyre_show_flags, FLAGS);
     puts("\nalgorithms:");
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
-        printf("  %-10s%s\n", (*it)->name, (*it)->summary);
+        printf("  %-18s%s\n", (*it)->name, (*it)->summary);
     puts("\nexample: gyre show all_reduce --algo ring -n 5 --run");
 }
 

@@ -3,7 +3,8 @@
  * without any other edit. */
 #include "collectives/schedule.h"
 
-#define ALGORITHMS(line) line(ring) line(direct) line(tree) line(doubling)
+#define ALGORITHMS(line)                                                                           \
+    line(ring) line(direct) line(tree) line(doubling) line(halving_doubling) line(knomial)
 
 #define DECLARE(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 #define ENTRY(name)   &gyre_algorithm_##name,

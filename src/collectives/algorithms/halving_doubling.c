@@ -1,0 +1,48 @@
+/* Recursive halving, then doubling: all-reduce in 2 ⌈log₂ n⌉ exchanges that send no byte more than
+ * the ring. For data between small (doubling: fewer exchanges) and large (ring: neighbours only).
+ *
+ * The data are n blocks. The group of all ranks falls into two halves; everyone gives the blocks of
+ * the other half to his counterpart there and adds what comes for his own. Then each half does the
+ * same by itself, until rank r is alone with block r, complete. Here n = 4:
+ *
+ *              rank 0        rank 1        rank 2        rank 3
+ *           [ a b C D ]   [ a b C D ]   [ A B c d ]   [ A B c d ]     0 ⇄ 2   1 ⇄ 3   half
+ *           [ a₂B₂    ]   [ A₂b₂    ]   [     c₂D₂]   [     C₂d₂]     0 ⇄ 1   2 ⇄ 3   a quarter
+ *           [ a₄      ]   [   b₄    ]   [     c₄  ]   [       d₄]     ₂: of two ranks, ₄: complete
+ *
+ * The way back is the same exchanges in the other order, each doubling what a rank holds.
+ *
+ * Any n will do. Of an odd group one half has a rank more, which finds no counterpart: it hands in
+ * to the last one of the other half, and gets back from there. It is not asked to send all its
+ * data in advance, as where n is first rounded to a power of two: here n = 3,
+ *
+ *           0 ⇄ 2,  1 ─▶ 2      then      0 ⇄ 1      then back      0 ⇄ 1,      0 ⇄ 2,  1 ◀─ 2
+ *
+ * This is the k-nomial with k = 2; knomial.c builds it. */
+#include "collectives/algorithms/knomial.h"
+
+#define RADIX 2
+
+static struct gyre_extent halving_extent(const struct gyre_slice *s)
+{
+    return gyre_knomial_extent(s, RADIX);
+}
+
+static void halving_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    gyre_knomial_round(s, RADIX, index, round);
+}
+
+static uint64_t halving_sent_bytes(const struct gyre_slice *s)
+{
+    return gyre_knomial_sent_bytes(s, RADIX);
+}
+
+const struct gyre_algorithm gyre_algorithm_halving_doubling = {
+    .name = "halving_doubling",
+    .summary = "recursive halving and doubling: log2(n) exchanges each way, any n, no byte more",
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE,
+    .extent = halving_extent,
+    .round = halving_round,
+    .sent_bytes = halving_sent_bytes,
+};

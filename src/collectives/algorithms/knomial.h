@@ -1,0 +1,13 @@
+/* All-reduce by splitting groups: into halves (halving_doubling.c) or into `radix` parts
+ * (knomial.c, which explains and builds both). */
+#ifndef GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
+#define GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
+
+#include "collectives/schedule.h"
+
+struct gyre_extent gyre_knomial_extent(const struct gyre_slice *slice, uint32_t radix);
+void gyre_knomial_round(const struct gyre_slice *slice, uint32_t radix, uint64_t index,
+                        struct gyre_round *round);
+uint64_t gyre_knomial_sent_bytes(const struct gyre_slice *slice, uint32_t radix);
+
+#endif
