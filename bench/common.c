@@ -209,9 +209,13 @@ static void keep_best(struct bench *bench, const struct bench_row *row)
 }
 
 /* The size of the next row; false behind the last. */
-static bool advance(const struct bench_options *options, uint64_t *bytes)
+static bool advance(const struct bench *bench, uint64_t *bytes)
 {
+    const struct bench_options *options = &bench->options;
     uint64_t factor = options->factor, step = options->step_bytes, last = options->max_bytes;
+    if (bench->verb->size == BENCH_SIZE_NONE) {
+        return false;
+    }
     if (factor ? *bytes > last / factor : step == 0 || last - *bytes < step) {
         return false;
     }
@@ -234,8 +238,8 @@ static uint64_t count_rows(struct bench *bench)
     const struct bench_options *options = &bench->options;
     const struct bench_verb *verb = bench->verb;
     uint64_t sizes = 1, roots = verb->rooted && options->root < 0 ? (uint64_t)bench->n : 1;
-    bench->largest = options->min_bytes;
-    while (advance(options, &bench->largest)) {
+    bench->largest = verb->size == BENCH_SIZE_NONE ? 0 : options->min_bytes;
+    while (advance(bench, &bench->largest)) {
         sizes++;
     }
     return sizes * roots * count_chosen(options->types, BENCH_TYPES) *
@@ -253,8 +257,7 @@ static void row_is_done(struct bench *bench)
 
 static void run_sizes(struct bench *bench, const struct bench_call *call)
 {
-    const struct bench_options *options = &bench->options;
-    uint64_t bytes = options->min_bytes;
+    uint64_t bytes = bench->verb->size == BENCH_SIZE_NONE ? 0 : bench->options.min_bytes;
     bench_warm_up(bench, call);
     do {
         struct bench_row row;
@@ -265,7 +268,7 @@ static void run_sizes(struct bench *bench, const struct bench_call *call)
         }
         bench_row_release(&row);
         row_is_done(bench);
-    } while (advance(options, &bytes));
+    } while (advance(bench, &bytes));
 }
 
 static void run_roots(struct bench *bench, struct bench_call call)

@@ -94,6 +94,8 @@ double bench_whole(int n);           /* 1 */
 double bench_share_of_others(int n); /* (n-1)/n */
 double bench_whole_leaves(int n, int nodes);
 double bench_others_leave(int n, int nodes); /* (nodes-1)/nodes */
+/* Where the share of `rank`, of n unequal ones that grow with it, begins in n count elements. */
+uint64_t bench_uneven_start(const struct bench_call *call, int rank);
 void bench_lay_stretch(struct bench_lay *lay, uint64_t at, uint64_t count, int source,
                        uint64_t first);
 

@@ -38,6 +38,12 @@ double bench_others_leave(int n, int nodes)
     return n >= nodes ? (nodes - 1.0) / nodes : 0;
 }
 
+uint64_t bench_uneven_start(const struct bench_call *call, int rank)
+{
+    uint64_t n = (uint64_t)call->n, at = (uint64_t)rank;
+    return call->count * at * (at + 1) / (n + 1); /* total * (1 + … + rank) / (1 + … + n) */
+}
+
 void bench_lay_stretch(struct bench_lay *lay, uint64_t at, uint64_t count, int source,
                        uint64_t first)
 {
@@ -46,10 +52,17 @@ void bench_lay_stretch(struct bench_lay *lay, uint64_t at, uint64_t count, int s
 
 /* -- a call ------------------------------------------------------------------------------------ */
 
-/* Of a block, of which a row of `bytes` holds n: a multiple of 16 bytes, as in nccl-tests. */
-static uint64_t count_of_block(uint64_t bytes, uint64_t n, uint64_t element)
+/* Where a size holds n blocks each is a multiple of 16 bytes, as in nccl-tests. */
+static uint64_t count_for(const struct bench *bench, uint64_t bytes, uint64_t element)
 {
-    return bytes / element / n / (16 / element) * (16 / element);
+    switch (bench->verb->size) {
+    case BENCH_SIZE_BLOCK:
+        return bytes / element;
+    case BENCH_SIZE_ALL:
+        return bytes / element / (uint64_t)bench->n / (16 / element) * (16 / element);
+    default:
+        return 0;
+    }
 }
 
 uint64_t bench_call_bytes(const struct bench *bench, const struct bench_call *call)
@@ -74,9 +87,7 @@ void bench_call_aim(struct bench *bench, struct bench_call *call, uint64_t bytes
     call->rank = bench->rank;
     call->send = bench->send;
     call->recv = bench->recv;
-    call->count = bench->verb->size == BENCH_SIZE_ALL
-                      ? count_of_block(bytes, (uint64_t)bench->n, element)
-                      : bytes / element;
+    call->count = count_for(bench, bytes, element);
     if (bench->verb->share) {
         bench->verb->share(call);
     }

@@ -148,6 +148,17 @@ static void test_one_rank(void **state)
     assert_int_equal(tally_rows().rows, 1);
 }
 
+static void test_barrier(void **state)
+{
+    expect_code(run("", "barrier --ranks 3 -b 8 -e 64K -f 8 -n 20 -c 3"), 0);
+    assert_int_equal(tally_rows().rows, 1);
+    static const char *const plants[] = {"GYRE_BENCH_PLANT=element", "GYRE_BENCH_PLANT=stale"};
+    for (int i = 0; i < 2; i++) {
+        expect_code(run(plants[i], "barrier --ranks 3 -n 2"), 1);
+        expect_text("# Out of bounds values : 1 FAILED\n");
+    }
+}
+
 static void test_link(void **state)
 {
     int rows = 0;
@@ -238,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_broadcast_from_each_root),
         cmocka_unit_test(test_over_sockets),
         cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_link),
         cmocka_unit_test(test_planted_faults_show),
         cmocka_unit_test(test_json_is_never_overwritten),
