@@ -232,6 +232,18 @@ static uint64_t count_chosen(const bool *chosen, int count)
     return sum;
 }
 
+static uint64_t count_reductions(const struct bench_options *options)
+{
+    uint64_t pairs = 0;
+    for (int type = 0; type < BENCH_TYPES; type++) {
+        for (int op = 0; op < BENCH_OPS; op++) {
+            pairs += options->types[type] && options->ops[op] &&
+                     bench_op_suits((enum gyre_type)type, (enum gyre_op)op);
+        }
+    }
+    return pairs;
+}
+
 /* Sets the largest size too. */
 static uint64_t count_rows(struct bench *bench)
 {
@@ -242,8 +254,8 @@ static uint64_t count_rows(struct bench *bench)
     while (advance(bench, &bench->largest)) {
         sizes++;
     }
-    return sizes * roots * count_chosen(options->types, BENCH_TYPES) *
-           (verb->reduces ? count_chosen(options->ops, BENCH_OPS) : 1);
+    return sizes * roots *
+           (verb->reduces ? count_reductions(options) : count_chosen(options->types, BENCH_TYPES));
 }
 
 /* Looks how fast the machine is, in the middle and behind the last row. */
@@ -284,7 +296,7 @@ static void run_roots(struct bench *bench, struct bench_call call)
 static void run_ops(struct bench *bench, struct bench_call call)
 {
     for (int op = 0; op < BENCH_OPS; op++) {
-        if (bench->options.ops[op]) {
+        if (bench->options.ops[op] && bench_op_suits(call.type, (enum gyre_op)op)) {
             call.op = (enum gyre_op)op;
             run_roots(bench, call);
         }

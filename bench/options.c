@@ -57,9 +57,9 @@ static const char help[] =
     "  -n, --iters N              calls per row (at least 20 and 50 ms)\n"
     "  -w, --warmup_iters N       untimed calls per size before the first row (1)\n"
     "  -c, --check N              checked calls per row, behind the timing (1)\n"
-    "  -o, --op NAME              sum, prod, min, max, avg or all (sum)\n"
-    "  -d, --datatype NAME        float, double, half, bfloat16, int32, int64, uint8 or all "
-    "(float)\n"
+    "  -o, --op NAME              sum, prod, min, max, avg, and, or, xor or all (sum)\n"
+    "  -d, --datatype NAME        float, double, half, bfloat16, f8e4m3, f8e5m2, int8, uint8,\n"
+    "                             int16, uint16, int32, uint32, int64, uint64 or all (float)\n"
     "  -r, --root RANK            of rooted operations; -1 for each in turn (0)\n"
     "  -a, --average N            time of: 0 rank 0, 1 all, mean, 2 the fastest, 3 the slowest "
     "(1)\n"
@@ -73,9 +73,11 @@ static const char help[] =
     "      --fresh                above 4 KiB rewrite the input and read the output between "
     "calls\n";
 
-static const char *const type_names[BENCH_TYPES] = {"float", "double", "half", "bfloat16",
-                                                    "int32", "int64",  "uint8"};
-static const char *const op_names[BENCH_OPS] = {"sum", "avg", "min", "max", "prod"};
+static const char *const type_names[BENCH_TYPES] = {
+    "float", "double", "half",   "bfloat16", "int32",  "int64",  "uint8",
+    "int8",  "uint32", "uint64", "int16",    "uint16", "f8e4m3", "f8e5m2"};
+static const char *const op_names[BENCH_OPS] = {"sum",  "avg", "min", "max",
+                                                "prod", "and", "or",  "xor"};
 
 const char *bench_type_name(enum gyre_type type)
 {
@@ -85,6 +87,16 @@ const char *bench_type_name(enum gyre_type type)
 const char *bench_op_name(enum gyre_op op)
 {
     return op_names[op];
+}
+
+bool bench_type_is_float(enum gyre_type type)
+{
+    return type <= GYRE_BF16 || type == GYRE_F8E4M3 || type == GYRE_F8E5M2;
+}
+
+bool bench_op_suits(enum gyre_type type, enum gyre_op op)
+{
+    return op < GYRE_AND || !bench_type_is_float(type);
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -254,12 +266,14 @@ static int read_flag(int flag, const char *text, struct bench_options *options)
     case 'a':
         return read_int("-a", text, 0, 3, &options->average);
     case 'o':
-        return read_choice("-o", text, op_names, BENCH_OPS, "sum, prod, min, max, avg or all",
-                           options->ops);
+        return read_choice("-o", text, op_names, BENCH_OPS,
+                           "sum, prod, min, max, avg, and, or, xor or all", options->ops);
     case 'd':
-        return read_choice("-d", text, type_names, BENCH_TYPES,
-                           "float, double, half, bfloat16, int32, int64, uint8 or all",
-                           options->types);
+        return read_choice(
+            "-d", text, type_names, BENCH_TYPES,
+            "float, double, half, bfloat16, int8, uint8, int16, uint16, int32, uint32, "
+            "int64, uint64, f8e4m3, f8e5m2 or all",
+            options->types);
     case 'J':
         options->json = text;
         return 0;
@@ -295,6 +309,21 @@ static int refuse_flag(int found, char **argv)
     return -1;
 }
 
+/* -1 if no chosen reduction goes with any chosen type. */
+static int check_reduction(const struct bench_options *options)
+{
+    int last = 0;
+    for (int op = 0; op < BENCH_OPS; op++) {
+        last = options->ops[op] ? op : last;
+        for (int type = 0; type < BENCH_TYPES && options->ops[op]; type++) {
+            if (options->types[type] && bench_op_suits((enum gyre_type)type, (enum gyre_op)op)) {
+                return 0;
+            }
+        }
+    }
+    return refuse("-o", op_names[last], "an integer -d with it, int32 for example", NULL);
+}
+
 static int check_together(const struct bench_options *options)
 {
     char text[32];
@@ -308,7 +337,7 @@ static int check_together(const struct bench_options *options)
     if (!options->factor && options->step_bytes == 0 && options->max_bytes > options->min_bytes) {
         return refuse("-i", "0", "a step above 0", NULL);
     }
-    return 0;
+    return check_reduction(options);
 }
 
 static int read_plant(struct bench_options *options)

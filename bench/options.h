@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#define BENCH_TYPES 7
-#define BENCH_OPS   5
+#define BENCH_TYPES 14
+#define BENCH_OPS   8
 
 /* A fault on purpose, by GYRE_BENCH_PLANT: a check that cannot fail would prove nothing. */
 enum bench_plant { BENCH_PLANT_NOTHING, BENCH_PLANT_ELEMENT, BENCH_PLANT_STALE };
@@ -40,6 +40,9 @@ int bench_options_read(int argc, char **argv, struct bench_options *options);
 /* As nccl-tests prints them: "float", "bfloat16"; "sum". */
 const char *bench_type_name(enum gyre_type type);
 const char *bench_op_name(enum gyre_op op);
+
+bool bench_type_is_float(enum gyre_type type);
+bool bench_op_suits(enum gyre_type type, enum gyre_op op); /* bits are combined in integers only */
 
 /* The flag, abbreviation and separate value aside, that --ranks is: for taking it out of a command
  * line. */

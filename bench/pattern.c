@@ -9,8 +9,9 @@
  *
  * The check is exact where the arithmetic must be: integers, and floats as long as every partial
  * sum fits the significand. An average may be off by the rounding of its division, and a sum of
- * many ranks in half or bfloat16 by one rounding per addition; both bounds are stated below. */
+ * many ranks in 16 or 8 bits by one rounding per addition; both bounds are stated below. */
 #include "pattern.h"
+#include "options.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,34 +44,37 @@ static int value_of(const struct bench_pattern *pattern, int rank, uint64_t inde
     return (int)(scatter((uint64_t)rank << 48 ^ index) % 3) - 1 + 3 * phase;
 }
 
-/* -- 16-bit floats ----------------------------------------------------------------------------- */
+/* -- floats of 16 and 8 bits --------------------------------------------------------------------
+ */
 
-static float widen_bf16(uint16_t bits)
+/* sign, `exponent` bits, `fraction` bits; bias in the middle. */
+struct small_float {
+    int exponent, fraction;
+    bool infinite; /* the last exponent is infinity and NaN; otherwise only its last fraction is */
+};
+
+static const struct small_float small_float[] = {
+    [GYRE_F16] = {5, 10, true},
+    [GYRE_BF16] = {8, 7, true},
+    [GYRE_F8E4M3] = {4, 3, false},
+    [GYRE_F8E5M2] = {5, 2, true},
+};
+
+static double widen(const struct small_float *is, unsigned bits)
 {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, sizeof value);
-    return value;
+    unsigned fractions = 1U << is->fraction, last = (1U << is->exponent) - 1;
+    unsigned exponent = bits >> is->fraction & last, fraction = bits & (fractions - 1);
+    int unit = 2 - (1 << (is->exponent - 1)) - is->fraction; /* of subnormals, as a power of 2 */
+    double magnitude =
+        exponent ? ldexp(fractions + fraction, (int)exponent - 1 + unit) : ldexp(fraction, unit);
+    if (exponent == last && (is->infinite || fraction == fractions - 1)) {
+        magnitude = is->infinite && !fraction ? INFINITY : NAN;
+    }
+    return bits >> (is->exponent + is->fraction) ? -magnitude : magnitude;
 }
 
-static uint16_t narrow_bf16(float value) /* exact values only */
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
-
-static float widen_f16(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31;
-    float fraction = (float)(bits & 1023);
-    float magnitude = exponent == 0    ? ldexpf(fraction, -24)
-                      : exponent == 31 ? (fraction > 0 ? NAN : INFINITY)
-                                       : ldexpf(1024 + fraction, exponent - 25);
-    return bits >> 15 ? -magnitude : magnitude;
-}
-
-static uint16_t narrow_f16(int value) /* whole numbers below 2048 */
+/* Whole numbers; what does not fit the fraction is cut off. */
+static unsigned narrow(const struct small_float *is, int value)
 {
     int magnitude = value < 0 ? -value : value, exponent = 0;
     if (magnitude == 0) {
@@ -79,8 +83,10 @@ static uint16_t narrow_f16(int value) /* whole numbers below 2048 */
     while (magnitude >> (exponent + 1)) {
         exponent++;
     }
-    int fraction = (magnitude << (10 - exponent)) & 1023;
-    return (uint16_t)((value < 0) << 15 | (exponent + 15) << 10 | fraction);
+    unsigned biased = (unsigned)exponent + (1U << (is->exponent - 1)) - 1;
+    unsigned fraction = ((unsigned)magnitude << is->fraction >> exponent) - (1U << is->fraction);
+    unsigned sign = (unsigned)(value < 0) << (is->exponent + is->fraction);
+    return sign | biased << is->fraction | fraction;
 }
 
 /* -- elements ---------------------------------------------------------------------------------- */
@@ -95,19 +101,28 @@ static void store(enum gyre_type type, void *data, uint64_t index, int value)
         ((double *)data)[index] = value;
         break;
     case GYRE_F16:
-        ((uint16_t *)data)[index] = narrow_f16(value);
-        break;
     case GYRE_BF16:
-        ((uint16_t *)data)[index] = narrow_bf16((float)value);
+        ((uint16_t *)data)[index] = (uint16_t)narrow(&small_float[type], value);
         break;
-    case GYRE_I32:
-        ((int32_t *)data)[index] = value;
+    case GYRE_F8E4M3:
+    case GYRE_F8E5M2:
+        ((uint8_t *)data)[index] = (uint8_t)narrow(&small_float[type], value);
         break;
-    case GYRE_I64:
-        ((int64_t *)data)[index] = value;
-        break;
+    case GYRE_I8:
     case GYRE_U8:
         ((uint8_t *)data)[index] = (uint8_t)value;
+        break;
+    case GYRE_I16:
+    case GYRE_U16:
+        ((uint16_t *)data)[index] = (uint16_t)value;
+        break;
+    case GYRE_I32:
+    case GYRE_U32:
+        ((uint32_t *)data)[index] = (uint32_t)value;
+        break;
+    case GYRE_I64:
+    case GYRE_U64:
+        ((int64_t *)data)[index] = value;
         break;
     }
 }
@@ -120,15 +135,27 @@ static double load(enum gyre_type type, const void *data, uint64_t index)
     case GYRE_F64:
         return ((const double *)data)[index];
     case GYRE_F16:
-        return (double)widen_f16(((const uint16_t *)data)[index]);
     case GYRE_BF16:
-        return (double)widen_bf16(((const uint16_t *)data)[index]);
-    case GYRE_I32:
-        return ((const int32_t *)data)[index];
-    case GYRE_I64:
-        return (double)((const int64_t *)data)[index];
+        return widen(&small_float[type], ((const uint16_t *)data)[index]);
+    case GYRE_F8E4M3:
+    case GYRE_F8E5M2:
+        return widen(&small_float[type], ((const uint8_t *)data)[index]);
+    case GYRE_I8:
+        return ((const int8_t *)data)[index];
     case GYRE_U8:
         return ((const uint8_t *)data)[index];
+    case GYRE_I16:
+        return ((const int16_t *)data)[index];
+    case GYRE_U16:
+        return ((const uint16_t *)data)[index];
+    case GYRE_I32:
+        return ((const int32_t *)data)[index];
+    case GYRE_U32:
+        return ((const uint32_t *)data)[index];
+    case GYRE_I64:
+        return (double)((const int64_t *)data)[index];
+    case GYRE_U64:
+        return (double)((const uint64_t *)data)[index];
     }
     return NAN;
 }
@@ -142,24 +169,62 @@ void bench_pattern_fill(const struct bench_pattern *pattern, int rank, void *dat
 
 /* -- the right result -------------------------------------------------------------------------- */
 
-/* What an element of the type holds after the value went in: bytes wrap. */
+/* What an element of the type holds after the value went in: unsigned and narrow ones wrap. The 64
+ * bits of a u64 stay as they are. */
 static int64_t seen(enum gyre_type type, int64_t value)
 {
-    return type == GYRE_U8 ? (uint8_t)value : value;
+    switch (type) {
+    case GYRE_I8:
+        return (int8_t)value;
+    case GYRE_U8:
+        return (uint8_t)value;
+    case GYRE_I16:
+        return (int16_t)value;
+    case GYRE_U16:
+        return (uint16_t)value;
+    case GYRE_U32:
+        return (uint32_t)value;
+    default:
+        return value;
+    }
+}
+
+static double number(enum gyre_type type, int64_t value)
+{
+    return type == GYRE_U64 ? (double)(uint64_t)value : (double)value;
+}
+
+static bool is_below(enum gyre_type type, int64_t a, int64_t b)
+{
+    return type == GYRE_U64 ? (uint64_t)a < (uint64_t)b : a < b;
 }
 
 static int64_t combine(const struct bench_pattern *pattern, int64_t a, int64_t b)
 {
     switch (pattern->op) {
     case GYRE_MIN:
-        return a < b ? a : b;
+        return is_below(pattern->type, a, b) ? a : b;
     case GYRE_MAX:
-        return a > b ? a : b;
+        return is_below(pattern->type, a, b) ? b : a;
     case GYRE_PROD:
         return seen(pattern->type, a * b);
+    case GYRE_AND:
+        return a & b;
+    case GYRE_OR:
+        return a | b;
+    case GYRE_XOR:
+        return a ^ b;
     default:
         return seen(pattern->type, a + b);
     }
+}
+
+static double average(enum gyre_type type, int64_t sum, int n)
+{
+    if (bench_type_is_float(type)) {
+        return (double)sum / n;
+    }
+    return type == GYRE_U64 ? (double)((uint64_t)sum / (uint64_t)n) : (double)(sum / n);
 }
 
 static double expected_at(const struct bench_pattern *pattern, uint64_t place)
@@ -167,23 +232,21 @@ static double expected_at(const struct bench_pattern *pattern, uint64_t place)
     enum gyre_type type = pattern->type;
     uint64_t index = pattern->first + place;
     if (!pattern->reduce) {
-        return (double)seen(type, value_of(pattern, pattern->source, index));
+        return number(type, seen(type, value_of(pattern, pattern->source, index)));
     }
     int64_t result = seen(type, value_of(pattern, 0, index));
     for (int rank = 1; rank < pattern->n; rank++) {
         result = combine(pattern, result, seen(type, value_of(pattern, rank, index)));
     }
-    if (pattern->op != GYRE_AVG) {
-        return (double)result;
-    }
-    bool whole = type == GYRE_I32 || type == GYRE_I64 || type == GYRE_U8;
-    return whole ? (double)(result / pattern->n) : (double)result / pattern->n;
+    return pattern->op == GYRE_AVG ? average(type, result, pattern->n) : number(type, result);
 }
 
 static int significand_bits(enum gyre_type type)
 {
-    static const int bits[] = {[GYRE_F32] = 24, [GYRE_F64] = 53, [GYRE_F16] = 11, [GYRE_BF16] = 8};
-    return type <= GYRE_BF16 ? bits[type] : 0;
+    if (!bench_type_is_float(type)) {
+        return 0;
+    }
+    return type == GYRE_F32 ? 24 : type == GYRE_F64 ? 53 : 1 + small_float[type].fraction;
 }
 
 /* Absolute. Each of n additions may round by half a unit at the largest partial sum, once that

@@ -23,7 +23,10 @@ static void store(void *at, enum gyre_type type, uint64_t i, double v)
                              : 0x4000,
              bf = v == 0   ? 0
                   : v == 1 ? 0x3f80
-                           : 0x4000;
+                           : 0x4000,
+             e4m3 = v == 0   ? 0
+                    : v == 1 ? 0x38
+                             : 0x40;
     switch (type) {
     case GYRE_F32:
         ((float *)at)[i] = (float)v;
@@ -38,13 +41,26 @@ static void store(void *at, enum gyre_type type, uint64_t i, double v)
         ((uint16_t *)at)[i] = bf;
         break;
     case GYRE_I32:
+    case GYRE_U32:
         ((int32_t *)at)[i] = (int32_t)v;
         break;
     case GYRE_I64:
+    case GYRE_U64:
         ((int64_t *)at)[i] = (int64_t)v;
         break;
+    case GYRE_I16:
+    case GYRE_U16:
+        ((int16_t *)at)[i] = (int16_t)v;
+        break;
+    case GYRE_I8:
     case GYRE_U8:
         ((uint8_t *)at)[i] = (uint8_t)v;
+        break;
+    case GYRE_F8E4M3:
+        ((uint8_t *)at)[i] = (uint8_t)e4m3;
+        break;
+    case GYRE_F8E5M2:
+        ((uint8_t *)at)[i] = (uint8_t)(half >> 8);
         break;
     }
 }
@@ -60,6 +76,14 @@ static double half_value(uint16_t h)
     for (; exponent < 0; exponent++)
         fraction /= 2;
     return fraction;
+}
+
+static double e4m3_value(uint8_t e)
+{
+    double fraction = e & 0x78 ? 8 + (e & 7) : 2 * (e & 7);
+    for (int exponent = e >> 3 & 15; exponent < 10; exponent++)
+        fraction /= 2;
+    return (e >> 3 & 15) > 10 ? fraction * (1 << ((e >> 3 & 15) - 10)) : fraction;
 }
 
 static double load(const void *at, enum gyre_type type, uint64_t i)
@@ -78,37 +102,59 @@ static double load(const void *at, enum gyre_type type, uint64_t i)
         memcpy(&single, &bits, 4);
         return single;
     case GYRE_I32:
+    case GYRE_U32:
         return ((const int32_t *)at)[i];
     case GYRE_I64:
+    case GYRE_U64:
         return (double)((const int64_t *)at)[i];
+    case GYRE_I16:
+    case GYRE_U16:
+        return ((const int16_t *)at)[i];
+    case GYRE_I8:
     case GYRE_U8:
         return ((const uint8_t *)at)[i];
+    case GYRE_F8E4M3:
+        return e4m3_value(((const uint8_t *)at)[i]);
+    case GYRE_F8E5M2:
+        return half_value((uint16_t)(((const uint8_t *)at)[i] << 8));
     }
     return -1;
+}
+
+static bool is_integer(enum gyre_type type)
+{
+    return type >= GYRE_I32 && type < GYRE_F8E4M3;
 }
 
 static double expected(int n, uint64_t i, enum gyre_type type, enum gyre_op op)
 {
     double sum = 0, product = 1, least = 9, most = 0;
+    int every = 3, any = 0, odd = 0;
     for (int r = 0; r < n; r++) {
         double v = value(r, i);
         sum += v;
         product *= v;
         least = v < least ? v : least;
         most = v > most ? v : most;
+        every &= (int)v, any |= (int)v, odd ^= (int)v;
     }
-    bool integer = type >= GYRE_I32;
     switch (op) {
     case GYRE_SUM:
         return sum;
     case GYRE_AVG:
-        return integer ? (double)(int)(sum / n) : sum / n;
+        return is_integer(type) ? (double)(int)(sum / n) : sum / n;
     case GYRE_MIN:
         return least;
     case GYRE_MAX:
         return most;
     case GYRE_PROD:
         return product;
+    case GYRE_AND:
+        return every;
+    case GYRE_OR:
+        return any;
+    case GYRE_XOR:
+        return odd;
     }
     return -1;
 }
@@ -125,7 +171,12 @@ static int wrong(const char *what, struct gyre_comm *comm, enum gyre_type type, 
 static bool close_enough(double got, double want, enum gyre_type type)
 {
     double error = got > want ? got - want : want - got;
-    return error <= (type == GYRE_BF16 ? 0.02 : type == GYRE_F16 ? 0.003 : 1e-6) * want;
+    double part = type == GYRE_BF16     ? 0.02
+                  : type == GYRE_F16    ? 0.003
+                  : type == GYRE_F8E4M3 ? 0.2
+                  : type == GYRE_F8E5M2 ? 0.4
+                                        : 1e-6;
+    return error <= part * want;
 }
 
 static int try_all_reduce(struct gyre_comm *comm, char *in, char *out, uint64_t count,
@@ -183,8 +234,8 @@ static int everything(struct gyre_comm *comm, struct rig *rig)
     if (gyre_alloc(comm, most, &shared[0]) || gyre_alloc(comm, most, &shared[1]))
         return 2;
     for (int c = 0; c < 11 && !bad; c++)
-        for (int type = 0; type <= GYRE_U8 && !bad; type++)
-            for (int op = 0; op <= GYRE_PROD && !bad; op++) {
+        for (int type = 0; type <= GYRE_F8E5M2 && !bad; type++)
+            for (int op = 0; op <= (is_integer(type) ? GYRE_XOR : GYRE_PROD) && !bad; op++) {
                 int turn = c + type + op +
                            gyre_rank(comm) * (c % 2); /* ranks mix kinds of memory and in-place */
                 size_t skew = (size_t)(c % 3) * gyre_type_size(type);

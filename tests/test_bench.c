@@ -248,7 +248,7 @@ static void test_last_iterations_results_are_wrong(void **state)
 static void test_one_spoiled_element_is_found(void **state)
 {
     uint64_t data[COUNT];
-    for (int type = GYRE_F32; type <= GYRE_U8; type++) {
+    for (int type = GYRE_F32; type <= GYRE_F8E5M2; type++) {
         struct bench_pattern pattern = {(enum gyre_type)type, false, GYRE_SUM, 2, 3, 9};
         for (uint64_t index = 0; index < COUNT; index++) {
             bench_pattern_fill(&pattern, 2, data, COUNT);
@@ -343,16 +343,37 @@ static void test_flags_of_nccl_tests(void **state)
     assert_string_equal(options.transport, "tcp");
     assert_int_equal(read_flags(&options, "--minbytes=64K --stepbytes 1M --datatype all"), 0);
     assert_int_equal(options.min_bytes, 65536);
-    assert_true(options.types[GYRE_U8]);
+    assert_true(options.types[GYRE_U8] && options.types[GYRE_F8E5M2]);
+    assert_int_equal(read_flags(&options, "-o xor -d uint16"), 0);
+    assert_true(options.ops[GYRE_XOR] && options.types[GYRE_U16]);
+    assert_int_equal(read_flags(&options, "-o and -d all"), 0);
 }
 
 static void test_wrong_flags(void **state)
 {
-    static const char *const lines[] = {
-        "-b x",      "-b 8Q",          "-b -8",         "-b 0.3",   "-b 2 -e 1", "-f 1",
-        "-n 0",      "-n 1x",          "-a 4",          "-o add",   "-d fp8",    "-I 2",
-        "--ranks 0", "--transport x",  "--memory heap", "--nosuch", "-Z",        "-b",
-        "word",      "-b 0 -e 9 -f 2", "-b 1 -e 9 -i 0"};
+    static const char *const lines[] = {"-b x",
+                                        "-b 8Q",
+                                        "-b -8",
+                                        "-b 0.3",
+                                        "-b 2 -e 1",
+                                        "-f 1",
+                                        "-n 0",
+                                        "-n 1x",
+                                        "-a 4",
+                                        "-o add",
+                                        "-d fp8",
+                                        "-I 2",
+                                        "--ranks 0",
+                                        "--transport x",
+                                        "--memory heap",
+                                        "--nosuch",
+                                        "-Z",
+                                        "-b",
+                                        "word",
+                                        "-b 0 -e 9 -f 2",
+                                        "-b 1 -e 9 -i 0",
+                                        "-o and",
+                                        "-o or -d f8e4m3"};
     struct bench_options options;
     int saved = dup(STDERR_FILENO);
     assert_non_null(freopen("/dev/null", "w", stderr));

@@ -95,12 +95,17 @@ static void knows_itself(void **state)
     assert_string_equal(gyre_error(comm), "");
 }
 
+static bool is_integer(int type)
+{
+    return type >= GYRE_I32 && type < GYRE_F8E4M3;
+}
+
 /* The result of any reduction over one rank is its input, bit by bit, whatever the bits. */
 static void reduces_every_type_to_itself(void **state)
 {
     static uint8_t in[COUNT * 8], out[COUNT * 8], was[COUNT * 8];
-    for (int type = GYRE_F32; type <= GYRE_U8; type++)
-        for (int op = GYRE_SUM; op <= GYRE_PROD; op++) {
+    for (int type = GYRE_F32; type <= GYRE_F8E5M2; type++)
+        for (int op = GYRE_SUM; op <= (is_integer(type) ? GYRE_XOR : GYRE_PROD); op++) {
             size_t bytes = COUNT * gyre_type_size((enum gyre_type)type);
             for (size_t i = 0; i < sizeof in; i++)
                 was[i] = in[i] = (uint8_t)(i * 37 + (size_t)(type * 5 + op));
@@ -111,6 +116,19 @@ static void reduces_every_type_to_itself(void **state)
             assert_int_equal(gyre_all_reduce(*state, in, in, COUNT, (enum gyre_type)type, op), 0);
             assert_memory_equal(in, was, sizeof in);
         }
+}
+
+static void combines_no_bits_of_floats(void **state)
+{
+    uint64_t number = 1;
+    for (int type = GYRE_F32; type <= GYRE_F8E5M2; type++)
+        for (int op = GYRE_AND; op <= GYRE_XOR && !is_integer(type); op++) {
+            int status = gyre_all_reduce(*state, &number, &number, 1, (enum gyre_type)type, op);
+            assert_int_equal(status, GYRE_INVALID);
+            assert_non_null(strstr(gyre_error(*state), "is for integers"));
+        }
+    assert_int_equal(gyre_all_reduce(*state, &number, &number, 1, GYRE_I32, 8), GYRE_INVALID);
+    assert_int_equal(gyre_all_reduce(*state, &number, &number, 1, 14, GYRE_SUM), GYRE_INVALID);
 }
 
 static void broadcasts_to_itself(void **state)
@@ -200,7 +218,7 @@ static void refuses_nonsense(void **state)
     struct gyre_comm *second;
     assert_int_equal(gyre_all_reduce(*state, in, in + 1, 7, GYRE_F32, GYRE_SUM), GYRE_INVALID);
     assert_int_equal(gyre_all_reduce(*state, NULL, out, 8, GYRE_F32, GYRE_SUM), GYRE_INVALID);
-    assert_int_equal(gyre_all_reduce(*state, in, out, 8, (enum gyre_type)7, GYRE_SUM),
+    assert_int_equal(gyre_all_reduce(*state, in, out, 8, (enum gyre_type)14, GYRE_SUM),
                      GYRE_INVALID);
     assert_int_equal(gyre_all_reduce(*state, in, out, UINT64_MAX / 2, GYRE_F32, GYRE_SUM),
                      GYRE_INVALID);
@@ -284,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ALONE(knows_itself),
         ALONE(reduces_every_type_to_itself),
+        ALONE(combines_no_bits_of_floats),
         ALONE(broadcasts_to_itself),
         ALONE(takes_no_elements_and_odd_addresses),
         ALONE(gives_handles),

@@ -81,13 +81,30 @@ enum gyre_type {
     GYRE_BF16 = 3, /* upper half of a binary32 */
     GYRE_I32 = 4,
     GYRE_I64 = 5,
-    GYRE_U8 = 6
+    GYRE_U8 = 6,
+    GYRE_I8 = 7,
+    GYRE_U32 = 8,
+    GYRE_U64 = 9,
+    GYRE_I16 = 10,
+    GYRE_U16 = 11,
+    GYRE_F8E4M3 = 12, /* OCP 8-bit float: no infinity, largest 448 */
+    GYRE_F8E5M2 = 13  /* OCP 8-bit float: the upper half of a binary16 */
 };
 
 /* Integers wrap; an integer average is the wrapped sum divided by n, truncated toward zero; min and
- * max return NaN where an input is NaN; f16 and bf16 are accumulated in f32 and rounded once, to
- * nearest even. */
-enum gyre_op { GYRE_SUM = 0, GYRE_AVG = 1, GYRE_MIN = 2, GYRE_MAX = 3, GYRE_PROD = 4 };
+ * max return NaN where an input is NaN; f16, bf16 and the 8-bit floats are accumulated in f32 and
+ * rounded once, to nearest even. What then is too large becomes infinity, and in f8e4m3, which has
+ * none, NaN. AND, OR and XOR work on bits and are for integers only. */
+enum gyre_op {
+    GYRE_SUM = 0,
+    GYRE_AVG = 1,
+    GYRE_MIN = 2,
+    GYRE_MAX = 3,
+    GYRE_PROD = 4,
+    GYRE_AND = 5,
+    GYRE_OR = 6,
+    GYRE_XOR = 7
+};
 
 /* Bytes of one element, 0 for an unknown type. Any thread. */
 GYRE_API size_t gyre_type_size(enum gyre_type type);

@@ -49,8 +49,9 @@ const char *gyre_status_name(int status)
 size_t gyre_type_size(enum gyre_type type)
 {
     static const unsigned char size[] = {
-        [GYRE_F32] = 4, [GYRE_F64] = 8, [GYRE_F16] = 2, [GYRE_BF16] = 2,
-        [GYRE_I32] = 4, [GYRE_I64] = 8, [GYRE_U8] = 1,
+        [GYRE_F32] = 4, [GYRE_F64] = 8, [GYRE_F16] = 2,    [GYRE_BF16] = 2,   [GYRE_I32] = 4,
+        [GYRE_I64] = 8, [GYRE_U8] = 1,  [GYRE_I8] = 1,     [GYRE_U32] = 4,    [GYRE_U64] = 8,
+        [GYRE_I16] = 2, [GYRE_U16] = 2, [GYRE_F8E4M3] = 1, [GYRE_F8E5M2] = 1,
     };
     return (unsigned)type < sizeof size ? size[type] : 0;
 }

@@ -56,6 +56,9 @@ static int check_words(const struct gyre_comm *comm, const struct call *call)
                            comm->n - 1);
     if (!gyre_type_size(shape->type))
         return gyre_refuse("%s: type %d is unknown", call->name, (int)shape->type);
+    if (gyre_verb_reduces(shape->verb) && !gyre_op_suits(shape->type, shape->op))
+        return gyre_refuse("%s: reduction %s combines bits: it is for integers, the type is %s",
+                           call->name, gyre_op_name(shape->op), gyre_type_name(shape->type));
     return 0;
 }
 

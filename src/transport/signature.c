@@ -18,14 +18,15 @@ const char *gyre_verb_name(uint32_t verb)
 
 const char *gyre_type_name(uint32_t type)
 {
-    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64", "u8"};
-    return pick(names, 7, type);
+    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
+                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
+    return pick(names, 14, type);
 }
 
 const char *gyre_op_name(uint32_t op)
 {
-    static const char *const names[] = {"sum", "avg", "min", "max", "prod"};
-    return pick(names, 5, op);
+    static const char *const names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
+    return pick(names, 8, op);
 }
 
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)

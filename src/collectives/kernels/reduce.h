@@ -7,20 +7,25 @@
  * modes: what could depend on them runs in the default mode and puts the caller's back.
  * tests/check_reduce.c checks every variant against the reference and times the same calls.
  *
- *   f16, bf16     accumulate in f32, rounded once to nearest even at the end
- *   integers      wrap (computed unsigned)
- *   min, max      NaN if any source is NaN; -0 < +0
- *   sum, avg      the same folds: the sum, divided by the task's divisor unless that is 0, in the
- *                 accumulator's type; integers: the wrapped sum, truncated toward zero
+ *   f16, bf16     accumulate in f32, rounded once to nearest even at the end; f8e4m3 and f8e5m2
+ * too. Too large for f8e4m3 is NaN, as PyTorch converts: 464 and less become 448 integers      wrap
+ * (computed unsigned) min, max      NaN if any source is NaN; -0 < +0 sum, avg      the same folds:
+ * the sum, divided by the task's divisor unless that is 0, in the accumulator's type; integers: the
+ * wrapped sum, truncated toward zero
  *
- * min, max and prod take no notice of a divisor. */
+ *   and, or, xor  of integers; there is no fold of floats (NULL)
+ *
+ * All but sum and avg take no notice of a divisor. */
 #ifndef GYRE_COLLECTIVES_KERNELS_REDUCE_H
 #define GYRE_COLLECTIVES_KERNELS_REDUCE_H
 
 #include "device/device.h"
 
-#define GYRE_TYPE_COUNT 7
-#define GYRE_OP_COUNT   5
+#define GYRE_TYPE_COUNT 14
+#define GYRE_OP_COUNT   8
+
+/* Whether the reduction is known and defined for the type: bits are combined in integers only. */
+bool gyre_op_suits(enum gyre_type type, enum gyre_op op);
 
 struct gyre_reduce_table {
     const char *variant[GYRE_TYPE_COUNT][GYRE_OP_COUNT]; /* its set's name, for the bench */
@@ -35,6 +40,11 @@ struct gyre_reduce_variant {
     void (*init)(struct gyre_reduce_table *table);
     uint32_t least_bytes; /* its kernels leave less than this to the set before */
 };
+
+/* The fold that multiplies by a number: destination[0][i] = source[0][i] * *(element *)context, in
+ * the accumulator's type and rounded once; integers wrap. It takes one source and one destination,
+ * which may be the same, and of the task nothing else. NULL for an unknown type. Any thread. */
+gyre_fold gyre_scale(enum gyre_type type);
 
 /* From slowest ("scalar", complete) to fastest; ends with a NULL name. */
 extern const struct gyre_reduce_variant gyre_reduce_variants[];

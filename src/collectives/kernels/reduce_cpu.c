@@ -9,13 +9,13 @@
  *     source[n][i] ──▶ widen ──▶ sum = sum op …
  *                                finish (the division), narrow ──▶ every destination[d][i]
  *
- * One line of the table below is one type and operation: its widen, op, finish and narrow.
+ * One FOLD below is one type and operation: its widen, op, finish and narrow.
  *
  * Elements are read and written as bytes, for any alignment. min and max compare bit patterns, so
  * denormals count also where the caller has the CPU ignore them. Everything faster is measured
  * against this file. */
 #include "collectives/kernels/float_mode.h"
-#include "collectives/kernels/half.h"
+#include "collectives/kernels/fp8.h"
 #include "collectives/kernels/reduce_variant.h"
 
 /* -- the loop ---------------------------------------------------------------------------------- */
@@ -47,21 +47,28 @@
 #define TIMES(a, b)           ((a) * (b))
 #define LEAST(a, b)           ((b) < (a) ? (b) : (a))
 #define MOST(a, b)            ((b) > (a) ? (b) : (a))
+#define AND(a, b)             ((a) & (b))
+#define OR(a, b)              ((a) | (b))
+#define XOR(a, b)             ((a) ^ (b))
 
-/* Division of each accumulator's type; 0 is no average. Wrapped sums of i32 and i64 are read as
+/* Division of each accumulator's type; 0 is no average. Wrapped sums of signed integers are read as
  * signed again. */
 #define DIVIDE(x, divisor)     ((divisor) ? (x) / (divisor) : (x))
 #define DIVIDE_F32(x, divisor) ((divisor) ? (x) / (float)(divisor) : (x))
 #define DIVIDE_F64(x, divisor) ((divisor) ? (x) / (double)(divisor) : (x))
-#define DIVIDE_I32(x, divisor)                                                                     \
-    ((divisor) ? (uint32_t)((int64_t)(int32_t)(x) / (int64_t)(divisor)) : (x))
-#define DIVIDE_I64(x, divisor) ((divisor) ? (uint64_t)((int64_t)(x) / (int64_t)(divisor)) : (x))
+#define DIVIDE_SIGNED(x, divisor, lane)                                                            \
+    ((divisor) ? (uint64_t)((int64_t)(lane)(x) / (int64_t)(divisor)) : (x))
+#define DIVIDE_I8(x, divisor)  DIVIDE_SIGNED(x, divisor, int8_t)
+#define DIVIDE_I16(x, divisor) DIVIDE_SIGNED(x, divisor, int16_t)
+#define DIVIDE_I32(x, divisor) DIVIDE_SIGNED(x, divisor, int32_t)
+#define DIVIDE_I64(x, divisor) DIVIDE_SIGNED(x, divisor, int64_t)
 
-/* Least and most of floating-point patterns: NaN wins, then -0 < +0 and otherwise as numbers. */
-#define ORDERED(name, bits, signed_bits, sign, infinity)                                           \
+/* Least and most of floating-point patterns: NaN wins, then -0 < +0 and otherwise as numbers.
+ * `last` is the last pattern that is no NaN: infinity, or in f8e4m3 the largest number. */
+#define ORDERED(name, bits, signed_bits, sign, last)                                               \
     static bool is_nan_##name(bits x)                                                              \
     {                                                                                              \
-        return (bits)(x & ~sign) > infinity;                                                       \
+        return (bits)(x & ~sign) > last;                                                           \
     }                                                                                              \
     static signed_bits place_##name(bits x)                                                        \
     {                                                                                              \
@@ -84,50 +91,50 @@ ORDERED(f32, uint32_t, int32_t, UINT32_C(0x80000000), UINT32_C(0x7f800000))
 ORDERED(f64, uint64_t, int64_t, UINT64_C(0x8000000000000000), UINT64_C(0x7ff0000000000000))
 ORDERED(f16, uint16_t, int16_t, 0x8000, 0x7c00)
 ORDERED(bf16, uint16_t, int16_t, 0x8000, 0x7f80)
+ORDERED(f8e4m3, uint8_t, int8_t, 0x80, 0x7e)
+ORDERED(f8e5m2, uint8_t, int8_t, 0x80, 0x7c)
 
-/* -- one line per (type, operation); sum is also avg ------------------------------------------- */
+/* -- one line per type; sum is also avg; products and bits see no sign ------------------------- */
+
+#define FLOATS(type, element, accumulator, bits, widen, divide, narrow)                            \
+    FOLD(type##_sum, element, accumulator, widen, ADD, divide, narrow)                             \
+    FOLD(type##_min, bits, bits, AS_IS, least_##type, NO_FINISH, AS_IS)                            \
+    FOLD(type##_max, bits, bits, AS_IS, most_##type, NO_FINISH, AS_IS)                             \
+    FOLD(type##_prod, element, accumulator, widen, TIMES, NO_FINISH, narrow)
+
+#define INTEGERS(type, element, wrapped, divide)                                                   \
+    FOLD(type##_sum, wrapped, wrapped, AS_IS, ADD, divide, AS_IS)                                  \
+    FOLD(type##_min, element, element, AS_IS, LEAST, NO_FINISH, AS_IS)                             \
+    FOLD(type##_max, element, element, AS_IS, MOST, NO_FINISH, AS_IS)
+
+#define WIDTH(width, element, accumulator)                                                         \
+    FOLD(prod_##width, element, accumulator, AS_IS, TIMES, NO_FINISH, AS_IS)                       \
+    FOLD(and_##width, element, element, AS_IS, AND, NO_FINISH, AS_IS)                              \
+    FOLD(or_##width, element, element, AS_IS, OR, NO_FINISH, AS_IS)                                \
+    FOLD(xor_##width, element, element, AS_IS, XOR, NO_FINISH, AS_IS)
 
 /* clang-format off */
-FOLD(f32_sum,   float,    float,    AS_IS,            ADD,        DIVIDE_F32, AS_IS)
-FOLD(f32_min,   uint32_t, uint32_t, AS_IS,            least_f32,  NO_FINISH,  AS_IS)
-FOLD(f32_max,   uint32_t, uint32_t, AS_IS,            most_f32,   NO_FINISH,  AS_IS)
-FOLD(f32_prod,  float,    float,    AS_IS,            TIMES,      NO_FINISH,  AS_IS)
-FOLD(f64_sum,   double,   double,   AS_IS,            ADD,        DIVIDE_F64, AS_IS)
-FOLD(f64_min,   uint64_t, uint64_t, AS_IS,            least_f64,  NO_FINISH,  AS_IS)
-FOLD(f64_max,   uint64_t, uint64_t, AS_IS,            most_f64,   NO_FINISH,  AS_IS)
-FOLD(f64_prod,  double,   double,   AS_IS,            TIMES,      NO_FINISH,  AS_IS)
-FOLD(f16_sum,   uint16_t, float,    gyre_f32_of_f16,  ADD,        DIVIDE_F32, gyre_f16_of_f32)
-FOLD(f16_min,   uint16_t, uint16_t, AS_IS,            least_f16,  NO_FINISH,  AS_IS)
-FOLD(f16_max,   uint16_t, uint16_t, AS_IS,            most_f16,   NO_FINISH,  AS_IS)
-FOLD(f16_prod,  uint16_t, float,    gyre_f32_of_f16,  TIMES,      NO_FINISH,  gyre_f16_of_f32)
-FOLD(bf16_sum,  uint16_t, float,    gyre_f32_of_bf16, ADD,        DIVIDE_F32, gyre_bf16_of_f32)
-FOLD(bf16_min,  uint16_t, uint16_t, AS_IS,            least_bf16, NO_FINISH,  AS_IS)
-FOLD(bf16_max,  uint16_t, uint16_t, AS_IS,            most_bf16,  NO_FINISH,  AS_IS)
-FOLD(bf16_prod, uint16_t, float,    gyre_f32_of_bf16, TIMES,      NO_FINISH,  gyre_bf16_of_f32)
-FOLD(i32_sum,   uint32_t, uint32_t, AS_IS,            ADD,        DIVIDE_I32, AS_IS)
-FOLD(i32_min,   int32_t,  int32_t,  AS_IS,            LEAST,      NO_FINISH,  AS_IS)
-FOLD(i32_max,   int32_t,  int32_t,  AS_IS,            MOST,       NO_FINISH,  AS_IS)
-FOLD(i32_prod,  uint32_t, uint32_t, AS_IS,            TIMES,      NO_FINISH,  AS_IS)
-FOLD(i64_sum,   uint64_t, uint64_t, AS_IS,            ADD,        DIVIDE_I64, AS_IS)
-FOLD(i64_min,   int64_t,  int64_t,  AS_IS,            LEAST,      NO_FINISH,  AS_IS)
-FOLD(i64_max,   int64_t,  int64_t,  AS_IS,            MOST,       NO_FINISH,  AS_IS)
-FOLD(i64_prod,  uint64_t, uint64_t, AS_IS,            TIMES,      NO_FINISH,  AS_IS)
-FOLD(u8_sum,    uint8_t,  uint8_t,  AS_IS,            ADD,        DIVIDE,     AS_IS)
-FOLD(u8_min,    uint8_t,  uint8_t,  AS_IS,            LEAST,      NO_FINISH,  AS_IS)
-FOLD(u8_max,    uint8_t,  uint8_t,  AS_IS,            MOST,       NO_FINISH,  AS_IS)
-FOLD(u8_prod,   uint8_t,  uint8_t,  AS_IS,            TIMES,      NO_FINISH,  AS_IS)
-
-static const gyre_fold folds[GYRE_TYPE_COUNT][GYRE_OP_COUNT] = {
-    /*               sum       avg       min       max       prod  */
-    [GYRE_F32]  = { f32_sum,  f32_sum,  f32_min,  f32_max,  f32_prod },
-    [GYRE_F64]  = { f64_sum,  f64_sum,  f64_min,  f64_max,  f64_prod },
-    [GYRE_F16]  = { f16_sum,  f16_sum,  f16_min,  f16_max,  f16_prod },
-    [GYRE_BF16] = { bf16_sum, bf16_sum, bf16_min, bf16_max, bf16_prod },
-    [GYRE_I32]  = { i32_sum,  i32_sum,  i32_min,  i32_max,  i32_prod },
-    [GYRE_I64]  = { i64_sum,  i64_sum,  i64_min,  i64_max,  i64_prod },
-    [GYRE_U8]   = { u8_sum,   u8_sum,   u8_min,   u8_max,   u8_prod },
-};
+FLOATS(f32,    float,    float,  uint32_t, AS_IS,              DIVIDE_F32, AS_IS)
+FLOATS(f64,    double,   double, uint64_t, AS_IS,              DIVIDE_F64, AS_IS)
+FLOATS(f16,    uint16_t, float,  uint16_t, gyre_f32_of_f16,    DIVIDE_F32, gyre_f16_of_f32)
+FLOATS(bf16,   uint16_t, float,  uint16_t, gyre_f32_of_bf16,   DIVIDE_F32, gyre_bf16_of_f32)
+FLOATS(f8e4m3, uint8_t,  float,  uint8_t,  gyre_f32_of_f8e4m3, DIVIDE_F32, gyre_f8e4m3_of_f32)
+FLOATS(f8e5m2, uint8_t,  float,  uint8_t,  gyre_f32_of_f8e5m2, DIVIDE_F32, gyre_f8e5m2_of_f32)
+INTEGERS(i8,  int8_t,   uint8_t,  DIVIDE_I8)
+INTEGERS(i16, int16_t,  uint16_t, DIVIDE_I16)
+INTEGERS(i32, int32_t,  uint32_t, DIVIDE_I32)
+INTEGERS(i64, int64_t,  uint64_t, DIVIDE_I64)
+INTEGERS(u8,  uint8_t,  uint8_t,  DIVIDE)
+INTEGERS(u16, uint16_t, uint16_t, DIVIDE)
+INTEGERS(u32, uint32_t, uint32_t, DIVIDE)
+INTEGERS(u64, uint64_t, uint64_t, DIVIDE)
+WIDTH(8,  uint8_t,  uint32_t)
+WIDTH(16, uint16_t, uint32_t)
+WIDTH(32, uint32_t, uint32_t)
+WIDTH(64, uint64_t, uint64_t)
 /* clang-format on */
+
+static const gyre_fold folds[GYRE_TYPE_COUNT][GYRE_OP_COUNT] = GYRE_FOLDS;
 
 bool gyre_reduce_scalar_supported(void)
 {

@@ -1,0 +1,43 @@
+/* A trial of check_reduce: one task with everything about it drawn from a seed, and two arenas to
+ * run it on. */
+#ifndef GYRE_TESTS_REDUCE_TRIAL_H
+#define GYRE_TESTS_REDUCE_TRIAL_H
+
+#include "base/rng.h"
+#include "collectives/kernels/reduce.h"
+
+#define SOURCES_MOST      GYRE_FOLD_SOURCES
+#define DESTINATIONS_MOST 5
+#define SPANS             (SOURCES_MOST + DESTINATIONS_MOST)
+#define COUNT_MOST        8193
+
+struct trial {
+    int type, op;
+    uint64_t count;
+    uint32_t sources, destinations, divisor;
+    int in_place; /* the source that destination 0 is, or -1 */
+    bool stream;
+    unsigned shift[SPANS]; /* bytes from alignment */
+    uint64_t seed;
+};
+
+extern char *arena_of_reference, *arena_of_variant;
+bool reduce_arenas_create(void);
+void reduce_arenas_destroy(void);
+
+struct trial random_trial(struct gyre_rng *rng, int type, int op, uint64_t count);
+void fill_arena(const struct trial *trial);
+void run_trial(char *arena, const struct trial *trial, gyre_fold fold);
+void compare_arenas(const struct trial *trial, const char *variant); /* fails the test */
+
+bool is_nan_pattern(int type, uint64_t bits);
+
+/* The table as it stands once variant `v` has been put over all slower ones. */
+struct gyre_reduce_table table_up_to(int v);
+
+extern const char *const reduce_type_names[], *const reduce_op_names[];
+
+/* check_reduce --bench */
+int reduce_bench(void);
+
+#endif
