@@ -4,7 +4,8 @@
 #include "collectives/schedule.h"
 
 #define ALGORITHMS(line)                                                                           \
-    line(ring) line(direct) line(tree) line(doubling) line(halving_doubling) line(knomial)
+    line(ring) line(direct) line(tree) line(doubling) line(halving_doubling) line(knomial)         \
+        line(double_tree)
 
 #define DECLARE(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 #define ENTRY(name)   &gyre_algorithm_##name,
