@@ -1,0 +1,259 @@
+/* Two levels: what is near is summed first, so that each byte of the result crosses between nodes
+ * as seldom as it can. Two nodes of four and two ranks; the smaller has m = 2, so there are two
+ * blocks, and two ranks of each node serve one block each:
+ *
+ *          node 0:  0   1   2   3            node 1:  4   5
+ *
+ *      1.  all give block a to 0,            5 gives a to 4,        reduce-scatter in the node
+ *          and block b to 1                  4 gives b to 5
+ *      2.           0 ◀────────── a ──────────────▶ 4               all-reduce between the nodes,
+ *                       1 ◀────── b ──────────────────▶ 5           a ring for each block
+ *      3.  0 gives a, 1 gives b to all       4 and 5 alike          all-gather in the node
+ *
+ * Of N nodes each sends 2(N-1)/N of the data, in m flows at once; no algorithm can send less. The
+ * flat ring in the order of nodes sends about as much from each node, but by one flow and in
+ * 2(n-1) exchanges; here they are 2(N-1) and two within nodes.
+ *
+ * Ranks beyond m hand in and get back within their node. Then those who serve have more to do: each
+ * takes (size-1)/m of the data in its node and gives as much, where the ring has 2(n-1)/n. With
+ * nodes of about equal size that is little; with 5+1 it is four times all the data, through one
+ * rank: there the ring wins, and whoever chooses compares sent_bytes().
+ *
+ * With one node it is direct's two-shot; with one rank per node it is the ring. */
+#include "base/size.h"
+#include "collectives/algorithms/order.h"
+#include "collectives/schedule.h"
+
+#define PEERS_PER_ROUND 32 /* in a node, as in direct.c */
+
+/* Where this rank is. */
+struct seat {
+    uint32_t nodes, node;
+    uint32_t first, size, local; /* the node's first place, its ranks, this one among them */
+    uint32_t blocks;             /* m: ranks of the smallest node */
+    uint32_t widest;             /* ranks of the largest */
+};
+
+static struct seat seat_of(const struct gyre_slice *s)
+{
+    const struct gyre_layout *layout = s->layout;
+    struct seat seat = {1, 0, 0, s->n, s->rank, s->n, s->n};
+    if (!layout)
+        return seat;
+    seat.nodes = layout->nodes;
+    seat.node = layout->node[s->rank];
+    seat.first = layout->start[seat.node];
+    seat.size = layout->start[seat.node + 1] - seat.first;
+    seat.local = layout->place[s->rank] - seat.first;
+    seat.widest = 0;
+    for (uint32_t node = 0; node < layout->nodes; node++) {
+        uint32_t size = layout->start[node + 1] - layout->start[node];
+        seat.blocks = size < seat.blocks ? size : seat.blocks;
+        seat.widest = size > seat.widest ? size : seat.widest;
+    }
+    return seat;
+}
+
+static bool serves(const struct seat *t, uint32_t local)
+{
+    return local < t->blocks;
+}
+
+static uint32_t colleague(const struct gyre_slice *s, const struct seat *t, uint32_t local)
+{
+    return gyre_order_rank(s, t->first + local);
+}
+
+static struct gyre_span block(const struct gyre_slice *s, const struct seat *t, uint32_t index)
+{
+    return (struct gyre_span){gyre_block_start(s->count, t->blocks, index) * s->element,
+                              gyre_block_count(s->count, t->blocks, index) * s->element};
+}
+
+/* -- within the node --------------------------------------------------------------------------- */
+
+static uint32_t exchange_rounds(const struct seat *t)
+{
+    return (t->widest - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
+}
+
+/* The distances first … last - 1 within the node that an exchange's round serves. */
+static uint32_t reach(const struct seat *t, uint64_t exchange, uint32_t *last)
+{
+    uint64_t first = exchange * PEERS_PER_ROUND + 1, end = first + PEERS_PER_ROUND;
+    *last = (uint32_t)(end < t->size ? end : t->size);
+    return (uint32_t)first;
+}
+
+static uint32_t right(const struct seat *t, uint32_t distance)
+{
+    return (t->local + distance) % t->size;
+}
+
+static uint32_t left(const struct seat *t, uint32_t distance)
+{
+    return (t->local + t->size - distance) % t->size;
+}
+
+/* Where a colleague's contribution to the own block waits. */
+static struct gyre_place slot(const struct gyre_slice *s, const struct seat *t, uint32_t local)
+{
+    uint32_t index = local < t->local ? local : local - 1;
+    return gyre_at(GYRE_SCRATCH, index * block(s, t, t->local).bytes);
+}
+
+static void hand_in(const struct gyre_slice *s, const struct seat *t, uint64_t exchange,
+                    struct gyre_round *round)
+{
+    uint32_t last, first = reach(t, exchange, &last);
+    for (uint32_t d = first; serves(t, t->local) && d < last; d++)
+        gyre_round_recv(round, colleague(s, t, left(t, d)), slot(s, t, left(t, d)),
+                        block(s, t, t->local).bytes);
+    for (uint32_t d = first; d < last; d++) {
+        struct gyre_span theirs = block(s, t, right(t, d));
+        if (serves(t, right(t, d)))
+            gyre_round_send(round, colleague(s, t, right(t, d)), gyre_at(GYRE_INPUT, theirs.at),
+                            theirs.bytes);
+    }
+}
+
+static void fold(const struct gyre_slice *s, const struct seat *t, struct gyre_round *round)
+{
+    struct gyre_span own = block(s, t, t->local);
+    if (!serves(t, t->local) || t->size == 1)
+        return;
+    gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, own.at), own.bytes,
+                      t->nodes == 1 ? GYRE_STEP_FINAL : 0);
+    for (uint32_t local = 0; local < t->size; local++)
+        gyre_round_source(round,
+                          local == t->local ? gyre_at(GYRE_INPUT, own.at) : slot(s, t, local));
+}
+
+static void hand_back(const struct gyre_slice *s, const struct seat *t, uint64_t exchange,
+                      struct gyre_round *round)
+{
+    struct gyre_span own = block(s, t, t->local);
+    uint32_t last, first = reach(t, exchange, &last);
+    for (uint32_t d = first; d < last; d++) {
+        struct gyre_span theirs = block(s, t, left(t, d));
+        if (serves(t, left(t, d)))
+            gyre_round_recv(round, colleague(s, t, left(t, d)), gyre_at(GYRE_OUTPUT, theirs.at),
+                            theirs.bytes);
+    }
+    for (uint32_t d = first; serves(t, t->local) && d < last; d++)
+        gyre_round_send(round, colleague(s, t, right(t, d)), gyre_at(GYRE_OUTPUT, own.at),
+                        own.bytes);
+}
+
+/* -- between the nodes: as ring.c, with nodes for ranks and the own block for the data --------- */
+
+static uint32_t neighbour(const struct gyre_slice *s, const struct seat *t, uint32_t nodes_right)
+{
+    uint32_t node = (t->node + nodes_right) % t->nodes;
+    return gyre_order_rank(s, (s->layout ? s->layout->start[node] : 0) + t->local);
+}
+
+/* The piece of the own block that is `steps` nodes to the left of this node's own. */
+static struct gyre_span piece(const struct gyre_slice *s, const struct seat *t, uint64_t steps)
+{
+    uint64_t index = (t->node + 2 * (uint64_t)t->nodes - steps) % t->nodes;
+    struct gyre_span own = block(s, t, t->local);
+    uint64_t count = own.bytes / s->element;
+    return (struct gyre_span){own.at + gyre_block_start(count, t->nodes, index) * s->element,
+                              gyre_block_count(count, t->nodes, index) * s->element};
+}
+
+static void reduce_scatter(const struct gyre_slice *s, const struct seat *t, uint64_t index,
+                           struct gyre_round *round)
+{
+    enum gyre_buffer mine = t->size > 1 ? GYRE_OUTPUT : GYRE_INPUT; /* the node's own sum */
+    uint64_t step = index / 2;
+    struct gyre_span out = piece(s, t, step + 1), in = piece(s, t, step + 2);
+    if (index % 2 == 0) {
+        gyre_round_recv(round, neighbour(s, t, t->nodes - 1), gyre_at(GYRE_SCRATCH, 0), in.bytes);
+        gyre_round_send(round, neighbour(s, t, 1), gyre_at(step == 0 ? mine : GYRE_OUTPUT, out.at),
+                        out.bytes);
+        return;
+    }
+    gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, in.at), in.bytes,
+                      step == t->nodes - 2 ? GYRE_STEP_FINAL : 0);
+    gyre_round_source(round, gyre_at(GYRE_SCRATCH, 0));
+    gyre_round_source(round, gyre_at(mine, in.at));
+}
+
+static void all_gather(const struct gyre_slice *s, const struct seat *t, uint64_t step,
+                       struct gyre_round *round)
+{
+    struct gyre_span out = piece(s, t, step), in = piece(s, t, step + 1);
+    gyre_round_recv(round, neighbour(s, t, t->nodes - 1), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
+    gyre_round_send(round, neighbour(s, t, 1), gyre_at(GYRE_OUTPUT, out.at), out.bytes);
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static void alone(const struct gyre_slice *s, struct gyre_round *round)
+{
+    gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), s->count * s->element, GYRE_STEP_FINAL);
+    gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
+}
+
+static void two_level_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    struct seat t = seat_of(s);
+    uint64_t exchanges = exchange_rounds(&t), folds = exchanges > 0,
+             ring = 2 * (uint64_t)(t.nodes - 1), ring_starts = exchanges + folds,
+             gather_starts = ring_starts + ring, back_starts = gather_starts + t.nodes - 1;
+    if (s->n == 1)
+        alone(s, round);
+    else if (index < exchanges)
+        hand_in(s, &t, index, round);
+    else if (index < ring_starts)
+        fold(s, &t, round);
+    else if (index >= back_starts)
+        hand_back(s, &t, index - back_starts, round);
+    else if (serves(&t, t.local))
+        index < gather_starts ? reduce_scatter(s, &t, index - ring_starts, round)
+                              : all_gather(s, &t, index - gather_starts, round);
+}
+
+static struct gyre_extent two_level_extent(const struct gyre_slice *s)
+{
+    struct seat t = seat_of(s);
+    uint32_t peers = t.widest - 1 < PEERS_PER_ROUND ? t.widest - 1 : PEERS_PER_ROUND;
+    uint64_t within = 2 * (uint64_t)exchange_rounds(&t) + (t.widest > 1);
+    struct gyre_extent extent = {within + 3 * (uint64_t)(t.nodes - 1), 0, 2 * peers, t.widest};
+    if (s->n == 1)
+        return (struct gyre_extent){1, 0, 1, 1};
+    if (serves(&t, t.local)) {
+        uint64_t own = block(s, &t, t.local).bytes, handed_in = (t.size - 1) * own;
+        uint64_t received = t.nodes > 1 ? piece(s, &t, t.node).bytes : 0;
+        extent.scratch_bytes = handed_in > received ? handed_in : received;
+    }
+    extent.step_max = extent.step_max > 2 ? extent.step_max : 2;
+    extent.source_max = extent.source_max > 2 ? extent.source_max : 2;
+    return extent;
+}
+
+/* In the node a block to each who serves; between nodes all pieces of the own block but one, twice;
+ * and the own block to each in the node. */
+static uint64_t two_level_sent_bytes(const struct gyre_slice *s)
+{
+    struct seat t = seat_of(s);
+    uint64_t all = s->count * s->element, own = block(s, &t, t.local).bytes;
+    if (t.size == 1 && t.nodes == 1)
+        return 0;
+    if (!serves(&t, t.local))
+        return all;
+    uint64_t between = 2 * own - piece(s, &t, 0).bytes - piece(s, &t, t.nodes - 1).bytes;
+    uint64_t handed_in = t.size > 1 ? all - own : 0;
+    return handed_in + (t.nodes > 1 ? between : 0) + (t.size - 1) * own;
+}
+
+const struct gyre_algorithm gyre_algorithm_two_level = {
+    .name = "two_level",
+    .summary = "sums in each node, a ring between nodes for each local rank, and back",
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE,
+    .extent = two_level_extent,
+    .round = two_level_round,
+    .sent_bytes = two_level_sent_bytes,
+};
