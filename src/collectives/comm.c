@@ -27,30 +27,17 @@ int gyre_version(void)
 
 /* -- init -------------------------------------------------------------------------------------- */
 
-static int read_algorithm(struct gyre_engine_options *options, struct gyre_trouble *trouble)
-{
-    const char *name = getenv("GYRE_ALGO"), *names[32];
-    int count = 0, index;
-    if (!name || !*name || strcmp(name, "auto") == 0)
-        return 0;
-    for (; gyre_algorithms[count] && count < 31; count++)
-        names[count] = gyre_algorithms[count]->name;
-    names[count] = "auto";
-    int status = gyre_parse_word("GYRE_ALGO", name, names, count + 1, &index, trouble);
-    if (!status)
-        options->algorithm = gyre_algorithms[index];
-    return status;
-}
-
-static int read_settings(struct gyre_engine_options *options, struct gyre_trouble *trouble)
+static int read_settings(struct gyre_comm *comm, struct gyre_engine_options *options,
+                         struct gyre_trouble *trouble)
 {
     int64_t lanes = 0;
-    int status = read_algorithm(options, trouble);
+    int status = gyre_preference_read(&comm->preference, trouble);
     if (!status)
         status = gyre_env_size("GYRE_SLICE", &options->slice_bytes, trouble);
     if (!status)
         status = gyre_env_int("GYRE_LANES", 1, GYRE_LANES_MAX, &lanes, trouble);
     options->lanes = (uint32_t)lanes;
+    options->preference = &comm->preference;
     return status;
 }
 
@@ -81,6 +68,15 @@ static int lay_out(struct gyre_comm *comm, const struct gyre_joined *joined,
     return status;
 }
 
+/* What the roster says is the same on every rank, as whatever selection uses must be. */
+static bool one_machine(const struct gyre_joined *joined)
+{
+    for (uint32_t rank = 1; rank < joined->n; rank++)
+        if (strcmp(joined->member[rank].host, joined->member[0].host) != 0)
+            return false;
+    return true;
+}
+
 static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *options,
                        struct gyre_trouble *trouble)
 {
@@ -102,6 +98,8 @@ static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *optio
     options->links = gyre_domain_links(comm->domain);
     options->mesh = comm->mesh;
     options->layout = comm->layout;
+    options->near = GYRE_LINK_SHM;
+    options->far = one_machine(joined) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
     return gyre_engine_create(options, &comm->engine, trouble);
 }
 
@@ -119,26 +117,25 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     struct gyre_engine_options engine = {0};
-    char configuration[160];
+    char configuration[GYRE_PREFERENCE_TEXT + 80];
     *trouble = (struct gyre_trouble){0};
     if (!out)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "gyre_init: the place for the communicator is NULL");
     *out = NULL;
     int status = check_options(options, trouble);
-    if (!status)
-        status = read_settings(&engine, trouble);
     if (status)
         return status;
     struct gyre_comm *comm = calloc(1, sizeof(*comm));
     if (!comm)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a communicator");
     pthread_mutex_init(&comm->registered_lock, NULL);
-    snprintf(configuration, sizeof(configuration), "GYRE_ALGO=%s GYRE_SLICE=%llu GYRE_LANES=%u",
-             engine.algorithm ? engine.algorithm->name : "auto",
-             (unsigned long long)engine.slice_bytes, engine.lanes);
+    status = read_settings(comm, &engine, trouble);
+    snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%llu GYRE_LANES=%u",
+             comm->preference.text, (unsigned long long)engine.slice_bytes, engine.lanes);
     struct gyre_domain_options domain = {options, configuration};
-    status = gyre_domain_open(&domain, &comm->domain, trouble);
+    if (!status)
+        status = gyre_domain_open(&domain, &comm->domain, trouble);
     if (!status)
         status = open_engine(comm, &engine, trouble);
     if (status) {

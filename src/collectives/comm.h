@@ -38,6 +38,7 @@ struct gyre_comm {
     struct gyre_engine *engine;
     struct gyre_mesh *mesh;
     struct gyre_layout *layout; /* NULL: all on one node */
+    struct gyre_preference preference;
     uint32_t rank, n;
     _Atomic int failed; /* status of every call from now on */
     bool fault_told;

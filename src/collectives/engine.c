@@ -29,6 +29,9 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
                                                   .rank = options->rank,
                                                   .mapped = options->mesh != NULL,
                                                   .layout = options->layout,
+                                                  .near = options->near,
+                                                  .far = options->far,
+                                                  .preference = options->preference,
                                                   .algorithm = options->algorithm,
                                                   .slice_bytes = options->slice_bytes,
                                                   .lanes = options->lanes};
@@ -58,7 +61,7 @@ void gyre_engine_destroy(struct gyre_engine *engine)
 static bool same_shape(const struct gyre_shape *a, const struct gyre_shape *b)
 {
     return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
-           a->root == b->root && a->barrier == b->barrier;
+           a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order;
 }
 
 static bool plan_busy(const struct gyre_engine *engine, const struct gyre_plan *plan)

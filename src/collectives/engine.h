@@ -85,10 +85,12 @@ struct gyre_engine_options {
     uint16_t comm;
     struct gyre_links *links;
     struct gyre_mesh *mesh;
-    const struct gyre_layout *layout;       /* NULL: all on one node; borrowed */
-    const struct gyre_algorithm *algorithm; /* NULL: select */
-    uint64_t slice_bytes;                   /* 0: select */
-    uint32_t lanes;                         /* 0: select */
+    const struct gyre_layout *layout;         /* NULL: all on one node; borrowed */
+    enum gyre_link_kind near, far;            /* links inside a node and to the others */
+    const struct gyre_preference *preference; /* borrowed while the engine lives; NULL: none */
+    const struct gyre_algorithm *algorithm;   /* NULL: select */
+    uint64_t slice_bytes;                     /* 0: select */
+    uint32_t lanes;                           /* 0: select */
 };
 
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **engine,

@@ -18,13 +18,6 @@ uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index)
     return plan->shape.count - plan->slice_count * (plan->slices - 1);
 }
 
-/* Is a partial sum in the element's type not the accumulator's? Kernels sum 16 bits in 32. */
-static bool narrow(const struct gyre_shape *shape)
-{
-    bool sums = shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
-    return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16);
-}
-
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
                                   uint64_t index)
 {
@@ -35,7 +28,7 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .element = plan->element,
                                .small = plan->small,
                                .layout = plan->layout,
-                               .narrow = narrow(&plan->shape),
+                               .narrow = gyre_shape_narrow(&plan->shape),
                                .first = index * plan->slice_count,
                                .stride = plan->shape.count,
                                .count = gyre_plan_slice_count(plan, index)};
@@ -46,11 +39,8 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
  * others. At least one, even for no elements. */
 static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
 {
-    uint64_t per_slice = slice_bytes / plan->element / 64 * 64;
-    if (per_slice == 0)
-        per_slice = 64;
-    plan->slices = plan->shape.count < 2 * per_slice ? 1 : plan->shape.count / per_slice;
-    plan->slice_count = plan->slices == 1 ? plan->shape.count : per_slice;
+    plan->slice_count = gyre_slice_elements(plan->shape.count, plan->element, slice_bytes);
+    plan->slices = plan->slice_count ? plan->shape.count / plan->slice_count : 1;
 }
 
 static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
@@ -60,20 +50,6 @@ static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
                                                                   : b.scratch_bytes,
                                 a.step_max > b.step_max ? a.step_max : b.step_max,
                                 a.source_max > b.source_max ? a.source_max : b.source_max};
-}
-
-/* Can the algorithm chosen build this? */
-static int suit(const struct gyre_plan *plan, const struct gyre_plan_options *options,
-                struct gyre_trouble *trouble)
-{
-    struct gyre_slice slice = gyre_plan_slice(plan, options->n, options->rank, 0);
-    if (gyre_algorithm_builds(plan->algorithm, &slice))
-        return 0;
-    return gyre_trouble_set(trouble, GYRE_INVALID,
-                            "algorithm \"%s\" builds no %s%s; GYRE_ALGO=auto takes one that does",
-                            plan->algorithm->name, gyre_verb_name(plan->shape.verb),
-                            plan->algorithm->verbs >> plan->shape.verb & 1 ? " of this type and op"
-                                                                           : "");
 }
 
 static void measure(struct gyre_plan *plan, const struct gyre_plan_options *options)
@@ -122,7 +98,10 @@ static uint64_t fingerprint(const struct gyre_plan *plan)
 int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                      struct gyre_plan **out, struct gyre_trouble *trouble)
 {
-    struct gyre_choice choice = gyre_select(shape, options);
+    struct gyre_choice choice;
+    int status = gyre_select(shape, options, &choice, trouble);
+    if (status)
+        return status;
     struct gyre_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
@@ -141,12 +120,8 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                                                          : (enum gyre_signature_verb)shape->verb,
                                           shape->type, shape->op, shape->root);
     cut(plan, choice.slice_bytes);
-    int status = suit(plan, options, trouble);
-    if (!status) {
-        measure(plan, options);
-        status = bind(plan, options, trouble);
-    }
-    if (status) {
+    measure(plan, options);
+    if ((status = bind(plan, options, trouble))) {
         gyre_plan_destroy(plan);
         return status;
     }

@@ -17,6 +17,7 @@
 
 #include "collectives/board.h"
 #include "collectives/kernels/reduce.h"
+#include "collectives/preference.h"
 #include "collectives/shape.h"
 
 #define GYRE_MOVES_MAX 2u
@@ -73,11 +74,13 @@ struct gyre_plan {
 /* How the caller wants it cut and served; equal on all ranks. */
 struct gyre_plan_options {
     uint32_t n, rank;
-    bool mapped;                            /* every pair of ranks shares memory */
-    const struct gyre_layout *layout;       /* NULL: all on one node; outlives the plan */
-    const struct gyre_algorithm *algorithm; /* NULL: select */
-    uint64_t slice_bytes;                   /* 0: select */
-    uint32_t lanes;                         /* 0: select */
+    bool mapped;                              /* every pair of ranks shares memory */
+    const struct gyre_layout *layout;         /* NULL: all on one node; outlives the plan */
+    enum gyre_link_kind near, far;            /* links inside a node and to the others */
+    const struct gyre_preference *preference; /* NULL: none, and the built-in prices */
+    const struct gyre_algorithm *algorithm;   /* NULL: select */
+    uint64_t slice_bytes;                     /* 0: select */
+    uint32_t lanes;                           /* 0: select */
 };
 
 /* Makes a plan on the heap. GYRE_INVALID: the algorithm cannot build this operation. */

@@ -1,48 +1,34 @@
-/* Selection.
- *
- * On mapped memory the direct schedule always wins: the binder turns it into one pass. Over
- * messages direct has the fewest rounds and is taken while each rank can keep a flow to every
- * other; where ranks are more than a few, small data goes by recursive doubling, which sends fewer
- * messages, and where they are many, large data goes round the ring. Large operations are cut into
- * slices so that one lane reduces while another transfers. The sizes come from bench/README.md. */
+/* Selection: what the communicator is and what the user wants, put as a question to choose.c. */
 #include "collectives/select.h"
 
-#define DIRECT_RANKS_MAX    16u
-#define DOUBLING_RANKS_MIN  4u
-#define DOUBLING_BYTES_MAX  (64u * 1024)
-#define ONE_SHOT_BYTES      (64u * 1024) /* that a rank sends in all, over messages */
-#define TREE_BYTES_MAX      (32u * 1024)
-#define MESSAGE_SLICE_BYTES (1024u * 1024)
-#define MESSAGE_LANES       2u
-
-static const char *name_for(const struct gyre_shape *shape, const struct gyre_plan_options *options,
-                            uint64_t bytes)
+static struct gyre_slice whole_of(const struct gyre_shape *shape,
+                                  const struct gyre_plan_options *options)
 {
-    if (options->mapped)
-        return "direct";
-    if (shape->verb == GYRE_VERB_ALL_REDUCE && options->n >= DOUBLING_RANKS_MIN &&
-        bytes <= DOUBLING_BYTES_MAX)
-        return "doubling";
-    if (options->n <= DIRECT_RANKS_MAX)
-        return "direct";
-    return bytes <= TREE_BYTES_MAX ? "tree" : "ring";
+    return (struct gyre_slice){.verb = shape->verb,
+                               .n = options->n,
+                               .root = shape->root,
+                               .element = (uint32_t)gyre_type_size(shape->type),
+                               .count = shape->count,
+                               .layout = options->layout,
+                               .narrow = gyre_shape_narrow(shape),
+                               .stride = shape->count};
 }
 
-struct gyre_choice gyre_select(const struct gyre_shape *shape,
-                               const struct gyre_plan_options *options)
+int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                struct gyre_choice *choice, struct gyre_trouble *trouble)
 {
-    uint64_t bytes = shape->count * gyre_type_size(shape->type);
-    struct gyre_choice choice = {.algorithm = options->algorithm,
-                                 .slice_bytes = options->slice_bytes,
-                                 .lanes = options->lanes};
-    if (!choice.algorithm)
-        choice.algorithm = gyre_algorithm_find(name_for(shape, options, bytes));
-    if (!choice.slice_bytes)
-        choice.slice_bytes = MESSAGE_SLICE_BYTES;
-    if (!choice.lanes)
-        choice.lanes = MESSAGE_LANES;
-    choice.small = options->mapped ? GYRE_EXCHANGE_MAX : ONE_SHOT_BYTES / (options->n - 1);
-    if (options->mapped && choice.slice_bytes > GYRE_STAGE_BYTES / 2)
-        choice.slice_bytes = GYRE_STAGE_BYTES / 2; /* the last slice may be twice as long */
-    return choice;
+    const struct gyre_preference *wish = options->preference;
+    struct gyre_question question = {
+        .whole = whole_of(shape, options),
+        .roads = {options->near, options->far, wish ? &wish->tuning : &gyre_tuning_built_in},
+        .mapped = options->mapped,
+        .in_order = shape->in_order || (wish && wish->reproducible),
+        .slice_max = options->mapped ? GYRE_STAGE_BYTES / 2 : 0, /* the last may be twice as long */
+        .algorithm = options->algorithm,
+        .slice_bytes = options->slice_bytes,
+        .lanes = options->lanes};
+    if (wish && !question.algorithm)
+        question.algorithm = gyre_rules_find(&wish->rules, shape->verb,
+                                             question.whole.count * question.whole.element);
+    return gyre_choose(&question, choice, NULL, trouble);
 }

@@ -1,17 +1,14 @@
-/* Which algorithm, and how it is cut. A pure function of what is equal on all ranks. */
+/* Which algorithm, and how it is cut, for an operation of this communicator. A pure function of
+ * what is equal on all ranks; choose.h does the arithmetic. */
 #ifndef GYRE_COLLECTIVES_SELECT_H
 #define GYRE_COLLECTIVES_SELECT_H
 
+#include "collectives/choose.h"
 #include "collectives/plan.h"
 
-struct gyre_choice {
-    const struct gyre_algorithm *algorithm;
-    uint64_t slice_bytes;
-    uint64_t small; /* as in struct gyre_slice */
-    uint32_t lanes;
-};
-
-struct gyre_choice gyre_select(const struct gyre_shape *shape,
-                               const struct gyre_plan_options *options);
+/* GYRE_INVALID with the story where no algorithm, or not the one that was asked for, builds it;
+ * -ENOMEM. */
+int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                struct gyre_choice *choice, struct gyre_trouble *trouble);
 
 #endif

@@ -46,3 +46,9 @@ bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const vo
     uint64_t apart = gyre_shape_displacement(shape, rank);
     return gyre_verb_gathers(shape->verb) ? in == out + apart : out == in + apart;
 }
+
+bool gyre_shape_narrow(const struct gyre_shape *shape)
+{
+    bool sums = shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
+    return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16);
+}

@@ -15,7 +15,12 @@ struct gyre_shape {
     uint32_t root;
     uint64_t count; /* elements of one block; of the largest, where they differ */
     bool barrier;   /* an all-reduce that nobody reads */
+    bool in_order;  /* only the left fold over ranks 0 … n-1 will do */
 };
+
+/* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?
+ */
+bool gyre_shape_narrow(const struct gyre_shape *shape);
 
 /* Bytes of rank's buffers; 0 where it has none. */
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);

@@ -50,7 +50,7 @@ static uint64_t hash_text(const char *text)
 static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
 {
     const struct gyre_domain_settings *settings = &domain->settings;
-    char text[512];
+    char text[640];
     snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s",
              settings->transport, (int)settings->connections, above ? " " : "", above ? above : "");
     struct gyre_join_options options = {.transport = settings->transport,

@@ -1,0 +1,294 @@
+/* The price of a schedule.
+ *
+ *     round      r₀ sends 3, receives 3   ┐  the dearest rank counts: that is the path
+ *                r₁ sends 1               ┘
+ *     rank       latency of the slowest kind used + messages × price + bytes × price + folded bytes
+ *     slice      path: the sum over rounds.  busy, work: the sum over a rank's rounds, without
+ *                latency; the fullest rank counts
+ *     operation  ▐ path ▐ one slice more ▐ one more …   each takes what is scarcest: the links, the
+ *                core, or the path shared by the lanes that run beside each other
+ *
+ * Everything is whole picoseconds, so all machines compute the same. Ranks of one node share its
+ * way to the network: what they send there together passes through it. On mapped memory no message
+ * is sent; what a receive would bring is read and written in place. */
+#include "collectives/cost.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ALL_RANKS   16u
+#define SAMPLE_MAX  32u
+#define GRANT_BYTES (16u * 1024) /* a longer message waits to be asked for */
+
+/* What one rank does in one round, by kind of link. */
+struct traffic {
+    uint64_t sends, receives;
+    uint64_t sent, received;
+    bool granted;
+};
+
+struct actor {
+    uint32_t rank, node;
+    struct traffic traffic[GYRE_LINK_KINDS];
+    uint64_t folded;     /* bytes read and written in this round */
+    uint64_t busy, work; /* ps, over all rounds */
+};
+
+struct sample {
+    const struct gyre_roads *roads;
+    struct gyre_slice slice;
+    struct actor actor[SAMPLE_MAX];
+    uint32_t actors;
+};
+
+/* -- numbers ----------------------------------------------------------------------------------- */
+
+static uint64_t scaled(uint64_t a, uint64_t b, uint64_t divisor)
+{
+    unsigned __int128 product = (unsigned __int128)a * b / divisor;
+    return product < GYRE_COST_NEVER ? (uint64_t)product : GYRE_COST_NEVER - 1;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) || sum == GYRE_COST_NEVER ? GYRE_COST_NEVER - 1 : sum;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* -- who is looked at -------------------------------------------------------------------------- */
+
+static uint32_t node_of(const struct gyre_slice *slice, uint32_t rank)
+{
+    return slice->layout ? slice->layout->node[rank] : 0;
+}
+
+static void look_at(struct sample *sample, uint32_t rank)
+{
+    for (uint32_t i = 0; i < sample->actors; i++)
+        if (sample->actor[i].rank == rank)
+            return;
+    if (sample->actors < SAMPLE_MAX)
+        sample->actor[sample->actors++] =
+            (struct actor){.rank = rank, .node = node_of(&sample->slice, rank)};
+}
+
+/* All, or the first node as far as it is small, the root, and some places where algorithms like to
+ * do something special. */
+static void choose_ranks(struct sample *sample)
+{
+    const struct gyre_slice *s = &sample->slice;
+    uint32_t n = s->n;
+    for (uint32_t rank = 0; rank < n && n <= ALL_RANKS; rank++)
+        look_at(sample, rank);
+    if (n <= ALL_RANKS)
+        return;
+    uint32_t special[] = {0, n - 1, s->root, (s->root + 1) % n, n / 2, n / 3, 1};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        look_at(sample, special[i]);
+    for (uint32_t i = 0; s->layout && i < s->layout->start[1] && i < ALL_RANKS; i++)
+        look_at(sample, s->layout->order[i]);
+}
+
+/* -- one rank's round -------------------------------------------------------------------------- */
+
+static enum gyre_link_kind kind_to(const struct sample *sample, const struct actor *actor,
+                                   uint32_t peer)
+{
+    return node_of(&sample->slice, peer) == actor->node ? sample->roads->near : sample->roads->far;
+}
+
+static void count_step(const struct sample *sample, struct actor *actor,
+                       const struct gyre_step *step)
+{
+    if (step->kind == GYRE_REDUCE || step->kind == GYRE_COPY) {
+        actor->folded = plus(actor->folded, scaled(step->length, step->sources + 1, 1));
+        return;
+    }
+    enum gyre_link_kind kind = kind_to(sample, actor, step->peer);
+    struct traffic *traffic = &actor->traffic[kind];
+    traffic->granted |= step->length > GRANT_BYTES;
+    if (step->kind == GYRE_SEND) {
+        traffic->sends++;
+        traffic->sent += kind == GYRE_LINK_MAPPED ? 0 : step->length;
+    } else {
+        traffic->receives++;
+        traffic->received +=
+            kind == GYRE_LINK_MAPPED && step->at.buffer == GYRE_SCRATCH ? 0 : step->length;
+    }
+}
+
+static int count_round(struct sample *sample, const struct gyre_algorithm *algorithm,
+                       struct actor *actor, uint64_t index, struct gyre_round *round)
+{
+    sample->slice.rank = actor->rank;
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        actor->traffic[kind] = (struct traffic){0};
+    actor->folded = 0;
+    gyre_round_clear(round);
+    algorithm->round(&sample->slice, index, round);
+    for (uint32_t i = 0; i < round->steps; i++)
+        count_step(sample, actor, &round->step[i]);
+    return round->overflow ? GYRE_INVALID : 0;
+}
+
+/* Bytes that this rank's node sends to or receives from the network in this round. */
+static uint64_t through_the_door(const struct sample *sample, const struct actor *actor)
+{
+    const struct gyre_layout *layout = sample->slice.layout;
+    uint64_t sent = 0, received = 0, seen = 0;
+    for (uint32_t i = 0; layout && i < sample->actors; i++)
+        if (sample->actor[i].node == actor->node) {
+            sent = plus(sent, sample->actor[i].traffic[GYRE_LINK_NETWORK].sent);
+            received = plus(received, sample->actor[i].traffic[GYRE_LINK_NETWORK].received);
+            seen++;
+        }
+    uint64_t ranks = layout ? layout->start[actor->node + 1] - layout->start[actor->node] : 1;
+    if (actor->node == 0 && seen) /* of other nodes too few are looked at */
+        return scaled(larger(sent, received), ranks, seen);
+    return larger(sent, received);
+}
+
+static uint64_t price_traffic(const struct sample *sample, const struct actor *actor, int kind)
+{
+    const struct gyre_tuning *tuning = sample->roads->tuning;
+    const struct traffic *t = &actor->traffic[kind];
+    uint64_t bytes = larger(t->sent, t->received), messages = larger(t->sends, t->receives);
+    if (kind == GYRE_LINK_NETWORK)
+        bytes = larger(bytes, through_the_door(sample, actor));
+    if (messages > tuning->crowd)
+        messages += messages - tuning->crowd;
+    return plus(scaled(messages, tuning->link[kind].message_ns, 1) * 1000,
+                scaled(bytes, tuning->link[kind].kib_ps, 1024));
+}
+
+static uint64_t price_latency(const struct sample *sample, const struct actor *actor)
+{
+    uint64_t latency = 0;
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++) {
+        const struct gyre_price *price = &sample->roads->tuning->link[kind];
+        const struct traffic *t = &actor->traffic[kind];
+        if (t->sends + t->receives)
+            latency = larger(latency, price->latency_ns + (t->granted ? price->grant_ns : 0));
+    }
+    return latency * 1000;
+}
+
+/* On mapped memory folds are what moves the bytes. */
+static uint64_t price_folds(const struct sample *sample, const struct actor *actor)
+{
+    const struct gyre_tuning *tuning = sample->roads->tuning;
+    bool mapped = sample->roads->near == GYRE_LINK_MAPPED;
+    return scaled(actor->folded,
+                  mapped ? tuning->link[GYRE_LINK_MAPPED].kib_ps : tuning->fold_kib_ps, 1024);
+}
+
+/* How long this round takes the rank. */
+static uint64_t price_round(const struct sample *sample, struct actor *actor)
+{
+    uint64_t links = 0, fold = price_folds(sample, actor);
+    actor->work = plus(actor->work, fold);
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        if (actor->traffic[kind].sends + actor->traffic[kind].receives) {
+            uint64_t price = price_traffic(sample, actor, kind);
+            links = plus(links, price);
+            actor->work = plus(actor->work, kind == GYRE_LINK_NETWORK ? 0 : price);
+        }
+    actor->busy = plus(actor->busy, links);
+    return plus(plus(price_latency(sample, actor), links), fold);
+}
+
+/* -- the walk ---------------------------------------------------------------------------------- */
+
+static int fit(struct gyre_walk *walk, const struct gyre_algorithm *algorithm,
+               struct sample *sample, uint64_t *rounds)
+{
+    uint32_t steps = 0, sources = 0;
+    *rounds = 0;
+    for (uint32_t i = 0; i < sample->actors; i++) {
+        sample->slice.rank = sample->actor[i].rank;
+        struct gyre_extent extent = algorithm->extent(&sample->slice);
+        *rounds = larger(*rounds, extent.rounds);
+        steps = extent.step_max > steps ? extent.step_max : steps;
+        sources = extent.source_max > sources ? extent.source_max : sources;
+    }
+    struct gyre_round *round = &walk->round;
+    if (round->step && round->step_max >= steps && round->source_max >= sources)
+        return 0;
+    gyre_walk_deinit(walk);
+    round->step_max = steps;
+    round->source_max = sources;
+    round->step = calloc((size_t)steps + 1, sizeof(*round->step));
+    round->source = calloc((size_t)sources + 1, sizeof(*round->source));
+    return round->step && round->source ? 0 : -ENOMEM;
+}
+
+void gyre_walk_deinit(struct gyre_walk *walk)
+{
+    free(walk->round.step);
+    free(walk->round.source);
+    *walk = (struct gyre_walk){0};
+}
+
+static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
+                      struct gyre_walk *walk, uint64_t *time)
+{
+    uint64_t slowest = 0;
+    for (uint32_t i = 0; i < sample->actors; i++)
+        if (count_round(sample, algorithm, &sample->actor[i], index, &walk->round))
+            return GYRE_INVALID;
+    for (uint32_t i = 0; i < sample->actors; i++)
+        slowest = larger(slowest, price_round(sample, &sample->actor[i]));
+    *time = slowest;
+    return 0;
+}
+
+int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
+                    const struct gyre_roads *roads, uint64_t limit, struct gyre_walk *walk,
+                    struct gyre_cost *cost)
+{
+    struct sample sample = {.roads = roads, .slice = *slice};
+    uint64_t rounds;
+    *cost = (struct gyre_cost){0};
+    choose_ranks(&sample);
+    int status = fit(walk, algorithm, &sample, &rounds);
+    for (uint64_t r = 0; !status && r < rounds && cost->path <= limit; r++) {
+        uint64_t time = 0;
+        status = walk_round(&sample, algorithm, r, walk, &time);
+        cost->path = plus(cost->path, time);
+    }
+    for (uint32_t i = 0; i < sample.actors; i++) {
+        cost->busy = larger(cost->busy, sample.actor[i].busy);
+        cost->work = larger(cost->work, sample.actor[i].work);
+    }
+    if (cost->path > limit)
+        cost->path = GYRE_COST_NEVER;
+    return status;
+}
+
+/* -- the operation ----------------------------------------------------------------------------- */
+
+/* Percent that bytes cost where slices do not stay in the cache. */
+static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
+{
+    uint64_t percent = 100;
+    for (uint64_t window = tuning->window_kib * 1024; window < bytes && percent < 1000; window *= 2)
+        percent += tuning->spill_percent;
+    return percent;
+}
+
+uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
+                         uint64_t slice_bytes, uint32_t lanes, const struct gyre_tuning *tuning)
+{
+    if (slice->path == GYRE_COST_NEVER)
+        return GYRE_COST_NEVER;
+    if (count <= slice_count)
+        return slice->path;
+    uint64_t each = larger(slice->path / lanes, larger(slice->busy, slice->work));
+    uint64_t rest = scaled(each, count - slice_count, slice_count);
+    return scaled(plus(slice->path, rest), spill(scaled(slice_bytes, lanes, 1), tuning), 100);
+}

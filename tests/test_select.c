@@ -1,0 +1,328 @@
+/* Selection: the model's choices on the machines we know, what a preference does to them, and that
+ * a price depends on nothing but what it is given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "collectives/choose.h"
+#include "collectives/layout.h"
+#include "collectives/preference.h"
+
+static struct gyre_question ask(enum gyre_verb verb, uint32_t n, uint64_t bytes,
+                                enum gyre_link_kind kind)
+{
+    return (struct gyre_question){
+        .whole = {.verb = verb, .n = n, .element = 4, .count = bytes / 4, .stride = bytes / 4},
+        .roads = {kind, kind, &gyre_tuning_built_in}};
+}
+
+static struct gyre_choice choose(const struct gyre_question *question)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_choice choice;
+    if (gyre_choose(question, &choice, NULL, &trouble))
+        fail_msg("%s", trouble.text);
+    return choice;
+}
+
+static const char *chosen(enum gyre_verb verb, uint32_t n, uint64_t bytes)
+{
+    struct gyre_question question = ask(verb, n, bytes, GYRE_LINK_LOOPBACK);
+    return choose(&question).algorithm->name;
+}
+
+/* -- the model --------------------------------------------------------------------------------- */
+
+/* Few messages for small data, few bytes for large, and no crowd around a rank. */
+static void loopback_is_served_as_measured(void **state)
+{
+    for (uint64_t bytes = 4; bytes <= 4096; bytes *= 2) {
+        assert_string_equal(chosen(GYRE_VERB_ALL_REDUCE, 2, bytes), "direct");
+        assert_string_equal(chosen(GYRE_VERB_ALL_REDUCE, 4, bytes), "doubling");
+        assert_string_equal(chosen(GYRE_VERB_ALL_REDUCE, 64, bytes), "doubling");
+    }
+    for (uint64_t bytes = 16 << 20; bytes <= 256 << 20; bytes *= 4) {
+        assert_string_equal(chosen(GYRE_VERB_ALL_REDUCE, 2, bytes), "direct");
+        assert_string_equal(chosen(GYRE_VERB_ALL_REDUCE, 4, bytes), "direct");
+        assert_string_not_equal(chosen(GYRE_VERB_ALL_REDUCE, 64, bytes), "direct");
+        assert_string_not_equal(chosen(GYRE_VERB_BROADCAST, 64, bytes), "direct");
+        assert_string_not_equal(chosen(GYRE_VERB_BROADCAST, 64, bytes), "tree");
+    }
+}
+
+static void mapped_memory_takes_direct_at_once(void **state)
+{
+    for (uint64_t bytes = 0; bytes <= 64 << 20; bytes = bytes * 2 + 4) {
+        struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 8, bytes, GYRE_LINK_SHM);
+        question.mapped = true;
+        question.slice_max = 256 * 1024;
+        struct gyre_choice choice = choose(&question);
+        assert_string_equal(choice.algorithm->name, "direct");
+        assert_int_equal(choice.small, 4096);
+        assert_true(choice.slice_bytes <= 256 * 1024);
+    }
+}
+
+/* A wire without latency takes what sends least; one that is nothing but latency, what has the
+ * fewest rounds. */
+static void prices_decide(void **state)
+{
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 16, 1 << 20, GYRE_LINK_NETWORK);
+    question.roads.tuning = &tuning;
+    tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){1000000000, 0, 0, 1};
+    struct gyre_choice slow = choose(&question);
+    assert_string_equal(slow.algorithm->name, "direct");
+    assert_true(slow.small > 1 << 20); /* one-shot */
+    tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){0, 0, 0, 1000000};
+    struct gyre_choice thin = choose(&question);
+    question.algorithm = thin.algorithm;
+    struct gyre_slice slice = question.whole;
+    slice.small = thin.small;
+    assert_true(thin.algorithm->sent_bytes(&slice) <= 2 << 20);
+    assert_true(thin.cost_ps < slow.cost_ps);
+}
+
+/* The price of a ring on a wire without latency is its formula: 2 (n-1)/n bytes. */
+static void a_ring_costs_its_formula(void **state)
+{
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_roads roads = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_walk walk = {0};
+    struct gyre_cost cost;
+    tuning.fold_kib_ps = 0;
+    for (uint32_t n = 2; n <= 64; n *= 2) {
+        struct gyre_slice slice = {.n = n, .element = 4, .count = 1 << 18};
+        tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){0, 0, 0, 1024};
+        assert_int_equal(gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &roads,
+                                         GYRE_COST_NEVER, &walk, &cost),
+                         0);
+        assert_int_equal(cost.path, 2 * (n - 1) * (UINT64_C(1) << 20) / n);
+        assert_int_equal(cost.busy, cost.path);
+        tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){7, 2, 0, 0};
+        gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &roads, GYRE_COST_NEVER, &walk, &cost);
+        assert_int_equal(cost.path, 2 * (n - 1) * 9000);
+        gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &roads, 9000, &walk, &cost);
+        assert_true(cost.path == GYRE_COST_NEVER || n == 2);
+    }
+    gyre_walk_deinit(&walk);
+}
+
+/* Ranks of a node share its way out: the same bytes from all of them at once take as many times
+ * as long. */
+static void a_node_has_one_door(void **state)
+{
+    uint32_t node[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    struct gyre_layout *layout;
+    struct gyre_walk walk = {0};
+    struct gyre_cost apart, together;
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_roads roads = {GYRE_LINK_SHM, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_slice slice = {.n = 8, .element = 4, .count = 1 << 18};
+    const struct gyre_algorithm *doubling = gyre_algorithm_find("doubling");
+    memset(tuning.link, 0, sizeof tuning.link);
+    tuning.link[GYRE_LINK_NETWORK].kib_ps = 1024;
+    tuning.fold_kib_ps = 0;
+    assert_int_equal(gyre_layout_create(node, 8, &layout, NULL), 0);
+    roads.near = GYRE_LINK_NETWORK;
+    gyre_cost_slice(doubling, &slice, &roads, GYRE_COST_NEVER, &walk, &apart);
+    assert_int_equal(apart.path, UINT64_C(3) << 20); /* three swaps of a MiB */
+    roads.near = GYRE_LINK_SHM;
+    slice.layout = layout;
+    gyre_cost_slice(doubling, &slice, &roads, GYRE_COST_NEVER, &walk, &together);
+    assert_int_equal(together.path, UINT64_C(4) << 20); /* one goes out, of four ranks at once */
+    gyre_walk_deinit(&walk);
+    gyre_layout_destroy(layout);
+}
+
+/* Nobody's own rank enters, so all choose alike; and the largest worlds are priced too. */
+static void all_ranks_choose_alike(void **state)
+{
+    for (uint32_t n = 2; n <= 1024; n = n * 3 / 2 + 1)
+        for (uint64_t bytes = 4; bytes <= 64 << 20; bytes *= 64) {
+            struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, n, bytes, GYRE_LINK_NETWORK);
+            struct gyre_choice mine = choose(&question);
+            question.whole.rank = n - 1;
+            question.whole.in_place = true;
+            struct gyre_choice theirs = choose(&question);
+            assert_ptr_equal(mine.algorithm, theirs.algorithm);
+            assert_int_equal(mine.slice_bytes, theirs.slice_bytes);
+            assert_int_equal(mine.lanes, theirs.lanes);
+            assert_int_equal(mine.small, theirs.small);
+            assert_int_equal(mine.cost_ps, theirs.cost_ps);
+        }
+}
+
+static void what_is_settled_stays(void **state)
+{
+    struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 4, 64 << 20, GYRE_LINK_LOOPBACK);
+    question.algorithm = gyre_algorithm_find("tree");
+    question.slice_bytes = 300 * 1024;
+    question.lanes = 3;
+    struct gyre_choice choice = choose(&question);
+    assert_string_equal(choice.algorithm->name, "tree");
+    assert_int_equal(choice.slice_bytes, 300 * 1024);
+    assert_int_equal(choice.lanes, 3);
+}
+
+static void order_is_kept_where_it_counts(void **state)
+{
+    for (uint32_t n = 2; n <= 64; n *= 2)
+        for (uint64_t bytes = 4; bytes <= 64 << 20; bytes *= 16) {
+            struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, n, bytes, GYRE_LINK_NETWORK);
+            question.in_order = true;
+            assert_true(choose(&question).algorithm->rank_order);
+        }
+    struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 4, 4, GYRE_LINK_NETWORK);
+    struct gyre_trouble trouble = {0};
+    struct gyre_choice choice;
+    question.in_order = true;
+    question.algorithm = gyre_algorithm_find("ring");
+    assert_int_equal(gyre_choose(&question, &choice, NULL, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "\"ring\" does not build all_reduce (it does not sum in "
+                                         "the order of ranks)"));
+}
+
+/* The second is the best of the others. */
+static void the_runner_up_is_dearer(void **state)
+{
+    for (int mapped = 0; mapped < 2; mapped++)
+        for (uint64_t bytes = 4; bytes <= 64 << 20; bytes *= 4) {
+            struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 4, bytes, GYRE_LINK_SHM);
+            struct gyre_choice best, second;
+            question.mapped = mapped;
+            assert_int_equal(gyre_choose(&question, &best, &second, NULL), 0);
+            assert_non_null(second.algorithm);
+            assert_ptr_not_equal(best.algorithm, second.algorithm);
+            assert_true(best.cost_ps <= second.cost_ps);
+        }
+}
+
+/* -- rules ------------------------------------------------------------------------------------- */
+
+static const char *ruled(const char *text, enum gyre_verb verb, uint64_t bytes)
+{
+    struct gyre_rules rules;
+    struct gyre_trouble trouble = {0};
+    if (gyre_rules_parse("GYRE_ALGO", text, &rules, &trouble))
+        fail_msg("%s: %s", text, trouble.text);
+    const struct gyre_algorithm *found = gyre_rules_find(&rules, verb, bytes);
+    return found ? found->name : "auto";
+}
+
+static void the_first_rule_that_fits_is_taken(void **state)
+{
+    static const char text[] = "all_reduce:ring:1M-;direct:-64K;broadcast:auto:4M-;tree";
+    const enum gyre_verb sum = GYRE_VERB_ALL_REDUCE, spread = GYRE_VERB_BROADCAST;
+    assert_string_equal(ruled(text, sum, 1 << 20), "ring");
+    assert_string_equal(ruled(text, sum, (1 << 20) - 1), "tree");
+    assert_string_equal(ruled(text, sum, 65536), "tree");
+    assert_string_equal(ruled(text, sum, 65535), "direct");
+    assert_string_equal(ruled(text, sum, 0), "direct");
+    assert_string_equal(ruled(text, spread, 1 << 20), "tree");
+    assert_string_equal(ruled(text, spread, 4 << 20), "auto");
+    assert_string_equal(ruled("doubling;ring", spread, 5), "ring"); /* doubling has no broadcast */
+    assert_string_equal(ruled("doubling:4-8;", sum, 8), "auto");
+    assert_string_equal(ruled("all_reduce:doubling", spread, 8), "auto");
+    assert_string_equal(ruled("doubling", spread, 8), "doubling"); /* one name: for everything */
+    assert_string_equal(ruled("auto", spread, 8), "auto");
+}
+
+static void wrong_rules_are_told(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"rign", "GYRE_ALGO is \"rign\": expected"},
+        {"all_redcue:ring", "did you mean \"all_reduce\"?"},
+        {"all_reduce:rign:1M-", "did you mean \"ring\"?"},
+        {"broadcast:doubling", "algorithm \"doubling\" has no broadcast"},
+        {"ring:1M-64K", "the range \"1M-64K\" is empty"},
+        {"ring:64K-64K", "the range \"64K-64K\" is empty"},
+        {"ring:64X-", "GYRE_ALGO is \"64X\": expected a size"},
+        {"ring:1M", "\"1M\" is out of place"},
+        {"ring:1M-:more", "\"more\" is out of place"},
+        {"1M-:ring", "\"1M-\" is out of place"},
+        {"all_reduce:;ring", "\"\" is out of place"},
+        {"all_reduce:broadcast", "\"broadcast\" is out of place"},
+        {"ring; direct", "has blanks"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct gyre_rules rules;
+        struct gyre_trouble trouble = {0};
+        assert_int_equal(gyre_rules_parse("GYRE_ALGO", wrong[i][0], &rules, &trouble),
+                         GYRE_INVALID);
+        if (!strstr(trouble.text, wrong[i][1]))
+            fail_msg("%s: %s", wrong[i][0], trouble.text);
+    }
+}
+
+static void rules_have_bounds(void **state)
+{
+    char text[1000] = "";
+    struct gyre_rules rules;
+    struct gyre_trouble trouble = {0}, many = {0};
+    for (int i = 0; i < GYRE_RULES_MAX + 1; i++)
+        strcat(text, "ring;");
+    assert_int_equal(gyre_rules_parse("GYRE_ALGO", text, &rules, &many), GYRE_INVALID);
+    assert_non_null(strstr(many.text, "more than 32 rules"));
+    for (int i = 0; i < 100; i++)
+        strcat(text, "ring;");
+    assert_int_equal(gyre_rules_parse("GYRE_ALGO", text, &rules, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "longer than 255 bytes"));
+}
+
+static int preference(const char *algorithm, const char *reproducible, struct gyre_trouble *trouble)
+{
+    struct gyre_preference read;
+    setenv("GYRE_ALGO", algorithm, 1);
+    setenv("GYRE_REPRODUCIBLE", reproducible, 1);
+    int status = gyre_preference_read(&read, trouble);
+    if (!status)
+        assert_int_equal(read.reproducible, *reproducible == '1');
+    unsetenv("GYRE_ALGO");
+    unsetenv("GYRE_REPRODUCIBLE");
+    return status;
+}
+
+static void reproducible_takes_no_other_order(void **state)
+{
+    static const char *const bad[] = {"ring", "all_reduce:tree:1M-", "direct:-1M;doubling"};
+    static const char *const good[] = {"direct", "broadcast:ring", "auto", ""};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct gyre_trouble trouble = {0}, none = {0};
+        assert_int_equal(preference(bad[i], "1", &trouble), GYRE_INVALID);
+        assert_non_null(strstr(trouble.text, "does not sum in the order of ranks"));
+        assert_int_equal(preference(bad[i], "0", &none), 0);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct gyre_trouble trouble = {0};
+        if (preference(good[i], "1", &trouble))
+            fail_msg("%s: %s", good[i], trouble.text);
+    }
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(preference("", "yes", &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "GYRE_REPRODUCIBLE is \"yes\""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loopback_is_served_as_measured),
+        cmocka_unit_test(mapped_memory_takes_direct_at_once),
+        cmocka_unit_test(prices_decide),
+        cmocka_unit_test(a_ring_costs_its_formula),
+        cmocka_unit_test(a_node_has_one_door),
+        cmocka_unit_test(all_ranks_choose_alike),
+        cmocka_unit_test(what_is_settled_stays),
+        cmocka_unit_test(order_is_kept_where_it_counts),
+        cmocka_unit_test(the_runner_up_is_dearer),
+        cmocka_unit_test(the_first_rule_that_fits_is_taken),
+        cmocka_unit_test(wrong_rules_are_told),
+        cmocka_unit_test(rules_have_bounds),
+        cmocka_unit_test(reproducible_takes_no_other_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

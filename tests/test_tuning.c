@@ -1,0 +1,141 @@
+/* Tuning files: what is written is read again, and everything else is refused with the line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "collectives/tuning.h"
+
+static int parse(const char *text, struct gyre_tuning *tuning, struct gyre_trouble *trouble)
+{
+    *trouble = (struct gyre_trouble){0};
+    return gyre_tuning_parse("here", text, tuning, trouble);
+}
+
+/* Every value of its own. */
+static struct gyre_tuning sample(void)
+{
+    struct gyre_tuning tuning;
+    uint64_t next = 3;
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++, next += 4)
+        tuning.link[kind] = (struct gyre_price){next, next + 1, next + 2, next + 3};
+    tuning.fold_kib_ps = next++;
+    tuning.crowd = next++;
+    tuning.window_kib = next++;
+    tuning.spill_percent = next++;
+    return tuning;
+}
+
+static void what_is_written_is_read(void **state)
+{
+    struct gyre_tuning written = sample(), read;
+    struct gyre_trouble trouble;
+    char text[2048] = "# a comment\n\n";
+    gyre_tuning_format(text + strlen(text), sizeof text - strlen(text), &written, ~0u);
+    assert_int_equal(parse(text, &read, &trouble), 0);
+    assert_memory_equal(&read, &written, sizeof read);
+    assert_int_equal(gyre_tuning_hash(&read), gyre_tuning_hash(&written));
+}
+
+/* Kinds that were not measured are not written, and keep the built-in prices. */
+static void what_is_missing_keeps_its_value(void **state)
+{
+    struct gyre_tuning written = sample(), read;
+    struct gyre_trouble trouble;
+    char text[2048];
+    gyre_tuning_format(text, sizeof text, &written, 1u << GYRE_LINK_SHM);
+    assert_null(strstr(text, "loopback"));
+    assert_int_equal(parse(text, &read, &trouble), 0);
+    assert_memory_equal(&read.link[GYRE_LINK_SHM], &written.link[GYRE_LINK_SHM],
+                        sizeof(struct gyre_price));
+    assert_memory_equal(&read.link[GYRE_LINK_LOOPBACK],
+                        &gyre_tuning_built_in.link[GYRE_LINK_LOOPBACK], sizeof(struct gyre_price));
+    assert_int_not_equal(gyre_tuning_hash(&read), gyre_tuning_hash(&gyre_tuning_built_in));
+}
+
+/* Each value counts in the hash. */
+static void one_value_changes_the_hash(void **state)
+{
+    struct gyre_tuning base = sample();
+    uint64_t *value = (uint64_t *)(void *)&base, before = gyre_tuning_hash(&base);
+    for (size_t i = 0; i < sizeof base / sizeof *value; i++) {
+        value[i] ^= 1;
+        assert_int_not_equal(gyre_tuning_hash(&base), before);
+        value[i] ^= 1;
+    }
+}
+
+/* Cut behind any byte but the last newline, it is no tuning any more. */
+static void a_file_cut_short_is_noticed(void **state)
+{
+    struct gyre_tuning written = sample(), read;
+    struct gyre_trouble trouble;
+    char text[2048];
+    int length = gyre_tuning_format(text, sizeof text, &written, ~0u);
+    assert_true((size_t)length < sizeof text);
+    for (int cut = 0; cut < length - 1; cut++) {
+        char part[2048];
+        memcpy(part, text, (size_t)cut);
+        part[cut] = '\0';
+        assert_int_equal(parse(part, &read, &trouble), GYRE_INVALID);
+        assert_non_null(strstr(trouble.text, "here, line "));
+    }
+}
+
+static void wrong_lines_are_told(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"", "here, line 0: no \"gyre-tuning 1\" in it"},
+        {"crowd 3\nvalues 1\n", "line 1: \"crowd\" where \"gyre-tuning 1\" is expected"},
+        {"gyre-tuning 2\n", "version \"2\" of the format is unknown"},
+        {"gyre-tuning 1\n# x\ncrowed 3\n",
+         "line 3: unknown key \"crowed\" (did you mean \"crowd\"?)"},
+        {"gyre-tuning 1\nsomething_else 3\n", "unknown key \"something_else\""},
+        {"gyre-tuning 1\ncrowd 0\n", "crowd is \"0\": expected a whole number from 1 to 1000000"},
+        {"gyre-tuning 1\ncrowd -1\n", "crowd is \"-1\""},
+        {"gyre-tuning 1\ncrowd 3x\n", "crowd is \"3x\""},
+        {"gyre-tuning 1\nshm.kib_ps 99999999999999999999\n", "shm.kib_ps is \"9999"},
+        {"gyre-tuning 1\ncrowd\n", "\"crowd\": expected a key and a number"},
+        {"gyre-tuning 1\ncrowd 3 4\n", "\"crowd 3 4\": expected a key and a number"},
+        {"gyre-tuning 1\ncrowd 3\ncrowd 3\n", "line 3: crowd is there twice"},
+        {"gyre-tuning 1\ncrowd 3\n", "ends without \"values\""},
+        {"gyre-tuning 1\ncrowd 3\nvalues 2\n", "values says 2, but 1 were read"},
+        {"gyre-tuning 1\nvalues 0\ncrowd 3\n", "\"crowd\" behind the end"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct gyre_tuning tuning = sample(), before = tuning;
+        struct gyre_trouble trouble;
+        assert_int_equal(parse(wrong[i][0], &tuning, &trouble), GYRE_INVALID);
+        if (!strstr(trouble.text, wrong[i][1]))
+            fail_msg("%s: %s", wrong[i][0], trouble.text);
+        assert_memory_equal(&tuning, &before, sizeof tuning);
+    }
+}
+
+static void files_that_cannot_be_read_are_told(void **state)
+{
+    struct gyre_tuning tuning;
+    struct gyre_trouble trouble = {0}, zero = {0};
+    assert_true(gyre_tuning_read("/nowhere/at/all", &tuning, &trouble) < 0);
+    assert_non_null(strstr(trouble.text, "tuning file /nowhere/at/all: No such file"));
+    assert_int_equal(gyre_tuning_read("/dev/zero", &tuning, &zero), GYRE_INVALID);
+    assert_non_null(strstr(zero.text, "not a text of at most 64 KiB"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(what_is_missing_keeps_its_value),
+        cmocka_unit_test(one_value_changes_the_hash),
+        cmocka_unit_test(a_file_cut_short_is_noticed),
+        cmocka_unit_test(wrong_lines_are_told),
+        cmocka_unit_test(files_that_cannot_be_read_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
