@@ -160,7 +160,7 @@ static void every_algorithm_is_right(void **state)
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t n = 2; n <= 9; n++)
             for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-                for (int verb = 0; verb < GYRE_VERBS; verb++) {
+                for (int verb = 0; verb <= GYRE_VERB_BROADCAST; verb++) {
                     if (!(gyre_algorithms[a]->verbs >> verb & 1))
                         continue;
                     run_one(&(struct plan_of_run){.algorithm = gyre_algorithms[a]->name,

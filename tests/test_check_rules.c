@@ -304,7 +304,7 @@ static void test_almost_right(void **state)
         {talk_to_oneself, GYRE_VERB_BROADCAST, 1, BYTES, "its peer is rank 0"},
         {slide, GYRE_VERB_BROADCAST, 3, BYTES + 4, "reads in the same round"},
         {read_no_input, GYRE_VERB_BROADCAST, 2, BYTES, "only the root"},
-        {sum_of_a_broadcast, GYRE_VERB_BROADCAST, 2, 0, "not the root's"},
+        {sum_of_a_broadcast, GYRE_VERB_BROADCAST, 2, 0, "not rank 0's data"},
         {final_twice, GYRE_VERB_ALL_REDUCE, 3, BYTES, "FINAL already"},
         {land_on_output, GYRE_VERB_ALL_REDUCE, 2, 0, "in the same round"},
         {copy_over_own, GYRE_VERB_ALL_REDUCE, 3, BYTES, "in place, INPUT + 0 has been overwritten"},

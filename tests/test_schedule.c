@@ -17,6 +17,18 @@ static void prove(const struct gyre_algorithm *algorithm, struct gyre_slice slic
         fail_msg("%s", trouble.text);
 }
 
+/* Blocks side by side, and a slice from the middle of longer ones. */
+static void prove_cuts(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    bool blocks = gyre_verb_gathers(slice.verb) || gyre_verb_scatters(slice.verb);
+    slice.stride = slice.count;
+    prove(algorithm, slice);
+    slice.stride += 1000;
+    slice.first = 300;
+    if (blocks && slice.n <= 300)
+        prove(algorithm, slice);
+}
+
 /* Empty, fewer elements than ranks, uneven cuts, both sides of 4 and 16 KiB (at 4 bytes), several
  * segments, beyond 2^32. */
 static void prove_counts(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
@@ -27,13 +39,13 @@ static void prove_counts(const struct gyre_algorithm *algorithm, struct gyre_sli
                                4097,  16411, 131101, 1000003, 3000000019, UINT64_C(1) << 33};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         slice.count = counts[i];
-        prove(algorithm, slice);
+        prove_cuts(algorithm, slice);
     }
 }
 
 static void prove_all_roots(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
-    uint32_t roots = slice.verb == GYRE_VERB_BROADCAST ? slice.n : 1;
+    uint32_t roots = gyre_verb_has_root(slice.verb) ? slice.n : 1;
     for (slice.root = 0; slice.root < roots; slice.root++)
         prove_counts(algorithm, slice);
 }
@@ -43,7 +55,7 @@ static void for_each_algorithm(void (*prove_one)(const struct gyre_algorithm *, 
 {
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
         for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
-            if ((*it)->verbs >> verb & 1)
+            if (gyre_algorithm_builds(*it, &(struct gyre_slice){.verb = verb, .n = n}))
                 prove_one(*it, (struct gyre_slice){.verb = verb, .n = n, .element = 4});
 }
 
@@ -75,12 +87,12 @@ static void prove_sample(const struct gyre_algorithm *algorithm, struct gyre_sli
 {
     const uint64_t counts[] = {slice.n - 1, 4099, 1000003};
     size_t first = slice.n == 1000 ? 2 : 0, last = slice.n == 1024 ? 0 : 2;
-    slice.root = slice.verb == GYRE_VERB_BROADCAST ? slice.n * 2 / 3 : 0;
+    slice.root = gyre_verb_has_root(slice.verb) ? slice.n * 2 / 3 : 0;
     if (slice.n == 1000 && algorithm->extent(&slice).rounds > slice.n)
         return;
     for (size_t i = first; i <= last; i++) {
         slice.count = counts[i];
-        prove(algorithm, slice);
+        prove_cuts(algorithm, slice);
     }
 }
 

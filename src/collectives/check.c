@@ -14,10 +14,12 @@
  * in the order of the rounds.
  *
  * Why one run proves every choice of in-place. Only OUTPUT differs: where INPUT and OUTPUT are one
- * buffer, writing OUTPUT[x] destroys INPUT[x]. So INPUT[x] may be read only while OUTPUT[x] is
- * unwritten or a copy of that very INPUT[x], and within a round INPUT and OUTPUT count as one
- * buffer. Then a rank reads the same values either way, its messages are the same, and no other
- * rank can tell which it chose. */
+ * memory, say INPUT + x is OUTPUT + x + d, writing OUTPUT + x + d destroys INPUT + x. So INPUT + x
+ * may be read only while that OUTPUT is unwritten or a copy of that very INPUT, and within a round
+ * INPUT and OUTPUT count as one buffer. Then a rank reads the same values either way, its messages
+ * are the same, and no other rank can tell which it chose. An all-to-all that gives away what it
+ * overwrites cannot keep this rule: it is told whether its rank works in place, is checked as told,
+ * and must promise the same extent and send the same either way. */
 #include "collectives/check.h"
 
 #include "base/size.h"
@@ -104,88 +106,22 @@ static int check_round(struct gyre_checker *c)
     return status;
 }
 
-/* -- the end ----------------------------------------------------------------------------------- */
-
-static bool is_result(const struct gyre_checker *c, const struct gyre_slice *s,
-                      const struct gyre_stretch *stretch)
-{
-    const struct gyre_value *value = &c->book.value[stretch->value];
-    if (s->verb == GYRE_VERB_BROADCAST)
-        return stretch->value == s->root;
-    return value->final && (value->rank_order || !c->algorithm->rank_order);
-}
-
-/* Is [start, end) of rank 0 bracketed as `value` is? Values are interned, so one comparison says
- * it. */
-static bool same_on_rank_0(const struct gyre_checker *c, const struct gyre_stretch *stretch)
-{
-    const struct gyre_stretches *first = &c->actor[0].output;
-    for (size_t i = gyre_stretches_find(first, stretch->start);
-         i < first->count && first->stretch[i].start < stretch->end; i++)
-        if (first->stretch[i].value != stretch->value)
-            return false;
-    return true;
-}
-
-static int check_output(struct gyre_checker *c, struct gyre_actor *a)
-{
-    uint64_t at = 0;
-    for (size_t i = 0; i < a->output.count; at = a->output.stretch[i++].end) {
-        const struct gyre_stretch *stretch = &a->output.stretch[i];
-        if (stretch->start != at)
-            break;
-        if (stretch->origin != stretch->start)
-            return gyre_check_fail_rank(
-                c, a->slice.rank, "OUTPUT + %llu ends as byte %llu of the data",
-                (unsigned long long)at, (unsigned long long)stretch->origin);
-        if (!is_result(c, &a->slice, stretch))
-            return gyre_check_fail_rank(
-                c, a->slice.rank, "OUTPUT + %llu is not the result: %s", (unsigned long long)at,
-                a->slice.verb == GYRE_VERB_BROADCAST  ? "not the root's"
-                : c->book.value[stretch->value].final ? "not summed in rank order"
-                                                      : "no REDUCE marked FINAL made it");
-        if (!same_on_rank_0(c, stretch))
-            return gyre_check_fail_rank(c, a->slice.rank,
-                                        "OUTPUT + %llu is bracketed otherwise than on rank 0",
-                                        (unsigned long long)at);
-    }
-    if (at != c->bytes)
-        return gyre_check_fail_rank(c, a->slice.rank, "OUTPUT + %llu is never written",
-                                    (unsigned long long)at);
-    return 0;
-}
-
-static int check_sent(struct gyre_checker *c, struct gyre_actor *a)
-{
-    uint64_t formula = c->algorithm->sent_bytes(&a->slice);
-    if (formula == a->sent)
-        return 0;
-    return gyre_check_fail_rank(c, a->slice.rank, "it sends %llu bytes, but sent_bytes() says %llu",
-                                (unsigned long long)a->sent, (unsigned long long)formula);
-}
-
-static int check_scratch(struct gyre_checker *c)
-{
-    uint64_t used = 0, promised = 0;
-    for (uint32_t rank = 0; rank < c->n; rank++) {
-        const struct gyre_actor *a = &c->actor[rank];
-        used = a->scratch_used > used ? a->scratch_used : used;
-        promised = a->extent.scratch_bytes > promised ? a->extent.scratch_bytes : promised;
-    }
-    if (used == promised)
-        return 0;
-    return gyre_check_fail_rank(
-        c, 0, "the extent asks for %llu bytes of SCRATCH, but no rank uses over %llu",
-        (unsigned long long)promised, (unsigned long long)used);
-}
-
 /* -- set up and take down ---------------------------------------------------------------------- */
+
+/* Only who has both buffers can work in place; an all-to-all says whether it does. */
+static bool may_alias(const struct gyre_slice *s)
+{
+    return gyre_slice_blocks(s, GYRE_INPUT) > 0 && gyre_slice_blocks(s, GYRE_OUTPUT) > 0 &&
+           (s->verb != GYRE_VERB_ALL_TO_ALL || s->in_place);
+}
 
 static int init_actor(struct gyre_checker *c, const struct gyre_slice *slice, uint32_t rank)
 {
     struct gyre_actor *a = &c->actor[rank];
-    a->slice = *slice;
+    a->slice = slice[rank];
     a->slice.rank = rank;
+    a->aliased = may_alias(&a->slice);
+    a->shift = gyre_slice_shift(&a->slice);
     a->extent = c->algorithm->extent(&a->slice);
     a->round.step_max = a->extent.step_max;
     a->round.source_max = a->extent.source_max;
@@ -211,11 +147,10 @@ static int init_rooms(struct gyre_checker *c)
 static int init(struct gyre_checker *c, const struct gyre_slice *slice)
 {
     c->n = slice->n;
-    c->bytes = slice->count * slice->element;
     c->actor = calloc(c->n, sizeof *c->actor);
     if (c->actor == NULL)
         return -ENOMEM;
-    int status = gyre_value_book_init(&c->book, c->n);
+    int status = gyre_value_book_init(&c->book, c->n, slice->narrow);
     for (uint32_t rank = 0; status == 0 && rank < c->n; rank++)
         status = init_actor(c, slice, rank);
     return status != 0 ? status : init_rooms(c);
@@ -239,19 +174,62 @@ static void deinit(struct gyre_checker *c)
     gyre_value_book_deinit(&c->book);
 }
 
+/* -- the question ------------------------------------------------------------------------------ */
+
+/* Blocks of equal length lie apart, and offsets fit 64 bits. */
+static bool is_sound(const struct gyre_slice *s)
+{
+    uint64_t bytes;
+    bool blocks = gyre_verb_gathers(s->verb) || gyre_verb_scatters(s->verb);
+    return s->n >= 1 && s->element >= 1 && s->root < s->n &&
+           gyre_mul_u64(s->count, s->element, &bytes) &&
+           (!blocks || s->in.count || s->out.count ||
+            (s->stride >= s->count && gyre_mul_u64(s->n, s->stride, &bytes) &&
+             gyre_mul_u64(bytes, s->element, &bytes) && bytes <= INT64_MAX));
+}
+
 static int check_question(const struct gyre_algorithm *algorithm, const struct gyre_slice *s,
                           struct gyre_trouble *trouble)
 {
-    uint64_t bytes;
-    if (s->n < 1 || s->element < 1 || s->root >= s->n ||
-        !gyre_mul_u64(s->count, s->element, &bytes))
+    if ((unsigned)s->verb >= GYRE_VERBS || !is_sound(s))
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "no such slice: n = %u, root = %u, count = %llu, element = %u",
-                                s->n, s->root, (unsigned long long)s->count, s->element);
+                                "no such slice: operation %u, n = %u, root = %u, count = %llu, "
+                                "stride = %llu, element = %u",
+                                (unsigned)s->verb, s->n, s->root, (unsigned long long)s->count,
+                                (unsigned long long)s->stride, s->element);
     if (!gyre_algorithm_builds(algorithm, s))
-        return gyre_trouble_set(trouble, GYRE_INVALID, "%s does not build operation %u here",
-                                algorithm->name, (unsigned)s->verb);
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s does not build this %s here",
+                                algorithm->name, gyre_verb_word[s->verb]);
     return 0;
+}
+
+/* All-to-all: what rank i has for rank j is as long as what j wants of i. */
+static int check_tables(const struct gyre_slice *of_rank, struct gyre_trouble *trouble)
+{
+    uint32_t n = of_rank->n;
+    for (uint64_t k = 0; of_rank->verb == GYRE_VERB_ALL_TO_ALL && k < (uint64_t)n * n; k++) {
+        uint32_t i = (uint32_t)(k / n), j = (uint32_t)(k % n);
+        struct gyre_span has = gyre_slice_in_block(&of_rank[i], j);
+        struct gyre_span wants = gyre_slice_out_block(&of_rank[j], i);
+        if (has.bytes != wants.bytes)
+            return gyre_trouble_set(
+                trouble, GYRE_INVALID, "rank %u has %llu bytes for rank %u, which wants %llu", i,
+                (unsigned long long)has.bytes, j, (unsigned long long)wants.bytes);
+    }
+    return 0;
+}
+
+/* -- the proof ----------------------------------------------------------------------------------
+ */
+
+/* A plan does not know who will work in place. */
+static bool told_by_in_place(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
+{
+    struct gyre_extent one = algorithm->extent(&slice);
+    slice.in_place = !slice.in_place;
+    struct gyre_extent other = algorithm->extent(&slice);
+    return one.rounds != other.rounds || one.scratch_bytes != other.scratch_bytes ||
+           one.step_max != other.step_max || one.source_max != other.source_max;
 }
 
 static int check_rounds(struct gyre_checker *c)
@@ -263,11 +241,41 @@ static int check_rounds(struct gyre_checker *c)
             return gyre_check_fail_rank(c, rank, "its extent has %llu rounds, rank 0's has %llu",
                                         (unsigned long long)c->actor[rank].extent.rounds,
                                         (unsigned long long)rounds);
+    for (uint32_t rank = 0; rank < c->n; rank++)
+        if (told_by_in_place(c->algorithm, c->actor[rank].slice))
+            return gyre_check_fail_rank(c, rank, "its extent depends on in_place");
     for (c->index = 0; status == 0 && c->index < rounds; c->index++)
         status = check_round(c);
     if (status == 0 && rounds > 0 && !c->last_round_used)
         return gyre_check_fail_rank(c, 0, "nobody does anything in the last of %llu rounds",
                                     (unsigned long long)rounds);
+    return status;
+}
+
+static int prove(struct gyre_checker *c, const struct gyre_slice *of_rank)
+{
+    int status = init(c, of_rank);
+    if (status == 0)
+        status = check_rounds(c);
+    if (status == 0)
+        status = for_all(c, gyre_check_output);
+    return status != 0 ? status : gyre_check_promises(c);
+}
+
+int gyre_check_ranks(const struct gyre_algorithm *algorithm, const struct gyre_slice *of_rank,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_checker c = {.algorithm = algorithm, .trouble = trouble};
+    int status = check_question(algorithm, of_rank, trouble);
+    if (status == 0)
+        status = check_tables(of_rank, trouble);
+    if (status != 0)
+        return status;
+    status = prove(&c, of_rank);
+    if (status == -ENOMEM)
+        gyre_trouble_set(trouble, -ENOMEM, "no memory to check %s on %u ranks", algorithm->name,
+                         of_rank->n);
+    deinit(&c);
     return status;
 }
 
@@ -277,19 +285,18 @@ int gyre_check_schedule(const struct gyre_algorithm *algorithm, const struct gyr
     int status = check_question(algorithm, slice, trouble);
     if (status != 0)
         return status;
-    struct gyre_checker c = {.algorithm = algorithm, .trouble = trouble};
-    status = init(&c, slice);
-    if (status == 0)
-        status = check_rounds(&c);
-    if (status == 0)
-        status = for_all(&c, check_output);
-    if (status == 0)
-        status = for_all(&c, check_sent);
-    if (status == 0)
-        status = check_scratch(&c);
-    if (status == -ENOMEM)
-        gyre_trouble_set(trouble, -ENOMEM, "no memory to check %s on %u ranks", algorithm->name,
-                         slice->n);
-    deinit(&c);
+    struct gyre_slice *of_rank = calloc(slice->n, sizeof *of_rank);
+    if (of_rank == NULL)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory to check %u ranks", slice->n);
+    unsigned ways = slice->verb == GYRE_VERB_ALL_TO_ALL ? 3 : 1;
+    for (unsigned way = 0; status == 0 && way < ways; way++) {
+        for (uint32_t rank = 0; rank < slice->n; rank++) {
+            of_rank[rank] = *slice;
+            of_rank[rank].rank = rank;
+            of_rank[rank].in_place = way == 1 || (way == 2 && rank % 2 == 1);
+        }
+        status = gyre_check_ranks(algorithm, of_rank, trouble);
+    }
+    free(of_rank);
     return status;
 }

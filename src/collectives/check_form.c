@@ -1,22 +1,52 @@
 /* What a round may look like: each step alone, each message against its other end, and the steps of
  * a rank against each other.
  *
- * For the last, INPUT and OUTPUT count as one buffer, the worse of the two cases. Steps share no
- * byte that one of them writes, with two exceptions that are harmless in place too: a REDUCE or
- * COPY may land exactly on its own source, and a COPY from INPUT to the same place of OUTPUT does
- * nothing in place, so others may read that INPUT meanwhile. */
+ * For the last, INPUT and OUTPUT count as one buffer, laid over each other as in place, the worse
+ * of the two cases. Steps share no byte that one of them writes, with two exceptions that are
+ * harmless in place too: a REDUCE or COPY may land exactly on its own source, and a COPY from INPUT
+ * to the same place of OUTPUT does nothing in place, so others may read that INPUT meanwhile. */
 #include "collectives/check_parts.h"
 
 #include "base/size.h"
 
 /* -- form: each step alone --------------------------------------------------------------------- */
 
-static bool inside(const struct gyre_checker *c, const struct gyre_actor *a,
-                   struct gyre_place place, uint64_t length)
+/* The block that holds byte `at`, or a guess that does not. */
+static uint32_t block_near(const struct gyre_slice *s, enum gyre_buffer buffer, uint64_t at)
 {
-    uint64_t end, limit = place.buffer == GYRE_SCRATCH ? a->extent.scratch_bytes : c->bytes;
-    return gyre_add_u64(place.offset, length, &end) && end <= limit &&
-           place.offset % a->slice.element == 0;
+    uint32_t blocks = gyre_slice_blocks(s, buffer), i = 0;
+    uint64_t stride = s->stride * s->element;
+    if (stride > 0 && !s->in.count && !s->out.count)
+        return at / stride < blocks ? (uint32_t)(at / stride) : 0;
+    for (; i + 1 < blocks; i++) {
+        struct gyre_span span = gyre_slice_block(s, buffer, i);
+        if (at >= span.at && at - span.at < span.bytes)
+            break;
+    }
+    return i;
+}
+
+/* Blocks that touch may be passed in one. */
+static bool inside_blocks(const struct gyre_slice *s, enum gyre_buffer buffer, uint64_t at,
+                          uint64_t end)
+{
+    while (at < end) {
+        struct gyre_span span = gyre_slice_block(s, buffer, block_near(s, buffer, at));
+        if (at < span.at || at - span.at >= span.bytes)
+            return false;
+        at = span.at + span.bytes;
+    }
+    return true;
+}
+
+static bool inside(const struct gyre_actor *a, struct gyre_place place, uint64_t length)
+{
+    uint64_t end;
+    if (!gyre_add_u64(place.offset, length, &end) || place.offset % a->slice.element != 0)
+        return false;
+    if (place.buffer == GYRE_SCRATCH)
+        return end <= a->extent.scratch_bytes;
+    return inside_blocks(&a->slice, place.buffer, place.offset, end);
 }
 
 static bool sources_fit(const struct gyre_step *step)
@@ -36,7 +66,10 @@ static int check_place(const struct gyre_checker *c, struct gyre_actor *a,
 {
     if ((unsigned)place.buffer > GYRE_SCRATCH)
         return gyre_check_fail_step(c, a, step, "there is no buffer %u", (unsigned)place.buffer);
-    if (!inside(c, a, place, step->length))
+    if (place.buffer != GYRE_SCRATCH && gyre_slice_blocks(&a->slice, place.buffer) == 0)
+        return gyre_check_fail_step(c, a, step, "only the root has an %s here",
+                                    gyre_buffer_name[place.buffer]);
+    if (!inside(a, place, step->length))
         return gyre_check_fail_step(c, a, step, "%s + %llu is out of bounds or cuts an element",
                                     gyre_buffer_name[place.buffer],
                                     (unsigned long long)place.offset);
@@ -129,9 +162,14 @@ int gyre_check_messages(struct gyre_checker *c, struct gyre_actor *a)
 static struct gyre_access access_of(const struct gyre_actor *a, uint32_t step,
                                     struct gyre_place place, bool write)
 {
-    uint64_t length = a->round.step[step].length;
-    return (struct gyre_access){step,  place.buffer, place.offset, place.offset + length,
-                                write, false};
+    bool input = place.buffer == GYRE_INPUT;
+    int64_t start = (int64_t)place.offset + (input && a->aliased ? a->shift : 0);
+    return (struct gyre_access){.step = step,
+                                .buffer = input && a->aliased ? GYRE_OUTPUT : place.buffer,
+                                .start = start,
+                                .end = start + (int64_t)a->round.step[step].length,
+                                .write = write,
+                                .input = input};
 }
 
 static uint32_t list_accesses(const struct gyre_actor *a, struct gyre_access *to)
@@ -139,27 +177,25 @@ static uint32_t list_accesses(const struct gyre_actor *a, struct gyre_access *to
     uint32_t count = 0;
     for (uint32_t i = 0; i < a->round.steps; i++) {
         const struct gyre_step *step = &a->round.step[i];
-        const struct gyre_place *source = a->round.source + step->first;
         struct gyre_access *at = &to[count++];
         *at = access_of(a, i, step->at, step->kind != GYRE_SEND);
-        at->idle = step->kind == GYRE_COPY && step->at.buffer == GYRE_OUTPUT &&
-                   source->buffer == GYRE_INPUT && source->offset == step->at.offset;
         for (uint32_t j = 0; j < step->sources; j++)
-            to[count++] = access_of(a, i, source[j], false);
+            to[count++] = access_of(a, i, a->round.source[step->first + j], false);
+        at->idle = step->kind == GYRE_COPY && at->buffer == GYRE_OUTPUT && at[1].input &&
+                   at[1].buffer == GYRE_OUTPUT && at[1].start == at->start;
     }
     return count;
 }
 
-/* May `write` and `other` stand in one round, whether INPUT and OUTPUT are one buffer or two? */
+/* May `write` and `other` stand in one round, whether INPUT and OUTPUT are one memory or two? */
 static bool apart(const struct gyre_access *write, const struct gyre_access *other)
 {
-    bool scratch = write->buffer == GYRE_SCRATCH, other_scratch = other->buffer == GYRE_SCRATCH;
-    if (scratch != other_scratch || write->end <= other->start || other->end <= write->start ||
-        write->start == write->end || other->start == other->end)
+    if (write->buffer != other->buffer || write->end <= other->start ||
+        other->end <= write->start || write->start == write->end || other->start == other->end)
         return true;
     if (write->step == other->step) /* elementwise onto its own source */
         return write->start == other->start;
-    return write->idle && !other->write && other->buffer == GYRE_INPUT;
+    return write->idle && other->input;
 }
 
 int gyre_check_apart(struct gyre_checker *c, struct gyre_actor *a)

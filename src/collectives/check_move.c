@@ -18,22 +18,23 @@ static int loosen(struct gyre_checker *c, uint64_t start, uint64_t end, uint64_t
     return gyre_stretches_append(&c->loose, (struct gyre_stretch){start, end, origin, value});
 }
 
-static bool holds_own_input(const struct gyre_stretch *stretch, uint32_t rank)
+/* Does OUTPUT hold there what INPUT holds in the same memory? */
+static bool holds_own_input(const struct gyre_stretch *stretch, const struct gyre_actor *a)
 {
-    return stretch->value == rank && stretch->origin == stretch->start;
+    return stretch->value == a->slice.rank &&
+           (int64_t)stretch->origin + a->shift == (int64_t)stretch->start;
 }
 
 static int read_input(struct gyre_checker *c, struct gyre_actor *a, const struct gyre_step *step,
                       uint64_t start, uint64_t end)
 {
-    if (a->slice.verb == GYRE_VERB_BROADCAST && a->slice.rank != a->slice.root)
-        return gyre_check_fail_step(c, a, step, "only the root of a broadcast has an INPUT");
-    size_t i = gyre_stretches_find(&a->output, start);
-    for (; i < a->output.count && a->output.stretch[i].start < end; i++)
-        if (!holds_own_input(&a->output.stretch[i], a->slice.rank))
-            return gyre_check_fail_step(c, a, step,
-                                        "in place, INPUT + %llu has been overwritten before",
-                                        (unsigned long long)a->output.stretch[i].start);
+    int64_t low = (int64_t)start + a->shift, high = (int64_t)end + a->shift;
+    size_t i = gyre_stretches_find(&a->output, low < 0 ? 0 : (uint64_t)low);
+    for (; a->aliased && i < a->output.count && (int64_t)a->output.stretch[i].start < high; i++)
+        if (!holds_own_input(&a->output.stretch[i], a))
+            return gyre_check_fail_step(
+                c, a, step, "in place, INPUT + %llu has been overwritten before",
+                (unsigned long long)((int64_t)a->output.stretch[i].start - a->shift));
     return loosen(c, 0, end - start, start, a->slice.rank);
 }
 

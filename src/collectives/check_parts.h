@@ -1,5 +1,6 @@
 /* The checker's own parts, shared by its files: check.c (the whole), check_form.c (what a round may
- * look like) and check_move.c (what it moves). Nobody else includes this. */
+ * look like), check_move.c (what it moves) and check_end.c (what it comes to). Nobody else includes
+ * this. */
 #ifndef GYRE_COLLECTIVES_CHECK_PARTS_H
 #define GYRE_COLLECTIVES_CHECK_PARTS_H
 
@@ -9,6 +10,8 @@
 
 struct gyre_actor {
     struct gyre_slice slice;
+    bool aliased;  /* INPUT and OUTPUT may be one memory: */
+    int64_t shift; /* INPUT + x is then OUTPUT + x + shift */
     struct gyre_extent extent;
     struct gyre_round round;
     struct gyre_stretches output, scratch;
@@ -18,17 +21,18 @@ struct gyre_actor {
 /* One read or write of a step. */
 struct gyre_access {
     uint32_t step;
-    enum gyre_buffer buffer;
-    uint64_t start, end;
+    enum gyre_buffer buffer; /* INPUT that may be OUTPUT counts as OUTPUT, */
+    int64_t start, end;      /* so these may lie before its start */
     bool write;
-    bool idle; /* the write of a COPY from INPUT to the same place of OUTPUT: in place, nothing */
+    bool input; /* INPUT is read */
+    bool idle;  /* the write of a COPY from INPUT to the same place of OUTPUT: in place, nothing */
 };
 
 struct gyre_checker {
     const struct gyre_algorithm *algorithm;
     struct gyre_trouble *trouble;
     uint32_t n;
-    uint64_t bytes, index; /* of INPUT and of OUTPUT; the round in work */
+    uint64_t index; /* of the round in work */
     bool last_round_used;
     struct gyre_actor *actor;
     struct gyre_value_book book;
@@ -55,6 +59,10 @@ int gyre_check_apart(struct gyre_checker *c,
                      struct gyre_actor *a); /* its steps against each other */
 int gyre_check_move(struct gyre_checker *c,
                     struct gyre_actor *a); /* what it writes; all ranks are checked */
+
+/* At the end. */
+int gyre_check_output(struct gyre_checker *c, struct gyre_actor *a); /* is it the result? */
+int gyre_check_promises(struct gyre_checker *c);                     /* bytes sent, SCRATCH */
 
 /* The only message of that kind with `peer` in this round, NULL and a count other than 1 if there
  * is not just one. */

@@ -28,6 +28,11 @@ static int64_t plain_input(uint32_t rank, uint64_t element)
     return (int64_t)(rank + 1) * 100 + (int64_t)(element % 100);
 }
 
+static int64_t input_of(const struct gyre_play *play, uint32_t rank, uint64_t element)
+{
+    return (play->options.input ? play->options.input : plain_input)(rank, element);
+}
+
 static int64_t *fresh_buffer(uint64_t count)
 {
     int64_t *buffer = malloc((count + 1) * sizeof *buffer);
@@ -36,23 +41,66 @@ static int64_t *fresh_buffer(uint64_t count)
     return buffer;
 }
 
+/* Elements of the whole buffer, from its first byte to its last block's end. */
+static uint64_t elements_of(const struct gyre_slice *s, enum gyre_buffer buffer)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < gyre_slice_blocks(s, buffer); i++) {
+        struct gyre_span span = gyre_slice_block(s, buffer, i);
+        end = span.at + span.bytes > end ? span.at + span.bytes : end;
+    }
+    return end / s->element;
+}
+
+/* In place the buffer that holds the other one is allocated, at least to the other's end. */
+static void alias(struct gyre_player *player)
+{
+    int64_t shift = gyre_slice_shift(&player->slice) / (int64_t)player->slice.element;
+    enum gyre_buffer outer = shift < 0 ? GYRE_INPUT : GYRE_OUTPUT;
+    enum gyre_buffer inner = shift < 0 ? GYRE_OUTPUT : GYRE_INPUT;
+    uint64_t gap = (uint64_t)(shift < 0 ? -shift : shift), end = player->count[inner] + gap;
+    uint64_t most = end > player->count[outer] ? end : player->count[outer];
+    player->memory[outer] = player->buffer[outer] = fresh_buffer(most);
+    if (player->memory[outer] != NULL)
+        player->buffer[inner] = player->buffer[outer] + gap;
+}
+
 static void fill_input(const struct gyre_play *play, struct gyre_player *player)
 {
     const struct gyre_slice *s = &player->slice;
-    int64_t (*input)(uint32_t, uint64_t) = play->options.input ? play->options.input : plain_input;
-    if (s->verb == GYRE_VERB_BROADCAST && s->rank != s->root)
-        return;
-    for (uint64_t i = 0; i < s->count; i++)
-        player->buffer[GYRE_INPUT][i] = input(s->rank, i);
+    for (uint32_t i = 0; i < gyre_slice_blocks(s, GYRE_INPUT); i++) {
+        struct gyre_span span = gyre_slice_block(s, GYRE_INPUT, i);
+        uint64_t end = (span.at + span.bytes) / s->element;
+        for (uint64_t e = span.at / s->element; e < end; e++)
+            player->buffer[GYRE_INPUT][e] = input_of(play, s->rank, e);
+    }
+}
+
+static int init_buffers(const struct gyre_play *play, struct gyre_player *player)
+{
+    const struct gyre_slice *s = &player->slice;
+    bool both = gyre_slice_blocks(s, GYRE_INPUT) > 0 && gyre_slice_blocks(s, GYRE_OUTPUT) > 0;
+    player->count[GYRE_INPUT] = elements_of(s, GYRE_INPUT);
+    player->count[GYRE_OUTPUT] = elements_of(s, GYRE_OUTPUT);
+    if (s->in_place && both)
+        alias(player);
+    for (int i = GYRE_INPUT; i <= GYRE_SCRATCH; i++)
+        if (player->buffer[i] == NULL)
+            player->buffer[i] = player->memory[i] = fresh_buffer(player->count[i]);
+    if (!player->buffer[GYRE_INPUT] || !player->buffer[GYRE_OUTPUT] ||
+        !player->buffer[GYRE_SCRATCH])
+        return -ENOMEM;
+    fill_input(play, player);
+    return 0;
 }
 
 static int init_player(struct gyre_play *play, const struct gyre_slice *slice, uint32_t rank)
 {
     struct gyre_player *player = &play->player[rank];
-    player->slice = *slice;
+    player->slice = play->options.of_rank != NULL ? play->options.of_rank[rank] : *slice;
     player->slice.rank = rank;
+    player->slice.in_place = play->options.in_place != NULL && play->options.in_place(rank);
     struct gyre_extent extent = play->algorithm->extent(&player->slice);
-    bool in_place = play->options.in_place != NULL && play->options.in_place(rank);
 
     play->rounds = extent.rounds;
     play->turns += extent.step_max; /* room, for now */
@@ -60,16 +108,10 @@ static int init_player(struct gyre_play *play, const struct gyre_slice *slice, u
     player->round.source_max = extent.source_max;
     player->round.step = calloc(extent.step_max + 1, sizeof *player->round.step);
     player->round.source = calloc(extent.source_max + 1, sizeof *player->round.source);
-    player->count[GYRE_INPUT] = player->count[GYRE_OUTPUT] = slice->count;
     player->count[GYRE_SCRATCH] = extent.scratch_bytes / slice->element;
-    for (int i = GYRE_INPUT; i <= GYRE_SCRATCH; i++)
-        player->buffer[i] = i == GYRE_OUTPUT && in_place ? player->buffer[GYRE_INPUT]
-                                                         : fresh_buffer(player->count[i]);
-    if (!player->round.step || !player->round.source || !player->buffer[GYRE_INPUT] ||
-        !player->buffer[GYRE_OUTPUT] || !player->buffer[GYRE_SCRATCH])
+    if (!player->round.step || !player->round.source)
         return -ENOMEM;
-    fill_input(play, player);
-    return 0;
+    return init_buffers(play, player);
 }
 
 int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorithm,
@@ -93,10 +135,8 @@ static void deinit_player(struct gyre_player *player)
 {
     free(player->round.step);
     free(player->round.source);
-    if (player->buffer[GYRE_OUTPUT] != player->buffer[GYRE_INPUT])
-        free(player->buffer[GYRE_OUTPUT]);
-    free(player->buffer[GYRE_INPUT]);
-    free(player->buffer[GYRE_SCRATCH]);
+    for (int i = GYRE_INPUT; i <= GYRE_SCRATCH; i++)
+        free(player->memory[i]);
 }
 
 static void end_turns(struct gyre_play *play)
@@ -115,6 +155,28 @@ void gyre_play_deinit(struct gyre_play *play)
     free(play->player);
     free(play->turn);
     *play = (struct gyre_play){0};
+}
+
+/* -- what it should come to -------------------------------------------------------------------- */
+
+/* The element of INPUT from which element i of this block of OUTPUT comes, of `from`'s INPUT. */
+static uint64_t element_in(const struct gyre_play *play, uint32_t from, uint32_t rank, uint64_t i)
+{
+    const struct gyre_slice *s = &play->player[from].slice;
+    return (gyre_verb_scatters(s->verb) ? gyre_slice_in_block(s, rank).at / s->element : 0) + i;
+}
+
+int64_t gyre_play_expected(const struct gyre_play *play, uint32_t rank, uint32_t block, uint64_t i)
+{
+    const struct gyre_slice *s = &play->player[rank].slice;
+    int64_t total = 0;
+    if (!gyre_verb_reduces(s->verb)) {
+        uint32_t from = gyre_verb_gathers(s->verb) ? block : s->root;
+        return input_of(play, from, element_in(play, from, rank, i));
+    }
+    for (uint32_t from = 0; from < play->n; from++)
+        total += input_of(play, from, element_in(play, from, rank, i));
+    return play->options.average ? total / play->n : total;
 }
 
 /* -- one step ---------------------------------------------------------------------------------- */

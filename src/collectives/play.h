@@ -18,14 +18,16 @@ struct gyre_play_options {
     bool average;                    /* a FINAL sum is divided by n; else it stays */
     bool (*in_place)(uint32_t rank); /* NULL: nobody */
     int64_t (*input)(uint32_t rank, uint64_t element); /* NULL: (rank + 1) * 100 + element % 100 */
-    uint64_t seed; /* 0: steps in the order of ranks and of steps */
+    uint64_t seed;                    /* 0: steps in the order of ranks and of steps */
+    const struct gyre_slice *of_rank; /* n slices, where ranks differ in more than their number */
 };
 
 struct gyre_player {
     struct gyre_slice slice;
     struct gyre_round round;
-    int64_t *buffer[3]; /* by enum gyre_buffer; OUTPUT is INPUT in place */
-    uint64_t count[3];  /* elements */
+    int64_t *buffer[3]; /* by enum gyre_buffer; in place one of the first two lies in the other */
+    uint64_t count[3];  /* elements, also those between blocks */
+    int64_t *memory[3]; /* what was allocated */
 };
 
 struct gyre_play_turn;
@@ -45,6 +47,10 @@ struct gyre_play {
 int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorithm,
                    const struct gyre_slice *slice, const struct gyre_play_options *options);
 void gyre_play_deinit(struct gyre_play *play); /* takes a zeroed one too */
+
+/* What element i of a block of this rank's OUTPUT has to be at the end: from the inputs as they
+ * were given and from schedule.h's table alone. */
+int64_t gyre_play_expected(const struct gyre_play *play, uint32_t rank, uint32_t block, uint64_t i);
 
 /* Plays the next round on all ranks. 0; GYRE_INVALID where a message is lost, nobody waits for it,
  * or a step leaves its buffer; or -ENOMEM. */

@@ -73,14 +73,14 @@ static bool grow_slots(struct gyre_value_book *book)
     return true;
 }
 
-int gyre_value_book_init(struct gyre_value_book *book, uint32_t n)
+int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool narrow)
 {
-    *book = (struct gyre_value_book){.n = n};
+    *book = (struct gyre_value_book){.n = n, .narrow = narrow};
     if (!reserve_values(book, n, n))
         return -ENOMEM;
     for (uint32_t rank = 0; rank < n; rank++) {
         book->range[rank] = (struct gyre_rank_range){rank, rank + 1};
-        book->value[rank] = (struct gyre_value){gyre_mix64(rank + 1), rank, 1, false, false};
+        book->value[rank] = (struct gyre_value){gyre_mix64(rank + 1), rank, 1, false, rank == 0};
     }
     book->values = book->ranges = n;
     return grow_slots(book) ? 0 : -ENOMEM;
@@ -148,12 +148,15 @@ static int gather_ranges(struct gyre_value_book *book, const uint32_t *term, uin
     return 0;
 }
 
-static bool in_rank_order(uint32_t n, const uint32_t *term, uint32_t terms)
+/* A left fold goes on if the next ranks' own inputs follow, in order. */
+static uint32_t prefix_of(const struct gyre_value_book *book, const uint32_t *term, uint32_t terms)
 {
-    for (uint32_t i = 0; i < terms; i++)
-        if (term[i] != i)
-            return false;
-    return terms == n;
+    uint32_t prefix = book->value[term[0]].prefix;
+    bool partial = term[0] >= book->n;
+    for (uint32_t i = 1; i < terms; i++)
+        if (term[i] != prefix + i - 1)
+            return 0;
+    return prefix == 0 || (partial && book->narrow) ? 0 : prefix + terms - 1;
 }
 
 /* The lowest rank that is not in the set. */
@@ -185,7 +188,7 @@ int gyre_value_fold(struct gyre_value_book *book, const uint32_t *term, uint32_t
         return GYRE_VALUE_PARTIAL;
     *id = (uint32_t)book->values++;
     book->value[*id] = (struct gyre_value){hash, (uint32_t)book->ranges, ranges, final,
-                                           in_rank_order(book->n, term, terms)};
+                                           prefix_of(book, term, terms)};
     book->ranges += ranges;
     *slot_of(book, hash) = *id + 1;
     return grow_slots(book) ? 0 : -ENOMEM;

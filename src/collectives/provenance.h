@@ -21,11 +21,12 @@ struct gyre_value {
     uint64_t hash;          /* of the whole expression: order, brackets, FINAL */
     uint32_t first, ranges; /* the set of ranks: book->range[first … first + ranges), ascending */
     bool final;             /* a REDUCE with GYRE_STEP_FINAL made it */
-    bool rank_order;        /* one REDUCE over ranks 0, 1, … n-1, made it */
+    uint32_t prefix;        /* it is the left fold over ranks 0 … prefix - 1; 0: no left fold */
 };
 
 struct gyre_value_book {
     uint32_t n;
+    bool narrow; /* a partial sum is rounded: a left fold is one REDUCE */
     struct gyre_value *value;
     struct gyre_rank_range *range;
     uint32_t *slot; /* hash table of ids + 1 */
@@ -33,7 +34,7 @@ struct gyre_value_book {
 };
 
 /* Both return 0 or -ENOMEM; deinit takes a zeroed and a half-built book. */
-int gyre_value_book_init(struct gyre_value_book *book, uint32_t n);
+int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool narrow);
 void gyre_value_book_deinit(struct gyre_value_book *book);
 
 /* Why values cannot be summed; *culprit says who: */

@@ -1,4 +1,5 @@
-/* How an algorithm writes a round: append a step, or open a REDUCE and give it its sources.
+/* Where a slice's blocks are, and how an algorithm writes a round: append a step, or open a REDUCE
+ * and give it its sources.
  *
  *     round.step    [ SEND ][ RECV ][ REDUCE first=0 sources=2 ][ COPY first=2 sources=1 ]
  *     round.source                  [  a  ][  b  ]               [  c  ]
@@ -15,6 +16,8 @@ const char *const gyre_verb_word[] = {"all_reduce",     "broadcast",  "reduce", 
                                       "reduce_scatter", "all_to_all", "gather", "scatter"};
 const char *const gyre_buffer_name[] = {"INPUT", "OUTPUT", "SCRATCH"};
 const char *const gyre_step_kind_name[] = {"SEND", "RECV", "REDUCE", "COPY"};
+
+/* -- blocks ------------------------------------------------------------------------------------ */
 
 static struct gyre_span block(const struct gyre_slice *s, const struct gyre_blocks *blocks,
                               uint32_t rank)
@@ -35,6 +38,70 @@ struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t r
 {
     return block(slice, &slice->out, rank);
 }
+
+static uint64_t run(const struct gyre_slice *s, const struct gyre_blocks *all, uint64_t first,
+                    uint32_t blocks)
+{
+    uint64_t bytes = 0;
+    if (!all->count)
+        return blocks * s->count * s->element;
+    for (uint32_t i = 0; i < blocks; i++)
+        bytes += block(s, all, (uint32_t)((first + i) % s->n)).bytes;
+    return bytes;
+}
+
+uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks)
+{
+    return run(slice, &slice->in, first, blocks);
+}
+
+uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks)
+{
+    return run(slice, &slice->out, first, blocks);
+}
+
+static bool only_root_has(enum gyre_verb verb, enum gyre_buffer buffer)
+{
+    return buffer == GYRE_INPUT ? verb == GYRE_VERB_BROADCAST || verb == GYRE_VERB_SCATTER
+                                : verb == GYRE_VERB_REDUCE || verb == GYRE_VERB_GATHER;
+}
+
+static bool has_n_blocks(enum gyre_verb verb, enum gyre_buffer buffer)
+{
+    return buffer == GYRE_INPUT ? gyre_verb_scatters(verb) : gyre_verb_gathers(verb);
+}
+
+uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buffer)
+{
+    if (only_root_has(slice->verb, buffer) && slice->rank != slice->root)
+        return 0;
+    return has_n_blocks(slice->verb, buffer) ? slice->n : 1;
+}
+
+/* A single INPUT is this rank's block of the OUTPUT that is gathered from all, and the other way
+ * round. */
+struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,
+                                  uint32_t i)
+{
+    bool input = buffer == GYRE_INPUT;
+    if (has_n_blocks(slice->verb, buffer))
+        return block(slice, input ? &slice->in : &slice->out, i);
+    if (has_n_blocks(slice->verb, input ? GYRE_OUTPUT : GYRE_INPUT))
+        return (struct gyre_span){
+            0, block(slice, input ? &slice->out : &slice->in, slice->rank).bytes};
+    return (struct gyre_span){0, slice->count * slice->element};
+}
+
+int64_t gyre_slice_shift(const struct gyre_slice *slice)
+{
+    if (slice->verb == GYRE_VERB_ALL_GATHER || slice->verb == GYRE_VERB_GATHER)
+        return (int64_t)block(slice, &slice->out, slice->rank).at;
+    if (slice->verb == GYRE_VERB_REDUCE_SCATTER || slice->verb == GYRE_VERB_SCATTER)
+        return -(int64_t)block(slice, &slice->in, slice->rank).at;
+    return 0;
+}
+
+/* -- rounds ------------------------------------------------------------------------------------ */
 
 static void append(struct gyre_round *round, struct gyre_step step)
 {
@@ -88,6 +155,8 @@ void gyre_round_source(struct gyre_round *round, struct gyre_place from)
     round->source[round->sources++] = from;
     round->step[round->steps - 1].sources++;
 }
+
+/* -- algorithms -------------------------------------------------------------------------------- */
 
 const struct gyre_algorithm *gyre_algorithm_find(const char *name)
 {

@@ -19,7 +19,10 @@
  *     OUTPUT are one buffer or two; every rank chooses that for itself. A REDUCE or COPY may land
  *     exactly on its own source, and a COPY from INPUT to the same place of OUTPUT may stand
  *     beside others that read that INPUT: in place it does nothing.
- *   - INPUT is never written. SCRATCH and OUTPUT are undefined until written.
+ *   - INPUT is never written. SCRATCH and OUTPUT are undefined until written. No step names a
+ *     buffer that its rank does not have: who folds and has no OUTPUT folds into SCRATCH and
+ *     sends from there (reduce by direct: one REDUCE into a place of SCRATCH that nothing else
+ *     uses, one SEND of just that place).
  *   - exactly one REDUCE per output element carries GYRE_STEP_FINAL, on the rank that completes
  *     it. */
 #ifndef GYRE_COLLECTIVES_SCHEDULE_H
@@ -141,9 +144,21 @@ struct gyre_span {
     uint64_t at, bytes; /* at: from the slice's first byte */
 };
 
-/* This slice's part of block `rank` of a buffer that holds n blocks. */
+/* This slice's part of block `rank` of a buffer that holds n blocks (somewhere). */
 struct gyre_span gyre_slice_in_block(const struct gyre_slice *slice, uint32_t rank);
 struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t rank);
+
+/* Bytes of `blocks` blocks, from block `first` on and after the last from 0 again. */
+uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
+uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
+
+/* What this rank has of INPUT or OUTPUT: no, one or n blocks, and block i of them. */
+uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buffer);
+struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,
+                                  uint32_t i);
+
+/* Where this rank works in place, INPUT + x is OUTPUT + x + this. */
+int64_t gyre_slice_shift(const struct gyre_slice *slice);
 
 /* What a slice needs: rounds (the same on every rank, though many of one rank's may be empty) and
  * the fullest rank's scratch are exact, the rest are upper bounds. */
@@ -158,7 +173,8 @@ struct gyre_algorithm {
     const char *summary; /* one line for `gyre show` */
     uint32_t verbs;      /* bit 1 << verb for each operation it can build */
     bool rank_order; /* each element is the left fold over ranks 0 … n-1, rounded once: the result
-                        depends on nothing else */
+                        depends on nothing else. Partial folds may be passed on unless the slice is
+                        narrow */
     bool (*suits)(const struct gyre_slice *slice); /* can it build this slice? equal on all ranks,
                                                       for every count; NULL: always */
     struct gyre_extent (*extent)(const struct gyre_slice *slice);

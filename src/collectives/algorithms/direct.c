@@ -15,14 +15,19 @@
  * sources in the same order in one REDUCE, so the bits of a result depend neither on the size, nor
  * on the cut into slices, nor on who sits where: this is the algorithm for those who compare runs.
  *
- * Broadcast has the same two shapes with one source: the root sends everything to all, or it
- * scatters blocks and all gather them. In the gather nobody sends to the root, which has had
- * everything from the start.
+ * The other verbs are parts of these. Reduce-scatter stops after the sum, and all-gather starts
+ * there. Reduce hands the finished blocks to the root instead of to all; one-shot, only the root
+ * adds. Broadcast has the same two shapes with one source: the root sends everything to all, or it
+ * scatters blocks and all gather them; nobody sends to the root, which has had everything from the
+ * start. Scatter and gather are that first exchange, and the same backwards.
  *
  * An exchange with n-1 peers is cut into rounds of 32: in round k of it a rank sends to the ranks
  * at distance 32k+1 … 32k+32 to its right and receives from those as far to its left, so a message
  * stands in the same round of both ends, no peer is met by all at once, and no plan grows with n.
- */
+ *
+ * All-to-all pairs ranks instead: i and j meet in turn (i + j) mod n, 32 turns to a round, and so
+ * both give up the very block that they get. Who works in place saves these 32 blocks in the round
+ * before and sends from there. */
 #include "base/size.h"
 #include "collectives/schedule.h"
 
@@ -34,24 +39,33 @@ static uint64_t all_bytes(const struct gyre_slice *s)
     return s->count * s->element;
 }
 
-static uint64_t block_at(const struct gyre_slice *s, uint32_t rank)
-{
-    return gyre_block_start(s->count, s->n, rank) * s->element;
-}
-
-static uint64_t block_bytes(const struct gyre_slice *s, uint32_t rank)
-{
-    return gyre_block_count(s->count, s->n, rank) * s->element;
-}
-
 static bool one_shot(const struct gyre_slice *s)
 {
     return all_bytes(s) <= (s->small ? s->small : ONE_SHOT_BYTES);
 }
 
+static bool is_root(const struct gyre_slice *s)
+{
+    return s->rank == s->root;
+}
+
 static uint32_t exchange_rounds(const struct gyre_slice *s)
 {
     return (s->n - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
+}
+
+/* What a rank has of the data while it is spread over all: a block of its own where the verb has
+ * such, everything when one-shot, else one of n equal parts. */
+static struct gyre_span share(const struct gyre_slice *s, uint32_t rank)
+{
+    if (gyre_verb_scatters(s->verb))
+        return gyre_slice_in_block(s, rank);
+    if (gyre_verb_gathers(s->verb))
+        return gyre_slice_out_block(s, rank);
+    if (one_shot(s))
+        return (struct gyre_span){0, all_bytes(s)};
+    return (struct gyre_span){gyre_block_start(s->count, s->n, rank) * s->element,
+                              gyre_block_count(s->count, s->n, rank) * s->element};
 }
 
 /* The peers of one exchange round, as distances first … last; the sender stands to the left of the
@@ -76,134 +90,278 @@ static uint32_t left(const struct gyre_slice *s, uint64_t distance)
     return (uint32_t)((s->rank + s->n - distance) % s->n);
 }
 
-/* Where a peer's contribution waits: one slot for each other rank, by rank, `bytes` long. */
-static struct gyre_place slot(const struct gyre_slice *s, uint32_t peer, uint64_t bytes)
+static bool within(struct reach reach, uint64_t distance)
 {
-    return gyre_at(GYRE_SCRATCH, (peer < s->rank ? peer : peer - 1) * bytes);
+    return distance >= reach.first && distance <= reach.last;
 }
 
-/* -- all-reduce: collect contributions to my share, fold them, and (two-shot) spread the result -
- */
+/* -- collect contributions to my share and fold them ------------------------------------------- */
 
-static uint64_t share_at(const struct gyre_slice *s, uint32_t rank)
+/* Where a peer's contribution waits: one slot for each other rank, by rank; the last slot is for
+ * the sum of a rank that has no OUTPUT. */
+static struct gyre_place slot(const struct gyre_slice *s, uint32_t peer)
 {
-    return one_shot(s) ? 0 : block_at(s, rank);
+    return gyre_at(GYRE_SCRATCH, (peer < s->rank ? peer : peer - 1) * share(s, s->rank).bytes);
 }
 
-static uint64_t share_bytes(const struct gyre_slice *s, uint32_t rank)
+static struct gyre_place finished(const struct gyre_slice *s)
 {
-    return one_shot(s) ? all_bytes(s) : block_bytes(s, rank);
+    if (gyre_slice_blocks(s, GYRE_OUTPUT) == 0)
+        return gyre_at(GYRE_SCRATCH, (s->n - 1) * share(s, s->rank).bytes);
+    return gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_REDUCE_SCATTER ? 0 : share(s, s->rank).at);
+}
+
+static bool folds(const struct gyre_slice *s, uint32_t rank)
+{
+    return s->verb != GYRE_VERB_REDUCE || !one_shot(s) || rank == s->root;
 }
 
 static void collect(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
 {
-    uint64_t own = share_bytes(s, s->rank);
+    for (uint64_t d = reach.first; folds(s, s->rank) && d <= reach.last; d++)
+        gyre_round_recv(round, left(s, d), slot(s, left(s, d)), share(s, s->rank).bytes);
     for (uint64_t d = reach.first; d <= reach.last; d++)
-        gyre_round_recv(round, left(s, d), slot(s, left(s, d), own), own);
-    for (uint64_t d = reach.first; d <= reach.last; d++)
-        gyre_round_send(round, right(s, d), gyre_at(GYRE_INPUT, share_at(s, right(s, d))),
-                        share_bytes(s, right(s, d)));
+        if (folds(s, right(s, d)))
+            gyre_round_send(round, right(s, d), gyre_at(GYRE_INPUT, share(s, right(s, d)).at),
+                            share(s, right(s, d)).bytes);
 }
 
 static void fold(const struct gyre_slice *s, struct gyre_round *round)
 {
-    uint64_t at = share_at(s, s->rank), own = share_bytes(s, s->rank);
-    gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, at), own, GYRE_STEP_FINAL);
+    struct gyre_span own = share(s, s->rank);
+    if (!folds(s, s->rank))
+        return;
+    gyre_round_reduce(round, finished(s), own.bytes, GYRE_STEP_FINAL);
     for (uint32_t rank = 0; rank < s->n; rank++)
-        gyre_round_source(round, rank == s->rank ? gyre_at(GYRE_INPUT, at) : slot(s, rank, own));
+        gyre_round_source(round, rank == s->rank ? gyre_at(GYRE_INPUT, own.at) : slot(s, rank));
+}
+
+/* -- give what I have to all, or to the root --------------------------------------------------- */
+
+/* Of a broadcast the root needs nothing, and has its share in INPUT. */
+static bool needs_nothing(const struct gyre_slice *s, uint32_t rank)
+{
+    return s->verb == GYRE_VERB_BROADCAST && rank == s->root;
 }
 
 static void spread(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
 {
+    struct gyre_span own = share(s, s->rank);
+    struct gyre_place mine = gyre_at(GYRE_OUTPUT, own.at);
+    if (s->verb == GYRE_VERB_ALL_GATHER)
+        mine = gyre_at(GYRE_INPUT, 0);
+    else if (needs_nothing(s, s->rank))
+        mine.buffer = GYRE_INPUT;
+    for (uint64_t d = reach.first; !needs_nothing(s, s->rank) && d <= reach.last; d++)
+        gyre_round_recv(round, left(s, d), gyre_at(GYRE_OUTPUT, share(s, left(s, d)).at),
+                        share(s, left(s, d)).bytes);
     for (uint64_t d = reach.first; d <= reach.last; d++)
-        gyre_round_recv(round, left(s, d), gyre_at(GYRE_OUTPUT, block_at(s, left(s, d))),
-                        block_bytes(s, left(s, d)));
-    for (uint64_t d = reach.first; d <= reach.last; d++)
-        gyre_round_send(round, right(s, d), gyre_at(GYRE_OUTPUT, block_at(s, s->rank)),
-                        block_bytes(s, s->rank));
+        if (!needs_nothing(s, right(s, d)))
+            gyre_round_send(round, right(s, d), mine, own.bytes);
 }
 
-static void all_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void deliver(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
+{
+    uint64_t to_root = (s->root + (uint64_t)s->n - s->rank) % s->n;
+    struct gyre_place mine = s->verb == GYRE_VERB_GATHER ? gyre_at(GYRE_INPUT, 0) : finished(s);
+    for (uint64_t d = reach.first; is_root(s) && d <= reach.last; d++)
+        gyre_round_recv(round, left(s, d), gyre_at(GYRE_OUTPUT, share(s, left(s, d)).at),
+                        share(s, left(s, d)).bytes);
+    if (within(reach, to_root))
+        gyre_round_send(round, s->root, mine, share(s, s->rank).bytes);
+}
+
+static void hand_out(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
+{
+    struct gyre_span own = share(s, s->rank);
+    uint64_t from_root = (s->rank + (uint64_t)s->n - s->root) % s->n;
+    if (within(reach, from_root))
+        gyre_round_recv(round, s->root,
+                        gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_SCATTER ? 0 : own.at), own.bytes);
+    for (uint64_t d = reach.first; is_root(s) && d <= reach.last; d++)
+        gyre_round_send(round, right(s, d), gyre_at(GYRE_INPUT, share(s, right(s, d)).at),
+                        share(s, right(s, d)).bytes);
+}
+
+/* -- all-to-all -------------------------------------------------------------------------------- */
+
+static uint64_t pair_rounds(const struct gyre_slice *s)
+{
+    return (s->n + (uint64_t)PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
+}
+
+/* The turns of a pair of rounds, and whom this rank meets in one. */
+static struct reach turns_of(const struct gyre_slice *s, uint64_t pair)
+{
+    uint64_t first = pair * PEERS_PER_ROUND, last = first + PEERS_PER_ROUND - 1;
+    return (struct reach){first, last < s->n ? last : s->n - 1};
+}
+
+static uint32_t partner(const struct gyre_slice *s, uint64_t turn)
+{
+    return (uint32_t)((turn + s->n - s->rank) % s->n);
+}
+
+static void swap_with(const struct gyre_slice *s, uint32_t peer, uint64_t saved,
+                      struct gyre_round *round)
+{
+    struct gyre_span in = gyre_slice_in_block(s, peer), out = gyre_slice_out_block(s, peer);
+    struct gyre_place from =
+        s->in_place ? gyre_at(GYRE_SCRATCH, saved) : gyre_at(GYRE_INPUT, in.at);
+    gyre_round_recv(round, peer, gyre_at(GYRE_OUTPUT, out.at), out.bytes);
+    gyre_round_send(round, peer, from, in.bytes);
+}
+
+static void all_to_all(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    struct reach turns = turns_of(s, index / 2);
+    uint64_t saved = 0;
+    for (uint64_t turn = turns.first; turn <= turns.last; turn++) {
+        uint32_t peer = partner(s, turn);
+        struct gyre_span in = gyre_slice_in_block(s, peer);
+        if (index % 2 == 1 && peer == s->rank)
+            gyre_round_copy(round, gyre_at(GYRE_OUTPUT, gyre_slice_out_block(s, peer).at),
+                            gyre_at(GYRE_INPUT, in.at), in.bytes);
+        if (peer == s->rank)
+            continue;
+        if (index % 2 == 1)
+            swap_with(s, peer, saved, round);
+        else if (s->in_place)
+            gyre_round_copy(round, gyre_at(GYRE_SCRATCH, saved), gyre_at(GYRE_INPUT, in.at),
+                            in.bytes);
+        saved += in.bytes;
+    }
+}
+
+static uint64_t most_saved(const struct gyre_slice *s)
+{
+    uint64_t most = 0;
+    for (uint64_t pair = 0; pair < pair_rounds(s); pair++) {
+        struct reach turns = turns_of(s, pair);
+        uint64_t saved = 0;
+        for (uint64_t turn = turns.first; turn <= turns.last; turn++)
+            if (partner(s, turn) != s->rank)
+                saved += gyre_slice_in_block(s, partner(s, turn)).bytes;
+        most = saved > most ? saved : most;
+    }
+    return most;
+}
+
+/* -- the verbs --------------------------------------------------------------------------------- */
+
+/* The own block of what all or the root gather, get scattered, or have from the start. */
+static void keep_own(const struct gyre_slice *s, struct gyre_round *round)
+{
+    struct gyre_span own = share(s, s->rank);
+    if (s->verb == GYRE_VERB_ALL_GATHER || (s->verb == GYRE_VERB_GATHER && is_root(s)))
+        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, own.at), gyre_at(GYRE_INPUT, 0), own.bytes);
+    else if (s->verb == GYRE_VERB_SCATTER && is_root(s))
+        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, own.at), own.bytes);
+    else if (s->verb == GYRE_VERB_BROADCAST && is_root(s))
+        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0), all_bytes(s));
+}
+
+static void exchange(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t exchanges = exchange_rounds(s);
+    if (s->verb == GYRE_VERB_ALL_GATHER || index >= exchanges)
+        spread(s, reach_of(s, index < exchanges ? index : index - exchanges), round);
+    else if (s->verb == GYRE_VERB_GATHER)
+        deliver(s, reach_of(s, index), round);
+    else
+        hand_out(s, reach_of(s, index), round);
+    if (index == 0)
+        keep_own(s, round);
+}
+
+static void reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t exchanges = exchange_rounds(s);
     if (index < exchanges)
         collect(s, reach_of(s, index), round);
     else if (index == exchanges)
         fold(s, round);
-    else
+    else if (s->verb == GYRE_VERB_ALL_REDUCE)
         spread(s, reach_of(s, index - exchanges - 1), round);
-}
-
-/* -- broadcast: the root scatters (one-shot: everything to everyone), then all give the rest ----
- */
-
-static void scatter(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
-{
-    uint64_t to_root = (s->rank + (uint64_t)s->n - s->root) % s->n;
-    if (to_root >= reach.first && to_root <= reach.last)
-        gyre_round_recv(round, s->root, gyre_at(GYRE_OUTPUT, share_at(s, s->rank)),
-                        share_bytes(s, s->rank));
-    for (uint64_t d = reach.first; s->rank == s->root && d <= reach.last; d++)
-        gyre_round_send(round, right(s, d), gyre_at(GYRE_INPUT, share_at(s, right(s, d))),
-                        share_bytes(s, right(s, d)));
-}
-
-static void gather(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
-{
-    enum gyre_buffer from = s->rank == s->root ? GYRE_INPUT : GYRE_OUTPUT;
-    for (uint64_t d = reach.first; s->rank != s->root && d <= reach.last; d++)
-        gyre_round_recv(round, left(s, d), gyre_at(GYRE_OUTPUT, block_at(s, left(s, d))),
-                        block_bytes(s, left(s, d)));
-    for (uint64_t d = reach.first; d <= reach.last; d++)
-        if (right(s, d) != s->root)
-            gyre_round_send(round, right(s, d), gyre_at(from, block_at(s, s->rank)),
-                            block_bytes(s, s->rank));
-}
-
-static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
-{
-    uint64_t exchanges = exchange_rounds(s);
-    if (index < exchanges)
-        scatter(s, reach_of(s, index), round);
     else
-        gather(s, reach_of(s, index - exchanges), round);
-    if (index == 0 && s->rank == s->root)
-        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0), all_bytes(s));
+        deliver(s, reach_of(s, index - exchanges - 1), round);
 }
-
-/* -- the entry --------------------------------------------------------------------------------- */
 
 static void direct_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    s->verb == GYRE_VERB_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
+    if (gyre_verb_reduces(s->verb))
+        reduce(s, index, round);
+    else if (s->verb == GYRE_VERB_ALL_TO_ALL)
+        all_to_all(s, index, round);
+    else
+        exchange(s, index, round);
+}
+
+static uint64_t direct_rounds(const struct gyre_slice *s)
+{
+    uint64_t exchanges = exchange_rounds(s), least = s->n == 1;
+    switch (s->verb) {
+    case GYRE_VERB_ALL_REDUCE:
+    case GYRE_VERB_REDUCE:
+        return exchanges + 1 + (one_shot(s) ? 0 : exchanges);
+    case GYRE_VERB_REDUCE_SCATTER:
+        return exchanges + 1;
+    case GYRE_VERB_ALL_TO_ALL:
+        return 2 * pair_rounds(s);
+    case GYRE_VERB_BROADCAST:
+        return exchanges * (one_shot(s) ? 1 : 2) + least;
+    default:
+        return exchanges + least;
+    }
+}
+
+static uint64_t direct_scratch(const struct gyre_slice *s)
+{
+    bool homeless = gyre_slice_blocks(s, GYRE_OUTPUT) == 0; /* the sum of it */
+    if (s->verb == GYRE_VERB_ALL_TO_ALL)
+        return most_saved(s);
+    if (!gyre_verb_reduces(s->verb) || !folds(s, s->rank))
+        return 0;
+    return (s->n - 1 + (uint64_t)homeless) * share(s, s->rank).bytes;
 }
 
 static struct gyre_extent direct_extent(const struct gyre_slice *s)
 {
     uint32_t peers = s->n - 1 < PEERS_PER_ROUND ? s->n - 1 : PEERS_PER_ROUND;
-    uint64_t rounds = (uint64_t)exchange_rounds(s) * (one_shot(s) ? 1 : 2);
-    if (s->verb == GYRE_VERB_ALL_REDUCE)
-        return (struct gyre_extent){rounds + 1, share_bytes(s, s->rank) * (s->n - 1),
-                                    2 * peers + (peers == 0), s->n};
-    return (struct gyre_extent){s->n == 1 ? 1 : rounds, 0, 2 * peers + 1, 1};
+    if (gyre_verb_reduces(s->verb))
+        return (struct gyre_extent){direct_rounds(s), direct_scratch(s), 2 * peers + (peers == 0),
+                                    s->n};
+    return (struct gyre_extent){direct_rounds(s), direct_scratch(s), 2 * peers + 1, peers + 1};
 }
 
 static uint64_t direct_sent_bytes(const struct gyre_slice *s)
 {
-    uint64_t all = all_bytes(s), own = block_bytes(s, s->rank), others = s->n - 1;
-    bool root = s->rank == s->root;
-    if (s->verb == GYRE_VERB_ALL_REDUCE)
-        return one_shot(s) ? others * all : all - own + others * own;
-    if (one_shot(s))
-        return root ? others * all : 0;
-    return root ? all - own + others * own : (others - 1) * own;
+    uint64_t own = share(s, s->rank).bytes, others = s->n - 1, rest = all_bytes(s) - own;
+    switch (s->verb) {
+    case GYRE_VERB_ALL_REDUCE:
+        return one_shot(s) ? others * own : rest + others * own;
+    case GYRE_VERB_REDUCE:
+        return one_shot(s) ? (is_root(s) ? 0 : own) : rest + (is_root(s) ? 0 : own);
+    case GYRE_VERB_BROADCAST:
+        if (one_shot(s))
+            return is_root(s) ? others * own : 0;
+        return is_root(s) ? rest + others * own : (others - 1) * own;
+    case GYRE_VERB_ALL_GATHER:
+        return others * own;
+    case GYRE_VERB_GATHER:
+        return is_root(s) ? 0 : own;
+    case GYRE_VERB_SCATTER:
+        return is_root(s) ? gyre_slice_in_run(s, s->rank + UINT64_C(1), s->n - 1) : 0;
+    default: /* everything but the own block */
+        return gyre_slice_in_run(s, s->rank + UINT64_C(1), s->n - 1);
+    }
 }
 
 const struct gyre_algorithm gyre_algorithm_direct = {
     .name = "direct",
     .summary =
         "everyone to everyone, summed in rank order: one-shot when small, two-shot when large",
-    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST,
+    .verbs = (1u << GYRE_VERBS) - 1,
     .rank_order = true,
     .extent = direct_extent,
     .round = direct_round,
