@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -134,12 +135,12 @@ static void unsafe_shortcuts_are_refused(void **state)
     const struct gyre_algorithm crossed = {
         .name = "crossed", .extent = crossed_extent, .round = crossed_round};
     struct gyre_slice slice = {.n = 3, .element = 4, .count = 5000};
-    struct gyre_fused fused;
     struct gyre_binding binding = {.safe_in_place = true, .stays_at_home = true};
-    if (gyre_bind_fused(&crossed, &slice, &fused, &binding)) {
-        assert_false(binding.stays_at_home);
-        assert_false(binding.safe_in_place);
-    }
+    struct gyre_fused *fused = gyre_bind_fused(&crossed, &slice, GYRE_RECEIVER_COPIES, &binding);
+    assert_non_null(fused);
+    assert_false(binding.stays_at_home);
+    assert_false(binding.safe_in_place);
+    free(fused);
 }
 
 static void options_are_capped(void **state)

@@ -1,7 +1,7 @@
 /* The binder: from a schedule to passes over mapped memory.
  *
  * A schedule moves bytes hop by hop. Where all ranks can read and write each other's buffers, most
- * hops are not needed: what counts is in which INPUTs a block of OUTPUT begins, who folds it, and
+ * hops are not needed: what counts is in which INPUTs a part of OUTPUT begins, who folds it, and
  * in which OUTPUTs it ends.
  *
  *      rank 0   INPUT ──SEND──▶ SCRATCH ─┐
@@ -9,77 +9,76 @@
  *
  *   becomes, on rank 1:  move { source 0.INPUT, 1.INPUT;  destination 1.OUTPUT, 0.OUTPUT }
  *
- * The binder plays the rounds of all n ranks and keeps two kinds of facts per rank: what its
- * SCRATCH holds (a piece of some rank's INPUT), and its moves. A step that fits neither (a partial
- * sum sent on, as in a ring) ends the attempt: the schedule then runs as it is, over messages.
- * Nothing here knows an algorithm by name.
+ * The binder plays the rounds of all n ranks and keeps, per rank, what its SCRATCH holds (a piece
+ * of some rank's INPUT) and its acts, each with the place where its rank has the result; and of all
+ * ranks together, which act uses which part of whose buffer. A step that fits nothing of this (a
+ * partial sum sent on, as in a ring; several blocks in one message) ends the attempt: the schedule
+ * then runs as it is, over messages. Nothing here knows an algorithm by name.
  *
- * Safety: moves of different ranks run at different times, and every rank may run in place. A move
- * may write a rank's OUTPUT only where no other move reads that rank's INPUT. */
-#include "collectives/plan.h"
+ * bind_safety.c asks whether it may run in place, bind_pack.c keeps what one rank needs of it. */
+#include "collectives/bind_parts.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
-struct held { /* SCRATCH [at, at + length) holds bytes of tap.rank's INPUT */
-    uint64_t at, length;
-    struct gyre_tap tap;
-};
+/* -- the table --------------------------------------------------------------------------------- */
 
-struct player {
-    struct gyre_round round;
-    struct gyre_fused fused;
-    struct held *held;
-    uint32_t helds;
-};
-
-struct game {
-    const struct gyre_algorithm *algorithm;
-    struct gyre_slice slice;
-    uint32_t n;
-    uint32_t held_max;
-    struct player *player; /* n */
-};
-
-static void game_destroy(struct game *game)
+static void game_destroy(struct gyre_bind_game *game)
 {
     for (uint32_t i = 0; game->player && i < game->n; i++) {
         free(game->player[i].round.step);
         free(game->player[i].round.source);
+        free(game->player[i].act);
         free(game->player[i].held);
     }
     free(game->player);
+    free(game->use);
 }
 
-static bool game_create(struct game *game, const struct gyre_algorithm *algorithm,
-                        const struct gyre_slice *slice)
+static struct gyre_slice slice_of(const struct gyre_bind_game *game, uint32_t rank)
 {
-    *game = (struct game){
-        .algorithm = algorithm, .slice = *slice, .n = slice->n, .held_max = 2 * slice->n};
+    struct gyre_slice slice = game->slice;
+    slice.rank = rank;
+    return slice;
+}
+
+static bool player_create(const struct gyre_bind_game *game, uint32_t rank)
+{
+    struct gyre_bind_player *player = &game->player[rank];
+    struct gyre_slice slice = slice_of(game, rank);
+    struct gyre_extent extent = game->algorithm->extent(&slice);
+    player->round.step_max = extent.step_max;
+    player->round.source_max = extent.source_max;
+    player->round.step = calloc(extent.step_max + 1, sizeof(*player->round.step));
+    player->round.source = calloc(extent.source_max + 1, sizeof(*player->round.source));
+    player->act = calloc(game->act_max, sizeof(*player->act));
+    player->held = calloc(game->held_max, sizeof(*player->held));
+    return player->round.step && player->round.source && player->act && player->held;
+}
+
+static bool game_create(struct gyre_bind_game *game, const struct gyre_algorithm *algorithm,
+                        const struct gyre_slice *slice, enum gyre_copier copier)
+{
+    *game = (struct gyre_bind_game){.algorithm = algorithm,
+                                    .slice = *slice,
+                                    .copier = copier,
+                                    .n = slice->n,
+                                    .act_max = slice->n + 2,
+                                    .held_max = 2 * slice->n,
+                                    .use_max = 4 * slice->n * slice->n};
+    game->slice.in = game->slice.out = (struct gyre_blocks){NULL, NULL};
+    game->slice.in_place = false;
     game->player = calloc(game->n, sizeof(*game->player));
-    if (!game->player)
-        return false;
-    for (uint32_t i = 0; i < game->n; i++) {
-        struct player *player = &game->player[i];
-        struct gyre_slice mine = *slice;
-        mine.rank = i;
-        struct gyre_extent extent = algorithm->extent(&mine);
-        player->round.step_max = extent.step_max;
-        player->round.source_max = extent.source_max;
-        player->round.step = calloc(extent.step_max + 1, sizeof(*player->round.step));
-        player->round.source = calloc(extent.source_max + 1, sizeof(*player->round.source));
-        player->held = calloc(game->held_max, sizeof(*player->held));
-        if (!player->round.step || !player->round.source || !player->held)
-            return false;
-    }
-    return true;
+    game->use = malloc(game->use_max * sizeof(*game->use));
+    bool made = game->player && game->use;
+    for (uint32_t i = 0; made && i < game->n; i++)
+        made = player_create(game, i);
+    return made;
 }
 
-static bool deal(struct game *game, uint64_t index)
+static bool deal(struct gyre_bind_game *game, uint64_t index)
 {
     for (uint32_t i = 0; i < game->n; i++) {
-        struct gyre_slice mine = game->slice;
-        mine.rank = i;
+        struct gyre_slice mine = slice_of(game, i);
         gyre_round_clear(&game->player[i].round);
         if (index < game->algorithm->extent(&mine).rounds)
             game->algorithm->round(&mine, index, &game->player[i].round);
@@ -89,6 +88,91 @@ static bool deal(struct game *game, uint64_t index)
     return true;
 }
 
+/* -- acts -------------------------------------------------------------------------------------- */
+
+/* Which part of which block `place` of `rank` is; false if it is not inside one. */
+static bool locate(const struct gyre_bind_game *game, uint32_t rank, struct gyre_place place,
+                   uint64_t length, struct gyre_tap *tap)
+{
+    const struct gyre_slice *slice = &game->slice;
+    bool blocks = place.buffer == GYRE_INPUT ? gyre_verb_scatters(slice->verb)
+                                             : gyre_verb_gathers(slice->verb);
+    uint64_t pitch = slice->stride * slice->element;
+    *tap = (struct gyre_tap){.rank = rank};
+    if (!length)
+        return true;
+    tap->block = blocks ? (uint32_t)(place.offset / pitch) : 0;
+    tap->offset = place.offset - tap->block * pitch;
+    return tap->offset + length <= slice->count * slice->element;
+}
+
+static bool add_use(struct gyre_bind_game *game, uint32_t by, struct gyre_tap tap, bool writes)
+{
+    struct gyre_bind_player *player = &game->player[by];
+    struct gyre_bind_act *act = &player->act[player->acts - 1];
+    if (game->uses == game->use_max || act->sources + !writes > GYRE_PEERS_MAPPED_MAX)
+        return false;
+    game->use[game->uses++] = (struct gyre_bind_use){tap, by, player->acts - 1, writes};
+    act->sources += !writes;
+    act->destinations += writes;
+    return true;
+}
+
+static bool add_act(struct gyre_bind_game *game, uint32_t by, uint64_t length,
+                    struct gyre_place result)
+{
+    struct gyre_bind_player *player = &game->player[by];
+    if (player->acts == game->act_max)
+        return false;
+    player->act[player->acts++] =
+        (struct gyre_bind_act){.length = length, .first = game->uses, .result = result};
+    return true;
+}
+
+/* Another destination of an act that may be an earlier one. */
+static bool add_destination(struct gyre_bind_game *game, uint32_t by, uint32_t act,
+                            struct gyre_tap tap)
+{
+    if (game->uses == game->use_max ||
+        game->player[by].act[act].destinations == GYRE_PEERS_MAPPED_MAX)
+        return false;
+    game->use[game->uses++] = (struct gyre_bind_use){tap, by, act, true};
+    game->player[by].act[act].destinations++;
+    return true;
+}
+
+/* The sender's copy of the same bytes to somebody else, or its number of acts. */
+static uint32_t find_copy(const struct gyre_bind_game *game, uint32_t by, struct gyre_tap from,
+                          uint64_t length)
+{
+    const struct gyre_bind_player *player = &game->player[by];
+    uint32_t a = 0;
+    while (a < player->acts && !(player->act[a].sources == 1 && player->act[a].length == length &&
+                                 player->act[a].result.buffer == GYRE_INPUT &&
+                                 gyre_bind_same_tap(game->use[player->act[a].first].tap, from)))
+        a++;
+    return a;
+}
+
+/* INPUT of one rank to OUTPUT of `rank`, which may be the same. */
+static bool add_copy(struct gyre_bind_game *game, uint32_t rank, struct gyre_place at,
+                     struct gyre_tap from, uint64_t length)
+{
+    struct gyre_tap to;
+    bool pushed = game->copier == GYRE_SENDER_COPIES;
+    uint32_t by = pushed ? from.rank : rank;
+    if (!locate(game, rank, at, length, &to))
+        return false;
+    uint32_t known = pushed ? find_copy(game, by, from, length) : game->player[by].acts;
+    if (known < game->player[by].acts)
+        return add_destination(game, by, known, to);
+    struct gyre_place result = pushed ? gyre_at(GYRE_INPUT, 0) : at;
+    return add_act(game, by, length, result) && add_use(game, by, from, false) &&
+           add_use(game, by, to, true);
+}
+
+/* -- following the steps ----------------------------------------------------------------------- */
+
 static const struct gyre_step *matching_send(const struct gyre_round *round, uint32_t to)
 {
     for (uint32_t s = 0; s < round->steps; s++)
@@ -97,65 +181,24 @@ static const struct gyre_step *matching_send(const struct gyre_round *round, uin
     return NULL;
 }
 
-static struct gyre_move *new_move(struct player *player, uint32_t rank, uint64_t offset,
-                                  uint64_t length)
+/* SCRATCH that is written again holds no more what it held. */
+static bool hold(struct gyre_bind_game *game, uint32_t rank, uint64_t at, uint64_t length,
+                 struct gyre_tap tap)
 {
-    if (player->fused.moves == GYRE_MOVES_MAX)
-        return NULL;
-    struct gyre_move *move = &player->fused.move[player->fused.moves++];
-    move->length = length;
-    move->destinations = 1;
-    move->destination[0] = (struct gyre_tap){rank, offset};
-    return move;
-}
-
-static struct gyre_move *find_move(struct player *player, uint32_t rank, uint64_t offset,
-                                   uint64_t length)
-{
-    for (uint32_t m = 0; m < player->fused.moves; m++) {
-        struct gyre_move *move = &player->fused.move[m];
-        if (move->destination[0].rank == rank && move->destination[0].offset == offset &&
-            move->length == length)
-            return move;
-    }
-    return NULL;
-}
-
-static bool copy_from(struct player *player, uint32_t rank, uint64_t to, struct gyre_tap from,
-                      uint64_t length)
-{
-    struct gyre_move *move = new_move(player, rank, to, length);
-    if (!move)
+    struct gyre_bind_player *player = &game->player[rank];
+    uint32_t kept = 0;
+    for (uint32_t h = 0; h < player->helds; h++)
+        if (player->held[h].at >= at + length || at >= player->held[h].at + player->held[h].length)
+            player->held[kept++] = player->held[h];
+    player->helds = kept;
+    if (player->helds == game->held_max)
         return false;
-    move->sources = 1;
-    move->source[0] = from;
+    player->held[player->helds++] = (struct gyre_bind_held){at, length, tap};
     return true;
 }
 
-/* RECV: a piece of the peer's INPUT, or a block that the peer has finished. */
-static bool follow_recv(struct game *game, uint32_t rank, const struct gyre_step *step)
-{
-    struct player *player = &game->player[rank], *peer = &game->player[step->peer];
-    const struct gyre_step *send = matching_send(&peer->round, rank);
-    if (!send || send->length != step->length || send->at.buffer == GYRE_SCRATCH)
-        return false;
-    if (send->at.buffer == GYRE_INPUT) {
-        struct gyre_tap from = {step->peer, send->at.offset};
-        if (step->at.buffer == GYRE_OUTPUT)
-            return copy_from(player, rank, step->at.offset, from, step->length);
-        if (player->helds == game->held_max)
-            return false;
-        player->held[player->helds++] = (struct held){step->at.offset, step->length, from};
-        return true;
-    }
-    struct gyre_move *move = find_move(peer, step->peer, send->at.offset, send->length);
-    if (!move || step->at.buffer != GYRE_OUTPUT || move->destinations == GYRE_PEERS_MAPPED_MAX)
-        return false;
-    move->destination[move->destinations++] = (struct gyre_tap){rank, step->at.offset};
-    return true;
-}
-
-static const struct held *find_held(const struct player *player, uint64_t at, uint64_t length)
+static const struct gyre_bind_held *find_held(const struct gyre_bind_player *player, uint64_t at,
+                                              uint64_t length)
 {
     for (uint32_t h = 0; h < player->helds; h++)
         if (player->held[h].at == at && player->held[h].length == length)
@@ -163,132 +206,104 @@ static const struct held *find_held(const struct player *player, uint64_t at, ui
     return NULL;
 }
 
-static bool follow_reduce(struct game *game, uint32_t rank, const struct gyre_step *step)
+/* A result that the peer has finished: one more destination for the act that makes it. */
+static bool follow_result(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step,
+                          const struct gyre_step *send)
 {
-    struct player *player = &game->player[rank];
-    if (step->at.buffer != GYRE_OUTPUT || !(step->flags & GYRE_STEP_FINAL) ||
-        step->sources > GYRE_PEERS_MAPPED_MAX)
+    const struct gyre_bind_player *peer = &game->player[step->peer];
+    struct gyre_tap to;
+    uint32_t a = 0;
+    while (a < peer->acts &&
+           !(peer->act[a].result.buffer == send->at.buffer &&
+             peer->act[a].result.offset == send->at.offset && peer->act[a].length == send->length))
+        a++;
+    return a < peer->acts && step->at.buffer == GYRE_OUTPUT &&
+           locate(game, rank, step->at, step->length, &to) &&
+           add_destination(game, step->peer, a, to);
+}
+
+/* RECV: a piece of the peer's INPUT, or something that the peer has finished. */
+static bool follow_recv(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
+{
+    const struct gyre_step *send = matching_send(&game->player[step->peer].round, rank);
+    struct gyre_tap from;
+    if (!send || send->length != step->length)
         return false;
-    struct gyre_move *move = new_move(player, rank, step->at.offset, step->length);
-    for (uint32_t s = 0; move && s < step->sources; s++) {
-        const struct gyre_place *place = &player->round.source[step->first + s];
-        const struct held *held = find_held(player, place->offset, step->length);
-        if (place->buffer == GYRE_INPUT)
-            move->source[move->sources++] = (struct gyre_tap){rank, place->offset};
-        else if (place->buffer == GYRE_SCRATCH && held)
-            move->source[move->sources++] = held->tap;
-        else
+    if (send->at.buffer != GYRE_INPUT)
+        return follow_result(game, rank, step, send);
+    if (!locate(game, step->peer, send->at, send->length, &from))
+        return false;
+    return step->at.buffer == GYRE_OUTPUT ? add_copy(game, rank, step->at, from, step->length)
+                                          : hold(game, rank, step->at.offset, step->length, from);
+}
+
+static bool follow_source(struct gyre_bind_game *game, uint32_t rank, struct gyre_place place,
+                          uint64_t length)
+{
+    const struct gyre_bind_held *held = find_held(&game->player[rank], place.offset, length);
+    struct gyre_tap own;
+    if (place.buffer == GYRE_SCRATCH)
+        return held && add_use(game, rank, held->tap, false);
+    return place.buffer == GYRE_INPUT && locate(game, rank, place, length, &own) &&
+           add_use(game, rank, own, false);
+}
+
+/* On a rank without OUTPUT the result waits in SCRATCH until it is sent. */
+static bool follow_reduce(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
+{
+    const struct gyre_bind_player *player = &game->player[rank];
+    struct gyre_tap to;
+    if (!(step->flags & GYRE_STEP_FINAL) || !add_act(game, rank, step->length, step->at))
+        return false;
+    for (uint32_t s = 0; s < step->sources; s++)
+        if (!follow_source(game, rank, player->round.source[step->first + s], step->length))
             return false;
-    }
-    return move != NULL;
+    return step->at.buffer == GYRE_SCRATCH ||
+           (locate(game, rank, step->at, step->length, &to) && add_use(game, rank, to, true));
 }
 
-static bool follow_copy(struct game *game, uint32_t rank, const struct gyre_step *step)
+static bool follow_copy(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
-    struct player *player = &game->player[rank];
-    const struct gyre_place *from = &player->round.source[step->first];
+    const struct gyre_place *from = &game->player[rank].round.source[step->first];
+    struct gyre_tap own;
     return step->at.buffer == GYRE_OUTPUT && from->buffer == GYRE_INPUT &&
-           copy_from(player, rank, step->at.offset, (struct gyre_tap){rank, from->offset},
-                     step->length);
+           locate(game, rank, *from, step->length, &own) &&
+           add_copy(game, rank, step->at, own, step->length);
 }
 
-/* Receives first: what a peer sends in this round was finished in an earlier one. */
-static bool follow_round(struct game *game)
+static bool follow(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
-    for (uint32_t rank = 0; rank < game->n; rank++)
-        for (uint32_t s = 0; s < game->player[rank].round.steps; s++) {
-            const struct gyre_step *step = &game->player[rank].round.step[s];
-            if (step->kind == GYRE_RECV && !follow_recv(game, rank, step))
-                return false;
-        }
-    for (uint32_t rank = 0; rank < game->n; rank++)
-        for (uint32_t s = 0; s < game->player[rank].round.steps; s++) {
-            const struct gyre_step *step = &game->player[rank].round.step[s];
-            if (step->kind == GYRE_REDUCE && !follow_reduce(game, rank, step))
-                return false;
-            if (step->kind == GYRE_COPY && !follow_copy(game, rank, step))
-                return false;
-        }
-    return true;
-}
-
-static bool overlap(uint64_t a, uint64_t b, uint64_t a_length, uint64_t b_length)
-{
-    return a < b + b_length && b < a + a_length;
-}
-
-/* May `writer` (move w of rank q) write `to` while `reader` (move r of rank p) reads `from` of the
- * same rank? */
-static bool compatible(const struct gyre_move *writer, const struct gyre_tap *to, uint32_t q,
-                       uint32_t w, const struct gyre_move *reader, const struct gyre_tap *from,
-                       uint32_t p, uint32_t r)
-{
-    if (to->rank != from->rank ||
-        !overlap(to->offset, from->offset, writer->length, reader->length))
+    switch (step->kind) {
+    case GYRE_RECV:
+        return follow_recv(game, rank, step);
+    case GYRE_REDUCE:
+        return follow_reduce(game, rank, step);
+    case GYRE_COPY:
+        return follow_copy(game, rank, step);
+    case GYRE_SEND:
         return true;
-    return p == q && (r < w || (r == w && to->offset == from->offset));
-}
-
-/* In place, such a copy writes what is there already. */
-static bool copies_onto_itself(const struct gyre_move *move, const struct gyre_tap *to)
-{
-    return move->sources == 1 && move->source[0].rank == to->rank &&
-           move->source[0].offset == to->offset;
-}
-
-static bool write_is_safe(const struct game *game, uint32_t q, uint32_t w,
-                          const struct gyre_tap *to)
-{
-    const struct gyre_move *writer = &game->player[q].fused.move[w];
-    if (copies_onto_itself(writer, to))
-        return true;
-    for (uint32_t p = 0; p < game->n; p++)
-        for (uint32_t r = 0; r < game->player[p].fused.moves; r++) {
-            const struct gyre_move *reader = &game->player[p].fused.move[r];
-            for (uint32_t s = 0; s < reader->sources; s++)
-                if (!compatible(writer, to, q, w, reader, &reader->source[s], p, r))
-                    return false;
-        }
-    return true;
-}
-
-static bool safe_in_place(const struct game *game)
-{
-    for (uint32_t q = 0; q < game->n; q++)
-        for (uint32_t w = 0; w < game->player[q].fused.moves; w++) {
-            const struct gyre_move *writer = &game->player[q].fused.move[w];
-            for (uint32_t d = 0; d < writer->destinations; d++)
-                if (!write_is_safe(game, q, w, &writer->destination[d]))
-                    return false;
-        }
-    return true;
-}
-
-static bool stays_at_home(const struct game *game)
-{
-    for (uint32_t q = 0; q < game->n; q++)
-        for (uint32_t m = 0; m < game->player[q].fused.moves; m++)
-            if (game->player[q].fused.move[m].destinations > 1)
-                return false;
-    return true;
-}
-
-static bool is_read(const struct game *game, uint32_t rank)
-{
-    for (uint32_t q = 0; q < game->n; q++)
-        for (uint32_t m = 0; q != rank && m < game->player[q].fused.moves; m++)
-            for (uint32_t s = 0; s < game->player[q].fused.move[m].sources; s++)
-                if (game->player[q].fused.move[m].source[s].rank == rank)
-                    return true;
+    }
     return false;
 }
 
-static bool play(struct game *game)
+/* Receives first: what a peer sends in this round was finished in an earlier one. */
+static bool follow_round(struct gyre_bind_game *game)
+{
+    for (int local = 0; local < 2; local++)
+        for (uint32_t rank = 0; rank < game->n; rank++)
+            for (uint32_t s = 0; s < game->player[rank].round.steps; s++) {
+                const struct gyre_step *step = &game->player[rank].round.step[s];
+                if ((step->kind != GYRE_RECV) == local && !follow(game, rank, step))
+                    return false;
+            }
+    return true;
+}
+
+static bool play(struct gyre_bind_game *game)
 {
     uint64_t rounds = 0;
     for (uint32_t i = 0; i < game->n; i++) {
-        struct gyre_slice mine = game->slice;
-        mine.rank = i;
+        struct gyre_slice mine = slice_of(game, i);
         uint64_t own = game->algorithm->extent(&mine).rounds;
         rounds = own > rounds ? own : rounds;
     }
@@ -298,19 +313,21 @@ static bool play(struct game *game)
     return true;
 }
 
-bool gyre_bind_fused(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
-                     struct gyre_fused *fused, struct gyre_binding *binding)
+/* -- the whole ------------------------------------------------------------------------------- */
+
+struct gyre_fused *gyre_bind_fused(const struct gyre_algorithm *algorithm,
+                                   const struct gyre_slice *slice, enum gyre_copier copier,
+                                   struct gyre_binding *binding)
 {
-    struct game game;
+    struct gyre_bind_game game;
+    struct gyre_fused *fused = NULL;
     if (slice->n > GYRE_PEERS_MAPPED_MAX)
-        return false;
-    bool bound = game_create(&game, algorithm, slice) && play(&game);
-    if (bound) {
-        *fused = game.player[slice->rank].fused;
-        binding->stays_at_home = stays_at_home(&game);
-        binding->safe_in_place = safe_in_place(&game);
-        binding->read_by_peers = is_read(&game, slice->rank);
+        return NULL;
+    if (game_create(&game, algorithm, slice, copier) && play(&game) &&
+        (fused = gyre_bind_pack(&game))) {
+        binding->stays_at_home = gyre_bind_stays_at_home(&game);
+        binding->safe_in_place = gyre_bind_safe_in_place(&game);
     }
     game_destroy(&game);
-    return bound;
+    return fused;
 }

@@ -58,12 +58,6 @@ void gyre_engine_destroy(struct gyre_engine *engine)
 
 /* -- plans ------------------------------------------------------------------------------------- */
 
-static bool same_shape(const struct gyre_shape *a, const struct gyre_shape *b)
-{
-    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
-           a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order;
-}
-
 static bool plan_busy(const struct gyre_engine *engine, const struct gyre_plan *plan)
 {
     for (uint32_t i = 0; i < engine->orders; i++)
@@ -119,7 +113,7 @@ int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
                      struct gyre_plan **plan, struct gyre_trouble *trouble)
 {
     struct gyre_plan *found = engine->recent;
-    for (uint32_t i = 0; !(found && same_shape(&found->shape, shape)); i++) {
+    for (uint32_t i = 0; !(found && gyre_shape_same(&found->shape, shape, engine->n)); i++) {
         if (i == GYRE_PLANS_MAX) {
             int status = plan_make(engine, shape, &found, trouble);
             if (status) {

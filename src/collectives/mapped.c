@@ -74,16 +74,11 @@ static void mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequenc
 
 /* -- exchange ---------------------------------------------------------------------------------- */
 
-static uint64_t plan_bytes(const struct gyre_plan *plan)
-{
-    return plan->shape.count * plan->element;
-}
-
 static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
                                  uint64_t turn)
 {
     uint32_t slot = turn % GYRE_BOARD_SLOTS;
-    return plan_bytes(plan) <= GYRE_LINE_PAYLOAD ? board->line[slot].payload : board->payload[slot];
+    return plan->line_bytes <= GYRE_LINE_PAYLOAD ? board->line[slot].payload : board->payload[slot];
 }
 
 /* A rank whose input nobody reads stamps its line too: whoever is in another operation finds out
@@ -92,9 +87,9 @@ static void publish_payload(struct gyre_mesh *mesh, const struct gyre_plan *plan
                             uint64_t fingerprint)
 {
     struct gyre_line *line = own_line(mesh, mesh->turn);
-    if (plan->read_by_peers && plan_bytes(plan))
+    if (plan->published_bytes)
         memcpy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
-               plan_bytes(plan));
+               plan->published_bytes);
     line->fingerprint = fingerprint;
     atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
 }
@@ -142,21 +137,37 @@ static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t des
         copy_out(to, destinations, from[0], bytes);
 }
 
+/* Bytes of a part of `length`, where unequal blocks may end before it does. */
+static uint64_t part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
+                           uint64_t offset, uint64_t length)
+{
+    if (!plan->blocks.count)
+        return length;
+    uint64_t begin = slice * plan->slice_count * plan->element + offset;
+    uint64_t end = plan->blocks.count[block] * plan->element;
+    uint64_t left = end > begin ? end - begin : 0;
+    return left < length ? left : length;
+}
+
 static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                           const uint8_t *input, uint8_t *output)
 {
+    uint64_t pitch = plan->shape.count * plan->element; /* of blocks in INPUT */
     for (uint32_t m = 0; m < plan->full->moves; m++) {
         const struct gyre_move *move = &plan->full->move[m];
+        const struct gyre_tap *end = move->destination;
         const void *from[GYRE_PEERS_MAPPED_MAX];
-        void *to = output + move->destination[0].offset;
+        void *to = output + gyre_plan_block_at(plan, end->block) + end->offset;
+        uint64_t bytes = part_bytes(plan, 0, end->block, end->offset, move->length);
         for (uint32_t s = 0; s < move->sources; s++) {
-            uint32_t rank = move->source[s].rank;
-            const uint8_t *base =
-                rank == mesh->rank ? input : payload_of(mesh->board[rank], plan, mesh->turn);
-            from[s] = base + move->source[s].offset;
+            const struct gyre_tap *tap = &move->source[s];
+            const uint8_t *base = tap->rank == mesh->rank
+                                      ? input
+                                      : payload_of(mesh->board[tap->rank], plan, mesh->turn);
+            from[s] = base + tap->block * pitch + tap->offset;
         }
-        if (move->length)
-            run_fold(plan, &to, 1, from, move->sources, move->length, false);
+        if (bytes)
+            run_fold(plan, &to, 1, from, move->sources, bytes, false);
     }
 }
 
@@ -216,23 +227,36 @@ int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *pla
 
 /* -- push: who is where ------------------------------------------------------------------------ */
 
-/* Regions of the domain's own that hold the operation's buffers, 0 where peers cannot map them. */
+/* Where peers find this rank's buffers, if they can map them and have any business there. */
+static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
+                          struct gyre_announcement *places)
+{
+    struct gyre_turn *turn = &mesh->current;
+    const struct gyre_plan *plan = op->plan;
+    turn->staging = plan->stage_in_place &&
+                    gyre_shape_in_place(&plan->shape, mesh->rank, op->input, op->output);
+    if (plan->read_by_peers && !turn->staging)
+        places->input_region = gyre_domain_locate(
+            mesh->domain, op->input, gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank),
+            &places->input_offset);
+    if (plan->written_by_peers)
+        places->output_region = gyre_domain_locate(
+            mesh->domain, op->output, gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank),
+            &places->output_offset);
+    turn->output_region = places->output_region;
+    turn->input[mesh->rank] = op->input;
+    turn->output[mesh->rank] = op->output;
+    turn->staged = places->input_region || !plan->read_by_peers ? plan->slices : 0;
+    turn->drained = places->output_region || !plan->written_by_peers ? plan->slices : 0;
+}
+
 static void announce(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
     struct gyre_line *line = own_line(mesh, mesh->turn);
     struct gyre_progress *progress = &mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS];
     struct gyre_announcement places = {0};
-    uint64_t bytes = plan_bytes(op->plan);
-    places.input_region = gyre_domain_locate(mesh->domain, op->input, bytes, &places.input_offset);
-    places.output_region =
-        gyre_domain_locate(mesh->domain, op->output, bytes, &places.output_offset);
-    turn->input_region = places.input_region;
-    turn->output_region = places.output_region;
-    turn->input[mesh->rank] = op->input;
-    turn->output[mesh->rank] = op->output;
-    turn->staged = turn->input_region || !op->plan->read_by_peers ? op->plan->slices : 0;
-    turn->drained = turn->output_region ? op->plan->slices : 0;
+    place_buffers(mesh, op, &places);
     line->fingerprint = op->fingerprint;
     line->places = places;
     atomic_store_explicit(&progress->staged, turn->staged, memory_order_relaxed);
@@ -251,18 +275,20 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
     if (state || rank == mesh->rank)
         return state;
     struct gyre_announcement places = peer_line(mesh, rank, mesh->turn)->places;
-    uint64_t bytes = plan_bytes(op->plan);
+    const struct gyre_shape *shape = &op->plan->shape;
     turn->input[rank] = NULL;
     turn->output[rank] = NULL;
     if (places.input_region) {
         turn->input[rank] =
-            gyre_domain_view(mesh->domain, rank, places.input_region, places.input_offset, bytes);
+            gyre_domain_view(mesh->domain, rank, places.input_region, places.input_offset,
+                             gyre_shape_input_bytes(shape, mesh->n, rank));
         if (!turn->input[rank])
             return GYRE_AGAIN;
     }
     if (places.output_region) {
         turn->output[rank] =
-            gyre_domain_view(mesh->domain, rank, places.output_region, places.output_offset, bytes);
+            gyre_domain_view(mesh->domain, rank, places.output_region, places.output_offset,
+                             gyre_shape_output_bytes(shape, mesh->n, rank));
         if (!turn->output[rank])
             return GYRE_AGAIN;
     }
@@ -281,7 +307,8 @@ static uint64_t slice_base(const struct gyre_plan *plan, uint64_t slice)
     return slice * plan->slice_count * plan->element;
 }
 
-static uint64_t slice_bytes(const struct gyre_plan *plan, uint64_t slice)
+/* Bytes from one block of the slice to the next in a stage or an outbox. */
+static uint64_t slice_pitch(const struct gyre_plan *plan, uint64_t slice)
 {
     return gyre_plan_slice_count(plan, slice) * plan->element;
 }
@@ -295,9 +322,7 @@ static bool input_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t
 
 static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
 {
-    if (rank == mesh->rank)
-        return mesh->current.drained + GYRE_STAGE_SLOTS > slice;
-    if (mesh->current.output[rank])
+    if (rank == mesh->rank || mesh->current.output[rank])
         return true;
     return atomic_load_explicit(&peer_progress(mesh, rank)->drained, memory_order_acquire) +
                GYRE_STAGE_SLOTS >
@@ -307,6 +332,8 @@ static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_
 static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused *fused,
                            uint64_t slice)
 {
+    if (mesh->current.staging && mesh->current.staged <= slice)
+        return false;
     for (uint32_t m = 0; m < fused->moves; m++) {
         const struct gyre_move *move = &fused->move[m];
         for (uint32_t s = 0; s < move->sources; s++)
@@ -322,28 +349,36 @@ static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused
 static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                                 struct gyre_tap tap, uint64_t slice)
 {
-    if (mesh->current.input[tap.rank])
-        return mesh->current.input[tap.rank] + slice_base(plan, slice) + tap.offset;
-    return mesh->board[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] + tap.offset;
+    bool scatters = gyre_verb_scatters(plan->shape.verb);
+    const uint8_t *input = mesh->current.input[tap.rank];
+    if (input)
+        return input + slice_base(plan, slice) +
+               (scatters ? gyre_plan_block_at(plan, tap.block) : 0) + tap.offset;
+    return mesh->board[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] +
+           tap.block * slice_pitch(plan, slice) + tap.offset;
 }
 
 static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                                struct gyre_tap tap, uint64_t slice)
 {
-    if (mesh->current.output[tap.rank] && (tap.rank != mesh->rank || mesh->current.output_region))
-        return mesh->current.output[tap.rank] + slice_base(plan, slice) + tap.offset;
-    return mesh->outbox[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] + tap.offset;
+    uint8_t *output = mesh->current.output[tap.rank];
+    if (output)
+        return output + slice_base(plan, slice) + gyre_plan_block_at(plan, tap.block) + tap.offset;
+    return mesh->outbox[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] +
+           tap.block * slice_pitch(plan, slice) + tap.offset;
 }
 
-/* At most 256 KiB of a move, from `done` on. */
-static void push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                       const struct gyre_move *move)
+/* At most `most` bytes of the move under way, from `done` on; then the next one is. Returns how
+ * many. */
+static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                           const struct gyre_move *move, uint64_t most)
 {
     struct gyre_turn *turn = &mesh->current;
     const void *from[GYRE_PEERS_MAPPED_MAX];
     void *to[GYRE_PEERS_MAPPED_MAX];
-    uint64_t most = GYRE_PIECE_BYTES / plan->element * plan->element;
-    uint64_t bytes = move->length - turn->done < most ? move->length - turn->done : most;
+    struct gyre_tap end = move->destination[0];
+    uint64_t whole = part_bytes(plan, turn->pushed, end.block, end.offset, move->length);
+    uint64_t bytes = whole - turn->done < most ? whole - turn->done : most;
     for (uint32_t s = 0; s < move->sources; s++)
         from[s] = source_at(mesh, plan, move->source[s], turn->pushed) + turn->done;
     for (uint32_t d = 0; d < move->destinations; d++)
@@ -351,9 +386,14 @@ static void push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     if (bytes)
         run_fold(plan, to, move->destinations, from, move->sources, bytes, plan->stream);
     turn->done += bytes;
+    if (turn->done == whole) {
+        turn->done = 0;
+        turn->move++;
+    }
+    return bytes;
 }
 
-/* A piece of the next slice, when everybody concerned is ready for it. */
+/* Up to 256 KiB of the next slice, when everybody concerned is ready for it. */
 static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     struct gyre_turn *turn = &mesh->current;
@@ -362,14 +402,10 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     const struct gyre_fused *fused = fused_of(plan, turn->pushed);
     if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, fused, turn->pushed))
         return false;
-    if (turn->move < fused->moves) {
-        push_piece(mesh, plan, &fused->move[turn->move]);
-        if (turn->done < fused->move[turn->move].length)
-            return true;
-        turn->done = 0;
-        turn->move++;
-    }
-    if (turn->move >= fused->moves) {
+    uint64_t left = GYRE_PIECE_BYTES / plan->element * plan->element;
+    while (turn->move < fused->moves && left)
+        left -= push_piece(mesh, plan, &fused->move[turn->move], left);
+    if (turn->move == fused->moves) {
         turn->move = 0;
         turn->pushed++;
         atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed,
@@ -397,17 +433,28 @@ static uint64_t pushed_by_all(struct gyre_mesh *mesh, uint64_t enough)
     return least;
 }
 
-/* Copies the next slice of INPUT into the stage, once its slot has been read by all. */
+/* Copies what peers read of the next slice of INPUT into the stage, once its slot has been read by
+ * all. */
 static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
-    if (turn->staged == op->plan->slices)
+    const struct gyre_plan *plan = op->plan;
+    if (turn->staged == plan->slices)
         return false;
     if (turn->staged >= GYRE_STAGE_SLOTS &&
         pushed_by_all(mesh, turn->staged - GYRE_STAGE_SLOTS + 1) + GYRE_STAGE_SLOTS <= turn->staged)
         return false;
-    memcpy(mesh->mine->stage[turn->staged % GYRE_STAGE_SLOTS],
-           op->input + slice_base(op->plan, turn->staged), slice_bytes(op->plan, turn->staged));
+    uint64_t slice = turn->staged, pitch = slice_pitch(plan, slice);
+    const struct gyre_fused *fused = fused_of(plan, slice);
+    uint8_t *stage = mesh->mine->stage[slice % GYRE_STAGE_SLOTS];
+    for (uint32_t p = 0; p < fused->reads; p++) {
+        const struct gyre_part *part = &fused->read[p];
+        uint32_t limit = plan->blocks.count ? mesh->rank : part->block;
+        uint64_t at = slice_base(plan, slice) + part->offset;
+        at += plan->blocks.count ? 0 : gyre_plan_block_at(plan, part->block);
+        memcpy(stage + part->block * pitch + part->offset, op->input + at,
+               part_bytes(plan, slice, limit, part->offset, part->length));
+    }
     turn->staged++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].staged, turn->staged,
                           memory_order_release);
@@ -418,12 +465,20 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
-    if (turn->drained == op->plan->slices || turn->drained >= turn->pushed ||
+    const struct gyre_plan *plan = op->plan;
+    if (turn->drained == plan->slices || turn->drained >= turn->pushed ||
         pushed_by_all(mesh, turn->drained + 1) <= turn->drained)
         return false;
-    uint64_t slice = turn->drained;
-    memcpy(op->output + slice_base(op->plan, slice),
-           mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS], slice_bytes(op->plan, slice));
+    uint64_t slice = turn->drained, pitch = slice_pitch(plan, slice);
+    const struct gyre_fused *fused = fused_of(plan, slice);
+    const uint8_t *outbox = mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS];
+    for (uint32_t p = 0; p < fused->writes; p++) {
+        const struct gyre_part *part = &fused->written[p];
+        uint64_t at = gyre_plan_block_at(plan, part->block) + part->offset;
+        memcpy(op->output + slice_base(plan, slice) + at,
+               outbox + part->block * pitch + part->offset,
+               part_bytes(plan, slice, part->block, part->offset, part->length));
+    }
     turn->drained++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained,
                           turn->drained, memory_order_release);

@@ -13,12 +13,13 @@
 struct gyre_turn {
     struct gyre_operation *op; /* NULL: none */
     bool announced;
-    uint32_t resolved;                    /* ranks whose lines were read */
-    uint64_t staged, pushed, drained;     /* of this rank, in slices */
-    uint32_t move;                        /* of slice `pushed`, under way */
-    uint64_t done;                        /* bytes of that move */
-    uint32_t input_region, output_region; /* own regions announced; 0: stage, outbox */
-    uint64_t seen_pushed; /* slices that every peer has pushed, as far as was read */
+    uint32_t resolved;                /* ranks whose lines were read */
+    uint64_t staged, pushed, drained; /* of this rank, in slices */
+    uint32_t move;                    /* of slice `pushed`, under way */
+    uint64_t done;                    /* bytes of that move */
+    uint32_t output_region;           /* own one announced; 0: outbox, or nobody writes */
+    bool staging;                     /* in place, and peers must not read INPUT where it stands */
+    uint64_t seen_pushed;             /* slices that every peer has pushed, as far as was read */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */
     uint8_t *output[GYRE_PEERS_MAPPED_MAX];      /* its OUTPUT, or NULL: its outbox */
 };

@@ -31,6 +31,7 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .narrow = gyre_shape_narrow(&plan->shape),
                                .first = index * plan->slice_count,
                                .stride = plan->shape.count,
+                               .out = plan->blocks,
                                .count = gyre_plan_slice_count(plan, index)};
 }
 
@@ -52,80 +53,155 @@ static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
                                 a.source_max > b.source_max ? a.source_max : b.source_max};
 }
 
+/* Of a slice, whether this rank runs in place or not. */
+static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_slice slice)
+{
+    struct gyre_extent apart = plan->algorithm->extent(&slice);
+    slice.in_place = true;
+    return larger(apart, plan->algorithm->extent(&slice));
+}
+
 static void measure(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
-    plan->extent = larger(plan->algorithm->extent(&full), plan->algorithm->extent(&last));
+    plan->extent = larger(extent_of(plan, full), extent_of(plan, last));
     if (plan->lanes > plan->slices)
         plan->lanes = (uint32_t)plan->slices;
 }
 
-/* Both kinds of slice must bind, and alike. */
-static int bind(struct gyre_plan *plan, const struct gyre_plan_options *options,
-                struct gyre_trouble *trouble)
+/* -- binding ----------------------------------------------------------------------------------- */
+
+/* Both kinds of slice, and what holds for both. False if one does not bind. */
+static bool bind_both(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                      enum gyre_copier copier, struct gyre_binding *binding)
 {
-    struct gyre_binding of_full, of_last;
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
-    plan->form = GYRE_FORM_STEPS;
-    if (!options->mapped)
-        return 0;
-    plan->full = calloc(1, sizeof(*plan->full));
-    plan->last = calloc(1, sizeof(*plan->last));
+    struct gyre_binding of_full, of_last;
+    free(plan->full);
+    free(plan->last);
+    plan->full = gyre_bind_fused(plan->algorithm, &full, copier, &of_full);
+    plan->last = gyre_bind_fused(plan->algorithm, &last, copier, &of_last);
     if (!plan->full || !plan->last)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan of %u ranks", options->n);
-    if (!gyre_bind_fused(plan->algorithm, &full, plan->full, &of_full) ||
-        !gyre_bind_fused(plan->algorithm, &last, plan->last, &of_last))
-        return 0;
-    bool small = plan->slices == 1 && plan->shape.count * plan->element <= GYRE_EXCHANGE_MAX;
-    plan->read_by_peers = of_full.read_by_peers;
-    if (small && of_full.stays_at_home)
-        plan->form = GYRE_FORM_EXCHANGE;
-    else if (of_full.safe_in_place && of_last.safe_in_place)
-        plan->form = GYRE_FORM_PUSH;
-    return 0;
+        return false;
+    binding->stays_at_home = of_full.stays_at_home && of_last.stays_at_home;
+    binding->safe_in_place = of_full.safe_in_place && of_last.safe_in_place;
+    return true;
 }
 
-static uint64_t fingerprint(const struct gyre_plan *plan)
+/* The longest INPUT of any rank: the root's, where only it has one. */
+static uint64_t longest_input(const struct gyre_shape *shape, uint32_t n)
 {
-    uint64_t value = gyre_mix64(plan->signature) ^ plan->shape.count;
+    uint64_t blocks = gyre_verb_scatters(shape->verb) ? n : 1;
+    return blocks * shape->count * gyre_type_size(shape->type);
+}
+
+static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    plan->line_bytes = longest_input(&plan->shape, options->n);
+    plan->read_by_peers = plan->full->reads || plan->last->reads;
+    plan->written_by_peers = plan->full->writes || plan->last->writes;
+    plan->published_bytes =
+        plan->read_by_peers ? gyre_shape_input_bytes(&plan->shape, options->n, options->rank) : 0;
+}
+
+/* Where all blocks end at one rank, that rank would copy alone: their senders do it together. */
+static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    struct gyre_binding binding;
+    bool small = plan->slices == 1 && longest_input(&plan->shape, options->n) <= GYRE_EXCHANGE_MAX;
+    bool to_one = !small && plan->shape.verb == GYRE_VERB_GATHER;
+    plan->form = GYRE_FORM_STEPS;
+    if (!options->mapped)
+        return;
+    if (!(to_one && bind_both(plan, options, GYRE_SENDER_COPIES, &binding)) &&
+        !bind_both(plan, options, GYRE_RECEIVER_COPIES, &binding))
+        return;
+    note_use(plan, options);
+    if (small && binding.stays_at_home)
+        plan->form = GYRE_FORM_EXCHANGE;
+    else if (binding.safe_in_place || binding.stays_at_home)
+        plan->form = GYRE_FORM_PUSH;
+    plan->stage_in_place = !binding.safe_in_place;
+}
+
+static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
+{
+    uint64_t value = gyre_mix64(plan->signature) ^ gyre_shape_hash(&plan->shape, n);
     for (const char *c = plan->algorithm->name; *c; c++)
         value = gyre_mix64(value + (uint8_t)*c);
     return gyre_mix64(gyre_mix64(value) ^ plan->slice_count ^ ((uint64_t)plan->form << 60));
 }
 
-int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
-                     struct gyre_plan **out, struct gyre_trouble *trouble)
+/* Of all buffers of all ranks. */
+static uint64_t all_bytes(const struct gyre_shape *shape, uint32_t n)
 {
-    struct gyre_choice choice;
-    int status = gyre_select(shape, options, &choice, trouble);
-    if (status)
-        return status;
-    struct gyre_plan *plan = calloc(1, sizeof(*plan));
-    if (!plan)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < n; rank++)
+        bytes += gyre_shape_input_bytes(shape, n, rank) + gyre_shape_output_bytes(shape, n, rank);
+    return bytes;
+}
+
+/* The caller's tables of unequal blocks end with its call. */
+static int copy_blocks(struct gyre_plan *plan, uint32_t n, struct gyre_trouble *trouble)
+{
+    const struct gyre_shape given = plan->shape;
+    uint64_t *count = malloc(2 * (uint64_t)n * sizeof(*count));
+    if (!count)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan of %u ranks", n);
+    uint64_t *at = count + n;
+    for (uint32_t block = 0; block < n; block++) {
+        count[block] = given.blocks.count[block];
+        at[block] = gyre_shape_block_at(&given, block);
+    }
+    plan->blocks = (struct gyre_blocks){at, count};
+    plan->shape.blocks = (struct gyre_blocks){given.blocks.at ? at : NULL, count};
+    return 0;
+}
+
+/* What the choice of an algorithm decides, and what follows from the shape. */
+static void settle(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                   const struct gyre_choice *choice)
+{
+    const struct gyre_shape *shape = &plan->shape;
     const struct gyre_reduce_table *table =
-        gyre_reduce_table_for(GYRE_MEMORY_HOST, shape->count * gyre_type_size(shape->type));
-    plan->shape = *shape;
-    plan->algorithm = choice.algorithm;
-    plan->element = (uint32_t)gyre_type_size(shape->type);
-    plan->small = choice.small;
-    plan->layout = options->layout;
-    plan->lanes = choice.lanes < GYRE_LANES_MAX ? choice.lanes : GYRE_LANES_MAX;
+        gyre_reduce_table_for(GYRE_MEMORY_HOST, shape->count * plan->element);
+    plan->algorithm = choice->algorithm;
+    plan->small = choice->small;
+    plan->lanes = choice->lanes < GYRE_LANES_MAX ? choice->lanes : GYRE_LANES_MAX;
     plan->fold = table->fold[shape->type][shape->op];
-    plan->divisor = shape->verb == GYRE_VERB_ALL_REDUCE && shape->op == GYRE_AVG ? options->n : 0;
-    plan->stream = 2 * options->n * shape->count * plan->element > gyre_cpu_cache_bytes();
+    plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
+    plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
                                                          : (enum gyre_signature_verb)shape->verb,
                                           shape->type, shape->op, shape->root);
-    cut(plan, choice.slice_bytes);
+    cut(plan, choice->slice_bytes);
     measure(plan, options);
-    if ((status = bind(plan, options, trouble))) {
+    bind(plan, options);
+    plan->fingerprint = fingerprint(plan, options->n);
+}
+
+int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                     struct gyre_plan **out, struct gyre_trouble *trouble)
+{
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    struct gyre_shape question = *shape;
+    struct gyre_choice choice;
+    if (!plan)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
+    plan->shape = *shape;
+    plan->element = (uint32_t)gyre_type_size(shape->type);
+    plan->layout = options->layout;
+    int status = shape->blocks.count ? copy_blocks(plan, options->n, trouble) : 0;
+    question.blocks = plan->blocks;
+    if (!status)
+        status = gyre_select(&question, options, &choice, trouble);
+    if (status) {
         gyre_plan_destroy(plan);
         return status;
     }
-    plan->fingerprint = fingerprint(plan);
+    settle(plan, options, &choice);
     *out = plan;
     return 0;
 }
@@ -136,5 +212,6 @@ void gyre_plan_destroy(struct gyre_plan *plan)
         return;
     free(plan->full);
     free(plan->last);
+    free((uint64_t *)(uintptr_t)plan->blocks.count);
     free(plan);
 }

@@ -20,14 +20,15 @@
 #include "collectives/preference.h"
 #include "collectives/shape.h"
 
-#define GYRE_MOVES_MAX 2u
 #define GYRE_LANES_MAX 8u
 
 enum gyre_plan_form { GYRE_FORM_STEPS, GYRE_FORM_EXCHANGE, GYRE_FORM_PUSH };
 
-/* Some bytes of one rank's INPUT or OUTPUT, relative to the slice. */
+/* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
+ * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where
+ * the caller put it; in its stage or outbox the slice's parts of blocks stand close together. */
 struct gyre_tap {
-    uint32_t rank;
+    uint32_t rank, block;
     uint64_t offset;
 };
 
@@ -36,14 +37,21 @@ struct gyre_tap {
 struct gyre_move {
     uint64_t length;
     uint32_t sources, destinations;
-    struct gyre_tap source[GYRE_PEERS_MAPPED_MAX];
-    struct gyre_tap destination[GYRE_PEERS_MAPPED_MAX];
+    const struct gyre_tap *source, *destination;
 };
 
-/* What one rank does for one slice on mapped memory. */
+/* What peers read of this rank's INPUT, or write of its OUTPUT: all that ever goes through its
+ * stage or outbox. */
+struct gyre_part {
+    uint32_t block;
+    uint64_t offset, length;
+};
+
+/* What one rank does for one slice on mapped memory; one piece of memory. */
 struct gyre_fused {
-    uint32_t moves;
-    struct gyre_move move[GYRE_MOVES_MAX];
+    uint32_t moves, reads, writes;
+    struct gyre_move *move;
+    struct gyre_part *read, *written;
 };
 
 struct gyre_plan {
@@ -53,6 +61,7 @@ struct gyre_plan {
     uint64_t fingerprint; /* of the shape and the plan; the sequence is mixed in per operation */
     uint64_t signature;   /* the shape packed for messages */
 
+    struct gyre_blocks blocks; /* unequal ones of OUTPUT, with `at` filled in; NULL: equal */
     uint32_t element;
     uint64_t slices;                  /* the operation is cut into this many */
     uint64_t slice_count;             /* elements of every slice but the last */
@@ -65,8 +74,11 @@ struct gyre_plan {
     uint32_t divisor; /* of an average, 0 otherwise */
     bool stream;      /* all buffers together are larger than the cache */
 
-    struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
-    bool read_by_peers;             /* EXCHANGE: somebody folds this rank's input */
+    struct gyre_fused *full, *last;       /* EXCHANGE, PUSH: of a full and of the last slice */
+    uint64_t line_bytes;                  /* EXCHANGE: the longest INPUT of any rank */
+    uint64_t published_bytes;             /* EXCHANGE: of this rank's, 0 if nobody folds it */
+    bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
+    bool stage_in_place; /* PUSH: a rank that runs in place shows its INPUT through its stage */
 
     uint64_t used; /* when, for the cache */
 };
@@ -93,17 +105,27 @@ uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
                                   uint64_t index);
 
-/* What the binder found, the same on every rank but for the last. */
+/* Bytes from the beginning of a buffer to where its block begins. */
+static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t block)
+{
+    return (plan->blocks.at ? plan->blocks.at[block] : block * plan->shape.count) * plan->element;
+}
+
+/* What the binder found, the same on every rank. */
 struct gyre_binding {
     bool stays_at_home; /* every rank writes its own OUTPUT only */
     bool safe_in_place; /* no rank's INPUT is written while somebody may read it, whoever runs in
                            place */
-    bool read_by_peers; /* somebody reads this rank's INPUT */
 };
 
-/* The binder: follows the slice's bytes through all ranks' schedules and writes what this rank does
- * on mapped memory. False if the schedule does not have that shape. */
-bool gyre_bind_fused(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
-                     struct gyre_fused *fused, struct gyre_binding *binding);
+/* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
+enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
+
+/* The binder: follows the slice's bytes through all ranks' schedules and returns what this rank
+ * does on mapped memory, to be given to free(). Blocks are taken as equally long. NULL if the
+ * schedule does not have that shape, or memory is short. */
+struct gyre_fused *gyre_bind_fused(const struct gyre_algorithm *algorithm,
+                                   const struct gyre_slice *slice, enum gyre_copier copier,
+                                   struct gyre_binding *binding);
 
 #endif

@@ -11,19 +11,23 @@ static struct gyre_slice whole_of(const struct gyre_shape *shape,
                                .count = shape->count,
                                .layout = options->layout,
                                .narrow = gyre_shape_narrow(shape),
-                               .stride = shape->count};
+                               .stride = shape->count,
+                               .out = shape->blocks};
 }
 
 int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                 struct gyre_choice *choice, struct gyre_trouble *trouble)
 {
     const struct gyre_preference *wish = options->preference;
+    bool blocks = gyre_verb_gathers(shape->verb) || gyre_verb_scatters(shape->verb);
+    /* The stage holds a slice of every block, and the last slice may be twice as long. */
+    uint64_t mapped_max = GYRE_STAGE_BYTES / 2 / (blocks ? options->n : 1);
     struct gyre_question question = {
         .whole = whole_of(shape, options),
         .roads = {options->near, options->far, wish ? &wish->tuning : &gyre_tuning_built_in},
         .mapped = options->mapped,
         .in_order = shape->in_order || (wish && wish->reproducible),
-        .slice_max = options->mapped ? GYRE_STAGE_BYTES / 2 : 0, /* the last may be twice as long */
+        .slice_max = options->mapped ? mapped_max : 0,
         .algorithm = options->algorithm,
         .slice_bytes = options->slice_bytes,
         .lanes = options->lanes};

@@ -6,8 +6,8 @@
 #include "collectives/choose.h"
 #include "collectives/plan.h"
 
-/* GYRE_INVALID with the story where no algorithm, or not the one that was asked for, builds it;
- * -ENOMEM. */
+/* The places of the shape's unequal blocks are filled in. GYRE_INVALID with the story where no
+ * algorithm, or not the one that was asked for, builds it; -ENOMEM. */
 int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                 struct gyre_choice *choice, struct gyre_trouble *trouble);
 

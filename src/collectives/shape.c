@@ -7,14 +7,55 @@
  *                       ◀ displacement = 1 block */
 #include "collectives/shape.h"
 
+#include "base/rng.h"
+
+#include <string.h>
+
+/* -- equal or not ------------------------------------------------------------------------------ */
+
+static bool same_words(const uint64_t *a, const uint64_t *b, uint32_t n)
+{
+    return a == b || (a && b && memcmp(a, b, n * sizeof(*a)) == 0);
+}
+
+bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b, uint32_t n)
+{
+    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
+           a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order &&
+           same_words(a->blocks.count, b->blocks.count, n) &&
+           same_words(a->blocks.at, b->blocks.at, n);
+}
+
+uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n)
+{
+    uint64_t value = gyre_mix64(shape->count);
+    for (uint32_t block = 0; shape->blocks.count && block < n; block++) {
+        value = gyre_mix64(value + shape->blocks.count[block]);
+        value = gyre_mix64(value + gyre_shape_block_at(shape, block));
+    }
+    return value;
+}
+
+/* -- lengths and places ------------------------------------------------------------------------ */
+
+uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block)
+{
+    uint64_t at = 0;
+    if (shape->blocks.at)
+        return shape->blocks.at[block];
+    for (uint32_t before = 0; before < block; before++)
+        at += shape->blocks.count[before];
+    return at;
+}
+
 static bool has_buffer(const struct gyre_shape *shape, uint32_t rank, bool everywhere)
 {
     return everywhere || rank == shape->root;
 }
 
-static uint64_t block_bytes(const struct gyre_shape *shape)
+static uint64_t bytes(const struct gyre_shape *shape, uint64_t elements)
 {
-    return shape->count * gyre_type_size(shape->type);
+    return elements * gyre_type_size(shape->type);
 }
 
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank)
@@ -22,7 +63,21 @@ uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint
     bool everywhere = shape->verb != GYRE_VERB_BROADCAST && shape->verb != GYRE_VERB_SCATTER;
     if (!has_buffer(shape, rank, everywhere))
         return 0;
-    return (gyre_verb_scatters(shape->verb) ? n : 1) * block_bytes(shape);
+    if (shape->blocks.count)
+        return bytes(shape, shape->blocks.count[rank]);
+    return bytes(shape, (gyre_verb_scatters(shape->verb) ? n : 1) * shape->count);
+}
+
+/* Up to the end of the last unequal block. */
+static uint64_t end_of_blocks(const struct gyre_shape *shape, uint32_t n)
+{
+    uint64_t end = 0, at = 0;
+    for (uint32_t block = 0; block < n; block++) {
+        at = shape->blocks.at ? shape->blocks.at[block] : at;
+        at += shape->blocks.count[block];
+        end = at > end ? at : end;
+    }
+    return end;
 }
 
 uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank)
@@ -30,13 +85,17 @@ uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uin
     bool everywhere = shape->verb != GYRE_VERB_REDUCE && shape->verb != GYRE_VERB_GATHER;
     if (!has_buffer(shape, rank, everywhere))
         return 0;
-    return (gyre_verb_gathers(shape->verb) ? n : 1) * block_bytes(shape);
+    if (shape->blocks.count)
+        return bytes(shape, end_of_blocks(shape, n));
+    return bytes(shape, (gyre_verb_gathers(shape->verb) ? n : 1) * shape->count);
 }
 
 uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank)
 {
-    bool one_is_longer = gyre_verb_gathers(shape->verb) != gyre_verb_scatters(shape->verb);
-    return one_is_longer ? rank * block_bytes(shape) : 0;
+    if (gyre_verb_gathers(shape->verb) == gyre_verb_scatters(shape->verb))
+        return 0;
+    return bytes(shape,
+                 shape->blocks.count ? gyre_shape_block_at(shape, rank) : rank * shape->count);
 }
 
 bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,

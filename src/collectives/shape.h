@@ -13,14 +13,22 @@ struct gyre_shape {
     enum gyre_type type;
     enum gyre_op op; /* GYRE_SUM where nothing is reduced */
     uint32_t root;
-    uint64_t count; /* elements of one block; of the largest, where they differ */
-    bool barrier;   /* an all-reduce that nobody reads */
-    bool in_order;  /* only the left fold over ranks 0 … n-1 will do */
+    uint64_t count;            /* elements of one block; of the largest, where they differ */
+    struct gyre_blocks blocks; /* all_gather_v: unequal blocks of OUTPUT; at NULL: one after the
+                                  other. The caller's, or the plan's own */
+    bool barrier;              /* an all-reduce that nobody reads */
+    bool in_order;             /* only the left fold over ranks 0 … n-1 will do */
 };
 
 /* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?
  */
 bool gyre_shape_narrow(const struct gyre_shape *shape);
+
+bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b, uint32_t n);
+uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n);
+
+/* First element of an unequal block. */
+uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block);
 
 /* Bytes of rank's buffers; 0 where it has none. */
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);

@@ -102,6 +102,8 @@ static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane
     lane->slice_index = op->next_slice++;
     lane->base = lane->slice_index * op->plan->slice_count * op->plan->element;
     lane->slice = gyre_plan_slice(op->plan, engine->n, engine->rank, lane->slice_index);
+    lane->slice.in_place =
+        gyre_shape_in_place(&op->plan->shape, engine->rank, op->input, op->output);
     lane->rounds = op->plan->algorithm->extent(&lane->slice).rounds;
     lane->index = 0;
     if (lane->rounds)
