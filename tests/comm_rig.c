@@ -89,6 +89,8 @@ static void set_environment(const struct rig *rig, int rank, int port)
         setenv("GYRE_ALGO", rig->algorithm, 1);
     if (rig->per_node)
         put("GYRE_SIMULATED_NODE", rank / rig->per_node);
+    if (rig->dealt)
+        put("GYRE_SIMULATED_NODE", rank % rig->dealt);
 }
 
 static int be_rank(struct rig *rig, int rank, int port)

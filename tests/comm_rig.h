@@ -17,6 +17,7 @@ struct rig {
     const char *poller;      /* "epoll", "io_uring", NULL */
     const char *algorithm;   /* NULL: select */
     int per_node;            /* ranks per simulated node; 0: one node */
+    int dealt;               /* instead: over so many simulated nodes in turn */
     int dead_ms, timeout_ms; /* 0: the defaults */
     /* What a rank does; 0 is success. `shared` is memory that all ranks and the test see, zeroed.
      */

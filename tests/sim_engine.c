@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "collectives/engine.h"
+#include "collectives/layout.h"
 #include "transport/drivers/driver.h"
 #include "transport/sim_world.h"
 
@@ -26,6 +27,7 @@ struct sim_rank {
 struct sim {
     uint32_t n, left;
     struct gyre_sim_world *world;
+    struct gyre_layout *layout;
     struct sim_rank *rank;
 };
 
@@ -35,6 +37,7 @@ struct plan_of_run {
     uint32_t n, root;
     uint64_t count, slice_bytes, seed;
     uint32_t piece_bytes;
+    const char *layout; /* NULL: one node */
 };
 
 static void sim_open(struct sim *sim, const struct plan_of_run *run)
@@ -46,7 +49,10 @@ static void sim_open(struct sim *sim, const struct plan_of_run *run)
                                                 .bytes_per_second = 1000000000,
                                                 .piece_bytes = run->piece_bytes,
                                                 .coalesce_ns = run->seed % 3 ? 0 : 20000}};
+    uint32_t n;
     *sim = (struct sim){.n = run->n, .left = run->n};
+    if (run->layout)
+        assert_int_equal(gyre_layout_read("layout", run->layout, &sim->layout, &n, NULL), 0);
     assert_int_equal(gyre_sim_world_create(&options, &sim->world), 0);
     sim->rank = calloc(run->n, sizeof(*sim->rank));
     for (uint32_t r = 0; r < run->n; r++) {
@@ -60,6 +66,7 @@ static void sim_open(struct sim *sim, const struct plan_of_run *run)
         struct gyre_engine_options engine = {.rank = r,
                                              .n = run->n,
                                              .links = sim->rank[r].links,
+                                             .layout = sim->layout,
                                              .algorithm = gyre_algorithm_find(run->algorithm),
                                              .slice_bytes = run->slice_bytes};
         assert_int_equal(gyre_engine_create(&engine, &sim->rank[r].engine, NULL), 0);
@@ -75,6 +82,7 @@ static void sim_close(struct sim *sim)
         free(sim->rank[r].output);
     }
     gyre_sim_world_destroy(sim->world);
+    gyre_layout_destroy(sim->layout);
     free(sim->rank);
 }
 
@@ -174,6 +182,26 @@ static void every_algorithm_is_right(void **state)
                 }
 }
 
+static void every_layout_is_right(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t n;
+    } layouts[] = {{"2x2", 4}, {"4+2", 6}, {"5+1", 6}, {"1+7+3", 11}, {"4x4", 16}, {"8x8", 64}};
+    (void)state;
+    for (int a = 0; gyre_algorithms[a]; a++)
+        for (uint32_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+            if (gyre_algorithms[a]->verbs & 1u << GYRE_VERB_ALL_REDUCE)
+                run_one(&(struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
+                                              .verb = GYRE_VERB_ALL_REDUCE,
+                                              .n = layouts[i].n,
+                                              .count = i % 2 ? 30011 : 5003,
+                                              .slice_bytes = i % 3 ? 16384 : 0,
+                                              .seed = i,
+                                              .piece_bytes = i * 997,
+                                              .layout = layouts[i].text});
+}
+
 static void same_seed_same_run(void **state)
 {
     struct plan_of_run run = {.algorithm = "ring",
@@ -261,9 +289,9 @@ static void corruption_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_is_right), cmocka_unit_test(same_seed_same_run),
-        cmocka_unit_test(large_worlds_work),        cmocka_unit_test(death_gives_no_wrong_data),
-        cmocka_unit_test(corruption_is_noticed),
+        cmocka_unit_test(every_algorithm_is_right),  cmocka_unit_test(every_layout_is_right),
+        cmocka_unit_test(same_seed_same_run),        cmocka_unit_test(large_worlds_work),
+        cmocka_unit_test(death_gives_no_wrong_data), cmocka_unit_test(corruption_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
