@@ -255,6 +255,73 @@ static void test_every_pair_of_4096_is_found(void **state)
     gyre_roll_destroy(roll);
 }
 
+/* -- several communicators --------------------------------------------------------------------- */
+
+#define CHILD (1u << 12 | 5) /* communicator 5 of ranks 1 and 2 */
+
+static struct gyre_watch_state in_child(struct gyre_watch_state state, uint64_t world)
+{
+    state.comm = CHILD;
+    state.elsewheres = 1;
+    state.elsewhere[0] = (struct gyre_watch_elsewhere){0, world, world};
+    return state;
+}
+
+static struct gyre_watch_state also_in_child(struct gyre_watch_state state, uint64_t sequence)
+{
+    state.elsewheres = 1;
+    state.elsewhere[0] = (struct gyre_watch_elsewhere){CHILD, sequence, sequence};
+    return state;
+}
+
+/* Rank 2 skipped operation 4 of the child and waits in the world; rank 1 waits in the child. */
+static void test_skip_in_a_child_is_a_standstill(void **state)
+{
+    struct gyre_roll *roll = roll_of(3);
+
+    hear(roll, 0, doing(0, 9, 8, 1));
+    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
+    hear(roll, 0, also_in_child(doing(2, 9, 8, 1), 3));
+    assert_int_equal(call(roll, DEAD - 1).verdict, GYRE_ROLL_FINE);
+    struct gyre_roll_finding finding = call(roll, DEAD + GYRE_SECOND);
+    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_non_null(strstr(finding.text, "rank 0 waits in operation 9 (all_reduce f32 sum, 1 "
+                                         "elements), which rank 1 has not called; rank 1 waits in "
+                                         "operation 4 of communicator 5"));
+    gyre_roll_destroy(roll);
+}
+
+/* Two groups, each together in an operation of its own, with nobody outside: they only take long.
+ */
+static void test_groups_that_are_complete_stand_in_no_way(void **state)
+{
+    struct gyre_roll *roll = roll_of(4);
+
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        struct gyre_watch_state mine = in_child(doing(rank, 4 + rank / 2, 3 + rank / 2, 1), 8);
+        mine.comm = rank < 2 ? 7 : 2u << 12 | 7;
+        hear(roll, 0, mine);
+    }
+    assert_int_equal(call(roll, DEAD + GYRE_SECOND).verdict, GYRE_ROLL_FINE);
+    gyre_roll_destroy(roll);
+}
+
+static void test_only_members_are_missing_in_a_child(void **state)
+{
+    struct gyre_roll *roll = roll_of(4);
+
+    hear(roll, 0, doing(0, 8, 8, 1));
+    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
+    hear(roll, 0, also_in_child(doing(2, 8, 8, 1), 3));
+    hear(roll, 0, doing(3, 8, 8, 1));
+    struct gyre_roll_finding finding = call(roll, PATIENCE + GYRE_SECOND);
+    assert_int_equal(finding.verdict, GYRE_ROLL_SLOW);
+    assert_string_equal(finding.text,
+                        "operation 4 of communicator 5 (all_reduce f32 sum, 1000 elements): rank 1 "
+                        "has waited 11.0 s; rank 2 has not joined");
+    gyre_roll_destroy(roll);
+}
+
 /* -- waiting for ranks that do not come -------------------------------------------------------- */
 
 static void test_missing_ranks_are_listed_once(void **state)
@@ -470,6 +537,9 @@ int main(void)
         cmocka_unit_test(test_long_transfer_is_no_warning),
         cmocka_unit_test(test_long_lists_are_cut),
         cmocka_unit_test(test_unknown_ranks_are_ignored),
+        cmocka_unit_test(test_skip_in_a_child_is_a_standstill),
+        cmocka_unit_test(test_groups_that_are_complete_stand_in_no_way),
+        cmocka_unit_test(test_only_members_are_missing_in_a_child),
         cmocka_unit_test(test_mismatch_deep_in_the_tree_ends_the_job),
         cmocka_unit_test(test_last_rank_of_a_busy_node_is_heard),
         cmocka_unit_test(test_standstill_deep_in_the_tree_ends_the_job),

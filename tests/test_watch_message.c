@@ -51,8 +51,12 @@ static void test_message_survives(void **state)
 
 static void test_state_survives(void **state)
 {
-    const struct gyre_watch_state sent = {1, 2, UINT64_MAX, 4, 5,
-                                          6, 7, 8,          3, {{9, 10}, {11, 12}, {13, 14}}};
+    const struct gyre_watch_state sent = {1,          2,
+                                          UINT64_MAX, 4,
+                                          5,          6,
+                                          7,          8,
+                                          3,          {{9, 10}, {11, 12}, {13, 14}},
+                                          2,          {{15, 16, 17}, {UINT32_MAX, UINT64_MAX, 18}}};
     struct gyre_watch_state got = {0};
     uint8_t bytes[GYRE_WATCH_STATE_BYTES];
 

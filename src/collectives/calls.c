@@ -34,7 +34,7 @@ int gyre_refuse(const char *format, ...)
     return GYRE_INVALID;
 }
 
-static int check_comm(struct gyre_comm *comm, const char *call)
+int gyre_comm_check(struct gyre_comm *comm, const char *call)
 {
     if (!comm)
         return gyre_refuse("%s: the communicator is NULL", call);
@@ -43,7 +43,7 @@ static int check_comm(struct gyre_comm *comm, const char *call)
                     call);
         return GYRE_FORKED;
     }
-    return atomic_load_explicit(&comm->failed, memory_order_relaxed);
+    return atomic_load_explicit(&comm->hub->failed, memory_order_relaxed);
 }
 
 static int check_words(const struct gyre_comm *comm, const struct call *call)
@@ -93,7 +93,7 @@ static int check_buffers(const struct gyre_comm *comm, const struct call *call)
 
 static int check(struct gyre_comm *comm, const struct call *call)
 {
-    int status = check_comm(comm, call->name);
+    int status = gyre_comm_check(comm, call->name);
     if (!status)
         status = check_words(comm, call);
     if (!status)

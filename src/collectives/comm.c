@@ -27,17 +27,17 @@ int gyre_version(void)
 
 /* -- init -------------------------------------------------------------------------------------- */
 
-static int read_settings(struct gyre_comm *comm, struct gyre_engine_options *options,
-                         struct gyre_trouble *trouble)
+static int read_settings(struct gyre_hub *hub, struct gyre_trouble *trouble)
 {
+    struct gyre_engine_options *options = &hub->settings;
     int64_t lanes = 0;
-    int status = gyre_preference_read(&comm->preference, trouble);
+    int status = gyre_preference_read(&hub->preference, trouble);
     if (!status)
         status = gyre_env_size("GYRE_SLICE", &options->slice_bytes, trouble);
     if (!status)
         status = gyre_env_int("GYRE_LANES", 1, GYRE_LANES_MAX, &lanes, trouble);
     options->lanes = (uint32_t)lanes;
-    options->preference = &comm->preference;
+    options->preference = &hub->preference;
     return status;
 }
 
@@ -51,72 +51,105 @@ static int check_options(const struct gyre_options *options, struct gyre_trouble
     return 0;
 }
 
-/* The layout of the whole job. */
-static int lay_out(struct gyre_comm *comm, const struct gyre_joined *joined,
-                   struct gyre_trouble *trouble)
+static void take_seat(struct gyre_comm *comm)
 {
-    if (joined->nodes == 1)
-        return 0;
-    uint32_t *node = malloc(joined->n * sizeof(*node));
+    const struct gyre_layout *layout = comm->layout;
+    uint32_t node = layout->node[comm->rank], first = layout->start[node];
+    comm->seat = (struct gyre_seat){.local_rank = layout->place[comm->rank] - first,
+                                    .local_size = layout->start[node + 1] - first,
+                                    .node = node,
+                                    .nodes = layout->nodes};
+}
+
+int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = gyre_domain_joined(comm->domain);
+    uint32_t *node = malloc(comm->n * sizeof(*node));
     if (!node)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the layout of %u ranks",
-                                joined->n);
-    for (uint32_t rank = 0; rank < joined->n; rank++)
-        node[rank] = joined->member[rank].node;
-    int status = gyre_layout_create(node, joined->n, &comm->layout, trouble);
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the layout of %u ranks", comm->n);
+    for (uint32_t rank = 0; rank < comm->n; rank++)
+        node[rank] = joined->member[gyre_comm_world(comm, rank)].node;
+    int status = gyre_layout_create(node, comm->n, &comm->layout, trouble);
     free(node);
-    return status;
+    if (status)
+        return status;
+    take_seat(comm);
+    if (comm->layout->nodes == 1) {
+        gyre_layout_destroy(comm->layout);
+        comm->layout = NULL;
+    }
+    return 0;
+}
+
+static int open_mesh(struct gyre_comm *comm, struct gyre_trouble *trouble)
+{
+    struct gyre_mesh_options options = {comm->rank, comm->n, NULL};
+    if (comm->seat.nodes > 1 || comm->n == 1 || comm->n > GYRE_PEERS_MAPPED_MAX)
+        return 0;
+    int status = gyre_mesh_create(comm->domain, &options, &comm->mesh, trouble);
+    return status ? status : gyre_mesh_meet(comm->mesh, NULL, trouble);
 }
 
 /* What the roster says is the same on every rank, as whatever selection uses must be. */
-static bool one_machine(const struct gyre_joined *joined)
+static bool one_machine(const struct gyre_comm *comm)
 {
-    for (uint32_t rank = 1; rank < joined->n; rank++)
-        if (strcmp(joined->member[rank].host, joined->member[0].host) != 0)
+    const struct gyre_member *member = gyre_domain_joined(comm->domain)->member;
+    const char *first = member[gyre_comm_world(comm, 0)].host;
+    for (uint32_t rank = 1; rank < comm->n; rank++)
+        if (strcmp(member[gyre_comm_world(comm, rank)].host, first) != 0)
             return false;
     return true;
 }
 
-static int open_engine(struct gyre_comm *comm, struct gyre_engine_options *options,
-                       struct gyre_trouble *trouble)
+int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
+{
+    struct gyre_engine_options options = comm->hub->settings;
+    options.rank = comm->rank;
+    options.n = comm->n;
+    options.comm = (uint16_t)comm->id;
+    options.world = comm->world;
+    options.links = comm->hub->links;
+    options.mesh = comm->mesh;
+    options.layout = comm->layout;
+    options.near = GYRE_LINK_SHM;
+    options.far = one_machine(comm) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
+    return comm->n == 1 ? 0 : gyre_engine_create(&options, &comm->engine, trouble);
+}
+
+static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = gyre_domain_joined(comm->domain);
     comm->rank = joined->rank;
     comm->n = joined->n;
-    if (comm->n == 1)
-        return 0;
-    int status = lay_out(comm, joined, trouble);
-    if (status)
-        return status;
-    if (joined->local_size == joined->n && joined->n <= GYRE_PEERS_MAPPED_MAX) {
-        status = gyre_mesh_create(comm->domain, &comm->mesh, trouble);
-        if (status)
-            return status;
-    }
-    options->rank = comm->rank;
-    options->n = comm->n;
-    options->links = gyre_domain_links(comm->domain);
-    options->mesh = comm->mesh;
-    options->layout = comm->layout;
-    options->near = GYRE_LINK_SHM;
-    options->far = one_machine(joined) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
-    return gyre_engine_create(options, &comm->engine, trouble);
+    comm->activity = gyre_domain_activity(comm->domain);
+    gyre_hub_init(comm->hub, comm->domain);
+    gyre_hub_add(comm->hub, comm);
+    int status = gyre_comm_lay_out(comm, trouble);
+    if (!status)
+        status = open_mesh(comm, trouble);
+    return status ? status : gyre_comm_open_engine(comm, trouble);
 }
 
-static void comm_free(struct gyre_comm *comm)
+void gyre_comm_free(struct gyre_comm *comm)
 {
-    gyre_domain_close(comm->domain);
     gyre_engine_destroy(comm->engine);
-    gyre_mesh_destroy(comm->mesh);
     gyre_layout_destroy(comm->layout);
+    gyre_mesh_destroy(comm->mesh);
     pthread_mutex_destroy(&comm->registered_lock);
     free(comm);
+}
+
+static void world_free(struct gyre_comm *world)
+{
+    struct gyre_hub *hub = world->hub;
+    gyre_domain_close(world->domain);
+    gyre_comm_free(world);
+    free(hub);
 }
 
 int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
-    struct gyre_engine_options engine = {0};
     char configuration[GYRE_PREFERENCE_TEXT + 80];
     *trouble = (struct gyre_trouble){0};
     if (!out)
@@ -127,20 +160,26 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
     if (status)
         return status;
     struct gyre_comm *comm = calloc(1, sizeof(*comm));
-    if (!comm)
+    struct gyre_hub *hub = calloc(1, sizeof(*hub));
+    if (!comm || !hub) {
+        free(comm);
+        free(hub);
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a communicator");
+    }
+    comm->hub = hub;
     pthread_mutex_init(&comm->registered_lock, NULL);
-    status = read_settings(comm, &engine, trouble);
+    status = read_settings(hub, trouble);
     snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%llu GYRE_LANES=%u",
-             comm->preference.text, (unsigned long long)engine.slice_bytes, engine.lanes);
+             hub->preference.text, (unsigned long long)hub->settings.slice_bytes,
+             hub->settings.lanes);
     struct gyre_domain_options domain = {options, configuration};
     if (!status)
         status = gyre_domain_open(&domain, &comm->domain, trouble);
     if (!status)
-        status = open_engine(comm, &engine, trouble);
+        status = open_world(comm, trouble);
     if (status) {
         gyre_trouble_set(trouble, status, "gyre_init: %s", gyre_status_name(status));
-        comm_free(comm);
+        world_free(comm);
         return status;
     }
     *out = comm;
@@ -149,12 +188,18 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
 
 /* -- end --------------------------------------------------------------------------------------- */
 
-static void finish_work(struct gyre_comm *comm)
+static bool is_idle(void *context)
 {
-    struct gyre_idle idle = {0};
+    const struct gyre_comm *comm = context;
+    return !__atomic_load_n(&comm->busy, __ATOMIC_RELAXED);
+}
+
+void gyre_comm_finish_work(struct gyre_comm *comm)
+{
+    struct gyre_wait wait = {is_idle, comm, UINT64_MAX, {0}};
     gyre_domain_enter(comm->domain);
-    while (!gyre_engine_idle(comm->engine) && !gyre_comm_turn(comm, &idle, UINT64_MAX))
-        continue;
+    gyre_comm_focus(comm);
+    gyre_hub_wait(comm->hub, &wait);
     gyre_domain_leave(comm->domain);
 }
 
@@ -164,13 +209,12 @@ int gyre_finalize(struct gyre_comm *comm)
         return 0;
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    if (comm->engine)
-        finish_work(comm);
-    gyre_helper_stop(comm);
-    int status = atomic_load(&comm->failed);
+    gyre_comm_finish_work(comm);
+    gyre_helper_stop(comm->hub);
+    int status = atomic_load(&comm->hub->failed);
     if (!status)
         status = atomic_load(&gyre_domain_health(comm->domain)->status);
-    comm_free(comm);
+    world_free(comm);
     return status;
 }
 
@@ -182,15 +226,16 @@ int gyre_abort(struct gyre_comm *comm, const char *reason)
                                 "gyre_abort: the communicator is NULL");
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    snprintf(text, sizeof(text), "rank %u called gyre_abort()%s%.400s", comm->rank,
-             reason ? ": " : "", reason ? reason : "");
-    if (comm->n > 1) {
-        gyre_watch_report(gyre_domain_watch(comm->domain), GYRE_ABORTED, comm->rank, false, text);
+    uint32_t rank = gyre_domain_joined(comm->domain)->rank;
+    snprintf(text, sizeof(text), "rank %u called gyre_abort()%s%.400s", rank, reason ? ": " : "",
+             reason ? reason : "");
+    if (gyre_domain_watch(comm->domain)) {
+        gyre_watch_report(gyre_domain_watch(comm->domain), GYRE_ABORTED, rank, false, text);
         return 0;
     }
-    gyre_trouble_set(&comm->trouble, GYRE_ABORTED, "%s", text);
+    gyre_trouble_set(&comm->hub->trouble, GYRE_ABORTED, "%s", text);
     int fine = 0;
-    atomic_compare_exchange_strong(&comm->failed, &fine, GYRE_ABORTED);
+    atomic_compare_exchange_strong(&comm->hub->failed, &fine, GYRE_ABORTED);
     return 0;
 }
 
@@ -201,8 +246,8 @@ const char *gyre_error(const struct gyre_comm *comm)
     struct gyre_health *health = gyre_domain_health(comm->domain);
     if (atomic_load_explicit(&health->status, memory_order_acquire))
         return health->failure.text;
-    if (comm->trouble.status)
-        return comm->trouble.text;
+    if (comm->hub->trouble.status)
+        return comm->hub->trouble.text;
     return gyre_thread_trouble()->text;
 }
 
@@ -220,22 +265,22 @@ int gyre_size(const struct gyre_comm *comm)
 
 int gyre_local_rank(const struct gyre_comm *comm)
 {
-    return comm ? (int)gyre_domain_joined(comm->domain)->local_rank : -1;
+    return comm ? (int)comm->seat.local_rank : -1;
 }
 
 int gyre_local_size(const struct gyre_comm *comm)
 {
-    return comm ? (int)gyre_domain_joined(comm->domain)->local_size : -1;
+    return comm ? (int)comm->seat.local_size : -1;
 }
 
 int gyre_node(const struct gyre_comm *comm)
 {
-    return comm ? (int)gyre_domain_joined(comm->domain)->node : -1;
+    return comm ? (int)comm->seat.node : -1;
 }
 
 int gyre_nodes(const struct gyre_comm *comm)
 {
-    return comm ? (int)gyre_domain_joined(comm->domain)->nodes : -1;
+    return comm ? (int)comm->seat.nodes : -1;
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */
@@ -247,7 +292,7 @@ static int usable(struct gyre_comm *comm, const char *call)
                                 call);
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    return atomic_load(&comm->failed);
+    return atomic_load(&comm->hub->failed);
 }
 
 static int invalid(const char *format, const char *call, const void *memory, size_t bytes)

@@ -1,9 +1,10 @@
-/* The communicator's inside, for comm.c, calls.c, operations.c and helper.c only. Its outside
- * is gyre/gyre.h. */
+/* The communicator's inside, for the files of this room only. Its outside is
+ * gyre/gyre.h. */
 #ifndef GYRE_COLLECTIVES_COMM_H
 #define GYRE_COLLECTIVES_COMM_H
 
 #include "collectives/engine.h"
+#include "collectives/hub.h"
 #include "collectives/mesh.h"
 
 #include <pthread.h>
@@ -15,17 +16,6 @@ struct gyre_work {
     bool used;
 };
 
-/* A thread that drives started work while nobody is inside a call. Made by the first start. */
-struct gyre_helper {
-    pthread_t thread;
-    bool made;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool stop;             /* under lock */
-    _Atomic bool asleep;   /* it waits for work */
-    _Atomic uint32_t work; /* operations started and not seen to end */
-};
-
 struct gyre_registered {
     void *memory;
     size_t bytes;
@@ -33,18 +23,24 @@ struct gyre_registered {
 
 #define GYRE_REGISTERED_MAX 256
 
+/* Where this rank stands among the communicator's nodes. */
+struct gyre_seat {
+    uint32_t local_rank, local_size, node, nodes;
+};
+
 struct gyre_comm {
+    struct gyre_hub *hub;
     struct gyre_domain *domain;
-    struct gyre_engine *engine;
+    struct gyre_engine *engine; /* NULL: alone */
     struct gyre_mesh *mesh;
     struct gyre_layout *layout; /* NULL: all on one node */
-    struct gyre_preference preference;
+    struct gyre_activity *activity;
     uint32_t rank, n;
-    _Atomic int failed; /* status of every call from now on */
-    bool fault_told;
-    uint64_t moves;              /* polls of the engine that moved something */
-    struct gyre_trouble trouble; /* of a world of 1; otherwise the domain's health */
-    struct gyre_helper helper;
+    uint32_t id;     /* of its messages; 0: the world */
+    uint32_t name;   /* for the watch: the id, and the lowest rank above it */
+    uint32_t *world; /* the world's number of a rank; NULL: its own */
+    struct gyre_seat seat;
+    bool busy; /* in the hub's list */
     struct gyre_work work[GYRE_OPS_MAX];
     uint8_t barrier_in, barrier_out;
     pthread_mutex_t registered_lock;
@@ -55,20 +51,59 @@ struct gyre_comm {
 /* This thread's last failure without a communicator, and its last GYRE_INVALID. */
 struct gyre_trouble *gyre_thread_trouble(void);
 
-/* Notes why a call is not possible as this thread's trouble. Returns GYRE_INVALID. */
+/* -- for the watch ----------------------------------------------------------------------------- */
+
+/* A thread starts something on it, or waits for it. */
+static inline void gyre_comm_focus(struct gyre_comm *comm)
+{
+    gyre_activity_focus(gyre_domain_activity(comm->domain), comm->activity);
+}
+
+static inline void gyre_comm_note_started(struct gyre_comm *comm, const struct gyre_plan *plan,
+                                          uint64_t sequence, uint64_t fingerprint)
+{
+    gyre_activity_enter(comm->activity, comm->name, sequence, fingerprint, plan->signature,
+                        plan->shape.count);
+    if (comm->hub->comms > 1)
+        gyre_comm_focus(comm);
+}
+
+static inline void gyre_comm_note_finished(struct gyre_comm *comm)
+{
+    const struct gyre_engine *engine = comm->engine;
+    uint64_t finished = engine->orders ? engine->order[0]->sequence - 1 : engine->sequence;
+    gyre_activity_finish(comm->activity, finished);
+}
+
+/* -- for the room ------------------------------------------------------------------------------ */
+
+/* Writes what is wrong to this thread's trouble and returns GYRE_INVALID. */
 int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Runs an operation to its end, or starts it and hands out the handle. Arguments are checked. */
+/* 0 if a call may go on; otherwise why not. */
+int gyre_comm_check(struct gyre_comm *comm, const char *call);
+
+/* operations.c. Runs an operation to its end, or starts it and hands out the handle. Arguments are
+ * checked; not the owner. */
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                   void *output);
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                     void *output, struct gyre_work **work);
 
-int gyre_helper_poke(struct gyre_comm *comm); /* work was started; makes the thread on first use */
-void gyre_helper_stop(struct gyre_comm *comm);
+/* comm.c, for whoever makes one: which nodes its ranks are on, and its engine, from what stands in
+ * the struct already. */
+int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble);
+int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble);
 
-/* Drives the engine one turn; owner. Returns 0, or the job's failure, which then is the
- * communicator's. */
-int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline);
+static inline uint32_t gyre_comm_world(const struct gyre_comm *comm, uint32_t rank)
+{
+    return comm->world ? comm->world[rank] : rank;
+}
+
+/* Waits for what was started on it. */
+void gyre_comm_finish_work(struct gyre_comm *comm);
+
+/* Frees an idle one; the memory it shares is the domain's, or was withdrawn. */
+void gyre_comm_free(struct gyre_comm *comm);
 
 #endif

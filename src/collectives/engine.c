@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COMPLETIONS 64
+
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **out,
                        struct gyre_trouble *trouble)
 {
@@ -23,6 +25,7 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->rank = options->rank;
     engine->n = options->n;
     engine->comm = options->comm;
+    engine->world = options->world;
     engine->links = options->links;
     engine->mesh = options->mesh;
     engine->planning = (struct gyre_plan_options){.n = options->n,
@@ -182,12 +185,24 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
     engine->fault.trouble = *trouble;
 }
 
-bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
+bool gyre_engine_run(struct gyre_engine *engine)
 {
-    bool moved = gyre_steps_poll(engine, now);
+    bool moved = gyre_steps_run(engine);
     if (engine->mesh)
         moved |= gyre_mapped_poll(engine);
     return moved;
+}
+
+bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
+{
+    struct gyre_completion done[COMPLETIONS];
+    bool moved = gyre_engine_run(engine);
+    if (!engine->links || engine->fault.status)
+        return moved;
+    int count = gyre_links_poll(engine->links, now, done, COMPLETIONS);
+    for (int i = 0; i < count; i++)
+        gyre_engine_complete(engine, &done[i]);
+    return moved || count > 0;
 }
 
 void gyre_engine_fail(struct gyre_engine *engine, int status)

@@ -10,6 +10,8 @@
 #include "collectives/plan.h"
 #include "transport/transport.h"
 
+#include <stdatomic.h>
+
 #define GYRE_OPS_MAX   64u /* operations in flight */
 #define GYRE_LANE_POOL 8u  /* lanes that run at a time, over all operations */
 #define GYRE_PLANS_MAX 64u /* plans kept; the least recently used one that is idle goes */
@@ -25,7 +27,7 @@ struct gyre_operation {
     uint8_t *output;
     uint64_t sequence;
     uint64_t fingerprint;
-    int status;          /* GYRE_AGAIN while under way */
+    _Atomic int status;  /* GYRE_AGAIN while under way; read by any thread */
     uint64_t next_slice; /* STEPS: the next one that a lane may take */
     uint32_t lanes;      /* STEPS: lanes at work for it */
     bool used;
@@ -58,6 +60,7 @@ struct gyre_fault {
 struct gyre_engine {
     uint32_t rank, n;
     uint16_t comm;
+    const uint32_t *world; /* the links' number of a rank; NULL: its own */
     struct gyre_links *links;
     struct gyre_mesh *mesh; /* NULL: not all ranks share memory */
     const struct gyre_device *device;
@@ -83,6 +86,7 @@ struct gyre_engine {
 struct gyre_engine_options {
     uint32_t rank, n;
     uint16_t comm;
+    const uint32_t *world; /* n, borrowed; NULL: ranks are the links' own */
     struct gyre_links *links;
     struct gyre_mesh *mesh;
     const struct gyre_layout *layout;         /* NULL: all on one node; borrowed */
@@ -108,8 +112,19 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
 void gyre_engine_release(struct gyre_engine *engine,
                          struct gyre_operation *op); /* of an operation that has ended */
 
-/* Moves everything that can move. True if anything did. */
+/* Moves everything that can move, but for its links; true if anything did. Completions of its
+ * tokens, which have the communicator's id in their upper 16 bits, are handed to complete(). */
+bool gyre_engine_run(struct gyre_engine *engine);
+void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done);
+
+/* Both, and polls the links, for an engine that has them alone. */
 bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now);
+
+/* As stories and links know the rank. */
+static inline uint32_t gyre_engine_world(const struct gyre_engine *engine, uint32_t rank)
+{
+    return engine->world ? engine->world[rank] : rank;
+}
 
 static inline bool gyre_engine_idle(const struct gyre_engine *engine)
 {
@@ -128,7 +143,7 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
                        const struct gyre_trouble *trouble);
 
 /* steps.c: rounds over message links. */
-bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now);
+bool gyre_steps_run(struct gyre_engine *engine);
 int gyre_steps_fit(struct gyre_engine *engine,
                    uint32_t lanes); /* the first lanes get storage, where idle */
 void gyre_steps_drop(struct gyre_engine *engine);

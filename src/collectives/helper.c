@@ -3,7 +3,7 @@
  * It sleeps while there is no started work. With work it takes the domain whenever nobody is
  * inside, drives, and gives way as soon as somebody wants in: a blocking call never hands over to a
  * thread, it only takes the helper's place. */
-#include "collectives/comm.h"
+#include "collectives/hub.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -12,12 +12,13 @@
 #include <signal.h>
 #include <time.h>
 
-static void drive(struct gyre_comm *comm)
+static void drive(struct gyre_hub *hub)
 {
-    struct gyre_idle idle = {0};
-    while (!gyre_engine_idle(comm->engine) && !gyre_domain_wanted(comm->domain))
-        if (gyre_comm_turn(comm, &idle, UINT64_MAX))
-            return;
+    struct gyre_wait wait = {.deadline = UINT64_MAX};
+    hub->helping = true;
+    while (hub->busies && !gyre_domain_attended(hub->domain) && !gyre_hub_turn(hub, &wait))
+        continue;
+    hub->helping = false;
 }
 
 /* Returns false when it shall end. Waits for work, or a little while for somebody who is inside to
@@ -44,24 +45,24 @@ static bool await_work(struct gyre_helper *helper, bool busy)
 
 static void *helper_main(void *argument)
 {
-    struct gyre_comm *comm = argument;
+    struct gyre_hub *hub = argument;
     bool busy = false;
     pthread_setname_np(pthread_self(), "gyre-helper");
-    while (await_work(&comm->helper, busy)) {
+    while (await_work(&hub->helper, busy)) {
         busy = true;
-        if (!gyre_domain_try_enter(comm->domain))
+        if (!gyre_domain_try_enter(hub->domain))
             continue;
-        drive(comm);
-        if (gyre_engine_idle(comm->engine))
-            atomic_store(&comm->helper.work, 0);
-        gyre_domain_leave(comm->domain);
+        drive(hub);
+        if (!hub->busies)
+            atomic_store(&hub->helper.work, 0);
+        gyre_domain_leave(hub->domain);
     }
     return NULL;
 }
 
-static int make(struct gyre_comm *comm)
+static int make(struct gyre_hub *hub)
 {
-    struct gyre_helper *helper = &comm->helper;
+    struct gyre_helper *helper = &hub->helper;
     pthread_condattr_t monotonic;
     pthread_attr_t attr;
     sigset_t all, before;
@@ -74,18 +75,18 @@ static int make(struct gyre_comm *comm)
     pthread_attr_setstacksize(&attr, 128 * 1024);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = -pthread_create(&helper->thread, &attr, helper_main, comm);
+    int status = -pthread_create(&helper->thread, &attr, helper_main, hub);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     helper->made = status == 0;
     return status;
 }
 
-int gyre_helper_poke(struct gyre_comm *comm)
+int gyre_helper_poke(struct gyre_hub *hub)
 {
-    struct gyre_helper *helper = &comm->helper;
+    struct gyre_helper *helper = &hub->helper;
     if (!helper->made) {
-        int status = make(comm);
+        int status = make(hub);
         if (status)
             return status;
     }
@@ -98,9 +99,9 @@ int gyre_helper_poke(struct gyre_comm *comm)
     return 0;
 }
 
-void gyre_helper_stop(struct gyre_comm *comm)
+void gyre_helper_stop(struct gyre_hub *hub)
 {
-    struct gyre_helper *helper = &comm->helper;
+    struct gyre_helper *helper = &hub->helper;
     if (!helper->made)
         return;
     pthread_mutex_lock(&helper->lock);

@@ -64,12 +64,13 @@ static void end_turn(struct gyre_mesh *mesh)
 static void mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence)
 {
     struct gyre_trouble trouble = {0};
+    uint32_t peer = gyre_engine_world(engine, rank);
     gyre_trouble_set(&trouble, GYRE_MISMATCH,
                      "rank %u and rank %u called different operations as number %llu: compare "
                      "operation, count, type, "
                      "reduction and root on both",
-                     engine->rank, rank, (unsigned long long)sequence);
-    gyre_engine_fault(engine, GYRE_MISMATCH, rank, true, &trouble);
+                     gyre_engine_world(engine, engine->rank), peer, (unsigned long long)sequence);
+    gyre_engine_fault(engine, GYRE_MISMATCH, peer, true, &trouble);
 }
 
 /* -- exchange ---------------------------------------------------------------------------------- */
@@ -225,6 +226,18 @@ int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *pla
     return 0;
 }
 
+struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
+                                           const void *input, void *output, bool begun)
+{
+    engine->sequence--; /* it has its number */
+    struct gyre_operation *op = gyre_engine_start(engine, plan, input, output);
+    if (!op)
+        engine->sequence++;
+    else if (begun)
+        engine->mesh->current = (struct gyre_turn){.op = op};
+    return op;
+}
+
 /* -- push: who is where ------------------------------------------------------------------------ */
 
 /* Where peers find this rank's buffers, if they can map them and have any business there. */
@@ -270,7 +283,7 @@ static void announce(struct gyre_mesh *mesh, struct gyre_operation *op)
 static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
-    uint32_t rank = turn->resolved;
+    uint32_t rank = turn->resolved, peer = gyre_mesh_world(mesh, rank);
     int state = rank == mesh->rank ? 0 : line_state(mesh, rank, op->fingerprint);
     if (state || rank == mesh->rank)
         return state;
@@ -280,14 +293,14 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
     turn->output[rank] = NULL;
     if (places.input_region) {
         turn->input[rank] =
-            gyre_domain_view(mesh->domain, rank, places.input_region, places.input_offset,
+            gyre_domain_view(mesh->domain, peer, places.input_region, places.input_offset,
                              gyre_shape_input_bytes(shape, mesh->n, rank));
         if (!turn->input[rank])
             return GYRE_AGAIN;
     }
     if (places.output_region) {
         turn->output[rank] =
-            gyre_domain_view(mesh->domain, rank, places.output_region, places.output_offset,
+            gyre_domain_view(mesh->domain, peer, places.output_region, places.output_offset,
                              gyre_shape_output_bytes(shape, mesh->n, rank));
         if (!turn->output[rank])
             return GYRE_AGAIN;
@@ -576,7 +589,8 @@ void gyre_mapped_drop(struct gyre_engine *engine)
         return;
     bool all_dead = true;
     for (uint32_t rank = 0; rank < mesh->n; rank++)
-        all_dead &= rank == mesh->rank || gyre_domain_peer_ended(mesh->domain, rank);
+        all_dead &=
+            rank == mesh->rank || gyre_domain_peer_ended(mesh->domain, gyre_mesh_world(mesh, rank));
     if (!all_dead)
         gyre_domain_detach(mesh->domain, turn->output_region);
 }

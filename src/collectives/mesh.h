@@ -27,8 +27,9 @@ struct gyre_turn {
 struct gyre_mesh {
     struct gyre_domain *domain;
     uint32_t rank, n;
-    uint64_t turn; /* the last one begun */
-    uint64_t safe; /* every peer has finished this turn */
+    const uint32_t *world; /* the domain's number of a rank; NULL: its own */
+    uint64_t turn;         /* the last one begun */
+    uint64_t safe;         /* every peer has finished this turn */
     struct gyre_board *mine;
     const struct gyre_board *board[GYRE_PEERS_MAPPED_MAX];
     struct gyre_outbox *outbox[GYRE_PEERS_MAPPED_MAX];
@@ -36,10 +37,27 @@ struct gyre_mesh {
     uint32_t board_id, outbox_id;
 };
 
-/* Shares this rank's board and outbox and finds the peers'. Every rank of the communicator calls
- * it; blocks until all have, or the job fails. */
-int gyre_mesh_create(struct gyre_domain *domain, struct gyre_mesh **mesh,
-                     struct gyre_trouble *trouble);
+static inline uint32_t gyre_mesh_world(const struct gyre_mesh *mesh, uint32_t rank)
+{
+    return mesh->world ? mesh->world[rank] : rank;
+}
+
+/* Which ranks it joins. `world` is borrowed. */
+struct gyre_mesh_options {
+    uint32_t rank, n;
+    const uint32_t *world; /* n; NULL: the domain's ranks */
+};
+
+/* Shares this rank's board and outbox. GYRE_UNSUPPORTED: peers cannot map them. */
+int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options *options,
+                     struct gyre_mesh **mesh, struct gyre_trouble *trouble);
+
+/* Finds the peers' boards and outboxes: their region ids, two a rank; NULL: as this rank's own.
+ * Blocks until every rank has created its mesh, or the job fails. */
+int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble);
+
+/* No peer looks at this rank's board any more: its memory is given back now, not by the domain. */
+void gyre_mesh_withdraw(struct gyre_mesh *mesh);
 void gyre_mesh_destroy(struct gyre_mesh *mesh); /* NULL allowed */
 
 static inline uint64_t gyre_op_fingerprint(const struct gyre_plan *plan, uint64_t sequence)
@@ -61,6 +79,10 @@ int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan
                         uint64_t sequence);
 int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
                          const void *input, void *output, uint64_t sequence, uint32_t spins);
+
+/* Goes on with it as an operation of the engine's, which others may drive. NULL: no room. */
+struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
+                                           const void *input, void *output, bool begun);
 
 /* What an idle waiter asks before it sleeps: would begin (or, once begun, finish) get on now? */
 bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,

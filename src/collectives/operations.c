@@ -13,97 +13,32 @@
 
 /* -- driving ----------------------------------------------------------------------------------- */
 
-/* As gyre_engine_poll(), and tells the watch whether anything moves at all. */
-static bool poll_engine(struct gyre_comm *comm)
+static bool op_over(void *context)
 {
-    bool moved = gyre_engine_poll(comm->engine, gyre_now_ns());
-    comm->moves += moved;
-    gyre_activity_move(gyre_domain_activity(comm->domain),
-                       comm->moves + gyre_links_moved(gyre_domain_links(comm->domain)));
-    return moved;
-}
-
-static bool something_came(void *context)
-{
-    return poll_engine(context);
-}
-
-static void comm_fail(struct gyre_comm *comm, int status)
-{
-    atomic_store_explicit(&comm->failed, status, memory_order_release);
-    gyre_links_detach_all(gyre_domain_links(comm->domain));
-    gyre_engine_fail(comm->engine, status);
-}
-
-static void tell_fault(struct gyre_comm *comm)
-{
-    const struct gyre_fault *fault = &comm->engine->fault;
-    if (!fault->status || comm->fault_told)
-        return;
-    comm->fault_told = true;
-    gyre_watch_report(gyre_domain_watch(comm->domain), fault->status, fault->peer, fault->echo,
-                      fault->trouble.text);
-}
-
-static void note_finished(struct gyre_comm *comm)
-{
-    const struct gyre_engine *engine = comm->engine;
-    uint64_t finished = engine->orders ? engine->order[0]->sequence - 1 : engine->sequence;
-    gyre_activity_finish(gyre_domain_activity(comm->domain), finished);
-}
-
-static void note_started(struct gyre_comm *comm, const struct gyre_plan *plan, uint64_t sequence,
-                         uint64_t fingerprint)
-{
-    gyre_activity_enter(gyre_domain_activity(comm->domain), comm->engine->comm, sequence,
-                        fingerprint, plan->signature, plan->shape.count);
-}
-
-/* Nothing came: waits a turn, and lets the watch know that somebody looks. */
-static int idle_turn(struct gyre_comm *comm, struct gyre_idle *idle, bool (*ready)(void *context),
-                     void *context, uint64_t deadline)
-{
-    gyre_activity_look(gyre_domain_activity(comm->domain));
-    return gyre_domain_idle(comm->domain, idle, ready, context, deadline);
-}
-
-/* The job's failure is looked for before anything is read or written, 256 KiB at most at a time. */
-int gyre_comm_turn(struct gyre_comm *comm, struct gyre_idle *idle, uint64_t deadline)
-{
-    int status =
-        atomic_load_explicit(&gyre_domain_health(comm->domain)->status, memory_order_acquire);
-    if (!status && poll_engine(comm)) {
-        *idle = (struct gyre_idle){0};
-        gyre_domain_ring(comm->domain);
-        note_finished(comm);
-        return 0;
-    }
-    tell_fault(comm);
-    if (!status)
-        status = idle_turn(comm, idle, something_came, comm, deadline);
-    if (status && !comm->engine->failed)
-        comm_fail(comm, status);
-    return status;
+    const struct gyre_operation *op = context;
+    return atomic_load_explicit(&op->status, memory_order_acquire) != GYRE_AGAIN;
 }
 
 static int drive(struct gyre_comm *comm, struct gyre_operation *op)
 {
-    struct gyre_idle idle = {0};
-    while (op->status == GYRE_AGAIN && !gyre_comm_turn(comm, &idle, UINT64_MAX))
-        continue;
+    struct gyre_wait wait = {op_over, op, UINT64_MAX, {0}};
+    gyre_hub_wait(comm->hub, &wait);
     return op->status;
 }
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
 /* Room for one more: waits for the oldest if need be. */
+static bool has_room(void *context)
+{
+    const struct gyre_engine *engine = context;
+    return __atomic_load_n(&engine->orders, __ATOMIC_RELAXED) < GYRE_OPS_MAX;
+}
+
 static int make_room(struct gyre_comm *comm)
 {
-    struct gyre_idle idle = {0};
-    int status = 0;
-    while (!status && comm->engine->orders == GYRE_OPS_MAX)
-        status = gyre_comm_turn(comm, &idle, UINT64_MAX);
-    return status;
+    struct gyre_wait wait = {has_room, comm->engine, UINT64_MAX, {0}};
+    return has_room(comm->engine) ? 0 : gyre_hub_wait(comm->hub, &wait);
 }
 
 static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
@@ -126,49 +61,75 @@ static int start(struct gyre_comm *comm, struct gyre_plan *plan, const void *inp
             "%u operations have ended without gyre_work_test() or gyre_work_wait() on "
             "them",
             GYRE_OPS_MAX);
-    note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
+    gyre_comm_note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
+    gyre_hub_drive(comm);
     return 0;
 }
 
 struct exchange {
+    struct gyre_hub *hub;
     struct gyre_engine *engine;
-    const struct gyre_plan *plan;
+    struct gyre_plan *plan;
     uint64_t sequence;
     bool begun;
 };
 
+/* Peers may send what this rank will receive later: it is read before anybody sleeps. */
 static bool exchange_came(void *context)
 {
     const struct exchange *exchange = context;
-    return gyre_exchange_ready(exchange->engine, exchange->plan, exchange->sequence,
-                               exchange->begun);
+    bool moved = gyre_hub_poll(exchange->hub);
+    return moved || gyre_exchange_ready(exchange->engine, exchange->plan, exchange->sequence,
+                                        exchange->begun);
+}
+
+/* Another thread wants in, and will drive: from here on it is an operation like any other. False
+ * where the engine has no room for one. */
+static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *exchange,
+                            const void *input, void *output, int *status)
+{
+    struct gyre_operation *op;
+    if (!gyre_domain_wanted(comm->domain))
+        return false;
+    op = gyre_exchange_adopt(comm->engine, exchange->plan, input, output, exchange->begun);
+    if (!op)
+        return false;
+    gyre_hub_drive(comm);
+    *status = drive(comm, op);
+    gyre_engine_release(comm->engine, op);
+    return true;
 }
 
 /* The shortest way. The caller owns the domain and nothing is in flight. */
-static int run_exchange(struct gyre_comm *comm, const struct gyre_plan *plan, const void *input,
+static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                         void *output)
 {
     struct gyre_engine *engine = comm->engine;
-    struct exchange exchange = {engine, plan, ++engine->sequence, false};
+    struct exchange exchange = {comm->hub, engine, plan, ++engine->sequence, false};
     struct gyre_idle idle = {0};
     int status = 0;
     exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
     /* The books are kept while the line travels. */
-    note_started(comm, plan, exchange.sequence, gyre_op_fingerprint(plan, exchange.sequence));
+    gyre_comm_note_started(comm, plan, exchange.sequence,
+                           gyre_op_fingerprint(plan, exchange.sequence));
     while (!exchange.begun && !status) {
-        status = idle_turn(comm, &idle, exchange_came, &exchange, UINT64_MAX);
+        if (go_the_long_way(comm, &exchange, input, output, &status))
+            return status;
+        status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
         exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
     }
     idle = (struct gyre_idle){.turns = EXCHANGE_SPINS}; /* the first looks were inside */
     while (!status &&
            gyre_exchange_finish(engine, plan, input, output, exchange.sequence, EXCHANGE_SPINS)) {
-        tell_fault(comm);
-        status = idle_turn(comm, &idle, exchange_came, &exchange, UINT64_MAX);
+        if (go_the_long_way(comm, &exchange, input, output, &status))
+            return status;
+        gyre_hub_tell_fault(comm);
+        status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
     }
     if (status)
-        comm_fail(comm, status);
+        gyre_hub_fail(comm->hub, status);
     else
-        note_finished(comm);
+        gyre_comm_note_finished(comm);
     return status;
 }
 
@@ -190,7 +151,7 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
     struct gyre_plan *plan;
     struct gyre_operation *op;
     int status = find_plan(comm, shape, &plan);
-    if (!status && plan->form == GYRE_FORM_EXCHANGE && gyre_engine_idle(comm->engine)) {
+    if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0) {
         status = run_exchange(comm, plan, input, output);
     } else if (!status && !(status = start(comm, plan, input, output, &op))) {
         status = drive(comm, op);
@@ -228,12 +189,11 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     int status = find_plan(comm, shape, &plan);
     if (!status)
         status = start(comm, plan, input, output, &work->op);
-    if (!status && poll_engine(comm))
+    if (!status && gyre_hub_poll(comm->hub))
         gyre_domain_ring(comm->domain);
-    note_finished(comm);
     gyre_domain_leave(comm->domain);
     if (!status && work->op->status == GYRE_AGAIN)
-        gyre_helper_poke(comm);
+        gyre_helper_poke(comm->hub);
     work->used = status == 0;
     if (!status)
         *out = work;
@@ -265,15 +225,12 @@ static int check_handle(const struct gyre_work *work, const char *call)
 static int await(struct gyre_work *work, uint64_t deadline)
 {
     struct gyre_comm *comm = work->comm;
-    struct gyre_idle idle = {0};
+    struct gyre_wait wait = {op_over, work->op, deadline, {0}};
     if (comm->n == 1)
         return settle(work);
     gyre_domain_enter(comm->domain);
-    while (work->op->status == GYRE_AGAIN) {
-        int status = gyre_comm_turn(comm, &idle, deadline);
-        if (status || (deadline != UINT64_MAX && gyre_now_ns() >= deadline))
-            break;
-    }
+    gyre_comm_focus(comm);
+    gyre_hub_wait(comm->hub, &wait);
     int status = settle(work);
     gyre_domain_leave(comm->domain);
     return status;

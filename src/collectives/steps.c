@@ -12,11 +12,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define COMPLETIONS 64
-
 static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
 {
-    return (uint64_t)(lane - engine->lane) << 32 | lane->generation;
+    return (uint64_t)engine->comm << 48 | (uint64_t)(lane - engine->lane) << 32 | lane->generation;
 }
 
 static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
@@ -120,9 +118,10 @@ static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct
                                .fingerprint = lane->op->fingerprint};
     uint8_t *at = address(lane, step->at);
     uint64_t token = token_of(engine, lane);
+    uint32_t peer = gyre_engine_world(engine, step->peer);
     return step->kind == GYRE_SEND
-               ? gyre_link_send(engine->links, step->peer, &match, at, step->length, token)
-               : gyre_link_recv(engine->links, step->peer, &match, at, step->length, token);
+               ? gyre_link_send(engine->links, peer, &match, at, step->length, token)
+               : gyre_link_recv(engine->links, peer, &match, at, step->length, token);
 }
 
 static void link_failed(struct gyre_engine *engine, uint32_t peer, int status)
@@ -148,7 +147,7 @@ static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
         if (status == GYRE_AGAIN)
             break;
         if (status < 0) {
-            link_failed(engine, lane->round.step[s].peer, status);
+            link_failed(engine, gyre_engine_world(engine, lane->round.step[s].peer), status);
             break;
         }
         lane->outstanding++;
@@ -277,22 +276,17 @@ static void post_failed(struct gyre_engine *engine, int status)
     gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
 }
 
-static bool take_completions(struct gyre_engine *engine, uint64_t now)
+void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)
 {
-    struct gyre_completion done[COMPLETIONS];
-    int count = gyre_links_poll(engine->links, now, done, COMPLETIONS);
-    for (int i = 0; i < count; i++) {
-        struct gyre_lane *lane = &engine->lane[done[i].token >> 32 & (GYRE_LANE_POOL - 1)];
-        if (!lane->op || lane->generation != (uint32_t)done[i].token)
-            continue;
-        lane->outstanding--;
-        if (done[i].status)
-            post_failed(engine, done[i].status);
-    }
-    return count > 0;
+    struct gyre_lane *lane = &engine->lane[done->token >> 32 & (GYRE_LANE_POOL - 1)];
+    if (!lane->op || lane->generation != (uint32_t)done->token)
+        return;
+    lane->outstanding--;
+    if (done->status)
+        post_failed(engine, done->status);
 }
 
-bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now)
+bool gyre_steps_run(struct gyre_engine *engine)
 {
     if (!engine->links || engine->fault.status)
         return false;
@@ -300,6 +294,5 @@ bool gyre_steps_poll(struct gyre_engine *engine, uint64_t now)
     for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
         if (engine->lane[i].op)
             moved |= lane_run(engine, &engine->lane[i]);
-    moved |= take_completions(engine, now);
     return moved;
 }

@@ -61,6 +61,8 @@ struct gyre_domain {
     /* ownership of progress */
     _Atomic uint32_t owner;  /* 1: somebody drives */
     _Atomic uint32_t wanted; /* threads that wait in enter() */
+    _Atomic uint32_t standing;
+    _Atomic uint32_t standing_word; /* changed to have them look */
 
     /* shared memory */
     pthread_mutex_t shared_lock;

@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <poll.h>
@@ -29,6 +30,7 @@
 #define SPIN_NS             (50 * UINT64_C(1000))
 #define YIELD_NS            (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
+#define STAND_NS            (2 * GYRE_MS)
 #define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all failed */
 
 /* -- ownership --------------------------------------------------------------------------------- */
@@ -71,9 +73,46 @@ void gyre_domain_enter(struct gyre_domain *domain)
     atomic_fetch_sub(&domain->wanted, 1);
 }
 
+void gyre_domain_tell_standing(struct gyre_domain *domain)
+{
+    if (atomic_load_explicit(&domain->standing, memory_order_relaxed) == 0)
+        return;
+    atomic_fetch_add(&domain->standing_word, 1);
+    futex(&domain->standing_word, FUTEX_WAKE, INT_MAX, NULL);
+}
+
 void gyre_domain_leave(struct gyre_domain *domain)
 {
     atomic_store_explicit(&domain->owner, 0, memory_order_release);
+    gyre_domain_tell_standing(domain);
+}
+
+/* No fence orders "I stand by" with the leaver's look for it: that would cost every call. Who slips
+ * through looks again after STAND_NS. */
+void gyre_domain_stand_by(struct gyre_domain *domain, bool (*over)(void *context), void *context,
+                          uint64_t deadline)
+{
+    const struct timespec most = {0, STAND_NS};
+    atomic_fetch_add(&domain->standing, 1);
+    for (;;) {
+        uint32_t seen = atomic_load(&domain->standing_word);
+        if (over(context) || gyre_now_ns() >= deadline || atomic_load(&domain->health.status)) {
+            atomic_fetch_sub(&domain->standing, 1);
+            gyre_domain_enter(domain);
+            return;
+        }
+        if (gyre_domain_try_enter(domain))
+            break;
+        futex(&domain->standing_word, FUTEX_WAIT, seen, &most);
+    }
+    atomic_fetch_sub(&domain->standing, 1);
+}
+
+bool gyre_domain_attended(const struct gyre_domain *domain)
+{
+    return gyre_domain_wanted(domain) ||
+           atomic_load_explicit(&((struct gyre_domain *)(uintptr_t)domain)->standing,
+                                memory_order_relaxed) != 0;
 }
 
 bool gyre_domain_wanted(const struct gyre_domain *domain)

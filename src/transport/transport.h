@@ -102,6 +102,15 @@ bool gyre_domain_try_enter(struct gyre_domain *domain);
 void gyre_domain_leave(struct gyre_domain *domain);
 bool gyre_domain_wanted(const struct gyre_domain *domain); /* somebody waits in enter() */
 
+/* For a thread that waits for something which another, the owner, will bring about. The owner gives
+ * way to whoever wants in, and stands by from then on: until over(context), or until nobody owns
+ * the domain, or the deadline. Not the owner; the owner when it returns. tell_standing() has those
+ * that stand by look: something has ended. */
+void gyre_domain_stand_by(struct gyre_domain *domain, bool (*over)(void *context), void *context,
+                          uint64_t deadline);
+bool gyre_domain_attended(const struct gyre_domain *domain); /* some stand by, or want in */
+void gyre_domain_tell_standing(struct gyre_domain *domain);
+
 /* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner;
  * cheap if all are awake. */
 void gyre_domain_ring(struct gyre_domain *domain);

@@ -11,11 +11,16 @@
  *      3        9         8     waits        which another waits, and get away with it (a
  *                                            broadcast's root does)? Every state tells its rank's
  *                                            last calls.
- *                                         3. do all wait, under different numbers, and nothing
- *                                            moves? Then they have parted long ago.
+ *                                         3. do all wait, under different numbers or in different
+ *                                            communicators, one of them for another that has not
+ *                                            joined or has left, and nothing moves? Then they have
+ *                                            parted long ago.
  *                                         4. has a rank waited too long in an operation that others
  *                                            have not joined? Those are named: first in a warning,
  *                                            then in the failure.
+ *
+ * A rank tells of one communicator in full, the one that it waits in, and of others how far it is:
+ * so 3 and 4 know who belongs to a communicator and who has joined.
  *
  * Nobody is judged by 3 while any rank computes, or moves as much as one byte: its state changes
  * then. Equal numbers are found by a small hash table of this call's waiting ranks, so a call is
@@ -107,6 +112,36 @@ static bool recall(const struct gyre_watch_state *state, uint64_t number,
     return true;
 }
 
+/* How far the rank is in that communicator; false if it does not tell of it. */
+static bool progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
+                     uint64_t *finished)
+{
+    *sequence = state->sequence;
+    *finished = state->finished;
+    if (state->comm == comm)
+        return true;
+    for (uint32_t i = 0; i < state->elsewheres; i++)
+        if (state->elsewhere[i].comm == comm) {
+            *sequence = state->elsewhere[i].sequence;
+            *finished = state->elsewhere[i].finished;
+            return true;
+        }
+    return false;
+}
+
+static bool joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number)
+{
+    uint64_t sequence, finished;
+    return progress(state, comm, &sequence, &finished) && sequence >= number;
+}
+
+/* Everybody belongs to the world. */
+static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
+{
+    uint64_t sequence, finished;
+    return comm == 0 || progress(state, comm, &sequence, &finished);
+}
+
 void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state)
 {
     if (state->rank >= roll->n)
@@ -125,8 +160,10 @@ void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_wa
 
 bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence)
 {
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
-    return state->comm == comm && state->finished < sequence && sequence <= state->sequence;
+    uint64_t entered, finished;
+
+    return progress(&roll->entry[rank].state, comm, &entered, &finished) && finished < sequence &&
+           sequence <= entered;
 }
 
 /* -- lists of ranks ---------------------------------------------------------------------------- */
@@ -210,7 +247,7 @@ static void tell_two(uint32_t a, const struct gyre_watch_call *one, uint32_t b,
     snprintf(finding->text, sizeof finding->text,
              "rank %u called %s, but rank %u called %s, both as operation %" PRIu64
              " of communicator %u: every rank must call the same operations in the same order",
-             a, first, b, second, finding->sequence, finding->comm);
+             a, first, b, second, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK);
 }
 
 static void tell_mismatch(const struct gyre_roll *roll, uint32_t a, uint32_t b,
@@ -278,6 +315,15 @@ static bool find_departed(struct gyre_roll *roll, struct gyre_roll_finding *find
 
 /* -- 3: all wait, and not for each other ------------------------------------------------------- */
 
+/* " of communicator 3"; nothing for the world. */
+static const char *name_comm(uint32_t comm, char out[40])
+{
+    out[0] = '\0';
+    if (comm != 0)
+        snprintf(out, 40, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
+    return out;
+}
+
 /* "rank 1 waits in operation 7 (barrier)"; without what it is if the state has forgotten. */
 static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, size_t size)
 {
@@ -285,50 +331,71 @@ static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, s
     struct gyre_watch_call call;
     char signature[128];
 
-    int used = snprintf(out, size, "rank %u waits in operation %" PRIu64, rank, oldest(state));
+    char of[40];
+    int used = snprintf(out, size, "rank %u waits in operation %" PRIu64 "%s", rank, oldest(state),
+                        name_comm(state->comm, of));
     if (!recall(state, oldest(state), &call))
         return;
     gyre_signature_text(signature, sizeof signature, call.signature, call.count);
     snprintf(out + used, size - (size_t)used, " (%s)", signature);
 }
 
-static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint32_t ahead,
+static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint32_t other,
                             struct gyre_roll_finding *finding)
 {
     const struct gyre_watch_state *state = &roll->entry[behind].state;
+    bool left = joined(&roll->entry[other].state, state->comm, oldest(state));
     char here[256], there[256];
 
     finding->verdict = GYRE_ROLL_MISMATCH;
     finding->comm = state->comm;
     finding->sequence = oldest(state);
     tell_place(roll, behind, here, sizeof here);
-    tell_place(roll, ahead, there, sizeof there);
+    tell_place(roll, other, there, sizeof there);
     snprintf(finding->text, sizeof finding->text,
-             "%s, which rank %u has left; %s: every rank must call the same operations in the same "
+             "%s, which rank %u has %s; %s: every rank must call the same operations in the same "
              "order",
-             here, ahead, there);
+             here, other, left ? "left" : "not called", there);
+}
+
+/* A rank for which `rank` waits although it is not there, neither before nor in that operation. */
+static uint32_t absent_from(const struct gyre_roll *roll, uint32_t rank)
+{
+    const struct gyre_watch_state *state = &roll->entry[rank].state;
+
+    for (uint32_t other = 0; other < roll->n; other++) {
+        const struct gyre_watch_state *theirs = &roll->entry[other].state;
+        uint64_t sequence, finished;
+        if (theirs->comm == state->comm
+                ? oldest(theirs) > oldest(state)
+                : progress(theirs, state->comm, &sequence, &finished) &&
+                      (sequence < oldest(state) || finished >= oldest(state)))
+            return other;
+    }
+    return NOBODY;
 }
 
 static bool find_standstill(const struct gyre_roll *roll, uint64_t clock,
                             struct gyre_roll_finding *finding)
 {
-    uint32_t behind = 0, ahead = 0;
-
     if (roll->limit.dead_ns == 0 || clock - roll->moved_at < roll->limit.dead_ns)
         return false;
+    bool together = true;
     for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct entry *entry = &roll->entry[rank];
-        if (!waiting(entry) || entry->state.comm != roll->entry[0].state.comm)
+        const struct entry *entry = &roll->entry[rank], *first = &roll->entry[0];
+        if (!waiting(entry))
             return false;
-        if (oldest(&entry->state) < oldest(&roll->entry[behind].state))
-            behind = rank;
-        if (oldest(&entry->state) > oldest(&roll->entry[ahead].state))
-            ahead = rank;
+        together &= entry->state.comm == first->state.comm &&
+                    oldest(&entry->state) == oldest(&first->state);
     }
-    if (behind == ahead)
-        return false;
-    tell_standstill(roll, behind, ahead, finding);
-    return true;
+    for (uint32_t rank = 0; rank < roll->n && !together; rank++) {
+        uint32_t other = absent_from(roll, rank);
+        if (other == NOBODY)
+            continue;
+        tell_standstill(roll, rank, other, finding);
+        return true;
+    }
+    return false;
 }
 
 /* -- 4: who has not joined --------------------------------------------------------------------- */
@@ -352,7 +419,7 @@ static void list_missing(const struct gyre_roll *roll, const struct gyre_roll_fi
     memset(list, 0, sizeof *list);
     for (uint32_t rank = 0; rank < roll->n; rank++) {
         const struct gyre_watch_state *state = &roll->entry[rank].state;
-        if (state->comm != finding->comm || state->sequence < finding->sequence)
+        if (belongs(state, finding->comm) && !joined(state, finding->comm, finding->sequence))
             add_rank(list, rank);
     }
     end_list(list);
@@ -362,17 +429,18 @@ static void list_missing(const struct gyre_roll *roll, const struct gyre_roll_fi
 static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
                            char *out, size_t size)
 {
-    char signature[128];
+    char signature[128], of[40];
 
+    name_comm(finding->comm, of);
     for (uint32_t rank = 0; rank < roll->n; rank++) {
         const struct gyre_watch_state *state = &roll->entry[rank].state;
         if (state->comm != finding->comm || state->sequence != finding->sequence)
             continue;
         gyre_signature_text(signature, sizeof signature, state->signature, state->count);
-        snprintf(out, size, "operation %" PRIu64 " (%s)", finding->sequence, signature);
+        snprintf(out, size, "operation %" PRIu64 "%s (%s)", finding->sequence, of, signature);
         return;
     }
-    snprintf(out, size, "operation %" PRIu64, finding->sequence);
+    snprintf(out, size, "operation %" PRIu64 "%s", finding->sequence, of);
 }
 
 /* Returns how many are missing. */

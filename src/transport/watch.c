@@ -277,6 +277,32 @@ void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool
     nudge(watch);
 }
 
+void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity)
+{
+    if (watch == NULL || watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    activity->next = watch->is.activity->next;
+    watch->is.activity->next = activity;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity)
+{
+    struct gyre_activity *mine = activity;
+
+    if (watch == NULL || watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    for (struct gyre_activity *at = watch->is.activity; at->next != NULL; at = at->next)
+        if (at->next == activity) {
+            at->next = activity->next;
+            break;
+        }
+    atomic_compare_exchange_strong(&watch->is.activity->focus, &mine, NULL);
+    pthread_mutex_unlock(&watch->lock);
+}
+
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer)
 {
     int index = gyre_vigil_channel(watch->vigil, peer);

@@ -35,12 +35,15 @@ struct gyre_health {
 
 #define GYRE_ACTIVITY_CALLS (GYRE_WATCH_CALLS + 1) /* a power of two */
 
-/* What this rank is doing; written by the communicator with plain stores through the functions
- * below, read by the watch for its beats. One writer at a time; `version` is odd while it writes,
- * so that no beat carries half of each. */
+/* What this rank is doing in one communicator; written by it with plain stores through the
+ * functions below, read by the watch for its beats. One writer at a time; `version` is odd while it
+ * writes, so that no beat carries half of each. `motion`, `looks` and `focus` belong to the
+ * process: they are kept in its first activity only. */
 struct gyre_activity {
+    _Atomic(struct gyre_activity *) focus; /* what a thread waits in; NULL: the first */
+    struct gyre_activity *next;            /* of those attended; under the watch's lock */
     _Atomic uint32_t version;
-    _Atomic uint32_t comm;
+    _Atomic uint32_t comm;        /* unlike that of any other group of ranks that lives */
     _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */
     _Atomic uint64_t fingerprint; /* of that operation */
     _Atomic uint64_t finished;    /* operations up to this one are finished */
@@ -79,6 +82,13 @@ static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t
     atomic_store_explicit(&activity->finished, sequence, memory_order_relaxed);
 }
 
+/* A thread starts or waits in that one now. */
+static inline void gyre_activity_focus(struct gyre_activity *first, struct gyre_activity *on)
+{
+    if (atomic_load_explicit(&first->focus, memory_order_relaxed) != on)
+        atomic_store_explicit(&first->focus, on, memory_order_release);
+}
+
 static inline void gyre_activity_move(struct gyre_activity *activity, uint64_t motion)
 {
     atomic_store_explicit(&activity->motion, motion, memory_order_relaxed);
@@ -103,7 +113,7 @@ struct gyre_watch_options {
     struct gyre_joined *joined; /* borrowed, with its unix_fd, pidfd and control, until stop() */
     int dead_time_ms;           /* 0: nobody is ever declared dead by silence */
     int timeout_ms;             /* of an operation: beyond it all fail, naming who is missing */
-    const struct gyre_activity *activity;
+    struct gyre_activity *activity; /* the process's first */
     struct gyre_health *health;
     struct gyre_bell bell;
 };
@@ -124,6 +134,11 @@ void gyre_watch_stop(struct gyre_watch *watch);
  * cause to arrive, and health is set after at most that. Any thread; does not block. */
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text);
+
+/* From now on, or no longer, beats tell of this communicator too. Any thread; ignore() returns when
+ * the activity is not read any more. `watch` may be NULL. */
+void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity);
+void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity);
 
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until
  * each has mapped it or said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody

@@ -263,10 +263,47 @@ static bool read_activity(const struct gyre_activity *from, struct gyre_watch_st
     to->sequence = atomic_load_explicit(&from->sequence, memory_order_acquire);
     to->finished = atomic_load_explicit(&from->finished, memory_order_acquire);
     to->fingerprint = atomic_load_explicit(&from->fingerprint, memory_order_acquire);
-    to->motion = atomic_load_explicit(&from->motion, memory_order_acquire);
     read_calls(from, to);
     return (before & 1) == 0 &&
            before == atomic_load_explicit(&from->version, memory_order_relaxed);
+}
+
+static bool waits(const struct gyre_activity *activity)
+{
+    return atomic_load_explicit(&activity->sequence, memory_order_acquire) >
+           atomic_load_explicit(&activity->finished, memory_order_relaxed);
+}
+
+/* What a thread waits in; where it does not wait, any communicator in which something is pending.
+ */
+static const struct gyre_activity *foremost(const struct gyre_activity *first)
+{
+    const struct gyre_activity *focus = atomic_load_explicit(&first->focus, memory_order_acquire);
+
+    if (focus == NULL)
+        focus = first;
+    if (waits(focus))
+        return focus;
+    for (const struct gyre_activity *at = first; at != NULL; at = at->next)
+        if (waits(at))
+            return at;
+    return focus;
+}
+
+/* How far the rank is elsewhere; those that wait first, as many as a state holds. */
+static void read_others(const struct gyre_activity *first, const struct gyre_activity *told,
+                        struct gyre_watch_state *to)
+{
+    for (int waiting = 1; waiting >= 0; waiting--)
+        for (const struct gyre_activity *at = first; at != NULL; at = at->next) {
+            if (at == told || waits(at) != waiting || to->elsewheres == GYRE_WATCH_ELSEWHERE)
+                continue;
+            to->elsewhere[to->elsewheres++] = (struct gyre_watch_elsewhere){
+                .comm = atomic_load_explicit(&at->comm, memory_order_relaxed),
+                .sequence = atomic_load_explicit(&at->sequence, memory_order_relaxed),
+                .finished = atomic_load_explicit(&at->finished, memory_order_relaxed),
+            };
+        }
 }
 
 /* A thread that waits looks every 50 ms. One that does not is kept from running, by others on its
@@ -292,8 +329,14 @@ void gyre_watch_turn(struct gyre_watch *watch)
 {
     struct gyre_watch_state fresh = {.rank = watch->is.joined->rank};
 
-    if (watch->is.activity != NULL && read_activity(watch->is.activity, &fresh)) {
+    const struct gyre_activity *first = watch->is.activity,
+                               *told = first != NULL ? foremost(first) : NULL;
+
+    if (told != NULL && read_activity(told, &fresh)) {
+        fresh.motion = atomic_load_explicit(&first->motion, memory_order_acquire);
         count_absence(watch, &fresh);
+        if (first->next != NULL)
+            read_others(first, told, &fresh);
         watch->mine = fresh;
     }
     gyre_vigil_tick(watch->vigil, gyre_now_ns(), &watch->mine);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { AT_LENGTH = 0, AT_KIND = 4, AT_FLAGS = 5, AT_EPOCH = 6, AT_RANK = 8, AT_STATUS = 12 };
+enum { AT_ELSEWHERES = 64 + 16 * GYRE_WATCH_CALLS }; /* of a state */
 enum { AT_ID = 16, AT_CRC = 20, AT_REGION = 24 };
 
 /* Sums a whole message, reading its crc field as 0. */
@@ -107,6 +108,13 @@ void gyre_watch_state_encode(const struct gyre_watch_state *state,
         gyre_put64(out + 64 + 16 * i, state->call[i].signature);
         gyre_put64(out + 72 + 16 * i, state->call[i].count);
     }
+    gyre_put32(out + AT_ELSEWHERES, (uint32_t)state->elsewheres);
+    for (int i = 0; i < GYRE_WATCH_ELSEWHERE; i++) {
+        uint8_t *at = out + AT_ELSEWHERES + 4 + 20 * i;
+        gyre_put32(at, (uint32_t)state->elsewhere[i].comm);
+        gyre_put64(at + 4, state->elsewhere[i].sequence);
+        gyre_put64(at + 12, state->elsewhere[i].finished);
+    }
 }
 
 void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
@@ -127,6 +135,15 @@ void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
         state->call[i].signature = gyre_get64(in + 64 + 16 * i);
         state->call[i].count = gyre_get64(in + 72 + 16 * i);
     }
+    state->elsewheres = gyre_get32(in + AT_ELSEWHERES);
+    for (int i = 0; i < GYRE_WATCH_ELSEWHERE; i++) {
+        const uint8_t *at = in + AT_ELSEWHERES + 4 + 20 * i;
+        state->elsewhere[i].comm = gyre_get32(at);
+        state->elsewhere[i].sequence = gyre_get64(at + 4);
+        state->elsewhere[i].finished = gyre_get64(at + 12);
+    }
     if (state->calls > GYRE_WATCH_CALLS)
         state->calls = 0;
+    if (state->elsewheres > GYRE_WATCH_ELSEWHERE)
+        state->elsewheres = 0;
 }

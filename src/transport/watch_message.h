@@ -4,7 +4,7 @@
  *    | length | kind | flags| epoch | rank | status | id | crc | region length  | payload …
  *
  * Little endian; `length` counts everything; crc is the CRC-32C of the whole message with crc = 0.
- * A beat's payload is a list of states of 176 bytes, a failure's, warning's or reply's is its text.
+ * A beat's payload is a list of states of 340 bytes, a failure's, warning's or reply's is its text.
  * Nothing here does I/O. */
 #ifndef GYRE_TRANSPORT_WATCH_MESSAGE_H
 #define GYRE_TRANSPORT_WATCH_MESSAGE_H
@@ -17,7 +17,8 @@
 #define GYRE_WATCH_PAYLOAD_MAX  (GYRE_WATCH_MESSAGE_MAX - GYRE_WATCH_HEADER_BYTES)
 #define GYRE_WATCH_TEXT_MAX     900 /* of a failure, NUL included */
 #define GYRE_WATCH_CALLS        7   /* that a state remembers besides its newest */
-#define GYRE_WATCH_STATE_BYTES  (64 + 16 * GYRE_WATCH_CALLS)
+#define GYRE_WATCH_ELSEWHERE    8   /* communicators besides the one it tells of in full */
+#define GYRE_WATCH_STATE_BYTES  (68 + 16 * GYRE_WATCH_CALLS + 20 * GYRE_WATCH_ELSEWHERE)
 #define GYRE_WATCH_STATES_MAX   (GYRE_WATCH_PAYLOAD_MAX / GYRE_WATCH_STATE_BYTES)
 
 enum gyre_watch_kind {
@@ -41,6 +42,16 @@ struct gyre_watch_call {
     uint64_t signature, count;
 };
 
+/* Communicators are told apart by id and lowest rank: groups of ranks that have no rank in common
+ * may have one id. The world is 0. */
+#define GYRE_WATCH_COMM_MASK 4095u /* the id; the rank stands above it */
+
+/* How far it is in another communicator. */
+struct gyre_watch_elsewhere {
+    uint64_t comm; /* 32 bits of it; states are compared as bytes, so there is no gap */
+    uint64_t sequence, finished;
+};
+
 /* What one rank is doing, as its beats carry it. */
 struct gyre_watch_state {
     uint32_t rank, comm;
@@ -48,6 +59,8 @@ struct gyre_watch_state {
     uint64_t motion; /* changes whenever anything moves in its operations */
     uint64_t calls;  /* operations before the newest that `call` holds, latest first */
     struct gyre_watch_call call[GYRE_WATCH_CALLS]; /* the rest is 0 */
+    uint64_t elsewheres;
+    struct gyre_watch_elsewhere elsewhere[GYRE_WATCH_ELSEWHERE]; /* the rest is 0 */
 };
 
 struct gyre_watch_message {
