@@ -34,7 +34,8 @@ static void test_table(void **state)
     expect_text(gyre_print_table, "ring", slice_of(GYRE_VERB_ALL_REDUCE, 2, 5),
                 (struct gyre_print_ranks){1, 2},
                 "all_reduce by ring: 2 ranks, 5 elements of 4 bytes\n"
-                "neighbours only: reduce-scatter and all-gather; broadcast as a pipelined chain\n"
+                "neighbours only: reduce-scatter and all-gather; broadcast and reduce in "
+                "segments\n"
                 "3 rounds; ranges are [first byte, one behind the last)\n"
                 "\n"
                 "rank 1: sends 20 bytes, scratch 12 bytes\n"

@@ -10,6 +10,8 @@
  * Nothing is ever written past an array. */
 #include "collectives/schedule.h"
 
+#include "base/size.h"
+
 #include <string.h>
 
 const char *const gyre_verb_word[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
@@ -58,6 +60,25 @@ uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint3
 uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks)
 {
     return run(slice, &slice->out, first, blocks);
+}
+
+struct gyre_span gyre_slice_share(const struct gyre_slice *slice, uint32_t rank)
+{
+    if (gyre_verb_scatters(slice->verb))
+        return gyre_slice_in_block(slice, rank);
+    if (gyre_verb_gathers(slice->verb))
+        return gyre_slice_out_block(slice, rank);
+    return (struct gyre_span){gyre_block_start(slice->count, slice->n, rank) * slice->element,
+                              gyre_block_count(slice->count, slice->n, rank) * slice->element};
+}
+
+uint64_t gyre_slice_all_bytes(const struct gyre_slice *slice)
+{
+    if (gyre_verb_scatters(slice->verb))
+        return gyre_slice_in_run(slice, 0, slice->n);
+    if (gyre_verb_gathers(slice->verb))
+        return gyre_slice_out_run(slice, 0, slice->n);
+    return slice->count * slice->element;
 }
 
 static bool only_root_has(enum gyre_verb verb, enum gyre_buffer buffer)

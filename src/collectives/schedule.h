@@ -152,6 +152,11 @@ struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t r
 uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
 uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
 
+/* What a rank answers for where the data is spread over all: its block where the verb has blocks,
+ * else one of n parts, the first ones an element longer. And the bytes of all these. */
+struct gyre_span gyre_slice_share(const struct gyre_slice *slice, uint32_t rank);
+uint64_t gyre_slice_all_bytes(const struct gyre_slice *slice);
+
 /* What this rank has of INPUT or OUTPUT: no, one or n blocks, and block i of them. */
 uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buffer);
 struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,

@@ -28,7 +28,6 @@
  * All-to-all pairs ranks instead: i and j meet in turn (i + j) mod n, 32 turns to a round, and so
  * both give up the very block that they get. Who works in place saves these 32 blocks in the round
  * before and sends from there. */
-#include "base/size.h"
 #include "collectives/schedule.h"
 
 #define PEERS_PER_ROUND 32
@@ -54,18 +53,11 @@ static uint32_t exchange_rounds(const struct gyre_slice *s)
     return (s->n - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
 }
 
-/* What a rank has of the data while it is spread over all: a block of its own where the verb has
- * such, everything when one-shot, else one of n equal parts. */
+/* One-shot, everybody answers for everything. */
 static struct gyre_span share(const struct gyre_slice *s, uint32_t rank)
 {
-    if (gyre_verb_scatters(s->verb))
-        return gyre_slice_in_block(s, rank);
-    if (gyre_verb_gathers(s->verb))
-        return gyre_slice_out_block(s, rank);
-    if (one_shot(s))
-        return (struct gyre_span){0, all_bytes(s)};
-    return (struct gyre_span){gyre_block_start(s->count, s->n, rank) * s->element,
-                              gyre_block_count(s->count, s->n, rank) * s->element};
+    bool blocks = gyre_verb_scatters(s->verb) || gyre_verb_gathers(s->verb);
+    return one_shot(s) && !blocks ? (struct gyre_span){0, all_bytes(s)} : gyre_slice_share(s, rank);
 }
 
 /* The peers of one exchange round, as distances first … last; the sender stands to the left of the
@@ -351,9 +343,9 @@ static uint64_t direct_sent_bytes(const struct gyre_slice *s)
     case GYRE_VERB_GATHER:
         return is_root(s) ? 0 : own;
     case GYRE_VERB_SCATTER:
-        return is_root(s) ? gyre_slice_in_run(s, s->rank + UINT64_C(1), s->n - 1) : 0;
+        return is_root(s) ? gyre_slice_all_bytes(s) - own : 0;
     default: /* everything but the own block */
-        return gyre_slice_in_run(s, s->rank + UINT64_C(1), s->n - 1);
+        return gyre_slice_all_bytes(s) - own;
     }
 }
 

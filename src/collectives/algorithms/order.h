@@ -15,4 +15,11 @@ static inline uint32_t gyre_order_rank(const struct gyre_slice *slice, uint32_t 
     return slice->layout ? slice->layout->order[place] : place;
 }
 
+/* Who stands `places` after this rank; behind the last place comes the first. */
+static inline uint32_t gyre_order_after(const struct gyre_slice *slice, uint64_t places)
+{
+    uint64_t place = gyre_order_place(slice, slice->rank) + places;
+    return gyre_order_rank(slice, (uint32_t)(place % slice->n));
+}
+
 #endif

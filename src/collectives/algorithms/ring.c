@@ -1,8 +1,9 @@
 /* The ring. Every rank talks to two others only: it sends to its right neighbour and receives from
- * its left one.
+ * its left one. Neighbours are neighbours in the order of nodes (order.h), so the ring enters and
+ * leaves each node once.
  *
  * All-reduce cuts the data into n blocks, here n = 4. In each step every rank sends one block (the
- * capital) to the right, receives another from the left and adds what came to its own:
+ * capital) to the right, receives another from the left and adds its own to what came:
  *
  *          rank 0             rank 1             rank 2             rank 3
  *       [ a  b  c  D ]  ─▶ [ A  b  c  d ]  ─▶ [ a  B  c  d ]  ─▶ [ a  b  C  d ]  ─▶ rank 0
@@ -17,135 +18,124 @@
  *
  * Each rank sends 2(n-1)/n of the data; no algorithm can send less. A step of the reduce-scatter is
  * two rounds, exchange and reduce, for a REDUCE may only read what an earlier round received; while
- * one lane reduces, others transfer. Sums grow in OUTPUT and INPUT is never written, so in place a
- * sum simply lands on its own summand.
+ * one lane reduces, others transfer. Sums grow where they arrived, in two slots of SCRATCH by turns
+ * (one is sent while the other fills), and INPUT is never written.
  *
- * Broadcast opens the ring before the root. Segments run down the chain, one behind the other:
- *
- *       round 0     root ─0─▶ 1
- *       round 1     root ─1─▶ 1 ─0─▶ 2
- *       round 2     root ─2─▶ 1 ─1─▶ 2 ─0─▶ 3 */
+ * Each half alone is the verb of its name. Broadcast and reduce open the ring: open_ring.c. */
 #include "base/size.h"
-#include "collectives/schedule.h"
+#include "collectives/algorithms/open_ring.h"
+#include "collectives/algorithms/order.h"
 
-#define SEGMENT_BYTES (UINT64_C(64) << 10) /* a broadcast's segment is at least this long, … */
-#define SEGMENTS_MAX  8                    /* … and there are at most so many of them */
-
-struct span {
-    uint64_t at, bytes;
-};
-
-/* Piece i of the slice, cut into `parts`. */
-static struct span cut(const struct gyre_slice *s, uint64_t parts, uint64_t i)
+/* The block of the rank that stands `steps` places to the left. */
+static struct gyre_span block(const struct gyre_slice *s, uint64_t steps)
 {
-    return (struct span){gyre_block_start(s->count, parts, i) * s->element,
-                         gyre_block_count(s->count, parts, i) * s->element};
+    return gyre_slice_share(s, gyre_order_after(s, 2 * (uint64_t)s->n - steps));
 }
 
-static uint32_t neighbour(const struct gyre_slice *s, uint32_t places_right)
+static uint64_t slot_bytes(const struct gyre_slice *s)
 {
-    return (s->rank + places_right) % s->n;
+    return (s->verb == GYRE_VERB_ALL_REDUCE ? gyre_block_count(s->count, s->n, 0) : s->count) *
+           s->element;
 }
 
-/* The block that is `steps` places to the left of this rank's own. */
-static struct span block(const struct gyre_slice *s, uint64_t steps)
+static struct gyre_place slot(const struct gyre_slice *s, uint64_t step)
 {
-    return cut(s, s->n, (s->rank + 2 * (uint64_t)s->n - steps) % s->n);
+    return gyre_at(GYRE_SCRATCH, step % 2 * slot_bytes(s));
+}
+
+/* Where the complete block of this rank goes. */
+static struct gyre_place home(const struct gyre_slice *s)
+{
+    return gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_REDUCE_SCATTER ? 0 : block(s, 0).at);
 }
 
 static void reduce_scatter(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t step = index / 2;
-    struct span out = block(s, step + 1), in = block(s, step + 2);
+    struct gyre_span out = block(s, step + 1), in = block(s, step + 2);
+    bool last = step + 2 >= s->n;
 
-    if (index % 2 == 0) {
-        gyre_round_recv(round, neighbour(s, s->n - 1), gyre_at(GYRE_SCRATCH, 0), in.bytes);
-        gyre_round_send(round, neighbour(s, 1),
-                        gyre_at(step == 0 ? GYRE_INPUT : GYRE_OUTPUT, out.at), out.bytes);
-    } else {
-        gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, in.at), in.bytes,
-                          step == s->n - 2 ? GYRE_STEP_FINAL : 0);
-        gyre_round_source(round, gyre_at(GYRE_SCRATCH, 0));
+    if (s->n > 1 && index % 2 == 0) {
+        gyre_round_recv(round, gyre_order_after(s, s->n - 1), slot(s, step), in.bytes);
+        gyre_round_send(round, gyre_order_after(s, 1),
+                        step == 0 ? gyre_at(GYRE_INPUT, out.at) : slot(s, step - 1), out.bytes);
+    } else { /* one rank has but this round: the sum of one, for its average is taken here too */
+        gyre_round_reduce(round, last ? home(s) : slot(s, step), in.bytes,
+                          last ? GYRE_STEP_FINAL : 0);
+        if (s->n > 1)
+            gyre_round_source(round, slot(s, step));
         gyre_round_source(round, gyre_at(GYRE_INPUT, in.at));
     }
 }
 
 static void all_gather(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
-    struct span out = block(s, step), in = block(s, step + 1);
-    gyre_round_recv(round, neighbour(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
-    gyre_round_send(round, neighbour(s, 1), gyre_at(GYRE_OUTPUT, out.at), out.bytes);
-}
-
-static void all_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
-{
-    uint64_t reduced = 2 * (uint64_t)(s->n - 1); /* the first round of the all-gather */
-
-    if (s->n == 1) { /* the sum of one; the average of one is taken here too */
-        gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), block(s, 0).bytes, GYRE_STEP_FINAL);
-        gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
-    } else if (index < reduced) {
-        reduce_scatter(s, index, round);
-    } else {
-        all_gather(s, index - reduced, round);
+    struct gyre_span out = block(s, step), in = block(s, step + 1);
+    bool own = s->verb == GYRE_VERB_ALL_GATHER && step == 0; /* is in INPUT still */
+    if (s->n > 1) {
+        gyre_round_recv(round, gyre_order_after(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at),
+                        in.bytes);
+        gyre_round_send(round, gyre_order_after(s, 1),
+                        own ? gyre_at(GYRE_INPUT, 0) : gyre_at(GYRE_OUTPUT, out.at), out.bytes);
     }
+    if (own)
+        gyre_round_copy(round, home(s), gyre_at(GYRE_INPUT, 0), out.bytes);
 }
 
-static uint64_t segments(const struct gyre_slice *s)
+/* -- the entry: which halves, and how many rounds they have ------------------------------------ */
+
+static bool is_open(const struct gyre_slice *s)
 {
-    uint64_t whole = s->count * s->element / SEGMENT_BYTES;
-    return whole < 1 ? 1 : whole > SEGMENTS_MAX ? SEGMENTS_MAX : whole;
+    return s->verb == GYRE_VERB_BROADCAST || s->verb == GYRE_VERB_REDUCE;
 }
 
-/* How far down the chain this rank stands; the root is 0. */
-static uint64_t position(const struct gyre_slice *s)
+static uint64_t summing(const struct gyre_slice *s)
 {
-    return (s->rank + (uint64_t)s->n - s->root) % s->n;
+    uint64_t rounds = s->n > 1 ? 2 * (uint64_t)(s->n - 1) : 1;
+    return s->verb == GYRE_VERB_ALL_GATHER ? 0 : rounds;
 }
 
-/* Position p sends segment k in round p + k, and so receives it in the round before. */
-static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static uint64_t handing_on(const struct gyre_slice *s)
 {
-    uint64_t parts = segments(s), p = position(s), k = index - p; /* below 0 it wraps: no segment */
-    struct span out = cut(s, parts, k), in = cut(s, parts, k + 1);
-
-    if (p > 0 && k + 1 < parts)
-        gyre_round_recv(round, neighbour(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
-    if (p < s->n - 1 && k < parts)
-        gyre_round_send(round, neighbour(s, 1), gyre_at(p == 0 ? GYRE_INPUT : GYRE_OUTPUT, out.at),
-                        out.bytes);
-    if (p == 0 && k < parts)
-        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, out.at), gyre_at(GYRE_INPUT, out.at),
-                        out.bytes);
+    if (s->n == 1)
+        return s->verb == GYRE_VERB_ALL_GATHER;
+    return s->verb == GYRE_VERB_REDUCE_SCATTER ? 0 : s->n - 1;
 }
 
 static void ring_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    s->verb == GYRE_VERB_ALL_REDUCE ? all_reduce(s, index, round) : broadcast(s, index, round);
+    if (is_open(s))
+        gyre_open_ring_round(s, index, round);
+    else if (index < summing(s))
+        reduce_scatter(s, index, round);
+    else
+        all_gather(s, index - summing(s), round);
 }
 
 static struct gyre_extent ring_extent(const struct gyre_slice *s)
 {
-    if (s->verb == GYRE_VERB_BROADCAST)
-        return (struct gyre_extent){segments(s) + (s->n > 1 ? s->n - 2 : 0), 0, 3, 1};
-    if (s->n == 1)
-        return (struct gyre_extent){1, 0, 1, 1};
-    return (struct gyre_extent){3 * (uint64_t)(s->n - 1), cut(s, s->n, 0).bytes, 2, 2};
+    uint64_t slots = summing(s) == 0 || s->n == 1 ? 0 : s->n == 2 ? 1 : 2;
+    if (is_open(s))
+        return gyre_open_ring_extent(s);
+    return (struct gyre_extent){summing(s) + handing_on(s), slots * slot_bytes(s),
+                                2 + (s->verb == GYRE_VERB_ALL_GATHER), 2};
 }
 
-/* All-reduce: every block but the own, then every block but the right neighbour's. */
+/* Summing: every block but the own. Handing on: every block but the right neighbour's. */
 static uint64_t ring_sent_bytes(const struct gyre_slice *s)
 {
-    uint64_t bytes = s->count * s->element;
-    if (s->verb == GYRE_VERB_BROADCAST)
-        return position(s) < s->n - 1 ? bytes : 0;
-    return 2 * bytes - block(s, 0).bytes - block(s, s->n - 1).bytes;
+    uint64_t all = gyre_slice_all_bytes(s);
+    if (is_open(s))
+        return gyre_open_ring_sent_bytes(s);
+    return (summing(s) ? all - block(s, 0).bytes : 0) +
+           (handing_on(s) ? all - block(s, s->n - 1).bytes : 0);
 }
 
 const struct gyre_algorithm gyre_algorithm_ring = {
     .name = "ring",
-    .summary = "neighbours only: reduce-scatter and all-gather; broadcast as a pipelined chain",
-    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST,
+    .summary = "neighbours only: reduce-scatter and all-gather; broadcast and reduce in segments",
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_REDUCE_SCATTER |
+             1u << GYRE_VERB_ALL_GATHER | 1u << GYRE_VERB_BROADCAST | 1u << GYRE_VERB_REDUCE,
     .extent = ring_extent,
     .round = ring_round,
     .sent_bytes = ring_sent_bytes,
