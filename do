@@ -14,7 +14,7 @@ Gyre: collective communication without NCCL and without MPI.
 usage: ./do WORD [ARGUMENTS]
 
   bench [NAME] [FLAGS]  measure: all-reduce on 2 local ranks, 8 B to 64 MiB; or another bench, other flags
-  compare [FLAGS]       measure all-reduce against Open MPI and gloo, where they are installed, in turns
+  compare [FLAGS]       measure against Open MPI, MPICH and gloo, where they are installed, in turns
   test [NAMES, FLAGS]   build and run all tests, or those named; flags go to `meson test`
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree

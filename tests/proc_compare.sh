@@ -9,9 +9,11 @@ trap 'rm -rf "$room"' EXIT
 failures=0
 mkdir -p "$room/bin" "$room/build/bench"
 
-for tool in sh cat dirname mktemp mkdir rm tail head sed grep tr printf date cut uname nproc awk seq timeout; do
+for tool in sh cat dirname mktemp mkdir rm tail head sed grep tr printf date cut uname nproc awk seq timeout env; do
     path=$(command -v "$tool") && [ "${path#/}" != "$path" ] && ln -s "$path" "$room/bin/$tool"
 done
+mkdir -p "$room/build/bench/peers"
+ln -s "$build_root/bench/peers/ratio" "$room/build/bench/peers/ratio"
 
 stub() { # path below the room, then its body
     printf '#!/bin/sh\n%s\n' "$2" >"$room/$1"
@@ -42,26 +44,39 @@ said() { grep -qF -- "$1" "$room/said"; }
 complained() { grep -qF -- "$1" "$room/complaints"; }
 rounds_kept() { [ "$(grep -c "$1" "$room/out/compare.csv")" = "$2" ]; }
 
-# Round by round the bench takes 10, 30, 20 µs and the peers take 50, 10, 40: medians 20 and 40. In place is 2 × that.
-stub build/bench/allreduce '
-echo "allreduce $*" >>"$ROOM/calls"
+# Round by round the bench takes 10, 30, 20 µs and the peers take 50, 10, 40: medians 20 and 40. In place is 2 × that,
+# percentiles are 3 × and 4 ×, the processor 1000 ×. MPICH takes twice as long.
+bench_stub='
+call="${0##*/} $*"
+echo "$call" >>"$ROOM/calls"
 [ ! -e "$ROOM/broken" ] || { echo "gyre_init: no" >&2; exit 3; }
-turn=$(grep -cxF -- "allreduce $*" "$ROOM/calls")
+turn=$(grep -cxF -- "$call" "$ROOM/calls")
+[ -z "${GYRE_REPRODUCIBLE:-}" ] || echo reproducible >>"$ROOM/calls"
 while [ "$1" != -b ]; do shift; done
 bytes=$2
 time=$(echo 10 30 20 | cut -d " " -f "$turn")
 while [ "$1" != --csv ]; do shift; done
-printf "size,…\n%s,2,float,sum,-1,20,%s,0,0,0,%s,0,0,%s\n" "$bytes" "$time" "$((2 * time))" "${WRONG:-0}" >"$2"'
+set -- "$2" "$((3 * time)),$((4 * time)),$((1000 * time))"
+printf "size,…\n%s,2,float,sum,-1,20,%s,0,0,0,%s,0,0,%s,%s,%s\n" \
+    "$bytes" "$time" "$((2 * time))" "${WRONG:-0}" "$2" "$2" >"$1"'
 peer='
-echo "$0 $*" >>"$ROOM/calls"
-turn=$(grep -cxF -- "$0 $*" "$ROOM/calls")
-time=$(echo 50 10 40 | cut -d " " -f "$turn")
-for word; do case $word in *[!0-9:]*) ;; ???*) echo "${word%:*},$time,0,$((2 * time)),0" ;; esac; done'
+call="${0##*/} $*${UCX_TLS:+, tcp}"
+echo "$call" >>"$ROOM/calls"
+turn=$(grep -cxF -- "$call" "$ROOM/calls")
+time=$(($(echo 50 10 40 | cut -d " " -f "$turn") * SLOW))
+more="$((3 * time)),$((4 * time)),$((1000 * time))"
+for word; do case $word in *[!0-9:]*) ;; ???*) echo "${word%:*},$time,0,$more,$((2 * time)),${WRONG_PEER:-0},$more" ;; esac; done'
+
+stub build/bench/all_reduce "$bench_stub"
+stub build/bench/reduce_scatter "$bench_stub"
+stub build/bench/barrier "$bench_stub"
 
 peers_there() {
-    stub bin/mpicc 'exit 0'
-    stub bin/mpirun '[ "$1" != --version ] || { echo "mpirun (Open MPI) 0"; exit; }'"$peer"
-    stub bin/python3 '[ "$1" != -c ] || { echo "0.0"; exit; }'"$peer"
+    stub bin/mpicc.openmpi 'exit 0'
+    stub bin/mpicc.mpich 'exit 0'
+    stub bin/mpirun.openmpi '[ "$1" != --version ] || { echo "mpirun (Open MPI) 0"; exit; }; SLOW=1'"$peer"
+    stub bin/mpirun.mpich '[ "$1" != --version ] || { echo "HYDRA build details:"; echo " Version: 1.2"; exit; }; SLOW=2'"$peer"
+    stub bin/python3 '[ "$1" != -c ] || { echo "0.0"; exit; }; SLOW=3'"$peer"
 }
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -70,37 +85,62 @@ build=$room/build
 peers_there
 compare --rounds 3 --ranks 2 --sizes 512,4K,64M
 expect "a good comparison succeeds" [ "$code" = 0 ]
-expect "medians and ratios in shared memory" said '| 4 KiB | 20.0 | 40.0 | **2.00** | 40.0 | 80.0 | **2.00** |'
-expect "gloo stands beside Open MPI over sockets" said '| 64 MiB | 20.0 | 40.0 | **2.00** | 40.0 | **2.00** | 40.0 | 80.0 |'
-expect "every round is kept" rounds_kept '^shm,2,4096,Open MPI' 3
-expect "rows go to the bench" noted '--ranks 2 --transport tcp --fresh --no-ceiling -w 2 -b 4096 -e 4096'
+expect "medians, and ratios to the best peer" \
+    said '| 4 KiB | 20.0 | 40.0 | 80.0 | **2.00** | 40.0 | 80.0 | 160 | **2.00** |'
+expect "gloo stands beside them over sockets" \
+    said '| 64 MiB | 20.0 | 40.0 | 80.0 | 120 | **2.00** | 40.0 | 80.0 | 160 | 240 | **2.00** |'
+expect "processor seconds per GiB and percentiles" \
+    said '| 64 MiB | 0.32 | 0.64 | 1.28 | 60.0 / 80.0 | 120 / 160 | 240 / 320 |'
+expect "a summary" said '| all_reduce | shm | 2 | Gyre | 2.00 (512 B) | 2.00 | 2.00 (512 B) |'
+expect "every round is kept" rounds_kept '^shm,all_reduce,2,4096,Open MPI' 3
+expect "rows go to the bench" noted 'all_reduce --ranks 2 --transport tcp --fresh --no-ceiling -w 2 -b 4096 -e 4096'
 expect "large ones with the number of calls" noted '-b 67108864 -e 67108864 --csv'
 expect "which is 4" noted '-n 4'
-expect "and to the peers, alike" noted '512 4096 67108864:4'
+expect "and to the peers, alike" noted 'all_reduce 512 4096 67108864:4'
 expect "Open MPI's sockets are asked for by name" noted '--mca btl tcp,self --mca pml ob1 -n 2'
+expect "MPICH's version is told" said 'MPICH 1.2: `mpirun.mpich -n N`'
 expect "what is printed is in the file" cmp "$room/said" "$room/out/compare.md"
+expect "a picture has a panel for each table" [ "$(grep -c 'class="title"' "$room/out/compare.svg")" = 2 ]
+expect "and a line for each peer" [ "$(grep -c '<path class="line' "$room/out/compare.svg")" = $((4 + 3 + 4)) ]
+expect "which goes on to the end" grep -qx '</svg>' "$room/out/compare.svg"
 
 compare --rounds 1 --ranks=2,4 --sizes 8M --only shm
 expect "one section alone" [ "$(grep -c '^###' "$room/said")" = 2 ]
 expect "asks nothing of gloo" not_noted gloo
 
+compare --rounds 1 --ranks 2 --ops reduce_scatter,barrier --sizes 16,4K
+expect "several operations" [ "$(grep -c '^###' "$room/said")" = 4 ]
+expect "of which gloo lacks one" not_noted 'gloo.py reduce_scatter'
+expect "and has another, without sizes" noted 'gloo.py barrier 2 0'
+expect "a size that is all ranks' needs 16 bytes of each" not_noted '-b 16'
+
+compare --rounds 1 --ranks 2 --sizes 4K --only shm --memory both --reproducible
+expect "Gyre three times, each with its ratio" \
+    said '| 4 KiB | 10.0 | 10.0 | 30.0 | 50.0 | 100 | **5.00** | **5.00** | **1.67** |'
+expect "once with ordinary memory" noted '--memory malloc'
+expect "once reproducibly" noted reproducible
+
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 WRONG=1 compare --rounds 1 --ranks 2 --sizes 4K --only shm
-expect "a wrong result is named" said 'WRONG results: Gyre (shm, 2 ranks, 4096 bytes, round 1)'
+expect "a wrong result is named" said 'WRONG results: Gyre (all_reduce, shm, 2 ranks, 4096 bytes, round 1)'
 expect "and is a failure" [ "$code" = 1 ]
+WRONG_PEER=1 compare --rounds 1 --ranks 2 --sizes 4K --only shm
+expect "so is a peer's" said 'WRONG results: Open MPI (all_reduce, shm, 2 ranks, 4096 bytes, round 1), MPICH'
+expect "as much" [ "$code" = 1 ]
 : >"$room/broken"
 compare --rounds 2 --ranks 2 --sizes 4K --only shm
-expect "Gyre's failure is told once" [ "$(grep -c 'Gyre failed in shm with 2 ranks: exit code 3: gyre_init: no' "$room/said")" = 1 ]
+expect "Gyre's failure is told once" [ "$(grep -c 'Gyre failed in all_reduce, shm, with 2 ranks: exit code 3: gyre_init: no' "$room/said")" = 1 ]
 expect "and is a failure too" [ "$code" = 1 ]
 rm "$room/broken"
-stub bin/mpirun '[ "$1" != --version ] || exit; echo "no slots" >&2; exit 9'
+stub bin/mpirun.openmpi '[ "$1" != --version ] || { echo "Open MPI"; exit; }; echo "no slots" >&2; exit 9'
 compare --rounds 1 --ranks 2 --sizes 4K --only shm
-expect "a peer's failure is told" said 'Open MPI failed in shm with 2 ranks: exit code 9: no slots'
+expect "a peer's failure is told" said 'Open MPI failed in all_reduce, shm, with 2 ranks: exit code 9: no slots'
 expect "and is not Gyre's" [ "$code" = 0 ]
-expect "whose column stays" said '| 4 KiB | 10.0 | 20.0 |'
+expect "whose column is gone" said '| 4 KiB | 10.0 | 100 | **10.00** | 20.0 | 200 | **10.00** |'
 
-for flags in '--rounds 0' '--rounds x' '--ranks 1' '--ranks' '--sizes 3' '--sizes 4Q' '--sizes 04' '--only x' '--rnds 1'; do
+for flags in '--rounds 0' '--rounds x' '--ranks 1' '--ranks' '--sizes 3' '--sizes 4Q' '--sizes 04' '--only x' '--rnds 1' '--ops add' '--ops' \
+    '--memory heap' '--limit 0'; do
     # shellcheck disable=SC2086 # the flags are words
     compare $flags
     expect "$flags is refused" [ "$code" = 2 ]
@@ -110,13 +150,14 @@ done
 # --- without peers, but with the real bench ---------------------------------------------------------------------------
 
 build=$build_root
-rm "$room/bin/mpirun" "$room/bin/mpicc" "$room/bin/python3"
+rm "$room/bin/"mpirun.* "$room/bin/"mpicc.* "$room/bin/python3"
 stub bin/python3 'exit 1'
 compare --rounds 1 --ranks 2 --sizes 8,64K
-expect "missing peers are named" said 'Open MPI is left out: no mpirun and mpicc here'
-expect "both of them" said 'gloo is left out'
+expect "missing peers are named" said 'Open MPI is left out: no mpirun and mpicc of it here'
+expect "all of them" said 'MPICH is left out'
+expect "gloo too" said 'gloo is left out'
 expect "the bench is measured" [ "$code" = 0 ]
-expect "in every row" rounds_kept ',Gyre,1,[0-9.]*,[0-9.]*,0$' 4
+expect "in every row" rounds_kept ',Gyre,1,[0-9.]*,0,\([0-9.]*,\)\{4\}0,[0-9.]*,[0-9.]*,[0-9.]*$' 4
 
 [ "$failures" = 0 ] && echo "all checks passed"
 [ "$failures" = 0 ]
