@@ -171,6 +171,15 @@ static void test_link(void **state)
     expect_text("use --ranks 2");
 }
 
+static void test_late(void **state)
+{
+    expect_code(run("", "late --ranks 3 -n 30"), 0);
+    expect_text(" 4096 B, 30 calls, in each one rank 1000 us late\n");
+    expect_text("\n     2 ");
+    expect_text("# Most of a core that a waiting rank uses : ");
+    expect_code(run("", "late -n 3"), 2);
+}
+
 static void test_planted_faults_show(void **state)
 {
     static const char *const lines[] = {"all_reduce --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling",
@@ -251,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_link),
+        cmocka_unit_test(test_late),
         cmocka_unit_test(test_planted_faults_show),
         cmocka_unit_test(test_json_is_never_overwritten),
         cmocka_unit_test(test_bad_input_ends_every_rank),
