@@ -69,8 +69,9 @@ static void run_on(const char *algorithm, int n, int per_node, int dealt)
 
 static void every_algorithm_is_right(void **state)
 {
-    static const char *const names[] = {"ring",    "direct",      "tree",      "doubling",
-                                        "knomial", "double_tree", "two_level", "halving_doubling"};
+    static const char *const names[] = {"ring",      "direct",           "tree",
+                                        "doubling",  "knomial",          "double_tree",
+                                        "two_level", "halving_doubling", "chain"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         run_on(names[i], 6, 4, 0); /* 4+2 */

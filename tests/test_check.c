@@ -635,11 +635,30 @@ static void test_one_bracketing_everywhere(void **state)
     assert_non_null(strstr(trouble.text, "bracketed otherwise than on rank 0"));
 }
 
+/* The chain's partial sums are rounded where the accumulator is wider than the element: it says
+ * that this does not suit it, and would be caught if it did not. */
+static void test_narrow_partial_sums(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_slice slice = {
+        .verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 2, .count = 23, .narrow = true};
+    struct gyre_algorithm careless = *gyre_algorithm_find("chain");
+    assert_false(gyre_algorithm_builds(&careless, &slice));
+    assert_int_equal(gyre_check_schedule(&careless, &slice, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "does not build"));
+    careless.suits = NULL;
+    trouble = (struct gyre_trouble){0};
+    assert_int_equal(gyre_check_schedule(&careless, &slice, &trouble), GYRE_INVALID);
+    assert_non_null(strstr(trouble.text, "not summed in rank order"));
+    assert_int_equal(gyre_check_schedule(gyre_algorithm_find("direct"), &slice, &trouble), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mutations),
         cmocka_unit_test(test_one_bracketing_everywhere),
+        cmocka_unit_test(test_narrow_partial_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

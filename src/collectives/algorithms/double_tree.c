@@ -305,7 +305,7 @@ const struct gyre_algorithm gyre_algorithm_double_tree = {
     .name = "double_tree",
     .summary =
         "two binary trees, half of the data each; inner ranks of one are leaves of the other",
-    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST,
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_BROADCAST | 1u << GYRE_VERB_REDUCE,
     .extent = double_tree_extent,
     .round = double_tree_round,
     .sent_bytes = double_tree_sent_bytes,

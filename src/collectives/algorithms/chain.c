@@ -1,0 +1,171 @@
+/* The chain: sums travel from rank 0 to rank n-1, and each rank adds its own on
+ * the way. So every element is the left fold ((0 + 1) + 2) + …, whatever the
+ * size, the cut and the placement: with direct, the algorithm for those who
+ * compare runs. Direct talks to all n-1 others; here a rank talks to its two
+ * neighbours. (To sum in the order of ranks the chain must follow ranks, not
+ * nodes.)
+ *
+ * The slice is cut into segments, which follow each other up the chain and,
+ * complete, down again:
+ *
+ *        step 0    0 ─a▶ 1                      rank 1 adds its a, …
+ *        step 1    0 ─b▶ 1 ─a▶ 2
+ *        step 2    0 ─c▶ 1 ─b▶ 2 ─a▶ 3          … rank 3 adds the last: a is
+ * complete step 3          1 ─c▶ 2 ─b▶ 3          3 ─a▶ 2 begins the way down
+ *        step 4                2 ─c▶ 3          3 ─b▶ 2 ─a▶ 1
+ *
+ * A step on the way up is two rounds, exchange and reduce; what goes down
+ * shares the second. All ranks reach full speed once n segments are under way.
+ * Reduce ends at rank n-1, which sends on to the root.
+ *
+ * A partial sum waits in OUTPUT, in the element's type. Where the accumulator
+ * is wider it would be rounded there, and the fold would not be rounded once:
+ * such slices do not suit. */
+#include "base/size.h"
+#include "collectives/schedule.h"
+
+#define SEGMENT_BYTES (UINT64_C(16) << 10) /* at least, … */
+#define SEGMENTS_MAX  64                   /* … and at most so many */
+
+static uint64_t segments(const struct gyre_slice *s)
+{
+    uint64_t whole = s->count * s->element / SEGMENT_BYTES;
+    return whole < 1 ? 1 : whole > SEGMENTS_MAX ? SEGMENTS_MAX : whole;
+}
+
+static struct gyre_span segment(const struct gyre_slice *s, uint64_t index)
+{
+    return (struct gyre_span){gyre_block_start(s->count, segments(s), index) * s->element,
+                              gyre_block_count(s->count, segments(s), index) * s->element};
+}
+
+/* Is this rank where the sums become complete? */
+static bool at_end(const struct gyre_slice *s)
+{
+    return s->rank == s->n - 1;
+}
+
+/* Where the result does not stay (reduce, off the root), sums wait in SCRATCH
+ * behind what is being received, in two places, for the last rank sends one
+ * while it completes the next. */
+static struct gyre_place sum(const struct gyre_slice *s, uint64_t index)
+{
+    if (s->verb == GYRE_VERB_ALL_REDUCE || (at_end(s) && s->rank == s->root))
+        return gyre_at(GYRE_OUTPUT, segment(s, index).at);
+    return gyre_at(GYRE_SCRATCH, (1 + index % 2) * segment(s, 0).bytes);
+}
+
+/* Rank r sends segment k in step r + k, and so receives it in the step before.
+ */
+static void up(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+{
+    uint64_t out = step - s->rank, in = out + 1; /* below 0 it wraps: no segment */
+    if (s->rank > 0 && in < segments(s))
+        gyre_round_recv(round, s->rank - 1, gyre_at(GYRE_SCRATCH, 0), segment(s, in).bytes);
+    if (!at_end(s) && out < segments(s))
+        gyre_round_send(round, s->rank + 1,
+                        s->rank == 0 ? gyre_at(GYRE_INPUT, segment(s, out).at) : sum(s, out),
+                        segment(s, out).bytes);
+}
+
+static void add(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+{
+    uint64_t in = step - s->rank + 1;
+    if (s->rank == 0 || in >= segments(s))
+        return;
+    gyre_round_reduce(round, sum(s, in), segment(s, in).bytes, at_end(s) ? GYRE_STEP_FINAL : 0);
+    gyre_round_source(round, gyre_at(GYRE_SCRATCH, 0));
+    gyre_round_source(round, gyre_at(GYRE_INPUT, segment(s, in).at));
+}
+
+/* The rank n-1-q sends segment k down in step n-1 + q + k. */
+static void down(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+{
+    uint64_t out = step - (s->n - 1) - (s->n - 1 - s->rank), in = out + 1;
+    if (!at_end(s) && in < segments(s))
+        gyre_round_recv(round, s->rank + 1, gyre_at(GYRE_OUTPUT, segment(s, in).at),
+                        segment(s, in).bytes);
+    if (s->rank > 0 && out < segments(s))
+        gyre_round_send(round, s->rank - 1, gyre_at(GYRE_OUTPUT, segment(s, out).at),
+                        segment(s, out).bytes);
+}
+
+static void to_root(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+{
+    uint64_t index = step - (s->n - 1);
+    if (index >= segments(s) || s->root == s->n - 1)
+        return;
+    if (s->rank == s->root)
+        gyre_round_recv(round, s->n - 1, gyre_at(GYRE_OUTPUT, segment(s, index).at),
+                        segment(s, index).bytes);
+    else if (at_end(s))
+        gyre_round_send(round, s->root, sum(s, index), segment(s, index).bytes);
+}
+
+/* Steps in which something goes up; from then on a step is one round. */
+static uint64_t steps_up(const struct gyre_slice *s)
+{
+    return s->n + segments(s) - 2;
+}
+
+static void chain_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t both = 2 * steps_up(s), step = index < both ? index / 2 : index - both / 2;
+    if (s->n == 1) {
+        gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), s->count * s->element, GYRE_STEP_FINAL);
+        gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
+        return;
+    }
+    if (index < both && index % 2 == 0) {
+        up(s, step, round);
+        return;
+    }
+    s->verb == GYRE_VERB_ALL_REDUCE ? down(s, step, round) : to_root(s, step, round);
+    add(s, step, round);
+}
+
+static uint64_t scratch_bytes(const struct gyre_slice *s)
+{
+    if (s->rank == 0)
+        return 0;
+    if (sum(s, 0).buffer == GYRE_OUTPUT)
+        return segment(s, 0).bytes;
+    return 2 * segment(s, 0).bytes + (segments(s) > 1 ? segment(s, 1).bytes : 0);
+}
+
+static struct gyre_extent chain_extent(const struct gyre_slice *s)
+{
+    uint64_t both = 2 * steps_up(s);
+    uint32_t steps = segments(s) > 1 ? 3 : 1; /* one segment is at one place at a time */
+    if (s->n == 1)
+        return (struct gyre_extent){1, 0, 1, 1};
+    if (s->verb == GYRE_VERB_ALL_REDUCE)
+        return (struct gyre_extent){both + s->n - 1, scratch_bytes(s), steps, 2};
+    return (struct gyre_extent){both + (s->root != s->n - 1), scratch_bytes(s), steps, 2};
+}
+
+/* Once up, and once down or to the root. */
+static uint64_t chain_sent_bytes(const struct gyre_slice *s)
+{
+    uint64_t bytes = s->count * s->element;
+    if (s->verb == GYRE_VERB_ALL_REDUCE)
+        return bytes * (!at_end(s) + (s->rank > 0));
+    return at_end(s) ? bytes * (s->root != s->rank) : bytes;
+}
+
+static bool chain_suits(const struct gyre_slice *s)
+{
+    return !s->narrow;
+}
+
+const struct gyre_algorithm gyre_algorithm_chain = {
+    .name = "chain",
+    .summary = "from rank to rank, added in their order, in segments: "
+               "repeatable for any size",
+    .verbs = 1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_REDUCE,
+    .rank_order = true,
+    .suits = chain_suits,
+    .extent = chain_extent,
+    .round = chain_round,
+    .sent_bytes = chain_sent_bytes,
+};
