@@ -148,13 +148,26 @@ struct gyre_options {
  * GYRE_PEER_LOST, GYRE_UNSUPPORTED, -errno. */
 GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *options);
 
+/* Makes communicators of the parts of `comm`: every rank of it calls this, those of equal color
+ * become one, ranked by key and, where keys are equal, by their rank in `comm`. With a negative
+ * color a rank takes part and gets none: *part is NULL. Parts are independent of `comm` and of each
+ * other: all may be in use at once, also by several threads, and ranks of a part that share a node
+ * use its memory. At most 4,095 live in a process. Whatever fails ends all communicators of the job
+ * alike. The caller ends *part by gyre_finalize(), in which all its ranks take part; or
+ * gyre_finalize() of the communicator from gyre_init() ends whatever is left. Blocks until every
+ * rank of `comm` has called it. One thread, and not while another splits a communicator. Errors:
+ * GYRE_INVALID, -ENOMEM (no rank has got one), and as gyre_all_reduce(). */
+GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **part);
+
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
- * goodbye and frees the communicator and all memory still held from gyre_alloc(). NULL is allowed.
+ * goodbye and frees the communicator and all memory still held from gyre_alloc(); parts made by
+ * gyre_split() are freed with it. Of a part: every rank of it calls this, and only the part is
+ * freed. NULL is allowed.
  * Blocks, at most the dead time when a peer is gone. Returns GYRE_OK, or the first failure of the
  * communicator; it is freed in either case. One thread. */
 GYRE_API int gyre_finalize(struct gyre_comm *comm);
 
-/* Any thread; never block; -1 for NULL. */
+/* Any thread; never block; -1 for NULL. Of a part: its own ranks and nodes. */
 GYRE_API int gyre_rank(const struct gyre_comm *comm);
 GYRE_API int gyre_size(const struct gyre_comm *comm);
 GYRE_API int gyre_local_rank(const struct gyre_comm *comm); /* place among the ranks of this node */

@@ -136,6 +136,11 @@ void gyre_comm_free(struct gyre_comm *comm)
     gyre_layout_destroy(comm->layout);
     gyre_mesh_destroy(comm->mesh);
     pthread_mutex_destroy(&comm->registered_lock);
+    if (comm->id) {
+        free(comm->activity);
+        free(comm->world);
+        free(comm->above);
+    }
     free(comm);
 }
 
@@ -143,6 +148,9 @@ static void world_free(struct gyre_comm *world)
 {
     struct gyre_hub *hub = world->hub;
     gyre_domain_close(world->domain);
+    for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
+        if (hub->comm[id])
+            gyre_comm_free(hub->comm[id]);
     gyre_comm_free(world);
     free(hub);
 }
@@ -203,13 +211,29 @@ void gyre_comm_finish_work(struct gyre_comm *comm)
     gyre_domain_leave(comm->domain);
 }
 
+static bool all_idle(void *context)
+{
+    const struct gyre_hub *hub = context;
+    return __atomic_load_n(&hub->busies, __ATOMIC_RELAXED) == 0;
+}
+
+static void finish_all(struct gyre_comm *world)
+{
+    struct gyre_wait wait = {all_idle, world->hub, UINT64_MAX, {0}};
+    gyre_domain_enter(world->domain);
+    gyre_hub_wait(world->hub, &wait);
+    gyre_domain_leave(world->domain);
+}
+
 int gyre_finalize(struct gyre_comm *comm)
 {
     if (!comm)
         return 0;
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    gyre_comm_finish_work(comm);
+    if (comm->id)
+        return gyre_comm_end(comm);
+    finish_all(comm);
     gyre_helper_stop(comm->hub);
     int status = atomic_load(&comm->hub->failed);
     if (!status)

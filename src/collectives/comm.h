@@ -39,6 +39,7 @@ struct gyre_comm {
     uint32_t id;     /* of its messages; 0: the world */
     uint32_t name;   /* for the watch: the id, and the lowest rank above it */
     uint32_t *world; /* the world's number of a rank; NULL: its own */
+    uint32_t *above; /* the parent's, of a part */
     struct gyre_seat seat;
     bool busy; /* in the hub's list */
     struct gyre_work work[GYRE_OPS_MAX];
@@ -102,6 +103,9 @@ static inline uint32_t gyre_comm_world(const struct gyre_comm *comm, uint32_t ra
 
 /* Waits for what was started on it. */
 void gyre_comm_finish_work(struct gyre_comm *comm);
+
+/* split.c. Ends a part of the world, with all its ranks, and frees it. */
+int gyre_comm_end(struct gyre_comm *child);
 
 /* Frees an idle one; the memory it shares is the domain's, or was withdrawn. */
 void gyre_comm_free(struct gyre_comm *comm);

@@ -101,7 +101,7 @@ void gyre_domain_stand_by(struct gyre_domain *domain, bool (*over)(void *context
             gyre_domain_enter(domain);
             return;
         }
-        if (gyre_domain_try_enter(domain))
+        if (!gyre_domain_wanted(domain) && gyre_domain_try_enter(domain))
             break;
         futex(&domain->standing_word, FUTEX_WAIT, seen, &most);
     }
