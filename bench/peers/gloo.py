@@ -215,25 +215,28 @@ def calls_for(total_us, calls):
 
 
 def time_row(bench, calls):
-    """Of one call: microseconds, the processor's, and how many calls there were; `calls` 0: as many as needed."""
+    """Of one call: microseconds, the processor's; and each call's own, where they were timed one by one. `calls` 0: as
+    many as needed."""
+    fresh, given = bench.bytes > FRESH_ABOVE, calls > 0
     time_calls(bench, 1)
-    if calls == 0:
+    if not given:
         calls = int(from_root(calls_for(time_calls(bench, PILOT_CALLS)[0], PILOT_CALLS)))
-        given = False
-    else:
-        given = True
     while True:
-        total, processor = time_calls(bench, calls)
+        times = [] if fresh else None
+        total, processor = time_calls(bench, calls, times)
         short = not given and total < LEAST_US and calls < MOST_CALLS
         wanted = int(from_root(calls_for(total, calls) if short else 0))
         if wanted <= calls:
-            return total / calls, processor / calls, calls
+            break
         calls = wanted
+    if not fresh:
+        times = []
+        time_calls(bench, min(calls, MOST_SAMPLES), times)
+    return total / calls, processor / calls, times
 
 
-def percentiles(bench, calls):
-    times = []
-    time_calls(bench, min(calls, MOST_SAMPLES), times)
+def percentiles(times):
+    """Of the slowest rank, call by call."""
     slowest = torch.tensor(times, dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
     ascending = slowest.sort().values.tolist()
@@ -284,9 +287,9 @@ def measure(bench, size, calls, in_place):
     bench.choose(size, in_place)
     for _ in range(WARM_UPS):
         bench.op.call(bench)
-    mean, processor, calls = time_row(bench, calls)
+    mean, processor, times = time_row(bench, calls)
     mean, processor = agree(mean, bench.n), agree(processor, bench.n) * bench.n
-    p50, p99 = percentiles(bench, calls)
+    p50, p99 = percentiles(times)
     return ["%.3f" % mean, str(count_wrong(bench))] + ["%.3f" % value for value in (p50, p99, processor)]
 
 

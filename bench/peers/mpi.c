@@ -47,6 +47,11 @@ static double clock_us(clockid_t clock)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
+static bool is_fresh(const struct bench *bench)
+{
+    return bench->bytes > FRESH_ABOVE;
+}
+
 static void finish(const struct bench *bench)
 {
     if (bench->op->rooted) {
@@ -69,7 +74,7 @@ static struct spent time_each(const struct bench *bench, int calls, double *time
 {
     struct spent total = {0, 0};
     for (int i = 0; i < calls; i++) {
-        if (bench->bytes > FRESH_ABOVE) {
+        if (is_fresh(bench)) {
             refresh(bench, i);
             MPI_Barrier(WORLD);
         }
@@ -89,7 +94,7 @@ static struct spent time_each(const struct bench *bench, int calls, double *time
 static struct spent time_calls(const struct bench *bench, int calls, double *times)
 {
     MPI_Barrier(WORLD);
-    if (bench->bytes > FRESH_ABOVE || times) {
+    if (is_fresh(bench) || times) {
         return time_each(bench, calls, times);
     }
     double processor = clock_us(CLOCK_PROCESS_CPUTIME_ID), start = clock_us(CLOCK_MONOTONIC);
@@ -110,16 +115,25 @@ static int calls_for(double total_us, int calls)
     return chosen;
 }
 
+/* The last calls' own times are left in *times where the clock runs around each. */
+static struct spent time_last(const struct bench *bench, int calls, double **times)
+{
+    if (is_fresh(bench)) {
+        *times = realloc(*times, (size_t)calls * sizeof **times);
+    }
+    return time_calls(bench, calls, *times);
+}
+
 /* How many calls a row needs; the last try's time is the row's. */
-static struct spent time_row(const struct bench *bench, int *calls)
+static struct spent time_row(const struct bench *bench, int *calls, double **times)
 {
     time_calls(bench, 1, NULL);
     if (*calls > 0) {
-        return time_calls(bench, *calls, NULL);
+        return time_last(bench, *calls, times);
     }
     *calls = calls_for(time_calls(bench, PILOT_CALLS, NULL).wall, PILOT_CALLS);
     for (;;) {
-        struct spent total = time_calls(bench, *calls, NULL);
+        struct spent total = time_last(bench, *calls, times);
         bool enough = total.wall >= LEAST_US || *calls >= MOST_CALLS;
         int wanted = calls_for(enough ? INFINITY : total.wall, *calls);
         if (wanted <= *calls) {
@@ -135,15 +149,18 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void sample(const struct bench *bench, int calls, double *p50, double *p99)
+/* Of the slowest rank, call by call. Where the clock ran over all calls, some more are made. */
+static void sum_up(const struct bench *bench, int calls, double *times, double *p50, double *p99)
 {
-    int count = calls < MOST_SAMPLES ? calls : MOST_SAMPLES;
-    double *times = malloc((size_t)count * sizeof *times);
-    time_calls(bench, count, times);
-    MPI_Allreduce(MPI_IN_PLACE, times, count, MPI_DOUBLE, MPI_MAX, WORLD);
-    qsort(times, (size_t)count, sizeof *times, ascending);
-    *p50 = times[count / 2];
-    *p99 = times[(count * 99 + 99) / 100 - 1];
+    if (!times) {
+        calls = calls < MOST_SAMPLES ? calls : MOST_SAMPLES;
+        times = malloc((size_t)calls * sizeof *times);
+        time_calls(bench, calls, times);
+    }
+    MPI_Allreduce(MPI_IN_PLACE, times, calls, MPI_DOUBLE, MPI_MAX, WORLD);
+    qsort(times, (size_t)calls, sizeof *times, ascending);
+    *p50 = times[calls / 2];
+    *p99 = times[(calls * 99 + 99) / 100 - 1];
     free(times);
 }
 
@@ -169,15 +186,15 @@ static long count_wrong(struct bench *bench)
 
 static void measure(struct bench *bench, uint64_t bytes, bool in_place, int calls)
 {
-    double p50, p99;
+    double p50, p99, *times = NULL;
     op_aim(bench, bytes, in_place);
     for (int i = 0; i < WARM_UPS; i++) {
         bench->op->call(bench);
     }
-    struct spent total = time_row(bench, &calls);
+    struct spent total = time_row(bench, &calls, &times);
     double spent[2] = {total.wall / calls / bench->n, total.processor / calls};
     MPI_Allreduce(MPI_IN_PLACE, spent, 2, MPI_DOUBLE, MPI_SUM, WORLD);
-    sample(bench, calls, &p50, &p99);
+    sum_up(bench, calls, times, &p50, &p99);
     long wrong = count_wrong(bench);
     if (bench->rank == 0) {
         printf(",%.3f,%ld,%.3f,%.3f,%.3f", spent[0], wrong, p50, p99, spent[1]);

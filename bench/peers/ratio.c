@@ -170,46 +170,84 @@ static void print_costs(const struct results *results, const struct group *group
     }
 }
 
-/* Least, median and greatest ratio over sizes and halves, and where. */
-static void print_summary_of(const struct results *results, const struct group *group, int ours)
+/* -- summary ----------------------------------------------------------------------------------- */
+
+struct spread { /* of ratios over sizes and halves, and where the outermost are */
+    double ratio[2 * SIZES_MAX];
+    uint64_t least_at, most_at;
+    int count;
+};
+
+static void add_ratio(struct spread *spread, double ratio, uint64_t bytes)
 {
-    double ratios[2 * SIZES_MAX], least = 0, most = 0;
-    uint64_t least_at = 0, most_at = 0;
+    bool least = ratio > 0, most = ratio > 0;
+    for (int i = 0; i < spread->count; i++) {
+        least &= ratio < spread->ratio[i];
+        most &= ratio > spread->ratio[i];
+    }
+    spread->least_at = least ? bytes : spread->least_at;
+    spread->most_at = most ? bytes : spread->most_at;
+    if (ratio > 0) {
+        spread->ratio[spread->count++] = ratio;
+    }
+}
+
+static void print_spread(const struct results *results, const struct group *group, const char *what,
+                         struct spread *spread)
+{
     char low[16], high[16];
-    int count = 0;
+    double *ratio = spread->ratio;
+    int count = spread->count;
+    if (count == 0) {
+        return;
+    }
+    qsort(ratio, (size_t)count, sizeof ratio[0], ascending);
+    write_size(spread->least_at, low);
+    write_size(spread->most_at, high);
+    printf("| %s | %s | %d | %s | %.2f (%s) | %.2f | %.2f (%s) |\n", results->ops.name[group->op],
+           results->sections.name[group->section], group->ranks, what, ratio[0], low,
+           (ratio[(count - 1) / 2] + ratio[count / 2]) / 2, ratio[count - 1], high);
+}
+
+static void print_best_by(const struct results *results, const struct group *group, int ours)
+{
+    char what[64];
+    struct spread spread = {.count = 0};
     for (int i = 0; i < 2 * group->sizes; i++) {
         uint64_t bytes = group->size[i / 2];
-        double ratio = ratio_of(results, group, ours, bytes, i % 2);
-        if (ratio <= 0) {
-            continue;
-        }
-        if (count == 0 || ratio < least) {
-            least = ratio, least_at = bytes;
-        }
-        if (count == 0 || ratio > most) {
-            most = ratio, most_at = bytes;
-        }
-        ratios[count++] = ratio;
+        add_ratio(&spread, ratio_of(results, group, ours, bytes, i % 2), bytes);
     }
-    qsort(ratios, (size_t)count, sizeof ratios[0], ascending);
-    write_size(least_at, low);
-    write_size(most_at, high);
-    if (count > 0) {
-        printf("| %s | %s | %d | %s | %.2f (%s) | %.2f | %.2f (%s) |\n",
-               results->ops.name[group->op], results->sections.name[group->section], group->ranks,
-               results->peers.name[group->peer[ours]], least, low,
-               (ratios[(count - 1) / 2] + ratios[count / 2]) / 2, most, high);
+    snprintf(what, sizeof what, "best / %s", results->peers.name[group->peer[ours]]);
+    print_spread(results, group, what, &spread);
+}
+
+/* What another way of running ours costs: its time by that of the first. */
+static void print_price(const struct results *results, const struct group *group, int ours)
+{
+    char what[64];
+    struct spread spread = {.count = 0};
+    for (int i = 0; i < 2 * group->sizes; i++) {
+        uint64_t bytes = group->size[i / 2];
+        double first = results_median(results, group, group->peer[0], bytes, i % 2, FIELD_TIME);
+        double this = results_median(results, group, group->peer[ours], bytes, i % 2, FIELD_TIME);
+        add_ratio(&spread, first > 0 ? this / first : 0, bytes);
     }
+    snprintf(what, sizeof what, "price: %s / %s", results->peers.name[group->peer[ours]],
+             results->peers.name[group->peer[0]]);
+    print_spread(results, group, what, &spread);
 }
 
 static void print_summary(const struct results *results)
 {
     struct group group;
-    printf("\n| operation | over | ranks | | least best / ours | median | greatest |\n"
+    printf("\n| operation | over | ranks | time / time | least | median | greatest |\n"
            "| --- | --- | ---: | --- | ---: | ---: | ---: |\n");
     for (int i = 0; results_group(results, i, &group); i++) {
         for (int ours = 0; ours < group.ours; ours++) {
-            print_summary_of(results, &group, ours);
+            print_best_by(results, &group, ours);
+        }
+        for (int ours = 1; ours < group.ours; ours++) {
+            print_price(results, &group, ours);
         }
     }
 }
