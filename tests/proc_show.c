@@ -22,6 +22,8 @@ static const struct wrong wrongs[] = {
     {{"all_reduce", "--aglo", "ring"}, "did you mean '--algo'?"},
     {{"all_reduce", "-n", "0"}, "--ranks is \"0\": expected a whole number from 1 to 1048576"},
     {{"all_reduce", "-n", "five"}, "--ranks is \"five\""},
+    {{"all_reduce", "--nodes", "4,2"}, "--nodes 4,2: it should be the ranks of each node"},
+    {{"all_reduce", "-n", "5", "--nodes", "4+2"}, "the nodes have 6 ranks"},
     {{"all_reduce", "--rank", "4"}, "--rank is \"4\": expected a whole number from 0 to 3"},
     {{"all_reduce", "--root", "1"}, "--root 1: only a broadcast has a root"},
     {{"broadcast", "-n", "3", "--root", "3"}, "--root is \"3\": expected a whole number from 0 to"},
@@ -89,12 +91,21 @@ static void every_algorithm_plays_to_the_end(void **state)
     }
 }
 
+static void a_layout_is_played(void **state)
+{
+    (void)state;
+    expect_shown((const char *const[]){"show", "all_reduce", "--run", "--nodes", "3+2", "-a",
+                                       "two_level", NULL},
+                 "5 ranks, 20 elements of 4 bytes, on 2 nodes", "every rank holds the sums");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_word_gets_one_sentence),
         cmocka_unit_test(tables_and_json),
         cmocka_unit_test(every_algorithm_plays_to_the_end),
+        cmocka_unit_test(a_layout_is_played),
     };
     return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
  * A change that spoils nothing is not counted, so each says where it does: a COPY may well run a
  * round later, and the order of two summands matters only to those who promised one. */
 #include "collectives/check.h"
+#include "collectives/layout.h"
 #include "collectives/play.h"
 
 #include <inttypes.h>
@@ -618,6 +619,21 @@ static void test_mutations(void **state)
             }
 }
 
+/* On two nodes, five ranks dealt over them in turn. */
+static void test_mutations_on_nodes(void **state)
+{
+    static const uint32_t node[] = {0, 1, 0, 1, 0};
+    struct gyre_layout *layout;
+    assert_int_equal(gyre_layout_create(node, 5, &layout, NULL), 0);
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++) {
+        struct gyre_slice slice = {.n = 5, .element = 4, .count = 5003, .layout = layout};
+        real = *it;
+        if (gyre_algorithm_builds(real, &slice))
+            spoil(slice);
+    }
+    gyre_layout_destroy(layout);
+}
+
 /* Without the promise of rank order, one rank that adds in another order than the rest is still
  * found. */
 static void test_one_bracketing_everywhere(void **state)
@@ -657,6 +673,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_mutations_on_nodes),
         cmocka_unit_test(test_one_bracketing_everywhere),
         cmocka_unit_test(test_narrow_partial_sums),
     };

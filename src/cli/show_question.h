@@ -7,7 +7,7 @@
 
 #define GYRE_SHOW_RUN_MAX 64 /* ranks and elements whose numbers still fit a screen */
 
-enum { ALGO, RANKS, COUNT, TYPE_BYTES, ROOT, RANK, JSON, RUN, IN_PLACE, HELP, FLAGS };
+enum { ALGO, RANKS, NODES, COUNT, TYPE_BYTES, ROOT, RANK, JSON, RUN, IN_PLACE, HELP, FLAGS };
 
 extern const struct gyre_flag gyre_show_flags[FLAGS];
 
@@ -15,6 +15,7 @@ struct gyre_show_question {
     const char *word[FLAGS]; /* what was given */
     const struct gyre_algorithm *algorithm;
     struct gyre_slice slice;
+    struct gyre_layout *layout; /* --nodes; the slice's. The caller destroys it */
     struct gyre_print_ranks ranks;
 };
 

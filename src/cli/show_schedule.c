@@ -4,12 +4,14 @@
 #include "base/env.h"
 #include "cli/commands.h"
 #include "cli/show_question.h"
+#include "collectives/layout.h"
 
 #include <stdio.h>
 
 const struct gyre_flag gyre_show_flags[FLAGS] = {
     [ALGO] = {"algo", 'a', "NAME", "the algorithm (ring)"},
     [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (4)"},
+    [NODES] = {"nodes", 0, "LAYOUT", "on which nodes they are: 2x2, 4+2 (one node)"},
     [COUNT] = {"count", 'c', "COUNT", "elements of the slice (4 for each rank)"},
     [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element (4)"},
     [ROOT] = {"root", 0, "RANK", "where a broadcast starts (0)"},
@@ -93,5 +95,6 @@ int gyre_cli_show_schedule(char **argv)
         status = gyre_show_settle(&q, &trouble);
     if (status == 0)
         status = answer(&q, &trouble);
+    gyre_layout_destroy(q.layout);
     return status == 0 ? 0 : gyre_cli_fail("show", status, &trouble);
 }

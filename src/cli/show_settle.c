@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/size.h"
+#include "collectives/layout.h"
 
 #include <inttypes.h>
 
@@ -41,11 +42,32 @@ static int settle_number(const struct gyre_show_question *q, int flag, int64_t l
     return status;
 }
 
+static uint32_t placed(const struct gyre_layout *layout)
+{
+    return layout->start[layout->nodes];
+}
+
+static int settle_nodes(struct gyre_show_question *q, struct gyre_trouble *trouble)
+{
+    if (q->word[NODES] == NULL)
+        return 0;
+    int status = gyre_layout_read("--nodes", q->word[NODES], &q->layout, &q->slice.n, trouble);
+    q->slice.layout = q->layout;
+    return status;
+}
+
 static int settle_ranks(struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     struct gyre_slice *s = &q->slice;
     s->n = 4;
-    int status = settle_number(q, RANKS, 1, RANKS_MAX, &s->n, trouble);
+    int status = settle_nodes(q, trouble);
+    if (status == 0)
+        status = settle_number(q, RANKS, 1, RANKS_MAX, &s->n, trouble);
+    if (status == 0 && q->layout && s->n != placed(q->layout))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "--ranks %u and --nodes %s differ: the "
+                                "nodes have %u ranks",
+                                s->n, q->word[NODES], placed(q->layout));
     q->ranks = (struct gyre_print_ranks){0, s->n};
     if (status == 0 && q->word[RANK] != NULL) {
         status = settle_number(q, RANK, 0, s->n - 1, &q->ranks.from, trouble);

@@ -144,6 +144,8 @@ void gyre_print_title(FILE *out, const struct gyre_algorithm *algorithm,
             slice->element == 1 ? "" : "s");
     if (slice->verb == GYRE_VERB_BROADCAST)
         fprintf(out, ", root %u", slice->root);
+    if (slice->layout && slice->layout->nodes > 1)
+        fprintf(out, ", on %u nodes", slice->layout->nodes);
     fprintf(out, "\n%s\n", algorithm->summary);
 }
 
