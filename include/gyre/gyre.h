@@ -224,6 +224,47 @@ GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *ou
 GYRE_API int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                             enum gyre_type type, int root);
 
+/* output = op over all ranks' input, on the root. `output` is not touched elsewhere and may be NULL
+ * there; on the root `input == output` is in place. Otherwise as gyre_all_reduce(); a rank that is
+ * not the root may return before the root has joined. */
+GYRE_API int gyre_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                         enum gyre_type type, enum gyre_op op, int root);
+
+/* The calls with a block per rank. `count` is the elements of ONE block; a buffer of n blocks holds
+ * gyre_size() × count elements, rank 0's block first. In place is where the single block lies at
+ * its place among the n: input == output + rank × count, or output == input + rank × count; other
+ * overlap is GYRE_INVALID. A buffer that only the root has may be NULL elsewhere and is not
+ * touched. Otherwise as gyre_all_reduce(). */
+
+/* output (n blocks) = every rank's input (one block). */
+GYRE_API int gyre_all_gather(struct gyre_comm *comm, const void *input, void *output,
+                             uint64_t count, enum gyre_type type);
+
+/* The same with blocks of unequal length: rank r gives counts[r] elements, which every rank finds
+ * from element at[r] of its output on. `at` NULL: one block after the other. Blocks must not
+ * overlap; elements between them are not touched. Both arrays have one entry per rank, hold the
+ * same on every rank (else GYRE_MISMATCH), and may be reused as soon as the call (or _start)
+ * returns. In place: input == output + at[rank]. */
+GYRE_API int gyre_all_gather_v(struct gyre_comm *comm, const void *input, void *output,
+                               const uint64_t *counts, const uint64_t *at, enum gyre_type type);
+
+/* output (one block) = op over all ranks' block `rank` of input (n blocks). */
+GYRE_API int gyre_reduce_scatter(struct gyre_comm *comm, const void *input, void *output,
+                                 uint64_t count, enum gyre_type type, enum gyre_op op);
+
+/* Block r of output = block `rank` of rank r's input; both hold n blocks. In place is
+ * input == output, and costs a copy of the data. */
+GYRE_API int gyre_all_to_all(struct gyre_comm *comm, const void *input, void *output,
+                             uint64_t count, enum gyre_type type);
+
+/* The root's output (n blocks) = every rank's input (one block). */
+GYRE_API int gyre_gather(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                         enum gyre_type type, int root);
+
+/* output (one block) = block `rank` of the root's input (n blocks). */
+GYRE_API int gyre_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                          enum gyre_type type, int root);
+
 /* Returns when every rank has called it. One thread. Errors as gyre_all_reduce(). */
 GYRE_API int gyre_barrier(struct gyre_comm *comm);
 
@@ -238,6 +279,25 @@ GYRE_API int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, vo
 GYRE_API int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output,
                                   uint64_t count, enum gyre_type type, int root,
                                   struct gyre_work **work);
+GYRE_API int gyre_reduce_start(struct gyre_comm *comm, const void *input, void *output,
+                               uint64_t count, enum gyre_type type, enum gyre_op op, int root,
+                               struct gyre_work **work);
+GYRE_API int gyre_all_gather_start(struct gyre_comm *comm, const void *input, void *output,
+                                   uint64_t count, enum gyre_type type, struct gyre_work **work);
+GYRE_API int gyre_all_gather_v_start(struct gyre_comm *comm, const void *input, void *output,
+                                     const uint64_t *counts, const uint64_t *at,
+                                     enum gyre_type type, struct gyre_work **work);
+GYRE_API int gyre_reduce_scatter_start(struct gyre_comm *comm, const void *input, void *output,
+                                       uint64_t count, enum gyre_type type, enum gyre_op op,
+                                       struct gyre_work **work);
+GYRE_API int gyre_all_to_all_start(struct gyre_comm *comm, const void *input, void *output,
+                                   uint64_t count, enum gyre_type type, struct gyre_work **work);
+GYRE_API int gyre_gather_start(struct gyre_comm *comm, const void *input, void *output,
+                               uint64_t count, enum gyre_type type, int root,
+                               struct gyre_work **work);
+GYRE_API int gyre_scatter_start(struct gyre_comm *comm, const void *input, void *output,
+                                uint64_t count, enum gyre_type type, int root,
+                                struct gyre_work **work);
 GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work);
 
 /* GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is freed. Does not

@@ -19,6 +19,7 @@ struct call {
     int root; /* as given */
     const void *input;
     void *output;
+    bool unequal; /* blocks are in shape.blocks; check() finds the largest */
 };
 
 /* -- checks ------------------------------------------------------------------------------------ */
@@ -74,6 +75,43 @@ static int check_size(const struct gyre_comm *comm, const struct call *call)
                        (unsigned long long)element);
 }
 
+/* Do two blocks overlap? Mostly they stand in order, and that is seen at a glance. */
+static bool blocks_overlap(const struct gyre_blocks *blocks, uint32_t n)
+{
+    const uint64_t *at = blocks->at, *count = blocks->count;
+    uint32_t ordered = 1;
+    while (ordered < n && at[ordered - 1] + count[ordered - 1] <= at[ordered])
+        ordered++;
+    for (uint32_t b = ordered; b < n; b++)
+        for (uint32_t a = 0; a < b; a++)
+            if (count[a] && count[b] && at[a] < at[b] + count[b] && at[b] < at[a] + count[a])
+                return true;
+    return false;
+}
+
+/* Finds the largest block, the count by which the operation is cut and named. */
+static int check_blocks(const struct gyre_comm *comm, struct call *call)
+{
+    struct gyre_shape *shape = &call->shape;
+    uint64_t element = gyre_type_size(shape->type), end = 0, bytes;
+    if (!shape->blocks.count)
+        return gyre_refuse("%s: the array of counts is NULL", call->name);
+    shape->count = 0;
+    for (uint32_t b = 0; b < comm->n; b++) {
+        uint64_t count = shape->blocks.count[b];
+        end = shape->blocks.at ? shape->blocks.at[b] : end;
+        if (!gyre_add_u64(end, count, &end) || !gyre_mul_u64(end, element, &bytes) ||
+            bytes > INT64_MAX)
+            return gyre_refuse("%s: rank %u's block of %llu elements ends beyond what memory can "
+                               "hold",
+                               call->name, b, (unsigned long long)count);
+        shape->count = count > shape->count ? count : shape->count;
+    }
+    if (shape->blocks.at && blocks_overlap(&shape->blocks, comm->n))
+        return gyre_refuse("%s: two ranks' blocks overlap in the output", call->name);
+    return 0;
+}
+
 static int check_buffers(const struct gyre_comm *comm, const struct call *call)
 {
     const struct gyre_shape *shape = &call->shape;
@@ -86,30 +124,32 @@ static int check_buffers(const struct gyre_comm *comm, const struct call *call)
     uintptr_t in = (uintptr_t)call->input, out = (uintptr_t)call->output;
     if (in_bytes && out_bytes && in < out + out_bytes && out < in + in_bytes &&
         !gyre_shape_in_place(shape, comm->rank, call->input, call->output))
-        return gyre_refuse("%s: input and output overlap; they must be the same buffer or apart",
-                           call->name);
+        return gyre_refuse(
+            "%s: input and output overlap; they must be apart, or in place as the call "
+            "describes it",
+            call->name);
     return 0;
 }
 
-static int check(struct gyre_comm *comm, const struct call *call)
+static int check(struct gyre_comm *comm, struct call *call)
 {
     int status = gyre_comm_check(comm, call->name);
     if (!status)
         status = check_words(comm, call);
     if (!status)
-        status = check_size(comm, call);
+        status = call->unequal ? check_blocks(comm, call) : check_size(comm, call);
     return status ? status : check_buffers(comm, call);
 }
 
 /* -- both ways --------------------------------------------------------------------------------- */
 
-static int run(struct gyre_comm *comm, const struct call *call)
+static int run(struct gyre_comm *comm, struct call *call)
 {
     int status = check(comm, call);
     return status ? status : gyre_comm_run(comm, &call->shape, call->input, call->output);
 }
 
-static int begin(struct gyre_comm *comm, const struct call *call, struct gyre_work **work)
+static int begin(struct gyre_comm *comm, struct call *call, struct gyre_work **work)
 {
     if (!work)
         return gyre_refuse("%s: the place for the handle is NULL", call->name);
@@ -171,6 +211,126 @@ int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output
 {
     struct call call = rooted(
         moving("gyre_broadcast_start", GYRE_VERB_BROADCAST, input, output, count, type), root);
+    return begin(comm, &call, work);
+}
+
+int gyre_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                enum gyre_type type, enum gyre_op op, int root)
+{
+    struct call call =
+        rooted(reducing("gyre_reduce", GYRE_VERB_REDUCE, input, output, count, type, op), root);
+    return run(comm, &call);
+}
+
+int gyre_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                      enum gyre_type type, enum gyre_op op, int root, struct gyre_work **work)
+{
+    struct call call = rooted(
+        reducing("gyre_reduce_start", GYRE_VERB_REDUCE, input, output, count, type, op), root);
+    return begin(comm, &call, work);
+}
+
+int gyre_all_gather(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                    enum gyre_type type)
+{
+    struct call call = moving("gyre_all_gather", GYRE_VERB_ALL_GATHER, input, output, count, type);
+    return run(comm, &call);
+}
+
+int gyre_all_gather_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                          enum gyre_type type, struct gyre_work **work)
+{
+    struct call call =
+        moving("gyre_all_gather_start", GYRE_VERB_ALL_GATHER, input, output, count, type);
+    return begin(comm, &call, work);
+}
+
+static struct call unequal(struct call call, const uint64_t *counts, const uint64_t *at)
+{
+    call.unequal = true;
+    call.shape.blocks = (struct gyre_blocks){at, counts};
+    return call;
+}
+
+int gyre_all_gather_v(struct gyre_comm *comm, const void *input, void *output,
+                      const uint64_t *counts, const uint64_t *at, enum gyre_type type)
+{
+    struct call call = unequal(
+        moving("gyre_all_gather_v", GYRE_VERB_ALL_GATHER, input, output, 0, type), counts, at);
+    return run(comm, &call);
+}
+
+int gyre_all_gather_v_start(struct gyre_comm *comm, const void *input, void *output,
+                            const uint64_t *counts, const uint64_t *at, enum gyre_type type,
+                            struct gyre_work **work)
+{
+    struct call call =
+        unequal(moving("gyre_all_gather_v_start", GYRE_VERB_ALL_GATHER, input, output, 0, type),
+                counts, at);
+    return begin(comm, &call, work);
+}
+
+int gyre_reduce_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                        enum gyre_type type, enum gyre_op op)
+{
+    struct call call =
+        reducing("gyre_reduce_scatter", GYRE_VERB_REDUCE_SCATTER, input, output, count, type, op);
+    return run(comm, &call);
+}
+
+int gyre_reduce_scatter_start(struct gyre_comm *comm, const void *input, void *output,
+                              uint64_t count, enum gyre_type type, enum gyre_op op,
+                              struct gyre_work **work)
+{
+    struct call call = reducing("gyre_reduce_scatter_start", GYRE_VERB_REDUCE_SCATTER, input,
+                                output, count, type, op);
+    return begin(comm, &call, work);
+}
+
+int gyre_all_to_all(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                    enum gyre_type type)
+{
+    struct call call = moving("gyre_all_to_all", GYRE_VERB_ALL_TO_ALL, input, output, count, type);
+    return run(comm, &call);
+}
+
+int gyre_all_to_all_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                          enum gyre_type type, struct gyre_work **work)
+{
+    struct call call =
+        moving("gyre_all_to_all_start", GYRE_VERB_ALL_TO_ALL, input, output, count, type);
+    return begin(comm, &call, work);
+}
+
+int gyre_gather(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                enum gyre_type type, int root)
+{
+    struct call call =
+        rooted(moving("gyre_gather", GYRE_VERB_GATHER, input, output, count, type), root);
+    return run(comm, &call);
+}
+
+int gyre_gather_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                      enum gyre_type type, int root, struct gyre_work **work)
+{
+    struct call call =
+        rooted(moving("gyre_gather_start", GYRE_VERB_GATHER, input, output, count, type), root);
+    return begin(comm, &call, work);
+}
+
+int gyre_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                 enum gyre_type type, int root)
+{
+    struct call call =
+        rooted(moving("gyre_scatter", GYRE_VERB_SCATTER, input, output, count, type), root);
+    return run(comm, &call);
+}
+
+int gyre_scatter_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                       enum gyre_type type, int root, struct gyre_work **work)
+{
+    struct call call =
+        rooted(moving("gyre_scatter_start", GYRE_VERB_SCATTER, input, output, count, type), root);
     return begin(comm, &call, work);
 }
 

@@ -133,12 +133,13 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     return status;
 }
 
-static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                     void *output)
+/* One rank alone has one block, and every verb is a copy of it. */
+static int run_alone(const struct gyre_shape *shape, const void *input, void *output)
 {
-    (void)comm;
-    if (input != output && shape->count)
-        memmove(output, input, shape->count * gyre_type_size(shape->type));
+    uint64_t bytes = gyre_shape_input_bytes(shape, 1, 0);
+    uint8_t *to = (uint8_t *)output + gyre_shape_displacement(shape, 0);
+    if (bytes && input != to)
+        memmove(to, input, bytes);
     return 0;
 }
 
@@ -146,7 +147,7 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
                   void *output)
 {
     if (comm->n == 1)
-        return run_alone(comm, shape, input, output);
+        return run_alone(shape, input, output);
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan;
     struct gyre_operation *op;
@@ -180,7 +181,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
             "%u operations are started and not waited for: gyre_work_wait() for some first",
             GYRE_OPS_MAX);
     if (comm->n == 1) {
-        work->status = run_alone(comm, shape, input, output);
+        work->status = run_alone(shape, input, output);
         *out = work;
         return 0;
     }

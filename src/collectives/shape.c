@@ -103,6 +103,8 @@ bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const vo
 {
     uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
     uint64_t apart = gyre_shape_displacement(shape, rank);
+    if (gyre_verb_has_root(shape->verb) && rank != shape->root)
+        return false;
     return gyre_verb_gathers(shape->verb) ? in == out + apart : out == in + apart;
 }
 

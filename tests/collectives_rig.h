@@ -1,0 +1,31 @@
+/* Asking one collective and looking at every byte that it may have touched. */
+#ifndef GYRE_TESTS_COLLECTIVES_RIG_H
+#define GYRE_TESTS_COLLECTIVES_RIG_H
+
+#include "comm_rig.h"
+
+enum verb { REDUCE, ALL_GATHER, ALL_GATHER_V, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, VERBS };
+
+struct stage {
+    uint8_t *memory[4];
+};
+
+struct question {
+    enum verb verb;
+    enum gyre_type type;
+    enum gyre_op op;
+    int root;
+    uint64_t count; /* all_gather_v: about so many, by rank */
+    bool in_place;  /* this rank's wish */
+    bool started;
+    int input, output; /* which memory */
+    unsigned skew;     /* elements before the buffers */
+};
+
+enum gyre_type type_of(enum verb verb, int turn); /* one that suits the verb */
+enum gyre_op op_of(enum verb verb, int turn);
+
+/* 0 if the call succeeded and everything is as it must be; tells on standard error what is not. */
+int ask_and_check(struct gyre_comm *comm, const struct stage *stage, const struct question *ask);
+
+#endif
