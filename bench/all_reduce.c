@@ -22,10 +22,10 @@ static double bus_factor(int n)
     return 2.0 * (n - 1) / n;
 }
 
-static double traffic(int n, bool in_place)
+static struct bench_traffic traffic(int n, bool in_place)
 {
     (void)in_place;
-    return 2.0 * n;
+    return (struct bench_traffic){n, n};
 }
 
 static double leaves(int n, int nodes)
@@ -42,7 +42,8 @@ int main(int argc, char **argv)
         .lay = lay,
         .bus_factor = bus_factor,
         .traffic = traffic,
-        .traffic_text = "2 n size: every input is read once, every output written once",
+        .traffic_text =
+            "n size read, n size written: every input is read once, every output written once",
         .wires = BENCH_WIRES_RING,
         .leaves = leaves,
     };

@@ -18,9 +18,9 @@ static void lay(const struct bench_call *call, struct bench_lay *lay)
     bench_lay_stretch(lay, 0, call->count, call->root, 0);
 }
 
-static double traffic(int n, bool in_place)
+static struct bench_traffic traffic(int n, bool in_place)
 {
-    return in_place ? n : n + 1;
+    return (struct bench_traffic){1, in_place ? n - 1 : n};
 }
 
 int main(int argc, char **argv)
@@ -32,8 +32,8 @@ int main(int argc, char **argv)
         .lay = lay,
         .bus_factor = bench_whole,
         .traffic = traffic,
-        .traffic_text = "(n+1) size, in place n size: the input is read once, every output written "
-                        "once",
+        .traffic_text = "size read, n size written, in place (n-1) size: the input is read once, "
+                        "every output written once",
         .wires = BENCH_WIRES_CHAIN,
         .leaves = bench_whole_leaves,
     };

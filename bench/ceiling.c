@@ -1,16 +1,18 @@
 /* How much faster could it be?
  *
- * In shared memory the limit is how fast this machine's memory moves bytes. A pass over S bytes
- * (passes.c: copies, sums, updates) reads S and writes S; the fastest, by 1 … n ranks at once, over
- * the very buffers of the bench, gives the rate R. The collective must read and write at least
- * `traffic` bytes per byte of size (its bench says how many, and the footer prints it), so
+ * In shared memory the limit is how fast this machine's memory moves bytes. Passes over S bytes
+ * (passes.c), by 1 … n ranks at once, over the very buffers of the bench, give three rates: C where
+ * as much is read as written (copies, sums, updates), R where all is read, W where all is written.
+ * The collective must read r and write w times its size at least (its bench says so, and the footer
+ * prints it). What it reads and writes alike goes at C, the rest at R or W:
  *
- *     t >= traffic * size / R,  busbw = factor * size / t   =>   ceiling = factor * R / traffic
+ *     r >= w:  t >= size * (2 w / C + (r - w) / R)       ceiling = bus factor * size / t
+ *     r < w:   t >= size * (2 r / C + (w - r) / W)
  *
  * The passes touch the memory that the collective touches: out of place from input to output; in
- * place each rank's output updated, or half of it copied to the other half; as much of it as the
- * collective moves on a rank; and with --fresh they find the caches as it does. Of buffers beyond
- * GROUND_MOST, which no cache holds, a part will do.
+ * place half of each output copied to the other half, or all of it updated if the collective does
+ * that; as much of it as the collective moves on a rank; and with --fresh they find the caches as
+ * it does. Of buffers beyond GROUND_MOST, which no cache holds, a part will do.
  *
  * Between nodes, or with --transport tcp, the limit is what bare sockets carry (ceiling_tcp.c).
  *
@@ -18,7 +20,6 @@
  * the middle and behind them. More than 100 % means that one of the two figures is wrong: by chance
  * if it is little more, else the bench fails. */
 #include "common.h"
-#include "passes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,16 +43,18 @@ static volatile unsigned char sink;
 /* As much as the collective has on a rank, on average. */
 static size_t ground_bytes(const struct bench *bench, bool in_place)
 {
-    double share = bench->verb->traffic(bench->n, in_place) / (2.0 * bench->n);
+    struct bench_traffic traffic = bench->verb->traffic(bench->n, in_place);
+    double share = (traffic.reads + traffic.writes) / (2.0 * bench->n);
     size_t bytes = (size_t)(share * (double)bench->largest) / GROUND_LEAST * GROUND_LEAST;
     return bytes < GROUND_LEAST ? GROUND_LEAST : bytes > GROUND_MOST ? GROUND_MOST : bytes;
 }
 
-static struct ground find_ground(const struct bench *bench, bool in_place, bool updates)
+static struct ground find_ground(const struct bench *bench, bool in_place,
+                                 const struct bench_pass *pass)
 {
     size_t bytes = ground_bytes(bench, in_place), half = bytes / 2;
     bool fresh = bench->options.fresh && bench->largest > FRESH_ABOVE;
-    if (in_place && !updates) {
+    if (in_place && pass->kind == BENCH_COPIES && !pass->in_place) {
         return (struct ground){(char *)bench->output + half, bench->output, half, fresh};
     }
     return (struct ground){bench->output, in_place ? bench->output : bench->input, bytes, fresh};
@@ -109,7 +112,8 @@ static void try_pass(struct bench *bench, const struct bench_pass *pass,
     int turns = turns_for(bench, once, ground->fresh);
     for (int i = 0; i < LEAST_RUNS / samples(bench); i++) {
         double total = time_passes(bench, pass, ground, ranks, turns);
-        double rate = 2.0 * (double)ground->bytes * turns * ranks / fmax(total, 1e-3);
+        double moved = (pass->kind == BENCH_COPIES ? 2.0 : 1.0) * (double)ground->bytes;
+        double rate = moved * turns * ranks / fmax(total, 1e-3);
         if (rate > best->bytes_per_us) {
             *best = (struct bench_rate){rate, pass->name, ground->bytes, ranks};
         }
@@ -124,15 +128,29 @@ static int most_at_once(struct bench *bench)
     return cores > bench->n ? bench->n : (int)cores;
 }
 
+/* Is the pass something that the collective does too? */
+static bool is_alike(const struct bench *bench, bool in_place, const struct bench_pass *pass)
+{
+    struct bench_traffic traffic = bench->verb->traffic(bench->n, in_place);
+    switch (pass->kind) {
+    case BENCH_READS:
+        return traffic.reads > traffic.writes;
+    case BENCH_WRITES:
+        return traffic.writes > traffic.reads;
+    default:
+        return !pass->in_place || (in_place && bench->verb->reduces);
+    }
+}
+
 static void try_passes(struct bench *bench, bool in_place)
 {
-    struct bench_rate *best = &bench->ceiling.memory[in_place];
     int most = most_at_once(bench);
     for (const struct bench_pass *pass = bench_passes; pass->name; pass++) {
-        if (pass->in_place && !in_place) {
+        struct bench_rate *best = &bench->ceiling.memory[in_place][pass->kind];
+        if (!is_alike(bench, in_place, pass)) {
             continue;
         }
-        struct ground ground = find_ground(bench, in_place, pass->in_place);
+        struct ground ground = find_ground(bench, in_place, pass);
         for (int ranks = 1; ranks < most; ranks *= 2) {
             try_pass(bench, pass, &ground, ranks, best);
         }
@@ -178,21 +196,43 @@ static int directions_of(const struct bench_verb *verb)
     return verb->only_out_of_place ? 1 : 2;
 }
 
+static void write_rate(char *text, size_t room, double times, const struct bench_rate *rate,
+                       const char *how)
+{
+    snprintf(text, room, "%g / %.2f GB/s %s by %s of %zu B, %d at once", times,
+             rate->bytes_per_us / 1e3, how, rate->pass, rate->bytes, rate->ranks);
+}
+
+/* Of busbw, in GB/s; in words too. */
+static double memory_ceiling(const struct bench *bench, bool in_place, char *text, size_t room)
+{
+    const struct bench_verb *verb = bench->verb;
+    const struct bench_rate *rate = bench->ceiling.memory[in_place];
+    struct bench_traffic traffic = verb->traffic(bench->n, in_place);
+    double both = 2 * fmin(traffic.reads, traffic.writes), more = traffic.reads - traffic.writes;
+    enum bench_kind kind = more > 0 ? BENCH_READS : BENCH_WRITES;
+    double each = both / rate[BENCH_COPIES].bytes_per_us;
+    write_rate(text, room, both, &rate[BENCH_COPIES], "read and written");
+    if (more != 0) {
+        size_t length = strlen(text);
+        each += fabs(more) / rate[kind].bytes_per_us;
+        snprintf(text + length, room - length, " + ");
+        write_rate(text + length + 3, room - length - 3, fabs(more), &rate[kind],
+                   more > 0 ? "read" : "written");
+    }
+    return verb->bus_factor(bench->n) / each / 1e3;
+}
+
 static bool report_memory(struct bench *bench)
 {
     const struct bench_verb *verb = bench->verb;
     bool possible = true;
     bench_report_remark(&bench->report, "%-20s : %s", "Least memory traffic", verb->traffic_text);
     for (int in_place = 0; in_place < directions_of(verb); in_place++) {
-        struct bench_rate rate = bench->ceiling.memory[in_place];
-        double ceiling = rate.bytes_per_us / 1e3 * verb->bus_factor(bench->n) /
-                         verb->traffic(bench->n, in_place);
-        bench_report_remark(&bench->report,
-                            "Ceiling %-12s : %.2f GB/s busbw = %.2f GB/s read and written by %s "
-                            "of %zu B (%d at once) * %.3g / %g",
-                            directions[in_place], ceiling, rate.bytes_per_us / 1e3, rate.pass,
-                            rate.bytes, rate.ranks, verb->bus_factor(bench->n),
-                            verb->traffic(bench->n, in_place));
+        char text[256];
+        double ceiling = memory_ceiling(bench, in_place, text, sizeof text);
+        bench_report_remark(&bench->report, "Ceiling %-12s : %.2f GB/s busbw = %.3g / (%s)",
+                            directions[in_place], ceiling, verb->bus_factor(bench->n), text);
         possible &= bench_report_share(&bench->report, directions[in_place],
                                        100 * bench->best_bus[in_place] / ceiling);
     }

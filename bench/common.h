@@ -4,6 +4,7 @@
 #define GYRE_BENCH_COMMON_H
 
 #include "options.h"
+#include "passes.h"
 #include "report.h"
 
 #include <gyre/gyre.h>
@@ -51,6 +52,10 @@ struct bench_lay {
     struct bench_stretch *stretch; /* n at most */
 };
 
+struct bench_traffic { /* of memory, per byte of size */
+    double reads, writes;
+};
+
 /* How a row's size, which is the first column, follows from count. */
 enum bench_size {
     BENCH_SIZE_BLOCK, /* count elements */
@@ -76,9 +81,8 @@ struct bench_verb {
     void (*lay)(const struct bench_call *call, struct bench_lay *lay); /* of call->rank */
     double (*bus_factor)(int n);                                       /* busbw / algbw */
 
-    /* Of memory, per byte of size: what all ranks together must at least read and write. NULL:
-     * there is no ceiling. */
-    double (*traffic)(int n, bool in_place);
+    /* What all ranks together must at least read and write. NULL: there is no ceiling. */
+    struct bench_traffic (*traffic)(int n, bool in_place);
     const char *traffic_text; /* the same in words */
 
     /* Per byte of size: what must at least leave, or enter, the busiest node. */
@@ -102,8 +106,8 @@ void bench_lay_stretch(struct bench_lay *lay, uint64_t at, uint64_t count, int s
 /* Behind each buffer, so that the ceiling always has some to move. */
 #define BENCH_SPARE_BYTES 264
 
-struct bench_rate {      /* of going through memory */
-    double bytes_per_us; /* read and written */
+struct bench_rate { /* of going through memory */
+    double bytes_per_us;
     const char *pass;
     size_t bytes; /* of each rank */
     int ranks;
@@ -115,8 +119,8 @@ struct bench_sockets {
     double node_rate; /* bytes per second out of each node */
 };
 
-struct bench_ceiling {           /* best of the samples */
-    struct bench_rate memory[2]; /* out of place, in place */
+struct bench_ceiling {                        /* best of the samples */
+    struct bench_rate memory[2][BENCH_KINDS]; /* out of place, in place */
     struct bench_sockets sockets;
 };
 

@@ -7,12 +7,17 @@
  *                    a copy has, as in the all-reduce of two ranks; plain and non-temporal
  *     update         out[i] += 1        writes the lines that it has read, so no line is fetched
  *                                       only to be overwritten
+ *     read           sum += in[i]       for what an operation reads more than it writes
+ *     memset, non-temporal, rep stosb   for what it writes more than it reads
  *
  * The loops are the compiler's to vectorise, also for AVX2 where the processor has it. Elsewhere
  * than on x86-64 the plain ones remain. */
 #include "passes.h"
 
+#include <stdint.h>
 #include <string.h>
+
+#define FILLING 0x38
 
 static inline __attribute__((always_inline)) void add_halves(float *to, const float *from,
                                                              size_t half)
@@ -28,6 +33,17 @@ static inline __attribute__((always_inline)) void add_one(float *data, size_t co
     for (size_t i = 0; i < count; i++) {
         data[i] += 1;
     }
+}
+
+static inline __attribute__((always_inline)) uint64_t add_up(const uint64_t *from, size_t count)
+{
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i < count; i += 8) {
+        for (int lane = 0; lane < 8; lane++) {
+            sum[lane] += from[i + (size_t)lane];
+        }
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
 }
 
 static void copy_plain(void *to, const void *from, size_t bytes)
@@ -61,6 +77,20 @@ static void sum_past_caches(void *to, const void *from, size_t bytes)
     _mm_sfence();
 }
 
+static void write_past_caches(void *to, const void *from, size_t bytes)
+{
+    __m128i *target = to;
+    for (size_t i = 0; i < bytes / 16; i++) {
+        _mm_stream_si128(target + i, _mm_set1_epi8(FILLING));
+    }
+    _mm_sfence();
+}
+
+static void write_by_string(void *to, const void *from, size_t bytes)
+{
+    __asm__ volatile("rep stosb" : "+D"(to), "+c"(bytes) : "a"(FILLING) : "memory");
+}
+
 static void copy_by_string(void *to, const void *from, size_t bytes)
 {
     __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
@@ -77,6 +107,11 @@ static __attribute__((target("avx2"))) void add_one_avx2(float *data, size_t cou
     add_one(data, count);
 }
 
+static __attribute__((target("avx2"))) uint64_t add_up_avx2(const uint64_t *from, size_t count)
+{
+    return add_up(from, count);
+}
+
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2");
@@ -84,6 +119,7 @@ static bool has_avx2(void)
 #else
 #define add_halves_avx2 add_halves
 #define add_one_avx2    add_one
+#define add_up_avx2     add_up
 
 static bool has_avx2(void)
 {
@@ -109,14 +145,30 @@ static void update(void *to, const void *from, size_t bytes)
     }
 }
 
+static volatile uint64_t sink; /* what was read has been used */
+
+static void read_all(void *to, const void *from, size_t bytes)
+{
+    sink = has_avx2() ? add_up_avx2(from, bytes / 8) : add_up(from, bytes / 8);
+}
+
+static void write_plain(void *to, const void *from, size_t bytes)
+{
+    memset(to, FILLING, bytes);
+}
+
 const struct bench_pass bench_passes[] = {
-    {"memcpy", false, copy_plain},
-    {"sums", false, sum_plain},
-    {"update", true, update},
+    {"memcpy", BENCH_COPIES, false, copy_plain},
+    {"sums", BENCH_COPIES, false, sum_plain},
+    {"update", BENCH_COPIES, true, update},
+    {"sum", BENCH_READS, false, read_all},
+    {"memset", BENCH_WRITES, false, write_plain},
 #if defined(__x86_64__)
-    {"non-temporal copy", false, copy_past_caches},
-    {"non-temporal sums", false, sum_past_caches},
-    {"rep movsb", false, copy_by_string},
+    {"non-temporal copy", BENCH_COPIES, false, copy_past_caches},
+    {"non-temporal sums", BENCH_COPIES, false, sum_past_caches},
+    {"rep movsb", BENCH_COPIES, false, copy_by_string},
+    {"non-temporal stores", BENCH_WRITES, false, write_past_caches},
+    {"rep stosb", BENCH_WRITES, false, write_by_string},
 #endif
-    {NULL, false, NULL},
+    {NULL, BENCH_COPIES, false, NULL},
 };

@@ -5,9 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct bench_pass { /* reads `bytes` and writes `bytes`, which is a multiple of 128 */
+/* What is counted. */
+enum bench_kind {
+    BENCH_COPIES, /* reads `bytes` and writes `bytes` */
+    BENCH_READS,  /* reads `bytes` of `from` */
+    BENCH_WRITES, /* writes `bytes` to `to` */
+    BENCH_KINDS
+};
+
+struct bench_pass { /* over `bytes`, a multiple of 128 */
     const char *name;
-    bool in_place; /* reads what it writes; `from` is not used */
+    enum bench_kind kind;
+    bool in_place; /* a copy that reads what it writes; `from` is not used */
     void (*run)(void *to, const void *from, size_t bytes);
 };
 
