@@ -122,7 +122,18 @@ static void counters_count(void **state)
 #define ROUNDS 3
 #endif
 
-enum operation { ALL_REDUCE, BROADCAST, BARRIER };
+enum operation {
+    ALL_REDUCE,
+    BROADCAST,
+    BARRIER,
+    REDUCE,
+    ALL_GATHER,
+    ALL_GATHER_V,
+    REDUCE_SCATTER,
+    ALL_TO_ALL,
+    GATHER,
+    SCATTER
+};
 
 enum way { BLOCKING, WAITED, TESTED };
 
@@ -131,43 +142,100 @@ struct shape {
     uint64_t bytes;
 };
 
-static int block(struct gyre_comm *comm, const struct shape *shape, const void *in, void *out)
+/* The buffers of one call; bytes of the shape are those of the longer one. */
+struct buffers {
+    const char *in;
+    char *out;
+    uint64_t elements; /* of a block */
+    uint64_t counts[4];
+};
+
+/* Where both are the same memory, the single block stands at its place among the n. */
+static struct buffers buffers_of(struct gyre_comm *comm, const struct shape *shape, const char *in,
+                                 char *out)
 {
-    uint64_t elements = shape->bytes / 4;
+    enum operation what = shape->operation;
+    bool gathers = what == ALL_GATHER || what == ALL_GATHER_V || what == GATHER;
+    bool scatters = what == REDUCE_SCATTER || what == SCATTER;
+    bool same = in == out;
+    uint64_t n = (uint64_t)gyre_size(comm), rank = (uint64_t)gyre_rank(comm);
+    struct buffers b = {in, out, shape->bytes / 4, {0}};
+    if (gathers || scatters || what == ALL_TO_ALL)
+        b.elements /= n;
+    for (uint64_t r = 0; r < n; r++)
+        b.counts[r] = b.elements;
+    if (same && gathers)
+        b.in = out + rank * b.elements * 4;
+    if (same && scatters)
+        b.out = out + rank * b.elements * 4;
+    return b;
+}
+
+static int block(struct gyre_comm *comm, const struct shape *shape, const struct buffers *b)
+{
     switch (shape->operation) {
     case ALL_REDUCE:
-        return gyre_all_reduce(comm, in, out, elements, GYRE_I32, GYRE_SUM);
+        return gyre_all_reduce(comm, b->in, b->out, b->elements, GYRE_I32, GYRE_SUM);
     case BROADCAST:
-        return gyre_broadcast(comm, in, out, elements, GYRE_I32, 1);
+        return gyre_broadcast(comm, b->in, b->out, b->elements, GYRE_I32, 1);
     case BARRIER:
         return gyre_barrier(comm);
+    case REDUCE:
+        return gyre_reduce(comm, b->in, b->out, b->elements, GYRE_I32, GYRE_SUM, 1);
+    case ALL_GATHER:
+        return gyre_all_gather(comm, b->in, b->out, b->elements, GYRE_I32);
+    case ALL_GATHER_V:
+        return gyre_all_gather_v(comm, b->in, b->out, b->counts, NULL, GYRE_I32);
+    case REDUCE_SCATTER:
+        return gyre_reduce_scatter(comm, b->in, b->out, b->elements, GYRE_I32, GYRE_SUM);
+    case ALL_TO_ALL:
+        return gyre_all_to_all(comm, b->in, b->out, b->elements, GYRE_I32);
+    case GATHER:
+        return gyre_gather(comm, b->in, b->out, b->elements, GYRE_I32, 1);
+    case SCATTER:
+        return gyre_scatter(comm, b->in, b->out, b->elements, GYRE_I32, 1);
     }
     return 1;
 }
 
-static int start(struct gyre_comm *comm, const struct shape *shape, const void *in, void *out,
+static int start(struct gyre_comm *comm, const struct shape *shape, const struct buffers *b,
                  struct gyre_work **work)
 {
-    uint64_t elements = shape->bytes / 4;
     switch (shape->operation) {
     case ALL_REDUCE:
-        return gyre_all_reduce_start(comm, in, out, elements, GYRE_I32, GYRE_SUM, work);
+        return gyre_all_reduce_start(comm, b->in, b->out, b->elements, GYRE_I32, GYRE_SUM, work);
     case BROADCAST:
-        return gyre_broadcast_start(comm, in, out, elements, GYRE_I32, 1, work);
+        return gyre_broadcast_start(comm, b->in, b->out, b->elements, GYRE_I32, 1, work);
     case BARRIER:
         return gyre_barrier_start(comm, work);
+    case REDUCE:
+        return gyre_reduce_start(comm, b->in, b->out, b->elements, GYRE_I32, GYRE_SUM, 1, work);
+    case ALL_GATHER:
+        return gyre_all_gather_start(comm, b->in, b->out, b->elements, GYRE_I32, work);
+    case ALL_GATHER_V:
+        return gyre_all_gather_v_start(comm, b->in, b->out, b->counts, NULL, GYRE_I32, work);
+    case REDUCE_SCATTER:
+        return gyre_reduce_scatter_start(comm, b->in, b->out, b->elements, GYRE_I32, GYRE_SUM,
+                                         work);
+    case ALL_TO_ALL:
+        return gyre_all_to_all_start(comm, b->in, b->out, b->elements, GYRE_I32, work);
+    case GATHER:
+        return gyre_gather_start(comm, b->in, b->out, b->elements, GYRE_I32, 1, work);
+    case SCATTER:
+        return gyre_scatter_start(comm, b->in, b->out, b->elements, GYRE_I32, 1, work);
     }
     return 1;
 }
 
-static int call(struct gyre_comm *comm, const struct shape *shape, enum way way, const void *in,
-                void *out)
+static int call(struct gyre_comm *comm, const struct shape *shape, enum way way, const char *in,
+                char *out)
 {
+    const struct buffers b = buffers_of(comm, shape, in, out);
     struct gyre_work *work;
     int status;
     if (way == BLOCKING)
-        return block(comm, shape, in, out);
-    if ((status = start(comm, shape, in, out, &work)))
+        return block(comm, shape, &b);
+    if ((status = start(comm, shape, &b, &work)))
         return status;
     if (way == WAITED)
         return gyre_work_wait(work, -1);
@@ -187,8 +255,27 @@ static int every_way(struct gyre_comm *comm, const struct shape *shape, char *me
 }
 
 static const struct shape shapes[] = {
-    {BARRIER, 0},          {ALL_REDUCE, 8},    {BROADCAST, 8},    {ALL_REDUCE, 64 << 10},
-    {BROADCAST, 64 << 10}, {ALL_REDUCE, MOST}, {BROADCAST, MOST},
+    {BARRIER, 0},
+    {ALL_REDUCE, 8},
+    {BROADCAST, 8},
+    {ALL_REDUCE, 64 << 10},
+    {BROADCAST, 64 << 10},
+    {ALL_REDUCE, MOST},
+    {BROADCAST, MOST},
+    {REDUCE, 8},
+    {REDUCE, 1 << 20},
+    {ALL_GATHER, 64},
+    {ALL_GATHER, 1 << 20},
+    {ALL_GATHER_V, 64},
+    {ALL_GATHER_V, 1 << 20},
+    {REDUCE_SCATTER, 64},
+    {REDUCE_SCATTER, 1 << 20},
+    {ALL_TO_ALL, 64},
+    {ALL_TO_ALL, 1 << 20},
+    {GATHER, 64},
+    {GATHER, 1 << 20},
+    {SCATTER, 64},
+    {SCATTER, 1 << 20},
 };
 
 static int look(struct gyre_comm *comm, char *memory[4])
@@ -237,7 +324,7 @@ static void shm_allocates_nothing(void **state)
     (void)state;
     over((struct rig){.n = 2, .transport = "shm"});
     over((struct rig){.n = 3, .transport = "shm"});
-    over((struct rig){.n = 3, .transport = "shm", .algorithm = "ring"});
+    over((struct rig){.n = 3, .transport = "shm", .algorithm = "all_reduce:ring"});
 }
 
 static void tcp_over_epoll_allocates_nothing(void **state)

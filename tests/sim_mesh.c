@@ -122,30 +122,48 @@ static void node_close(struct node *node)
     }
 }
 
-/* Small integers, different per rank and index, so that every sum is exact. */
+/* Small integers, different per rank and place in INPUT, so that every sum is exact. */
 static int32_t value(uint32_t rank, uint64_t i, uint64_t turn)
 {
     return (int32_t)((rank * 31 + i * 7 + turn * 13) % 101);
 }
 
+/* Each rank decides for itself whether it runs in place and which of its memory peers can map. */
+static void place(struct node *node, uint32_t r, const struct gyre_shape *shape)
+{
+    struct rank *rank = &node->rank[r];
+    bool both =
+        gyre_shape_input_bytes(shape, node->n, r) && gyre_shape_output_bytes(shape, node->n, r);
+    bool in_place = gyre_rng_below(&node->rng, 2) && both;
+    uint64_t skew = gyre_rng_below(&node->rng, 3), apart = gyre_shape_displacement(shape, r);
+    bool gathers = gyre_verb_gathers(shape->verb), scatters = gyre_verb_scatters(shape->verb);
+    rank->input = rank->memory[0] + skew;
+    rank->output = rank->memory[1] + skew;
+    if (in_place && gathers && !scatters)
+        rank->input = rank->output + apart;
+    else if (in_place)
+        rank->output = rank->input + apart;
+    world[r].region[1] = gyre_rng_below(&node->rng, 2) ? rank->memory[0] : NULL;
+    world[r].region[2] = gyre_rng_below(&node->rng, 2) ? rank->memory[1] : NULL;
+}
+
 static void buffers_make(struct node *node, const struct gyre_shape *shape, uint64_t turn)
 {
-    uint64_t bytes = shape->count * 4;
     for (uint32_t r = 0; r < node->n; r++) {
         struct rank *rank = &node->rank[r];
-        uint64_t skew = gyre_rng_below(&node->rng, 3);
-        rank->memory[0] = malloc(bytes + 16);
-        rank->memory[1] = malloc(bytes + 16);
-        memset(rank->memory[1], 0xee, bytes + 16);
-        rank->input = rank->memory[0] + skew;
-        rank->output = gyre_rng_below(&node->rng, 2) ? rank->memory[1] + skew : rank->input;
-        for (uint64_t i = 0; i < shape->count; i++) {
+        uint64_t in_bytes = gyre_shape_input_bytes(shape, node->n, r);
+        uint64_t out_bytes = gyre_shape_output_bytes(shape, node->n, r);
+        uint64_t bytes = (in_bytes > out_bytes ? in_bytes : out_bytes) + 16;
+        rank->memory[0] = malloc(bytes);
+        rank->memory[1] = malloc(bytes);
+        memset(rank->memory[0], 0xee, bytes);
+        memset(rank->memory[1], 0xee, bytes);
+        world[r].length = bytes;
+        place(node, r, shape);
+        for (uint64_t i = 0; i < in_bytes / 4; i++) {
             int32_t v = value(r, i, turn);
             memcpy(rank->input + 4 * i, &v, 4);
         }
-        world[r].length = bytes + 16;
-        world[r].region[1] = gyre_rng_below(&node->rng, 2) ? rank->memory[0] : NULL;
-        world[r].region[2] = gyre_rng_below(&node->rng, 2) ? rank->memory[1] : NULL;
     }
 }
 
@@ -184,29 +202,69 @@ static void run_all(struct node *node)
     }
 }
 
-static int32_t expected(const struct node *node, const struct gyre_shape *shape, uint64_t i,
-                        uint64_t turn)
+static int32_t sum_at(const struct node *node, const struct gyre_shape *shape, uint64_t i,
+                      uint64_t turn)
 {
     int64_t sum = 0;
-    if (shape->verb == GYRE_VERB_BROADCAST)
-        return value(shape->root, i, turn);
     for (uint32_t r = 0; r < node->n; r++)
         sum += value(r, i, turn);
     return (int32_t)(shape->op == GYRE_AVG ? sum / node->n : sum);
 }
 
+/* The block that element i of OUTPUT is in, or n: between unequal blocks. */
+static uint32_t block_of(const struct node *node, const struct gyre_shape *shape, uint64_t i,
+                         uint64_t *within)
+{
+    uint32_t block = 0;
+    for (; block < node->n; block++) {
+        bool unequal = shape->blocks.count != NULL;
+        uint64_t at = unequal ? gyre_shape_block_at(shape, block) : block * shape->count;
+        uint64_t count = unequal ? shape->blocks.count[block] : shape->count;
+        *within = i - at;
+        if (i >= at && *within < count)
+            break;
+    }
+    return block;
+}
+
+static int32_t expected(const struct node *node, const struct gyre_shape *shape, uint32_t rank,
+                        uint64_t i, uint64_t turn)
+{
+    uint64_t own = rank * shape->count, within = 0;
+    uint32_t block;
+    switch (shape->verb) {
+    case GYRE_VERB_BROADCAST:
+        return value(shape->root, i, turn);
+    case GYRE_VERB_SCATTER:
+        return value(shape->root, own + i, turn);
+    case GYRE_VERB_REDUCE_SCATTER:
+        return sum_at(node, shape, own + i, turn);
+    case GYRE_VERB_ALL_GATHER:
+    case GYRE_VERB_GATHER:
+        block = block_of(node, shape, i, &within);
+        return block < node->n ? value(block, within, turn) : (int32_t)0xeeeeeeee;
+    case GYRE_VERB_ALL_TO_ALL:
+        block = block_of(node, shape, i, &within);
+        return value(block, own + within, turn);
+    default:
+        return sum_at(node, shape, i, turn);
+    }
+}
+
 static void check_all(struct node *node, const struct gyre_shape *shape, uint64_t turn)
 {
     for (uint32_t r = 0; r < node->n; r++) {
+        uint64_t elements = gyre_shape_output_bytes(shape, node->n, r) / 4;
         assert_int_equal(node->rank[r].op->status, 0);
-        for (uint64_t i = 0; i < shape->count; i++) {
-            int32_t got;
+        for (uint64_t i = 0; i < elements; i++) {
+            int32_t got, right = expected(node, shape, r, i, turn);
             memcpy(&got, node->rank[r].output + 4 * i, 4);
-            if (got != expected(node, shape, i, turn))
-                fail_msg(
-                    "verb %d op %d root %u turn %llu: n %u rank %u element %llu: %d, expected %d",
-                    (int)shape->verb, (int)shape->op, shape->root, (unsigned long long)turn,
-                    node->n, r, (unsigned long long)i, got, expected(node, shape, i, turn));
+            if (got != right)
+                fail_msg("%s op %d root %u turn %llu: n %u rank %u count %llu element %llu: %d, "
+                         "expected %d",
+                         gyre_verb_word[shape->verb], (int)shape->op, shape->root,
+                         (unsigned long long)turn, node->n, r, (unsigned long long)shape->count,
+                         (unsigned long long)i, got, right);
         }
         gyre_engine_release(node->rank[r].engine, node->rank[r].op);
     }
@@ -221,6 +279,21 @@ static void one(struct node *node, struct gyre_shape shape, uint64_t turn)
     buffers_free(node);
 }
 
+static void all_reduce_and_broadcast(struct node *node, uint64_t count, uint64_t *turn)
+{
+    for (uint32_t repeat = 0; repeat < (count > 100000 ? 1 : 6); repeat++) {
+        struct gyre_shape shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I32, .count = count};
+        one(node, shape, ++*turn);
+        shape.op = GYRE_AVG;
+        one(node, shape, ++*turn);
+        shape = (struct gyre_shape){.verb = GYRE_VERB_BROADCAST,
+                                    .type = GYRE_I32,
+                                    .root = repeat % node->n,
+                                    .count = count};
+        one(node, shape, ++*turn);
+    }
+}
+
 static void mixed_memory_gives_the_same(void **state)
 {
     static const uint64_t counts[] = {0,    1,    2,    12,     13,     100,
@@ -231,24 +304,85 @@ static void mixed_memory_gives_the_same(void **state)
         uint64_t turn = 0;
         node_open(&node, n, 1000 + n);
         for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-            for (uint32_t repeat = 0; repeat < (counts[c] > 100000 ? 1 : 6); repeat++) {
-                one(&node,
-                    (struct gyre_shape){
-                        .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I32, .count = counts[c]},
-                    ++turn);
-                one(&node,
-                    (struct gyre_shape){.verb = GYRE_VERB_ALL_REDUCE,
-                                        .type = GYRE_I32,
-                                        .op = GYRE_AVG,
-                                        .count = counts[c]},
-                    ++turn);
-                one(&node,
-                    (struct gyre_shape){.verb = GYRE_VERB_BROADCAST,
-                                        .type = GYRE_I32,
-                                        .root = repeat % n,
-                                        .count = counts[c]},
-                    ++turn);
+            all_reduce_and_broadcast(&node, counts[c], &turn);
+        node_close(&node);
+    }
+}
+
+/* Up to 4 KiB of INPUT, a little more, one slice, several. */
+static void verbs_with_roots_and_blocks(struct node *node, uint64_t count, uint64_t *turn)
+{
+    for (enum gyre_verb verb = GYRE_VERB_REDUCE; verb < GYRE_VERBS; verb++)
+        for (uint32_t repeat = 0; repeat < (count > 10000 ? 2 : 6); repeat++) {
+            struct gyre_shape shape = {.verb = verb, .type = GYRE_I32, .count = count};
+            if (gyre_verb_has_root(verb))
+                shape.root = (uint32_t)gyre_rng_below(&node->rng, node->n);
+            if (gyre_verb_reduces(verb))
+                shape.op = repeat % 2 ? GYRE_AVG : GYRE_SUM;
+            one(node, shape, ++*turn);
+        }
+}
+
+static void every_verb_on_mixed_memory(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 5, 113, 114, 1024, 1025, 20011, 70001};
+    (void)state;
+    for (uint32_t n = 2; n <= RANKS_MAX; n++) {
+        struct node node;
+        uint64_t turn = 0;
+        node_open(&node, n, 2000 + n);
+        for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+            verbs_with_roots_and_blocks(&node, counts[c], &turn);
+        node_close(&node);
+    }
+}
+
+/* A rank in place overwrites what its peer has still to read: not before it stands in the stage,
+ * however far ahead it could run. */
+static void in_place_waits_for_its_stage(void **state)
+{
+    struct node node;
+    struct gyre_shape shape = {.verb = GYRE_VERB_ALL_TO_ALL, .type = GYRE_I32, .count = 400003};
+    (void)state;
+    node_open(&node, 2, 17);
+    buffers_make(&node, &shape, 1);
+    memmove(node.rank[0].memory[0], node.rank[0].input, 8 * shape.count);
+    node.rank[0].input = node.rank[0].output = node.rank[0].memory[0];
+    memmove(node.rank[1].memory[0], node.rank[1].input, 8 * shape.count);
+    node.rank[1].input = node.rank[1].memory[0];
+    node.rank[1].output = node.rank[1].memory[1];
+    world[1].region[1] = node.rank[1].memory[0];
+    start_all(&node, &shape);
+    for (uint32_t r = 0; r < 2; r++) /* the lines, then rank 0 as far as it gets */
+        gyre_engine_poll(node.rank[r].engine, 0);
+    while (gyre_engine_poll(node.rank[0].engine, 0))
+        continue;
+    run_all(&node);
+    check_all(&node, &shape, 1);
+    buffers_free(&node);
+    node_close(&node);
+}
+
+/* Blocks of which some are empty, in any order of places, with holes between them or not. */
+static void unequal_blocks(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= RANKS_MAX; n++) {
+        struct node node;
+        uint64_t count[RANKS_MAX], at[RANKS_MAX];
+        node_open(&node, n, 3000 + n);
+        for (uint64_t turn = 1; turn <= 60; turn++) {
+            struct gyre_shape shape = {.verb = GYRE_VERB_ALL_GATHER, .type = GYRE_I32};
+            uint64_t most = turn % 3 ? 300 : 40000, end = 0;
+            for (uint32_t r = n; r-- > 0;) {
+                count[r] = gyre_rng_below(&node.rng, 4) ? gyre_rng_below(&node.rng, most) : 0;
+                at[r] = end + gyre_rng_below(&node.rng, 5);
+                end = at[r] + count[r];
+                shape.count = count[r] > shape.count ? count[r] : shape.count;
             }
+            shape.blocks = (struct gyre_blocks){turn % 2 ? at : NULL, count};
+            one(&node, shape, turn);
+        }
         node_close(&node);
     }
 }
@@ -338,6 +472,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixed_memory_gives_the_same),
+        cmocka_unit_test(every_verb_on_mixed_memory),
+        cmocka_unit_test(in_place_waits_for_its_stage),
+        cmocka_unit_test(unequal_blocks),
         cmocka_unit_test(root_stops_when_lines_are_used_up),
         cmocka_unit_test(different_operations_are_noticed),
         cmocka_unit_test(failure_detaches_announced_outputs),

@@ -44,6 +44,87 @@ static void direct_is_fused_on_shared_memory(void **state)
         }
 }
 
+/* A rank's INPUT of up to 4 KiB in all blocks travels in the line; more is pushed. */
+static void verbs_with_blocks_are_fused(void **state)
+{
+    for (uint32_t n = 2; n <= 16; n++)
+        for (enum gyre_verb verb = GYRE_VERB_REDUCE; verb < GYRE_VERBS; verb++) {
+            uint64_t fits = gyre_verb_scatters(verb) ? 1024 / n : 1024;
+            assert_int_equal(form("direct", verb, n, 0, true), GYRE_FORM_EXCHANGE);
+            assert_int_equal(form("direct", verb, n, fits, true), GYRE_FORM_EXCHANGE);
+            assert_int_equal(form("direct", verb, n, fits + 1, true), GYRE_FORM_PUSH);
+            assert_int_equal(form("direct", verb, n, 1000003, true), GYRE_FORM_PUSH);
+            assert_int_equal(form("direct", verb, n, 1024, false), GYRE_FORM_STEPS);
+        }
+}
+
+/* Only an all-to-all overwrites what others have still to read. */
+static void only_all_to_all_stages_in_place(void **state)
+{
+    for (uint32_t n = 2; n <= 9; n++)
+        for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb < GYRE_VERBS; verb++) {
+            struct gyre_plan *plan = make("direct", verb, n, 0, 100003, true);
+            assert_int_equal(plan->form, GYRE_FORM_PUSH);
+            assert_int_equal(plan->stage_in_place, verb == GYRE_VERB_ALL_TO_ALL);
+            gyre_plan_destroy(plan);
+        }
+}
+
+/* What goes through a stage or an outbox: never what only its own rank uses. */
+static void own_blocks_are_not_staged(void **state)
+{
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        struct gyre_plan *plan = make("direct", GYRE_VERB_REDUCE_SCATTER, 4, rank, 5000, true);
+        assert_int_equal(plan->full->reads, 3);
+        assert_int_equal(plan->full->writes, 0);
+        for (uint32_t p = 0; p < 3; p++)
+            assert_int_not_equal(plan->full->read[p].block, rank);
+        gyre_plan_destroy(plan);
+        plan = make("direct", GYRE_VERB_GATHER, 4, rank, 5000, true);
+        assert_int_equal(plan->written_by_peers, rank == 0);
+        assert_int_equal(plan->read_by_peers, 0); /* the senders copy */
+        gyre_plan_destroy(plan);
+    }
+}
+
+/* A slice of all blocks fits the stage. */
+static void slices_of_blocks_fit_the_stage(void **state)
+{
+    for (uint32_t n = 2; n <= 64; n *= 2)
+        for (enum gyre_verb verb = GYRE_VERB_REDUCE; verb < GYRE_VERBS; verb++) {
+            struct gyre_plan *plan = make("direct", verb, n, 0, 1000003, true);
+            uint64_t last = gyre_plan_slice_count(plan, plan->slices - 1) * plan->element;
+            bool blocks = gyre_verb_gathers(verb) || gyre_verb_scatters(verb);
+            assert_true((blocks ? n : 1) * last <= GYRE_STAGE_BYTES);
+            gyre_plan_destroy(plan);
+        }
+}
+
+/* The tables of a shape are the caller's and may change; a plan has its own, and finds itself. */
+static void unequal_blocks_are_part_of_the_shape(void **state)
+{
+    uint64_t count[3] = {5, 0, 7}, at[3] = {0, 5, 5}, other[3] = {5, 0, 8};
+    struct gyre_shape shape = {
+        .verb = GYRE_VERB_ALL_GATHER, .type = GYRE_F32, .count = 7, .blocks = {NULL, count}};
+    struct gyre_plan_options options = {.n = 3, .mapped = true};
+    struct gyre_plan *plan, *second;
+    assert_int_equal(gyre_plan_create(&shape, &options, &plan, NULL), 0);
+    assert_int_equal(plan->blocks.at[2], 5);
+    assert_true(gyre_shape_same(&plan->shape, &shape, 3));
+    shape.blocks.at = at;
+    assert_int_equal(gyre_plan_create(&shape, &options, &second, NULL), 0);
+    assert_int_equal(plan->fingerprint, second->fingerprint); /* the same places */
+    gyre_plan_destroy(second);
+    shape.blocks.count = other;
+    assert_false(gyre_shape_same(&plan->shape, &shape, 3));
+    assert_int_equal(gyre_plan_create(&shape, &options, &second, NULL), 0);
+    assert_int_not_equal(plan->fingerprint, second->fingerprint);
+    gyre_plan_destroy(second);
+    memset(count, 0xff, sizeof(count));
+    assert_int_equal(plan->blocks.count[0], 5);
+    gyre_plan_destroy(plan);
+}
+
 /* Partial sums that travel on cannot be skipped. */
 static void schedules_that_pass_sums_on_stay_steps(void **state)
 {
@@ -72,30 +153,46 @@ static void slices_cover_everything(void **state)
         }
 }
 
-/* Every rank writes each byte of every output exactly once, and folds all inputs for it. */
+/* Marks what one rank's moves write, in everybody's OUTPUT. */
+static void mark(const struct gyre_plan *plan, uint32_t n, uint8_t *const *written)
+{
+    bool reduces = gyre_verb_reduces(plan->shape.verb);
+    for (uint32_t m = 0; m < plan->full->moves; m++) {
+        const struct gyre_move *move = &plan->full->move[m];
+        assert_int_equal(move->sources, reduces ? n : 1);
+        for (uint32_t s = 0; s < move->sources && reduces; s++)
+            assert_int_equal(move->source[s].rank, s); /* in rank order */
+        for (uint32_t d = 0; d < move->destinations; d++) {
+            struct gyre_tap tap = move->destination[d];
+            uint64_t at = gyre_plan_block_at(plan, tap.block) + tap.offset;
+            for (uint64_t b = 0; b < move->length; b++)
+                written[tap.rank][at + b]++;
+        }
+    }
+}
+
+/* Every byte of every output is written exactly once, by a fold of all inputs where there is one.
+ */
 static void moves_cover_every_output_once(void **state)
 {
     enum { COUNT = 2500 };
     for (uint32_t n = 2; n <= 9; n++)
-        for (int verb = 0; verb <= GYRE_VERB_BROADCAST; verb++) {
-            static uint8_t written[9][4 * COUNT];
-            memset(written, 0, sizeof written);
+        for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb < GYRE_VERBS; verb++) {
+            struct gyre_shape shape = {.verb = verb, .type = GYRE_F32, .count = COUNT};
+            uint8_t *written[9];
+            for (uint32_t rank = 0; rank < n; rank++)
+                written[rank] = calloc(9, 4 * COUNT);
             for (uint32_t rank = 0; rank < n; rank++) {
                 struct gyre_plan *plan = make("direct", verb, n, rank, COUNT, true);
-                for (uint32_t m = 0; m < plan->full->moves; m++) {
-                    const struct gyre_move *move = &plan->full->move[m];
-                    assert_int_equal(move->sources, verb == GYRE_VERB_ALL_REDUCE ? n : 1);
-                    for (uint32_t s = 0; s < move->sources && verb == GYRE_VERB_ALL_REDUCE; s++)
-                        assert_int_equal(move->source[s].rank, s); /* in rank order */
-                    for (uint32_t d = 0; d < move->destinations; d++)
-                        for (uint64_t b = 0; b < move->length; b++)
-                            written[move->destination[d].rank][move->destination[d].offset + b]++;
-                }
+                mark(plan, n, written);
                 gyre_plan_destroy(plan);
             }
-            for (uint32_t rank = 0; rank < n; rank++)
-                for (size_t b = 0; b < 4 * COUNT; b++)
-                    assert_int_equal(written[rank][b], 1);
+            for (uint32_t rank = 0; rank < n; rank++) {
+                uint64_t bytes = gyre_shape_output_bytes(&shape, n, rank);
+                for (size_t b = 0; b < 9 * 4 * COUNT; b++)
+                    assert_int_equal(written[rank][b], b < bytes);
+                free(written[rank]);
+            }
         }
 }
 
@@ -171,6 +268,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(direct_is_fused_on_shared_memory),
+        cmocka_unit_test(verbs_with_blocks_are_fused),
+        cmocka_unit_test(only_all_to_all_stages_in_place),
+        cmocka_unit_test(own_blocks_are_not_staged),
+        cmocka_unit_test(slices_of_blocks_fit_the_stage),
+        cmocka_unit_test(unequal_blocks_are_part_of_the_shape),
         cmocka_unit_test(schedules_that_pass_sums_on_stay_steps),
         cmocka_unit_test(slices_cover_everything),
         cmocka_unit_test(moves_cover_every_output_once),
