@@ -180,17 +180,56 @@ static void test_late(void **state)
     expect_code(run("", "late -n 3"), 2);
 }
 
+/* With 3 ranks and 3 rows: how many checks must find a fault that is planted. */
+static const struct {
+    const char *program;
+    int element; /* one rank's result has one wrong element */
+    int stale;   /* one rank gives what it gave before */
+} operations[] = {
+    {"all_gather", 6, 18}, {"all_gather_v", 6, 18},   {"all_reduce", 6, 18},
+    {"all_to_all", 6, 18}, {"broadcast", 6, 18},      {"gather", 6, 6},
+    {"reduce", 6, 6},      {"reduce_scatter", 6, 18}, {"scatter", 6, 18},
+};
+
+static void expect_rows(const char *program, const char *plant, int found)
+{
+    char line[256], footer[64];
+    snprintf(line, sizeof line, "%s --ranks 3 -b 64 -e 64K -f 32 -n 2 -r 1 --no-ceiling", program);
+    snprintf(footer, sizeof footer, "# Out of bounds values : %d %s\n", found,
+             found ? "FAILED" : "OK");
+    expect_code(run(plant, line), found > 0);
+    expect_text(footer);
+    struct tally tally = tally_rows();
+    assert_int_equal(tally.rows, 3);
+    assert_true(found ? tally.wrong >= found : tally.wrong == 0);
+}
+
+static void test_every_operation(void **state)
+{
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        expect_rows(operations[i].program, "", 0);
+    }
+}
+
 static void test_planted_faults_show(void **state)
 {
-    static const char *const lines[] = {"all_reduce --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling",
-                                        "broadcast --ranks 2 -b 8 -e 64K -f 64 -n 2 --no-ceiling"};
-    for (int i = 0; i < 2; i++) {
-        expect_code(run("GYRE_BENCH_PLANT=element", lines[i]), 1);
-        expect_text("# Out of bounds values : 6 FAILED\n");
-        assert_true(tally_rows().wrong == 6);
-        expect_code(run("GYRE_BENCH_PLANT=stale", lines[i]), 1);
-        expect_text("# Out of bounds values : 12 FAILED\n");
-        assert_true(tally_rows().wrong >= 12);
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        expect_rows(operations[i].program, "GYRE_BENCH_PLANT=element", operations[i].element);
+        expect_rows(operations[i].program, "GYRE_BENCH_PLANT=stale", operations[i].stale);
+    }
+}
+
+/* Passes that read more than they write, or the other way round; and a pair of sockets. */
+static void test_ceilings(void **state)
+{
+    static const char *const lines[] = {"reduce --ranks 3 -b 64K -e 64K -n 5",
+                                        "all_gather --ranks 3 -b 64K -e 64K -n 5",
+                                        "gather --ranks 3 -b 64K -e 64K -n 5 --transport tcp"};
+    static const char *const texts[] = {" read by sum of ", " written by ", "bare sockets"};
+    for (int i = 0; i < 3; i++) {
+        run("", lines[i]);
+        expect_text(texts[i]);
+        expect_text("# Share in-place       : ");
     }
 }
 
@@ -261,7 +300,9 @@ int main(void)
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_link),
         cmocka_unit_test(test_late),
+        cmocka_unit_test(test_every_operation),
         cmocka_unit_test(test_planted_faults_show),
+        cmocka_unit_test(test_ceilings),
         cmocka_unit_test(test_json_is_never_overwritten),
         cmocka_unit_test(test_bad_input_ends_every_rank),
         cmocka_unit_test(test_the_first_failure_is_the_exit_code),
