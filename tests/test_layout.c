@@ -125,6 +125,81 @@ static void test_every_algorithm(void **state)
     }
 }
 
+/* -- what crosses between nodes -----------------------------------------------------------------
+ */
+
+#define ROOM 64 /* steps and sources of a round under test */
+
+/* Bytes that the slice's rank sends to other nodes. */
+static uint64_t crossing(const struct gyre_algorithm *algorithm, const struct gyre_slice *s)
+{
+    struct gyre_step step[ROOM];
+    struct gyre_place source[ROOM];
+    uint64_t bytes = 0, rounds = algorithm->extent(s).rounds;
+    for (uint64_t index = 0; index < rounds; index++) {
+        struct gyre_round round = {step, source, 0, ROOM, 0, ROOM, false};
+        algorithm->round(s, index, &round);
+        for (uint32_t i = 0; i < round.steps; i++)
+            if (step[i].kind == GYRE_SEND &&
+                s->layout->node[step[i].peer] != s->layout->node[s->rank])
+                bytes += step[i].length;
+    }
+    return bytes;
+}
+
+/* The busiest rank's bytes in all, and in *out those that leave the busiest node. */
+static uint64_t busiest(const char *name, const struct gyre_layout *layout, uint32_t n,
+                        uint64_t *out)
+{
+    const struct gyre_algorithm *algorithm = gyre_algorithm_find(name);
+    struct gyre_slice slice = {.n = n, .element = 1, .count = 840 * n, .layout = layout};
+    uint64_t most = 0;
+    *out = 0;
+    for (uint32_t node = 0; node < layout->nodes; node++) {
+        uint64_t leaves = 0;
+        for (uint32_t place = layout->start[node]; place < layout->start[node + 1]; place++) {
+            slice.rank = layout->order[place];
+            leaves += crossing(algorithm, &slice);
+            most = algorithm->sent_bytes(&slice) > most ? algorithm->sent_bytes(&slice) : most;
+        }
+        *out = leaves > *out ? leaves : *out;
+    }
+    return most;
+}
+
+/* From each node: two levels 2(N-1)/N of the data, a ring in the order of nodes 2(n-1)/n; and in
+ * all, two levels pay for nodes of different sizes, the ring does not. */
+static void test_bytes_between_nodes(void **state)
+{
+    static const struct {
+        const char *text;
+        bool ring_sends_less; /* from the busiest rank */
+    } layouts[] = {{"2x4", false}, {"4x4", false}, {"3+2", true}, {"4+2", true}, {"5+1", true}};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        uint32_t n;
+        uint64_t of_levels, of_ring;
+        struct gyre_layout *ordered = read_layout(layouts[i].text, &n);
+        struct gyre_layout *dealt = interleave(ordered, n);
+        uint64_t levels = busiest("two_level", dealt, n, &of_levels);
+        uint64_t ring = busiest("ring", dealt, n, &of_ring);
+        assert_int_equal(of_levels, 2 * 840 * n * (dealt->nodes - 1) / dealt->nodes);
+        assert_int_equal(of_ring, 2 * 840 * (n - 1));
+        assert_int_equal(ring < levels, layouts[i].ring_sends_less);
+        gyre_layout_destroy(ordered);
+        gyre_layout_destroy(dealt);
+    }
+}
+
+/* Two ranks: both directions at once, and nobody sends more than the data once. */
+static void test_two_ranks(void **state)
+{
+    const struct gyre_algorithm *direct = gyre_algorithm_find("direct");
+    struct gyre_slice slice = {.n = 2, .element = 4};
+    for (slice.count = 0; slice.count < 100000; slice.count = 3 * slice.count + 1)
+        for (slice.rank = 0; slice.rank < 2; slice.rank++)
+            assert_int_equal(direct->sent_bytes(&slice), 4 * slice.count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +207,8 @@ int main(void)
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_bad_text),
         cmocka_unit_test(test_every_algorithm),
+        cmocka_unit_test(test_bytes_between_nodes),
+        cmocka_unit_test(test_two_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Recursive halving, then doubling: all-reduce in 2 ⌈log₂ n⌉ exchanges that send no byte more than
- * the ring. For data between small (doubling: fewer exchanges) and large (ring: neighbours only).
+/* Recursive halving, then doubling: all-reduce in 2 ⌈log₂ n⌉ exchanges that together send no byte
+ * more than the ring's. For data between small (doubling: fewer exchanges) and large (ring:
+ * neighbours only).
  *
  * The data are n blocks. The group of all ranks falls into two halves; everyone gives the blocks of
  * the other half to his counterpart there and adds what comes for his own. Then each half does the
@@ -40,7 +41,8 @@ static uint64_t halving_sent_bytes(const struct gyre_slice *s)
 
 const struct gyre_algorithm gyre_algorithm_halving_doubling = {
     .name = "halving_doubling",
-    .summary = "recursive halving and doubling: log2(n) exchanges each way, any n, no byte more",
+    .summary =
+        "recursive halving and doubling: log2(n) exchanges each way, any n, the ring's bytes",
     .verbs = 1u << GYRE_VERB_ALL_REDUCE,
     .extent = halving_extent,
     .round = halving_round,

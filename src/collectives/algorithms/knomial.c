@@ -224,7 +224,7 @@ static uint64_t knomial_sent_bytes(const struct gyre_slice *s)
 
 const struct gyre_algorithm gyre_algorithm_knomial = {
     .name = "knomial",
-    .summary = "groups of four: log4(n) exchanges with three peers each way, no byte more",
+    .summary = "groups of four: log4(n) exchanges with three peers each way, the ring's bytes",
     .verbs = 1u << GYRE_VERB_ALL_REDUCE,
     .extent = knomial_extent,
     .round = knomial_round,

@@ -11,13 +11,13 @@
  *      3.  0 gives a, 1 gives b to all       4 and 5 alike          all-gather in the node
  *
  * Of N nodes each sends 2(N-1)/N of the data, in m flows at once; no algorithm can send less. The
- * flat ring in the order of nodes sends about as much from each node, but by one flow and in
- * 2(n-1) exchanges; here they are 2(N-1) and two within nodes.
+ * flat ring in the order of nodes sends 2(n-1)/n from each node, for two nodes nearly twice as
+ * much, by one flow and in 2(n-1) exchanges; here they are 2(N-1) and two within nodes.
  *
  * Ranks beyond m hand in and get back within their node. Then those who serve have more to do: each
  * takes (size-1)/m of the data in its node and gives as much, where the ring has 2(n-1)/n. With
- * nodes of about equal size that is little; with 5+1 it is four times all the data, through one
- * rank: there the ring wins, and whoever chooses compares sent_bytes().
+ * nodes of about equal size that is little; with 5+1 one rank gives four times all the data: there
+ * the ring wins, and whoever chooses compares what both send.
  *
  * With one node it is direct's two-shot; with one rank per node it is the ring. */
 #include "base/size.h"
