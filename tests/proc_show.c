@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -34,6 +35,14 @@ static const struct wrong wrongs[] = {
     {{"all_reduce", "--run", "-c", "65"}, "at most 64 of each, not 65 of 4"},
     {{"all_reduce", "--in-place"}, "it goes with --run"},
     {{"all_reduce", "broadcast"}, "unexpected word 'broadcast'"},
+    {{"choices", "-n", "1"}, "--ranks is \"1\": expected a whole number from 2"},
+    {{"choices", "--op", "all_redcue"}, "did you mean \"all_reduce\"?"},
+    {{"choices", "--nodes", "4x"}, "--nodes"},
+    {{"choices", "-n", "5", "--nodes", "2x2"}, "--ranks 5 and --nodes 2x2 differ"},
+    {{"choices", "-b", "2M", "-e", "1M"}, "expected 1 to 1024G, the smaller first"},
+    {{"choices", "-t", "smh"}, "did you mean \"shm\"?"},
+    {{"choices", "more"}, "unexpected word 'more'"},
+    {{"env", "more"}, "unexpected word 'more'"},
 };
 
 static void a_wrong_word_gets_one_sentence(void **state)
@@ -99,6 +108,27 @@ static void a_layout_is_played(void **state)
                  "5 ranks, 20 elements of 4 bytes, on 2 nodes", "every rank holds the sums");
 }
 
+/* What is chosen, by the same code and environment as a communicator's. */
+static void choices_are_shown(void **state)
+{
+    (void)state;
+    expect_shown((const char *const[]){"show", "choices", "-n", "8", NULL},
+                 "# all_reduce, 8 ranks on 1 node, shared memory\n", "128M  direct");
+    expect_shown((const char *const[]){"show", "choices", "--nodes", "4+2", "-e", "8", NULL},
+                 "6 ranks on 2 nodes, network\n", "whole");
+    expect_shown((const char *const[]){"show", "choices", "-n2", "-t", "tcp", "--json", NULL},
+                 "[{\"bytes\":8,\"algorithm\":\"direct\",", "}]");
+    setenv("GYRE_ALGO", "all_reduce:tree:1M-", 1);
+    expect_shown((const char *const[]){"show", "choices", "-n4", "-t", "tcp", "-b1M", NULL},
+                 "\n      1M  tree ", "256M  tree");
+    setenv("GYRE_ALGO", "auto", 1);
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    expect_shown((const char *const[]){"show", "choices", "-n4", "-t", "tcp", "-e8", NULL},
+                 "loopback, reproducible\n", "8  direct ");
+    unsetenv("GYRE_REPRODUCIBLE");
+    unsetenv("GYRE_ALGO");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +136,7 @@ int main(void)
         cmocka_unit_test(tables_and_json),
         cmocka_unit_test(every_algorithm_plays_to_the_end),
         cmocka_unit_test(a_layout_is_played),
+        cmocka_unit_test(choices_are_shown),
     };
     return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);
 }

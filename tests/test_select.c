@@ -59,7 +59,6 @@ static void mapped_memory_takes_direct_at_once(void **state)
     for (uint64_t bytes = 0; bytes <= 64 << 20; bytes = bytes * 2 + 4) {
         struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 8, bytes, GYRE_LINK_SHM);
         question.mapped = true;
-        question.slice_max = 256 * 1024;
         struct gyre_choice choice = choose(&question);
         assert_string_equal(choice.algorithm->name, "direct");
         assert_int_equal(choice.small, 4096);

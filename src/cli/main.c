@@ -1,7 +1,7 @@
 /* gyre: one tool, a table of commands. A command parses, calls its room and returns an exit code;
  * nothing else. */
 #include "cli/commands.h"
-#include "cli/show_schedule.h"
+#include "cli/show.h"
 
 #include "base/env.h"
 #include "base/status.h"
@@ -20,7 +20,8 @@ static int version(char **argv);
 
 static const struct command commands[] = {
     {"run", gyre_cli_run, "start a program as n ranks, here or on several machines"},
-    {"show", gyre_cli_show_schedule, "print a collective's schedule, or play it on numbers"},
+    {"show", gyre_cli_show,
+     "print a collective's schedule, what is chosen when, or the environment"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };

@@ -15,7 +15,6 @@
 #define SLICE_BYTES     (UINT64_C(1) << 20)
 #define SLICE_LEAST     (UINT64_C(64) << 10)
 #define LANES           2u
-#define MAPPED_SMALL    4096u /* as much as an entry line's payload carries (board.h) */
 #define FEW_ROUNDS      UINT64_MAX
 #define FEW_BYTES       1
 #define SMALL_OPERATION (UINT64_C(4) << 20) /* above, fewer rounds never win */
@@ -90,7 +89,8 @@ static uint64_t usual_slice(const struct gyre_question *q)
         bytes /= 2;
     if (q->slice_bytes)
         bytes = q->slice_bytes;
-    return q->slice_max && bytes > q->slice_max ? q->slice_max : bytes;
+    uint64_t most = q->mapped ? GYRE_CHOOSE_MAPPED_SLICE / blocks_of(q) : UINT64_MAX;
+    return bytes < most ? bytes : most;
 }
 
 /* The better of its two ways. */
@@ -100,7 +100,7 @@ static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_a
     const struct gyre_question *q = chooser->question;
     struct gyre_choice few_bytes = {.algorithm = algorithm,
                                     .slice_bytes = slice_bytes,
-                                    .small = q->mapped ? MAPPED_SMALL : FEW_BYTES};
+                                    .small = q->mapped ? GYRE_CHOOSE_MAPPED_SMALL : FEW_BYTES};
     struct gyre_choice few_rounds = few_bytes;
     price(chooser, &few_bytes, limit);
     if (q->mapped || q->whole.count * q->whole.element > SMALL_OPERATION)
@@ -199,7 +199,7 @@ static bool choose_mapped(const struct gyre_question *q, struct gyre_choice *bes
         return false;
     *best = (struct gyre_choice){.algorithm = taken,
                                  .slice_bytes = usual_slice(q),
-                                 .small = MAPPED_SMALL,
+                                 .small = GYRE_CHOOSE_MAPPED_SMALL,
                                  .lanes = q->lanes ? q->lanes : LANES,
                                  .cost_ps = GYRE_COST_NEVER};
     return true;

@@ -5,13 +5,18 @@
 
 #include "collectives/cost.h"
 
+/* Of mapped memory, as board.h has it: ranks, bytes that travel in the entry lines, and bytes of a
+ * slice of all blocks, whose last may be twice as long. */
+#define GYRE_CHOOSE_MAPPED_RANKS 64u
+#define GYRE_CHOOSE_MAPPED_SMALL 4096u
+#define GYRE_CHOOSE_MAPPED_SLICE (256u * 1024)
+
 struct gyre_question {
     struct gyre_slice whole; /* the operation in one slice; its rank, small and in_place do not
                                 count */
     struct gyre_roads roads;
-    bool mapped;        /* every pair of ranks shares memory: the binder makes one pass of it */
-    bool in_order;      /* only algorithms that fold over ranks 0 … n-1 */
-    uint64_t slice_max; /* bytes of a slice at most; 0: no limit */
+    bool mapped;   /* every pair of ranks shares memory: the binder makes one pass of it */
+    bool in_order; /* only algorithms that fold over ranks 0 … n-1 */
     /* What the user has settled already; NULL, 0, 0: nothing. */
     const struct gyre_algorithm *algorithm;
     uint64_t slice_bytes;

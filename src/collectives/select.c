@@ -1,6 +1,10 @@
 /* Selection: what the communicator is and what the user wants, put as a question to choose.c. */
 #include "collectives/select.h"
 
+_Static_assert(GYRE_CHOOSE_MAPPED_RANKS == GYRE_PEERS_MAPPED_MAX, "ranks that share boards");
+_Static_assert(GYRE_CHOOSE_MAPPED_SMALL == GYRE_EXCHANGE_MAX, "bytes in a line's payload");
+_Static_assert(GYRE_CHOOSE_MAPPED_SLICE == GYRE_STAGE_BYTES / 2, "half of a stage's slot");
+
 static struct gyre_slice whole_of(const struct gyre_shape *shape,
                                   const struct gyre_plan_options *options)
 {
@@ -19,15 +23,11 @@ int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *
                 struct gyre_choice *choice, struct gyre_trouble *trouble)
 {
     const struct gyre_preference *wish = options->preference;
-    bool blocks = gyre_verb_gathers(shape->verb) || gyre_verb_scatters(shape->verb);
-    /* The stage holds a slice of every block, and the last slice may be twice as long. */
-    uint64_t mapped_max = GYRE_STAGE_BYTES / 2 / (blocks ? options->n : 1);
     struct gyre_question question = {
         .whole = whole_of(shape, options),
         .roads = {options->near, options->far, wish ? &wish->tuning : &gyre_tuning_built_in},
         .mapped = options->mapped,
         .in_order = shape->in_order || (wish && wish->reproducible),
-        .slice_max = options->mapped ? mapped_max : 0,
         .algorithm = options->algorithm,
         .slice_bytes = options->slice_bytes,
         .lanes = options->lanes};
