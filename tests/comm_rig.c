@@ -99,6 +99,8 @@ static int be_rank(struct rig *rig, int rank, int port)
     struct gyre_comm *comm;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     set_environment(rig, rank, port);
+    if (rig->before)
+        rig->before(rig, rank);
     options.dead_time_ms = rig->dead_ms * rig_slow();
     options.timeout_ms = rig->timeout_ms * rig_slow();
     if (gyre_init(&comm, &options)) {

@@ -19,6 +19,7 @@ struct rig {
     int per_node;            /* ranks per simulated node; 0: one node */
     int dealt;               /* instead: over so many simulated nodes in turn */
     int dead_ms, timeout_ms; /* 0: the defaults */
+    void (*before)(const struct rig *rig, int rank); /* in the rank, before it joins; NULL */
     /* What a rank does; 0 is success. `shared` is memory that all ranks and the test see, zeroed.
      */
     int (*body)(struct gyre_comm *comm, struct rig *rig);

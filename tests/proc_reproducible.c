@@ -1,0 +1,294 @@
+/* GYRE_REPRODUCIBLE=1 with real processes: whatever the transport, the placement and the cut, the
+ * bits are those of the left fold over ranks 0 … n-1 in the accumulator's type, rounded once. The
+ * fold is computed here, without the library's kernels, on values for which order matters. */
+#include "comm_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { COUNT = 300007, OFFSET = 3 };
+
+static uint32_t bits_of(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+/* -- sixteen bits, done slowly ------------------------------------------------------------------
+ */
+
+static uint16_t f16_of(float x)
+{
+    int exponent;
+    double a = fabs((double)x);
+    uint16_t sign = signbit(x) ? 0x8000 : 0;
+    frexp(a, &exponent);
+    exponent = a == 0 || exponent - 1 < -14 ? -14 : exponent - 1;
+    uint32_t units = (uint32_t)rint(ldexp(a, 10 - exponent));
+    uint32_t bits = ((uint32_t)(exponent + 14) << 10) + units;
+    return sign | (uint16_t)(bits > 0x7c00 ? 0x7c00 : bits);
+}
+
+static float of_f16(uint16_t h)
+{
+    int exponent = h >> 10 & 31;
+    double a = exponent ? ldexp(1024 + (h & 1023), exponent - 25) : ldexp(h & 1023, -24);
+    return (float)(h & 0x8000 ? -a : a);
+}
+
+static uint16_t bf16_of(float x)
+{
+    uint32_t bits = bits_of(x);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* -- values ------------------------------------------------------------------------------------ */
+
+/* Magnitudes from 2^-5 to 2^6 with full mantissas and both signs: sums depend on their order. */
+static float value(int rank, uint64_t i)
+{
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u + (uint64_t)(rank + 1) * 0xd1b54a32d192ed03u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    uint32_t exponent = 122 + (uint32_t)(x >> 40) % 12;
+    return float_of((uint32_t)(x & 0x807fffff) | exponent << 23);
+}
+
+static uint32_t stored(enum gyre_type type, float x)
+{
+    return type == GYRE_F32 ? bits_of(x) : type == GYRE_F16 ? f16_of(x) : bf16_of(x);
+}
+
+static float loaded(enum gyre_type type, uint32_t bits)
+{
+    return type == GYRE_F32   ? float_of(bits)
+           : type == GYRE_F16 ? of_f16((uint16_t)bits)
+                              : float_of(bits << 16);
+}
+
+/* The element's bits; `backwards` adds from the other end. */
+static uint32_t folded(enum gyre_type type, enum gyre_op op, int n, uint64_t i, bool backwards)
+{
+    int first = backwards ? n - 1 : 0, step = backwards ? -1 : 1;
+    float sum = loaded(type, stored(type, value(first, i)));
+    for (int k = 1; k < n; k++)
+        sum += loaded(type, stored(type, value(first + k * step, i)));
+    return stored(type, op == GYRE_AVG ? sum / (float)n : sum);
+}
+
+/* -- one job ----------------------------------------------------------------------------------- */
+
+static uint32_t get(const void *buffer, size_t size, uint64_t i)
+{
+    return size == 4 ? ((const uint32_t *)buffer)[i] : ((const uint16_t *)buffer)[i];
+}
+
+static void put(void *buffer, size_t size, uint64_t i, uint32_t bits)
+{
+    if (size == 4)
+        ((uint32_t *)buffer)[i] = bits;
+    else
+        ((uint16_t *)buffer)[i] = (uint16_t)bits;
+}
+
+static int compare(struct gyre_comm *comm, const void *output, enum gyre_type type, enum gyre_op op,
+                   uint64_t count)
+{
+    size_t size = gyre_type_size(type);
+    int n = gyre_size(comm);
+    for (uint64_t i = 0; i < count; i++)
+        if (get(output, size, i) != folded(type, op, n, i, false)) {
+            fprintf(stderr, "type %d op %d: element %llu of %llu is %#x, not %#x\n", type, op,
+                    (unsigned long long)i, (unsigned long long)count, get(output, size, i),
+                    folded(type, op, n, i, false));
+            return 1;
+        }
+    return 0;
+}
+
+static int sum(struct gyre_comm *comm, enum gyre_type type, enum gyre_op op, uint64_t count,
+               void *memory, bool in_place)
+{
+    size_t size = gyre_type_size(type);
+    uint8_t *input = (uint8_t *)memory + OFFSET * size,
+            *output = in_place ? input : input + (COUNT + 1) * size;
+    for (uint64_t i = 0; i < count; i++)
+        put(input, size, i, stored(type, value(gyre_rank(comm), i)));
+    int status = gyre_all_reduce(comm, input, output, count, type, op);
+    return status ? status : compare(comm, output, type, op, count);
+}
+
+static int body(struct gyre_comm *comm, struct rig *rig)
+{
+    static const uint64_t counts[] = {1, 1000, 20011, COUNT};
+    static const enum gyre_type types[] = {GYRE_F32, GYRE_F16, GYRE_BF16};
+    size_t bytes = 4 * (2 * COUNT + 2 * OFFSET + 2);
+    void *shared, *plain = malloc(bytes);
+    int bad = plain == NULL || gyre_alloc(comm, bytes, &shared);
+    for (int t = 0; !bad && t < 3; t++)
+        for (int c = 0; !bad && c < 4; c++) {
+            bool odd = (t + c) % 2;
+            bad |= sum(comm, types[t], GYRE_SUM, counts[c], odd ? plain : shared, odd);
+            bad |= sum(comm, types[t], GYRE_AVG, counts[c], odd ? shared : plain, !odd);
+        }
+    if (bad && *gyre_error(comm))
+        fprintf(stderr, "%s\n", gyre_error(comm));
+    free(plain);
+    bad |= gyre_finalize(comm) != 0;
+    return bad;
+}
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+/* The layouts of 4: two pairs, and one beside three. */
+static void one_and_three(const struct rig *rig, int rank)
+{
+    (void)rig;
+    setenv("GYRE_SIMULATED_NODE", rank == 0 ? "0" : "1", 1);
+}
+
+struct place {
+    const char *name, *transport;
+    int per_node;
+    void (*before)(const struct rig *rig, int rank);
+    int least, most; /* ranks */
+};
+
+static const struct place places[] = {
+    {"shm", "shm", 0, NULL, 2, 5},
+    {"tcp", "tcp", 0, NULL, 2, 5},
+    {"nodes of 2", "auto", 2, NULL, 3, 5},
+    {"nodes of 1 and 3", "auto", 0, one_and_three, 4, 4},
+};
+
+static void bits_are_the_left_fold(void **state)
+{
+    static const char *const slices[] = {"64K", "256K", "1M", ""};
+    (void)state;
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    for (size_t p = 0; p < sizeof places / sizeof *places; p++)
+        for (int n = places[p].least; n <= places[p].most; n++)
+            for (int s = 0; s < 4; s++) {
+                struct rig rig = {.n = n,
+                                  .transport = places[p].transport,
+                                  .per_node = places[p].per_node,
+                                  .before = places[p].before,
+                                  .body = body};
+                setenv("GYRE_SLICE", slices[s], 1);
+                if (rig_run(&rig, 60))
+                    fail_msg("%d ranks, %s, slices of %s", n, places[p].name, slices[s]);
+            }
+    unsetenv("GYRE_SLICE");
+    unsetenv("GYRE_REPRODUCIBLE");
+}
+
+/* The values would show another order, and sums that were rounded on the way. */
+static void the_values_tell_orders_apart(void **state)
+{
+    (void)state;
+    for (int n = 3; n <= 5; n++)
+        for (int t = 0; t < 3; t++) {
+            enum gyre_type type = (enum gyre_type[]){GYRE_F32, GYRE_F16, GYRE_BF16}[t];
+            int backwards = 0, rounded = 0;
+            for (uint64_t i = 0; i < 20011; i++) {
+                uint32_t right = folded(type, GYRE_SUM, n, i, false);
+                float sum = loaded(type, stored(type, value(0, i)));
+                for (int rank = 1; rank < n; rank++)
+                    sum = loaded(type,
+                                 stored(type, sum + loaded(type, stored(type, value(rank, i)))));
+                backwards += right != folded(type, GYRE_SUM, n, i, true);
+                rounded += right != stored(type, sum);
+            }
+            assert_true(type != GYRE_F32 || backwards > 1000);
+            assert_true(type == GYRE_F32 || rounded > 1000);
+        }
+}
+
+/* -- agreement --------------------------------------------------------------------------------- */
+
+static char told[2][64];
+
+static void only_rank_0(const struct rig *rig, int rank)
+{
+    (void)rig;
+    int fd = open(told[rank], O_WRONLY | O_TRUNC);
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+    if (rank == 0)
+        setenv("GYRE_REPRODUCIBLE", "1", 1);
+}
+
+static void only_rank_0_is_tuned(const struct rig *rig, int rank)
+{
+    only_rank_0(rig, rank);
+    unsetenv("GYRE_REPRODUCIBLE");
+    if (rank == 0)
+        setenv("GYRE_TUNE_FILE", rig->argument, 1);
+}
+
+static int nobody(struct gyre_comm *comm, struct rig *rig)
+{
+    (void)rig;
+    gyre_finalize(comm);
+    return 0;
+}
+
+static void expect_refused(void (*before)(const struct rig *, int), char *argument,
+                           const char *name)
+{
+    struct rig rig = {.n = 2, .body = nobody, .before = before, .argument = argument};
+    assert_int_equal(rig_run(&rig, 30), 2);
+    for (int rank = 0; rank < 2; rank++) {
+        char text[2048] = "";
+        FILE *file = fopen(told[rank], "r");
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+        if (!strstr(text, name))
+            fail_msg("rank %d says: %s", rank, text);
+    }
+}
+
+/* Ranks that would choose differently do not join, and are told the name. */
+static void settings_must_agree(void **state)
+{
+    char file[] = "/tmp/gyre-tuned-XXXXXX";
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) {
+        strcpy(told[rank], "/tmp/gyre-told-XXXXXX");
+        close(mkstemp(told[rank]));
+    }
+    int fd = mkstemp(file);
+    assert_true(dprintf(fd, "gyre-tuning 1\nshm.kib_ps 77\nvalues 1\n") > 0);
+    close(fd);
+    expect_refused(only_rank_0, NULL, "GYRE_REPRODUCIBLE: ");
+    expect_refused(only_rank_0_is_tuned, file, "GYRE_TUNE_FILE: ");
+    for (int rank = 0; rank < 2; rank++)
+        unlink(told[rank]);
+    unlink(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_values_tell_orders_apart),
+        cmocka_unit_test(bits_are_the_left_fold),
+        cmocka_unit_test(settings_must_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
