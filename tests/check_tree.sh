@@ -29,7 +29,7 @@ files() { # shell patterns: tracked files, and new ones that git does not ignore
 #     base ← device ← transport ← collectives ← ddp ← model ← cli
 #     base ← sampler ← model          transport ← launch ← cli
 allowed() {
-    schedules='collectives/schedule*|collectives/check*|collectives/play*|collectives/print*|collectives/provenance*|collectives/layout*|collectives/choose*|collectives/cost*|collectives/preference*|collectives/tuning*'
+    schedules='collectives/schedule*|collectives/check*|collectives/play*|collectives/print*|collectives/provenance*|collectives/layout*|collectives/choose*|collectives/cost*|collectives/fit*|collectives/preference*|collectives/tuning*'
     case $1 in
     include/*) echo '' ;;
     src/base/*) echo 'base/*' ;;
@@ -37,7 +37,7 @@ allowed() {
     src/transport/*) echo 'base/*|device/*|transport/*' ;;
     src/collectives/algorithms/* | src/collectives/schedule* | src/collectives/check* | src/collectives/play* | \
         src/collectives/print* | src/collectives/provenance* | src/collectives/layout* | \
-        src/collectives/choose* | src/collectives/cost* | src/collectives/preference* | src/collectives/tuning*) echo "base/*|collectives/algorithms/*|$schedules" ;;
+        src/collectives/choose* | src/collectives/cost* | src/collectives/fit* | src/collectives/preference* | src/collectives/tuning*) echo "base/*|collectives/algorithms/*|$schedules" ;;
     src/collectives/kernels/*) echo 'base/*|device/*|collectives/kernels/*' ;;
     src/collectives/bind* | src/collectives/engine*) echo 'base/*|device/*|!transport/drivers/*|transport/*|!collectives/algorithms/*|collectives/*' ;;
     src/collectives/*) echo 'base/*|device/*|!transport/drivers/*|transport/*|collectives/*' ;;

@@ -9,12 +9,15 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "collectives/fit.h"
 #include "collectives/tuning.h"
+
+static uint32_t kinds; /* of the last text that was read */
 
 static int parse(const char *text, struct gyre_tuning *tuning, struct gyre_trouble *trouble)
 {
     *trouble = (struct gyre_trouble){0};
-    return gyre_tuning_parse("here", text, tuning, trouble);
+    return gyre_tuning_parse("here", text, tuning, &kinds, trouble);
 }
 
 /* Every value of its own. */
@@ -51,6 +54,7 @@ static void what_is_missing_keeps_its_value(void **state)
     gyre_tuning_format(text, sizeof text, &written, 1u << GYRE_LINK_SHM);
     assert_null(strstr(text, "loopback"));
     assert_int_equal(parse(text, &read, &trouble), 0);
+    assert_int_equal(kinds, 1u << GYRE_LINK_SHM);
     assert_memory_equal(&read.link[GYRE_LINK_SHM], &written.link[GYRE_LINK_SHM],
                         sizeof(struct gyre_price));
     assert_memory_equal(&read.link[GYRE_LINK_LOOPBACK],
@@ -121,10 +125,80 @@ static void files_that_cannot_be_read_are_told(void **state)
 {
     struct gyre_tuning tuning;
     struct gyre_trouble trouble = {0}, zero = {0};
-    assert_true(gyre_tuning_read("/nowhere/at/all", &tuning, &trouble) < 0);
+    assert_true(gyre_tuning_read("/nowhere/at/all", &tuning, NULL, &trouble) < 0);
     assert_non_null(strstr(trouble.text, "tuning file /nowhere/at/all: No such file"));
-    assert_int_equal(gyre_tuning_read("/dev/zero", &tuning, &zero), GYRE_INVALID);
+    assert_int_equal(gyre_tuning_read("/dev/zero", &tuning, NULL, &zero), GYRE_INVALID);
     assert_non_null(strstr(zero.text, "not a text of at most 64 KiB"));
+}
+
+/* -- the fit ----------------------------------------------------------------------------------- */
+
+/* What three algorithms would take at four sizes with these prices. */
+static uint32_t take(struct gyre_trial *trial, uint32_t n, const struct gyre_tuning *truth)
+{
+    static const char *const names[] = {"doubling", "direct", "ring"};
+    struct gyre_roads roads = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, truth};
+    struct gyre_walk walk = {0};
+    struct gyre_cost cost;
+    uint32_t trials = 0;
+    for (int a = 0; a < 3; a++)
+        for (uint64_t count = 2; count <= 1 << 16; count *= 32) {
+            struct gyre_slice slice = {.n = n, .element = 4, .count = count, .small = 1};
+            const struct gyre_algorithm *algorithm = gyre_algorithm_find(names[a]);
+            assert_int_equal(
+                gyre_cost_slice(algorithm, &slice, &roads, GYRE_COST_NEVER, &walk, &cost), 0);
+            trial[trials++] = (struct gyre_trial){algorithm, slice, GYRE_LINK_LOOPBACK,
+                                                  GYRE_LINK_LOOPBACK, (double)cost.path / 1000};
+        }
+    gyre_walk_deinit(&walk);
+    return trials;
+}
+
+static void assert_near(uint64_t found, uint64_t right)
+{
+    if (found > right + right / 10 || found < right - right / 10)
+        fail_msg("%llu is not near %llu", (unsigned long long)found, (unsigned long long)right);
+}
+
+/* Prices that nobody was told come out of the times. */
+static void prices_are_found_again(void **state)
+{
+    for (uint32_t n = 4; n <= 16; n *= 2) {
+        struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+        struct gyre_price *right = &truth.link[GYRE_LINK_LOOPBACK];
+        struct gyre_trial trial[16];
+        uint32_t priced;
+        *right = (struct gyre_price){30000, 2500, 11000, 900000};
+        truth.fold_kib_ps = 150000;
+        uint32_t trials = take(trial, n, &truth);
+        assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 1);
+        assert_int_equal(priced, 1u << GYRE_LINK_LOOPBACK);
+        assert_near(found.link[GYRE_LINK_LOOPBACK].latency_ns, right->latency_ns);
+        assert_near(found.link[GYRE_LINK_LOOPBACK].message_ns, right->message_ns);
+        assert_near(found.link[GYRE_LINK_LOOPBACK].grant_ns, right->grant_ns);
+        assert_near(found.link[GYRE_LINK_LOOPBACK].kib_ps, right->kib_ps);
+        assert_near(found.fold_kib_ps, truth.fold_kib_ps);
+        assert_memory_equal(&found.link[GYRE_LINK_SHM], &gyre_tuning_built_in.link[GYRE_LINK_SHM],
+                            sizeof(struct gyre_price));
+    }
+}
+
+/* Two ranks cannot tell latency from message; their sum is found, and nothing goes below 0. */
+static void what_cannot_be_told_apart_is_shared(void **state)
+{
+    struct gyre_tuning truth = gyre_tuning_built_in, found = gyre_tuning_built_in;
+    struct gyre_price *right = &truth.link[GYRE_LINK_LOOPBACK],
+                      *fit = &found.link[GYRE_LINK_LOOPBACK];
+    struct gyre_trial trial[16];
+    uint32_t priced;
+    *right = (struct gyre_price){40000, 50000, 5000, 340000};
+    uint32_t trials = take(trial, 2, &truth);
+    assert_in_range(gyre_fit(trial, trials, &found, &priced), 0, 2);
+    assert_near(fit->latency_ns + fit->message_ns, 90000);
+    for (uint32_t t = 0; t < trials; t++)
+        trial[t].took_ns = 1; /* nonsense: faster than any byte */
+    gyre_fit(trial, trials, &found, &priced);
+    assert_in_range(fit->kib_ps, 1, 340000);
 }
 
 int main(void)
@@ -135,6 +209,8 @@ int main(void)
         cmocka_unit_test(one_value_changes_the_hash),
         cmocka_unit_test(a_file_cut_short_is_noticed),
         cmocka_unit_test(wrong_lines_are_told),
+        cmocka_unit_test(prices_are_found_again),
+        cmocka_unit_test(what_cannot_be_told_apart_is_shared),
         cmocka_unit_test(files_that_cannot_be_read_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

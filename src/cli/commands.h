@@ -4,6 +4,7 @@
 #define GYRE_CLI_COMMANDS_H
 
 int gyre_cli_run(char **argv);
+int gyre_cli_tune(char **argv);
 
 /* Prints "gyre COMMAND: story" and returns the exit code for `status`: 2 for bad input, else 1. */
 struct gyre_trouble;

@@ -22,6 +22,7 @@ static const struct command commands[] = {
     {"run", gyre_cli_run, "start a program as n ranks, here or on several machines"},
     {"show", gyre_cli_show,
      "print a collective's schedule, what is chosen when, or the environment"},
+    {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };

@@ -209,7 +209,7 @@ int gyre_preference_read(struct gyre_preference *preference, struct gyre_trouble
     if (!status && reproducible)
         status = check_order(&preference->rules, trouble);
     if (!status && file)
-        status = gyre_tuning_read(file, &preference->tuning, trouble);
+        status = gyre_tuning_read(file, &preference->tuning, NULL, trouble);
     if (file)
         snprintf(hash, sizeof hash, "%016" PRIx64, gyre_tuning_hash(&preference->tuning));
     preference->reproducible = reproducible;

@@ -100,7 +100,7 @@ struct reader {
     const char *name;
     uint32_t line;
     bool begun, ended;
-    uint32_t values;
+    uint32_t values, kinds;
     bool seen[KEYS];
     struct gyre_tuning tuning;
     struct gyre_trouble *trouble;
@@ -173,6 +173,7 @@ static int read_value(struct reader *r, const char *word, const char *number)
         return refuse(r, "%s is there twice%s", word, "");
     r->seen[k] = true;
     r->values++;
+    r->kinds |= keys[k].kind >= 0 ? 1u << keys[k].kind : 0;
     return read_number(r, word, number, keys[k].least, keys[k].most, field(&r->tuning, &keys[k]));
 }
 
@@ -192,7 +193,7 @@ static int read_line(struct reader *r, const char *line)
 }
 
 int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tuning,
-                      struct gyre_trouble *trouble)
+                      uint32_t *kinds, struct gyre_trouble *trouble)
 {
     struct reader r = {.name = name, .tuning = gyre_tuning_built_in, .trouble = trouble};
     int status = 0;
@@ -211,10 +212,13 @@ int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tu
     if (!r.ended)
         return refuse(&r, "it ends without \"values\": it was cut short%s%s", "", "");
     *tuning = r.tuning;
+    if (kinds)
+        *kinds = r.kinds;
     return 0;
 }
 
-int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, struct gyre_trouble *trouble)
+int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, uint32_t *kinds,
+                     struct gyre_trouble *trouble)
 {
     FILE *file = fopen(path, "re");
     char *text = file ? calloc(1, FILE_MAX + 1) : NULL;
@@ -227,7 +231,7 @@ int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, struct gyre_t
             trouble, GYRE_INVALID,
             "tuning file %s: not a text of at most 64 KiB; `gyre tune` writes one", path);
     else
-        status = gyre_tuning_parse(path, text, tuning, trouble);
+        status = gyre_tuning_parse(path, text, tuning, kinds, trouble);
     free(text);
     if (file)
         fclose(file);

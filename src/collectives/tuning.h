@@ -44,13 +44,14 @@ struct gyre_tuning {
 extern const struct gyre_tuning gyre_tuning_built_in;
 
 /* Reads a tuning file over the built-in values. `name` is what messages call it. GYRE_INVALID names
- * the line and what is wrong with it; -errno: it cannot be read. *tuning is written on success
- * only. */
-int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, struct gyre_trouble *trouble);
+ * the line and what is wrong with it; -errno: it cannot be read. *tuning and *kinds (which kinds of
+ * link it prices, as bits; may be NULL) are written on success only. */
+int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, uint32_t *kinds,
+                     struct gyre_trouble *trouble);
 
 /* The same from text in memory, which is not changed. */
 int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tuning,
-                      struct gyre_trouble *trouble);
+                      uint32_t *kinds, struct gyre_trouble *trouble);
 
 /* Writes the values of the kinds in `measured` (bits 1 << kind) and those of no kind, with the
  * format's frame. Returns the length that the text needs, as snprintf does. */
