@@ -73,7 +73,7 @@ static void tables_and_json(void **state)
 {
     (void)state;
     expect_shown((const char *const[]){"show", "all_reduce", "--algo", "ring", "-n", "5", NULL},
-                 "\nrank 4: sends 128 bytes, scratch 16 bytes\n",
+                 "\nrank 4: sends 128 bytes, scratch 32 bytes\n",
                  "SEND    OUTPUT  [16, 32)  -> rank 0");
     expect_shown((const char *const[]){"show", "-n3", "--algo=tree", "all-reduce", "-r", "1", NULL},
                  "\nrank 1:", "round 5");

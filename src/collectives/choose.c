@@ -5,7 +5,7 @@
  *
  * Two steps, because which algorithm wins hardly depends on the cut, and a plan must be made in
  * microseconds. Whoever is dearer than the best so far is not walked to the end. Where two cost the
- * same, the one that keeps the order of ranks is taken, then the earlier one in the table.
+ * same, the one that keeps the order of ranks is taken, then the one that was walked first.
  *
  * An algorithm that knows two ways by `small` (direct: one-shot, two-shot) is asked for both. */
 #include "collectives/choose.h"
@@ -93,6 +93,19 @@ static uint64_t usual_slice(const struct gyre_question *q)
     return bytes < most ? bytes : most;
 }
 
+/* Does `small` make a difference to it? */
+static bool has_two_ways(const struct gyre_question *q, const struct gyre_algorithm *algorithm,
+                         uint64_t slice_bytes)
+{
+    struct gyre_slice a = q->whole, b;
+    a.count = gyre_slice_elements(a.count, a.element, slice_bytes);
+    b = a;
+    a.small = FEW_BYTES;
+    b.small = FEW_ROUNDS;
+    struct gyre_extent x = algorithm->extent(&a), y = algorithm->extent(&b);
+    return x.rounds != y.rounds || x.scratch_bytes != y.scratch_bytes;
+}
+
 /* The better of its two ways. */
 static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_algorithm *algorithm,
                                     uint64_t slice_bytes, uint64_t limit)
@@ -103,7 +116,8 @@ static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_a
                                     .small = q->mapped ? GYRE_CHOOSE_MAPPED_SMALL : FEW_BYTES};
     struct gyre_choice few_rounds = few_bytes;
     price(chooser, &few_bytes, limit);
-    if (q->mapped || q->whole.count * q->whole.element > SMALL_OPERATION)
+    if (q->mapped || q->whole.count * q->whole.element > SMALL_OPERATION ||
+        !has_two_ways(q, algorithm, slice_bytes))
         return few_bytes;
     few_rounds.small = FEW_ROUNDS;
     price(chooser, &few_rounds, few_bytes.cost_ps < limit ? few_bytes.cost_ps : limit);
@@ -119,27 +133,52 @@ static bool better(const struct gyre_choice *a, const struct gyre_choice *b)
     return a->algorithm->rank_order && !b->algorithm->rank_order;
 }
 
-/* `second` NULL: whoever is dearer than the best need not be known exactly. */
+/* Who needs the fewest rounds is walked first: the others then often need not be walked to the end.
+ */
+static const struct gyre_algorithm *shortest(const struct gyre_question *q)
+{
+    const struct gyre_algorithm *found = NULL;
+    uint64_t fewest = UINT64_MAX;
+    const char *why;
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it; it++) {
+        uint64_t rounds = gyre_choosable(q, *it, &why) ? (*it)->extent(&q->whole).rounds : fewest;
+        if (rounds < fewest) {
+            fewest = rounds;
+            found = *it;
+        }
+    }
+    return found;
+}
+
+static void consider(struct chooser *chooser, const struct gyre_algorithm *algorithm,
+                     struct gyre_choice *best, struct gyre_choice *second)
+{
+    const struct gyre_question *q = chooser->question;
+    const char *why;
+    if (!gyre_choosable(q, algorithm, &why))
+        return;
+    /* without a second, whoever is dearer than the best need not be known exactly */
+    struct gyre_choice c =
+        candidate(chooser, algorithm, usual_slice(q), second ? second->cost_ps : best->cost_ps);
+    if (better(&c, best)) {
+        if (second)
+            *second = *best;
+        *best = c;
+    } else if (second && better(&c, second)) {
+        *second = c;
+    }
+}
+
 static void choose_algorithm(struct chooser *chooser, struct gyre_choice *best,
                              struct gyre_choice *second)
 {
     const struct gyre_question *q = chooser->question;
-    const struct gyre_algorithm *const settled[] = {q->algorithm, NULL};
-    const char *why;
-    for (const struct gyre_algorithm *const *it = q->algorithm ? settled : gyre_algorithms; *it;
-         it++) {
-        if (!gyre_choosable(q, *it, &why))
-            continue;
-        struct gyre_choice c =
-            candidate(chooser, *it, usual_slice(q), second ? second->cost_ps : best->cost_ps);
-        if (better(&c, best)) {
-            if (second)
-                *second = *best;
-            *best = c;
-        } else if (second && better(&c, second)) {
-            *second = c;
-        }
-    }
+    const struct gyre_algorithm *first = q->algorithm ? q->algorithm : shortest(q);
+    if (first)
+        consider(chooser, first, best, second);
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; !q->algorithm && *it; it++)
+        if (*it != first)
+            consider(chooser, *it, best, second);
 }
 
 static void choose_cut(struct chooser *chooser, struct gyre_choice *best)

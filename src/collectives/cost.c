@@ -45,6 +45,9 @@ struct sample {
 
 static uint64_t scaled(uint64_t a, uint64_t b, uint64_t divisor)
 {
+    uint64_t usual;
+    if (!__builtin_mul_overflow(a, b, &usual))
+        return usual / divisor;
     unsigned __int128 product = (unsigned __int128)a * b / divisor;
     return product < GYRE_COST_NEVER ? (uint64_t)product : GYRE_COST_NEVER - 1;
 }
