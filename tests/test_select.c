@@ -209,7 +209,8 @@ static const char *ruled(const char *text, enum gyre_verb verb, uint64_t bytes)
     struct gyre_trouble trouble = {0};
     if (gyre_rules_parse("GYRE_ALGO", text, &rules, &trouble))
         fail_msg("%s: %s", text, trouble.text);
-    const struct gyre_algorithm *found = gyre_rules_find(&rules, verb, bytes);
+    struct gyre_slice whole = {.verb = verb, .n = 4, .element = 1, .count = bytes};
+    const struct gyre_algorithm *found = gyre_rules_find(&rules, &whole);
     return found ? found->name : "auto";
 }
 
@@ -229,6 +230,17 @@ static void the_first_rule_that_fits_is_taken(void **state)
     assert_string_equal(ruled("all_reduce:doubling", spread, 8), "auto");
     assert_string_equal(ruled("doubling", spread, 8), "doubling"); /* one name: for everything */
     assert_string_equal(ruled("auto", spread, 8), "auto");
+}
+
+/* A chain rounds partial sums, so it does not build sums of a narrow type. */
+static void a_rule_that_does_not_suit_is_passed_over(void **state)
+{
+    struct gyre_rules rules;
+    struct gyre_slice whole = {.n = 4, .element = 2, .count = 100, .narrow = true};
+    assert_int_equal(gyre_rules_parse("GYRE_ALGO", "all_reduce:chain;ring", &rules, NULL), 0);
+    assert_string_equal(gyre_rules_find(&rules, &whole)->name, "ring");
+    whole.narrow = false;
+    assert_string_equal(gyre_rules_find(&rules, &whole)->name, "chain");
 }
 
 static void wrong_rules_are_told(void **state)
@@ -319,6 +331,7 @@ int main(void)
         cmocka_unit_test(order_is_kept_where_it_counts),
         cmocka_unit_test(the_runner_up_is_dearer),
         cmocka_unit_test(the_first_rule_that_fits_is_taken),
+        cmocka_unit_test(a_rule_that_does_not_suit_is_passed_over),
         cmocka_unit_test(wrong_rules_are_told),
         cmocka_unit_test(rules_have_bounds),
         cmocka_unit_test(reproducible_takes_no_other_order),

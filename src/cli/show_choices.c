@@ -88,7 +88,7 @@ static int answer(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
         struct gyre_slice *whole = &a->question.whole;
         struct gyre_choice best, second;
         whole->count = whole->stride = bytes / whole->element;
-        a->question.algorithm = gyre_rules_find(&a->preference.rules, whole->verb, bytes);
+        a->question.algorithm = gyre_rules_find(&a->preference.rules, whole);
         int status = gyre_choose(&a->question, &best, &second, trouble);
         if (status)
             return status;

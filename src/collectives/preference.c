@@ -151,19 +151,21 @@ int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rule
     return status;
 }
 
-/* A rule without an operation passes over those that its algorithm does not build. */
-const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules, enum gyre_verb verb,
-                                             uint64_t bytes)
+static bool fits(const struct gyre_rule *rule, const struct gyre_slice *whole, uint64_t bytes)
+{
+    return rule->verbs >> whole->verb & 1 && bytes >= rule->from &&
+           (bytes < rule->to || rule->to == UINT64_MAX) &&
+           (!rule->algorithm || gyre_algorithm_builds(rule->algorithm, whole));
+}
+
+const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
+                                             const struct gyre_slice *whole)
 {
     if (rules->only)
         return rules->only;
-    for (uint32_t i = 0; i < rules->rules; i++) {
-        const struct gyre_rule *rule = &rules->rule[i];
-        uint32_t verbs = rule->verbs & (rule->algorithm ? rule->algorithm->verbs : ALL_VERBS);
-        if (verbs & 1u << verb && bytes >= rule->from &&
-            (bytes < rule->to || rule->to == UINT64_MAX))
-            return rule->algorithm;
-    }
+    for (uint32_t i = 0; i < rules->rules; i++)
+        if (fits(&rules->rule[i], whole, whole->count * whole->element))
+            return rules->rule[i].algorithm;
     return NULL;
 }
 

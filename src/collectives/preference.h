@@ -38,9 +38,10 @@ struct gyre_rules {
 int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rules,
                      struct gyre_trouble *trouble);
 
-/* NULL: the model chooses. */
-const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules, enum gyre_verb verb,
-                                             uint64_t bytes);
+/* For an operation, as one slice. NULL: the model chooses. A rule whose algorithm does not build it
+ * (because of its verb, type or layout) is passed over; one name alone is returned in any case. */
+const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
+                                             const struct gyre_slice *whole);
 
 struct gyre_preference {
     struct gyre_rules rules;

@@ -32,7 +32,6 @@ int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *
         .slice_bytes = options->slice_bytes,
         .lanes = options->lanes};
     if (wish && !question.algorithm)
-        question.algorithm = gyre_rules_find(&wish->rules, shape->verb,
-                                             question.whole.count * question.whole.element);
+        question.algorithm = gyre_rules_find(&wish->rules, &question.whole);
     return gyre_choose(&question, choice, NULL, trouble);
 }
