@@ -138,6 +138,45 @@ static void a_node_has_one_door(void **state)
     gyre_layout_destroy(layout);
 }
 
+/* What comes from more than `crowd` peers at once costs twice from there on. */
+static void a_crowd_is_dear(void **state)
+{
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_roads roads = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_slice slice = {.n = 13, .element = 4, .count = 1, .small = 4};
+    struct gyre_walk walk = {0};
+    struct gyre_cost cost;
+    tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){0, 1, 0, 0};
+    tuning.fold_kib_ps = 0;
+    for (tuning.crowd = 4; tuning.crowd <= 16; tuning.crowd += 4) {
+        uint64_t extra = tuning.crowd < 12 ? 12 - tuning.crowd : 0;
+        gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &roads, GYRE_COST_NEVER, &walk,
+                        &cost);
+        assert_int_equal(cost.path, (12 + extra) * 1000); /* one exchange with 12 peers */
+    }
+    gyre_walk_deinit(&walk);
+}
+
+/* Slices follow each other at the pace of what is scarcest, and what spills costs more. */
+static void slices_follow_each_other(void **state)
+{
+    struct gyre_tuning tuning = {.window_kib = 1024, .spill_percent = 10};
+    struct gyre_cost cost = {.path = 1000, .busy = 300, .work = 400};
+    enum { SLICE = 100, MIB = 1 << 20 };
+    assert_int_equal(gyre_cost_total(&cost, 70, SLICE, 1024, 4, &tuning), 1000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 1, &tuning), 5000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 2, &tuning), 3000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 4, &tuning), 1000 + 4 * 400);
+    cost.busy = 600;
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, 1024, 4, &tuning), 1000 + 4 * 600);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, MIB, 1, &tuning), 5000);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, MIB, 2, &tuning), 3400 * 110 / 100);
+    assert_int_equal(gyre_cost_total(&cost, 500, SLICE, MIB, 4, &tuning), 3400 * 120 / 100);
+    assert_true(gyre_cost_total(&cost, UINT64_MAX, 1, MIB, 4, &tuning) > UINT64_MAX / 2);
+    cost.path = GYRE_COST_NEVER;
+    assert_true(gyre_cost_total(&cost, 5, 1, 1, 1, &tuning) == GYRE_COST_NEVER);
+}
+
 /* Nobody's own rank enters, so all choose alike; and the largest worlds are priced too. */
 static void all_ranks_choose_alike(void **state)
 {
@@ -326,6 +365,8 @@ int main(void)
         cmocka_unit_test(prices_decide),
         cmocka_unit_test(a_ring_costs_its_formula),
         cmocka_unit_test(a_node_has_one_door),
+        cmocka_unit_test(a_crowd_is_dear),
+        cmocka_unit_test(slices_follow_each_other),
         cmocka_unit_test(all_ranks_choose_alike),
         cmocka_unit_test(what_is_settled_stays),
         cmocka_unit_test(order_is_kept_where_it_counts),
