@@ -104,12 +104,35 @@ static int line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fing
     return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
 }
 
-/* A fold of one source is a copy, and bit by bit. */
-static void copy_out(void *const *to, uint32_t destinations, const void *from, uint64_t bytes)
+/* memcpy() is the best for a few bytes; for many it may fall to a tenth where source and
+ * destination stand at different distances from a line, as blocks of odd length do, and it reads
+ * the source anew for every destination. */
+static void copy_bytes(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                       const void *from, uint64_t bytes, bool stream)
 {
+    struct gyre_fold_task task = {.destination = to,
+                                  .destinations = destinations,
+                                  .source = &from,
+                                  .sources = 1,
+                                  .count = bytes,
+                                  .stream = stream};
+    if (bytes > GYRE_EXCHANGE_MAX)
+        plan->copy(&task, NULL);
+    for (uint32_t d = 0; bytes <= GYRE_EXCHANGE_MAX && d < destinations; d++)
+        memcpy(to[d], from, bytes);
+}
+
+/* A fold of one source is a copy, bit by bit, and none onto itself. */
+static void copy_out(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                     const void *from, uint64_t bytes, bool stream)
+{
+    void *apart[GYRE_PEERS_MAPPED_MAX];
+    uint32_t count = 0;
     for (uint32_t d = 0; d < destinations; d++)
         if (to[d] != from)
-            memcpy(to[d], from, bytes);
+            apart[count++] = to[d];
+    if (count)
+        copy_bytes(plan, apart, count, from, bytes, stream);
 }
 
 /* In place the lines that are written have just been read: storing around the cache would only
@@ -135,7 +158,7 @@ static void run_fold(const struct gyre_plan *plan, void *const *to, uint32_t des
     if (sources > 1 || plan->divisor)
         plan->fold(&task, NULL);
     else
-        copy_out(to, destinations, from[0], bytes);
+        copy_out(plan, to, destinations, from[0], bytes, stream);
 }
 
 /* Bytes of a part of `length`, where unequal blocks may end before it does. */
@@ -252,7 +275,7 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
         places->input_region = gyre_domain_locate(
             mesh->domain, op->input, gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank),
             &places->input_offset);
-    if (plan->written_by_peers)
+    if (plan->written_by_peers || plan->spread_full)
         places->output_region = gyre_domain_locate(
             mesh->domain, op->output, gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank),
             &places->output_offset);
@@ -260,6 +283,8 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
     turn->input[mesh->rank] = op->input;
     turn->output[mesh->rank] = op->output;
     turn->staged = places->input_region || !plan->read_by_peers ? plan->slices : 0;
+    turn->open = places->output_region != 0;
+    turn->spread = false;
     turn->drained = places->output_region || !plan->written_by_peers ? plan->slices : 0;
 }
 
@@ -305,14 +330,19 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
         if (!turn->output[rank])
             return GYRE_AGAIN;
     }
+    turn->open += places.output_region != 0;
     return 0;
 }
 
 /* -- push: one slice --------------------------------------------------------------------------- */
 
-static const struct gyre_fused *fused_of(const struct gyre_plan *plan, uint64_t slice)
+static const struct gyre_fused *fused_of(const struct gyre_turn *turn, uint64_t slice)
 {
-    return slice + 1 < plan->slices ? plan->full : plan->last;
+    const struct gyre_plan *plan = turn->op->plan;
+    bool full = slice + 1 < plan->slices;
+    if (turn->spread)
+        return full ? plan->spread_full : plan->spread_last;
+    return full ? plan->full : plan->last;
 }
 
 static uint64_t slice_base(const struct gyre_plan *plan, uint64_t slice)
@@ -412,7 +442,7 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     struct gyre_turn *turn = &mesh->current;
     if (turn->pushed == plan->slices)
         return false;
-    const struct gyre_fused *fused = fused_of(plan, turn->pushed);
+    const struct gyre_fused *fused = fused_of(turn, turn->pushed);
     if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, fused, turn->pushed))
         return false;
     uint64_t left = GYRE_PIECE_BYTES / plan->element * plan->element;
@@ -452,21 +482,22 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
-    if (turn->staged == plan->slices)
+    if (turn->staged == plan->slices || (plan->spread_full && turn->resolved < mesh->n))
         return false;
     if (turn->staged >= GYRE_STAGE_SLOTS &&
         pushed_by_all(mesh, turn->staged - GYRE_STAGE_SLOTS + 1) + GYRE_STAGE_SLOTS <= turn->staged)
         return false;
     uint64_t slice = turn->staged, pitch = slice_pitch(plan, slice);
-    const struct gyre_fused *fused = fused_of(plan, slice);
+    const struct gyre_fused *fused = fused_of(turn, slice);
     uint8_t *stage = mesh->mine->stage[slice % GYRE_STAGE_SLOTS];
     for (uint32_t p = 0; p < fused->reads; p++) {
         const struct gyre_part *part = &fused->read[p];
         uint32_t limit = plan->blocks.count ? mesh->rank : part->block;
         uint64_t at = slice_base(plan, slice) + part->offset;
         at += plan->blocks.count ? 0 : gyre_plan_block_at(plan, part->block);
-        memcpy(stage + part->block * pitch + part->offset, op->input + at,
-               part_bytes(plan, slice, limit, part->offset, part->length));
+        void *to = stage + part->block * pitch + part->offset;
+        copy_bytes(plan, &to, 1, op->input + at,
+                   part_bytes(plan, slice, limit, part->offset, part->length), false);
     }
     turn->staged++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].staged, turn->staged,
@@ -483,14 +514,14 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
         pushed_by_all(mesh, turn->drained + 1) <= turn->drained)
         return false;
     uint64_t slice = turn->drained, pitch = slice_pitch(plan, slice);
-    const struct gyre_fused *fused = fused_of(plan, slice);
+    const struct gyre_fused *fused = fused_of(turn, slice);
     const uint8_t *outbox = mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS];
     for (uint32_t p = 0; p < fused->writes; p++) {
         const struct gyre_part *part = &fused->written[p];
         uint64_t at = gyre_plan_block_at(plan, part->block) + part->offset;
-        memcpy(op->output + slice_base(plan, slice) + at,
-               outbox + part->block * pitch + part->offset,
-               part_bytes(plan, slice, part->block, part->offset, part->length));
+        void *to = op->output + slice_base(plan, slice) + at;
+        copy_bytes(plan, &to, 1, outbox + part->block * pitch + part->offset,
+                   part_bytes(plan, slice, part->block, part->offset, part->length), false);
     }
     turn->drained++;
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained,
@@ -543,18 +574,35 @@ static bool run_exchange(struct gyre_engine *engine, struct gyre_operation *op)
     return true;
 }
 
+/* Reads the lines that have come; true if any had. When all are read, everybody knows who copies.
+ */
+static bool resolve_some(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_turn *turn = &mesh->current;
+    uint32_t before = turn->resolved;
+    for (; turn->resolved < mesh->n; turn->resolved++) {
+        int state = resolve(mesh, op);
+        if (state == GYRE_MISMATCH)
+            mismatch(engine, turn->resolved, op->sequence);
+        if (state)
+            return turn->resolved > before;
+    }
+    if (turn->resolved > before && op->plan->spread_full && turn->open == mesh->n) {
+        turn->spread = true;
+        turn->staged = op->plan->slices;
+    }
+    return turn->resolved > before;
+}
+
 static bool run_push(struct gyre_engine *engine, struct gyre_operation *op)
 {
     struct gyre_mesh *mesh = engine->mesh;
     struct gyre_turn *turn = &mesh->current;
     bool moved = stage_some(mesh, op);
-    for (; turn->resolved < mesh->n; turn->resolved++, moved = true) {
-        int state = resolve(mesh, op);
-        if (state == GYRE_MISMATCH)
-            mismatch(engine, turn->resolved, op->sequence);
-        if (state)
-            return moved;
-    }
+    moved |= resolve_some(engine, op);
+    if (turn->resolved < mesh->n)
+        return moved;
     moved |= push_some(mesh, op->plan);
     moved |= drain_some(mesh, op);
     if (turn->pushed == op->plan->slices && turn->drained == op->plan->slices &&

@@ -18,6 +18,8 @@ struct gyre_turn {
     uint32_t move;                    /* of slice `pushed`, under way */
     uint64_t done;                    /* bytes of that move */
     uint32_t output_region;           /* own one announced; 0: outbox, or nobody writes */
+    uint32_t open;                    /* ranks, of those resolved, whose OUTPUT can be mapped */
+    bool spread;                      /* all can, and the plan has more of it then: senders copy */
     bool staging;                     /* in place, and peers must not read INPUT where it stands */
     uint64_t seen_pushed;             /* slices that every peer has pushed, as far as was read */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */

@@ -73,21 +73,24 @@ static void measure(struct gyre_plan *plan, const struct gyre_plan_options *opti
 /* -- binding ----------------------------------------------------------------------------------- */
 
 /* Both kinds of slice, and what holds for both. False if one does not bind. */
-static bool bind_both(struct gyre_plan *plan, const struct gyre_plan_options *options,
-                      enum gyre_copier copier, struct gyre_binding *binding)
+static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_options *options,
+                      enum gyre_copier copier, struct gyre_fused **full, struct gyre_fused **last,
+                      struct gyre_binding *binding)
 {
-    struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
-    struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
-    struct gyre_binding of_full, of_last;
-    free(plan->full);
-    free(plan->last);
-    plan->full = gyre_bind_fused(plan->algorithm, &full, copier, &of_full);
-    plan->last = gyre_bind_fused(plan->algorithm, &last, copier, &of_last);
-    if (!plan->full || !plan->last)
-        return false;
-    binding->stays_at_home = of_full.stays_at_home && of_last.stays_at_home;
-    binding->safe_in_place = of_full.safe_in_place && of_last.safe_in_place;
-    return true;
+    struct gyre_slice first = gyre_plan_slice(plan, options->n, options->rank, 0);
+    struct gyre_slice end = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
+    struct gyre_binding of_first, of_end;
+    *full = gyre_bind_fused(plan->algorithm, &first, copier, &of_first);
+    *last = gyre_bind_fused(plan->algorithm, &end, copier, &of_end);
+    if (*full && *last) {
+        binding->stays_at_home = of_first.stays_at_home && of_end.stays_at_home;
+        binding->safe_in_place = of_first.safe_in_place && of_end.safe_in_place;
+        return true;
+    }
+    free(*full);
+    free(*last);
+    *full = *last = NULL;
+    return false;
 }
 
 /* The longest INPUT of any rank: the root's, where only it has one. */
@@ -106,6 +109,21 @@ static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *opt
         plan->read_by_peers ? gyre_shape_input_bytes(&plan->shape, options->n, options->rank) : 0;
 }
 
+/* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
+ * of them can be mapped: else what is written goes through outboxes, and is copied twice. */
+static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    struct gyre_binding binding;
+    if (plan->form == GYRE_FORM_PUSH && plan->shape.verb == GYRE_VERB_ALL_GATHER &&
+        bind_both(plan, options, GYRE_SENDER_COPIES, &plan->spread_full, &plan->spread_last,
+                  &binding) &&
+        !binding.safe_in_place) {
+        free(plan->spread_full);
+        free(plan->spread_last);
+        plan->spread_full = plan->spread_last = NULL;
+    }
+}
+
 /* Where all blocks end at one rank, that rank would copy alone: their senders do it together. */
 static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
@@ -115,8 +133,9 @@ static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options
     plan->form = GYRE_FORM_STEPS;
     if (!options->mapped)
         return;
-    if (!(to_one && bind_both(plan, options, GYRE_SENDER_COPIES, &binding)) &&
-        !bind_both(plan, options, GYRE_RECEIVER_COPIES, &binding))
+    if (!(to_one &&
+          bind_both(plan, options, GYRE_SENDER_COPIES, &plan->full, &plan->last, &binding)) &&
+        !bind_both(plan, options, GYRE_RECEIVER_COPIES, &plan->full, &plan->last, &binding))
         return;
     note_use(plan, options);
     if (small && binding.stays_at_home)
@@ -124,6 +143,7 @@ static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options
     else if (binding.safe_in_place || binding.stays_at_home)
         plan->form = GYRE_FORM_PUSH;
     plan->stage_in_place = !binding.safe_in_place;
+    bind_spread(plan, options);
 }
 
 static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
@@ -171,6 +191,7 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->small = choice->small;
     plan->lanes = choice->lanes < GYRE_LANES_MAX ? choice->lanes : GYRE_LANES_MAX;
     plan->fold = table->fold[shape->type][shape->op];
+    plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
@@ -212,6 +233,8 @@ void gyre_plan_destroy(struct gyre_plan *plan)
         return;
     free(plan->full);
     free(plan->last);
+    free(plan->spread_full);
+    free(plan->spread_last);
     free((uint64_t *)(uintptr_t)plan->blocks.count);
     free(plan);
 }

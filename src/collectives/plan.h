@@ -71,11 +71,14 @@ struct gyre_plan {
     struct gyre_extent extent;        /* the larger of full and last slice */
 
     gyre_fold fold;
+    gyre_fold copy;   /* of bytes, from one source, whatever their alignment */
     uint32_t divisor; /* of an average, 0 otherwise */
     bool stream;      /* all buffers together are larger than the cache */
 
-    struct gyre_fused *full, *last;       /* EXCHANGE, PUSH: of a full and of the last slice */
-    uint64_t line_bytes;                  /* EXCHANGE: the longest INPUT of any rank */
+    struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
+    struct gyre_fused *spread_full, *spread_last; /* PUSH: the same done by the senders of copies,
+                                                     better where peers can map every OUTPUT */
+    uint64_t line_bytes;                          /* EXCHANGE: the longest INPUT of any rank */
     uint64_t published_bytes;             /* EXCHANGE: of this rank's, 0 if nobody folds it */
     bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
     bool stage_in_place; /* PUSH: a rank that runs in place shows its INPUT through its stage */
