@@ -19,6 +19,8 @@
  *
  *           0 ⇄ 2,  1 ─▶ 2      then      0 ⇄ 1      then back      0 ⇄ 1,      0 ⇄ 2,  1 ◀─ 2
  *
+ * The way there alone is reduce-scatter, the way back all-gather.
+ *
  * This is the k-nomial with k = 2; knomial.c builds it. */
 #include "collectives/algorithms/knomial.h"
 
@@ -43,7 +45,8 @@ const struct gyre_algorithm gyre_algorithm_halving_doubling = {
     .name = "halving_doubling",
     .summary =
         "recursive halving and doubling: log2(n) exchanges each way, any n, the ring's bytes",
-    .verbs = 1u << GYRE_VERB_ALL_REDUCE,
+    .verbs = GYRE_KNOMIAL_VERBS,
+    .suits = gyre_knomial_suits,
     .extent = halving_extent,
     .round = halving_round,
     .sent_bytes = halving_sent_bytes,

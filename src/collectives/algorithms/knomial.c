@@ -14,12 +14,17 @@
  *           n = 7, k = 4     [0 1] [2 3] [4 5] [6]       1 ⇄ 3, 5, and hands in to 6
  *
  * A rank's sum is in OUTPUT from its first addition on and its INPUT before. Sources are added in
- * the order of ranks. Block r is completed by rank r alone, so all end bitwise equal. */
+ * the order of ranks. Block r is completed by rank r alone, so all end bitwise equal.
+ *
+ * The way there alone is reduce-scatter, the way back all-gather. Their n blocks lie apart, and a
+ * message takes several: so they are packed into SCRATCH first, or unpacked from there, 32 to a
+ * round. */
 #include "collectives/algorithms/knomial.h"
 
 #include "base/size.h"
 
-#define RADIX 4
+#define RADIX            4
+#define COPIES_PER_ROUND 32
 
 /* A rank in the splitting of one level: ranks low … high - 1, and the blocks of these numbers, fall
  * into parts. */
@@ -95,11 +100,40 @@ static uint64_t levels(uint32_t n, uint32_t radix)
     return count;
 }
 
+/* -- places ------------------------------------------------------------------------------------ */
+
+static bool packs(const struct gyre_slice *s)
+{
+    return s->verb != GYRE_VERB_ALL_REDUCE;
+}
+
+/* Where a block begins, in the data or where all are packed. */
+static uint64_t block_start(const struct gyre_slice *s, uint32_t block)
+{
+    return (packs(s) ? block * s->count : gyre_block_start(s->count, s->n, block)) * s->element;
+}
+
 static struct gyre_span blocks(const struct gyre_slice *s, const struct stage *g, uint32_t part)
 {
-    uint64_t start = gyre_block_start(s->count, s->n, part_start(g, part));
-    uint64_t end = gyre_block_start(s->count, s->n, part_start(g, part + 1));
-    return (struct gyre_span){start * s->element, (end - start) * s->element};
+    uint64_t start = block_start(s, part_start(g, part));
+    return (struct gyre_span){start, block_start(s, part_start(g, part + 1)) - start};
+}
+
+/* This rank's terms at this stage. */
+static struct gyre_place terms(const struct gyre_slice *s, const struct stage *g, uint64_t at)
+{
+    return gyre_at(packs(s) ? GYRE_SCRATCH : g->summed ? GYRE_OUTPUT : GYRE_INPUT, at);
+}
+
+static struct gyre_place results(const struct gyre_slice *s, uint64_t at)
+{
+    return gyre_at(packs(s) ? GYRE_SCRATCH : GYRE_OUTPUT, at);
+}
+
+/* Where what comes in waits: behind the packed blocks. */
+static struct gyre_place slot(const struct gyre_slice *s, uint64_t index, uint64_t bytes)
+{
+    return gyre_at(GYRE_SCRATCH, (packs(s) ? block_start(s, s->n) : 0) + index * bytes);
 }
 
 /* -- the way there: hand in, add --------------------------------------------------------------- */
@@ -107,34 +141,34 @@ static struct gyre_span blocks(const struct gyre_slice *s, const struct stage *g
 static void hand_in(const struct gyre_slice *s, const struct stage *g, struct gyre_round *round)
 {
     struct gyre_span own = blocks(s, g, g->part);
-    uint64_t slot = 0;
+    uint64_t taken = 0;
     for (uint32_t part = 0; part < g->parts; part++) {
         uint32_t first, count = part == g->part ? 0 : clients(g, part, &first);
         for (uint32_t i = 0; i < count; i++)
-            gyre_round_recv(round, first + i, gyre_at(GYRE_SCRATCH, slot++ * own.bytes), own.bytes);
+            gyre_round_recv(round, first + i, slot(s, taken++, own.bytes), own.bytes);
     }
     for (uint32_t part = 0; part < g->parts; part++) {
         struct gyre_span theirs = blocks(s, g, part);
         if (part != g->part)
-            gyre_round_send(round, counterpart(g, part),
-                            gyre_at(g->summed ? GYRE_OUTPUT : GYRE_INPUT, theirs.at), theirs.bytes);
+            gyre_round_send(round, counterpart(g, part), terms(s, g, theirs.at), theirs.bytes);
     }
 }
 
 static void add(const struct gyre_slice *s, const struct stage *g, struct gyre_round *round)
 {
     struct gyre_span own = blocks(s, g, g->part);
-    uint64_t slot = 0;
+    uint64_t taken = 0;
     if (all_clients(g) == 0)
         return;
-    gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, own.at), own.bytes,
-                      part_size(g, g->part) == 1 ? GYRE_STEP_FINAL : 0);
+    bool last = part_size(g, g->part) == 1, whole = last && s->verb == GYRE_VERB_REDUCE_SCATTER;
+    gyre_round_reduce(round, whole ? gyre_at(GYRE_OUTPUT, 0) : results(s, own.at), own.bytes,
+                      last ? GYRE_STEP_FINAL : 0);
     for (uint32_t part = 0; part < g->parts; part++) {
         uint32_t first, count = part == g->part ? 0 : clients(g, part, &first);
         if (part == g->part)
-            gyre_round_source(round, gyre_at(g->summed ? GYRE_OUTPUT : GYRE_INPUT, own.at));
+            gyre_round_source(round, terms(s, g, own.at));
         for (uint32_t i = 0; i < count; i++)
-            gyre_round_source(round, gyre_at(GYRE_SCRATCH, slot++ * own.bytes));
+            gyre_round_source(round, slot(s, taken++, own.bytes));
     }
 }
 
@@ -146,65 +180,140 @@ static void hand_back(const struct gyre_slice *s, const struct stage *g, struct 
     for (uint32_t part = 0; part < g->parts; part++) {
         struct gyre_span theirs = blocks(s, g, part);
         if (part != g->part)
-            gyre_round_recv(round, counterpart(g, part), gyre_at(GYRE_OUTPUT, theirs.at),
-                            theirs.bytes);
+            gyre_round_recv(round, counterpart(g, part), results(s, theirs.at), theirs.bytes);
     }
     for (uint32_t part = 0; part < g->parts; part++) {
         uint32_t first, count = part == g->part ? 0 : clients(g, part, &first);
         for (uint32_t i = 0; i < count; i++)
-            gyre_round_send(round, first + i, gyre_at(GYRE_OUTPUT, own.at), own.bytes);
+            gyre_round_send(round, first + i, results(s, own.at), own.bytes);
     }
+}
+
+/* -- packing ----------------------------------------------------------------------------------- */
+
+static uint64_t packing_rounds(const struct gyre_slice *s)
+{
+    return (s->n + (uint64_t)COPIES_PER_ROUND - 1) / COPIES_PER_ROUND;
+}
+
+static uint32_t packed_until(const struct gyre_slice *s, uint64_t index)
+{
+    uint64_t end = (index + 1) * COPIES_PER_ROUND;
+    return end < s->n ? (uint32_t)end : s->n;
+}
+
+static void pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t bytes = s->count * s->element;
+    uint32_t from = (uint32_t)index * COPIES_PER_ROUND, to = packed_until(s, index);
+    if (s->verb == GYRE_VERB_ALL_GATHER)
+        gyre_round_copy(round, results(s, block_start(s, s->rank)), gyre_at(GYRE_INPUT, 0), bytes);
+    for (uint32_t block = from; s->verb == GYRE_VERB_REDUCE_SCATTER && block < to; block++)
+        gyre_round_copy(round, results(s, block_start(s, block)),
+                        gyre_at(GYRE_INPUT, gyre_slice_in_block(s, block).at), bytes);
+}
+
+static void unpack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint32_t from = (uint32_t)index * COPIES_PER_ROUND, to = packed_until(s, index);
+    for (uint32_t block = from; block < to; block++)
+        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, gyre_slice_out_block(s, block).at),
+                        results(s, block_start(s, block)), s->count * s->element);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+/* The rounds of each phase. */
+struct phases {
+    uint64_t pack, there, back, unpack;
+};
+
+static struct phases phases_of(const struct gyre_slice *s, uint32_t radix)
+{
+    uint64_t depth = levels(s->n, radix);
+    if (s->verb == GYRE_VERB_REDUCE_SCATTER)
+        return (struct phases){.pack = packing_rounds(s), .there = 2 * depth};
+    if (s->verb == GYRE_VERB_ALL_GATHER)
+        return (struct phases){.pack = 1, .back = depth, .unpack = packing_rounds(s)};
+    return (struct phases){.there = 2 * depth, .back = depth};
+}
+
+static bool alone(const struct gyre_slice *s)
+{
+    return s->n == 1 && s->verb != GYRE_VERB_ALL_GATHER;
+}
+
 void gyre_knomial_round(const struct gyre_slice *s, uint32_t radix, uint64_t index,
                         struct gyre_round *round)
 {
-    uint64_t depth = levels(s->n, radix);
-    bool there = index < 2 * depth;
-    if (s->n == 1) {
+    struct phases phases = phases_of(s, radix);
+    uint64_t there = phases.pack, back = there + phases.there, end = back + phases.back;
+    if (alone(s)) {
         gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), s->count * s->element, GYRE_STEP_FINAL);
         gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
         return;
     }
-    struct stage g = stage_at(s, radix, there ? index / 2 : 3 * depth - 1 - index);
-    if (!there)
+    if (index < there) {
+        pack(s, index, round);
+        return;
+    }
+    if (index >= end) {
+        unpack(s, index - end, round);
+        return;
+    }
+    struct stage g = stage_at(s, radix, index < back ? (index - there) / 2 : end - 1 - index);
+    if (index >= back)
         hand_back(s, &g, round);
-    else if (index % 2 == 0)
+    else if ((index - there) % 2 == 0)
         hand_in(s, &g, round);
     else
         add(s, &g, round);
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 struct gyre_extent gyre_knomial_extent(const struct gyre_slice *s, uint32_t radix)
 {
-    struct gyre_extent extent = {3 * levels(s->n, radix), 0, 1, 1};
-    if (s->n == 1)
-        extent.rounds = 1;
+    struct phases phases = phases_of(s, radix);
+    uint32_t copies = phases.unpack > 0 || phases.pack > 0 ? packed_until(s, 0) : 1;
+    struct gyre_extent extent = {phases.pack + phases.there + phases.back + phases.unpack, 0,
+                                 copies, copies};
+    uint64_t slots = 0;
+    if (alone(s))
+        return (struct gyre_extent){1, 0, 1, 1};
     for (uint64_t level = 0; level < levels(s->n, radix); level++) {
         struct stage g = stage_at(s, radix, level);
-        uint32_t count = all_clients(&g), steps = count + g.parts - 1;
-        uint64_t slots = count * blocks(s, &g, g.part).bytes;
-        extent.scratch_bytes = slots > extent.scratch_bytes ? slots : extent.scratch_bytes;
-        extent.step_max = steps > extent.step_max ? steps : extent.step_max;
-        extent.source_max = count + 1 > extent.source_max ? count + 1 : extent.source_max;
+        uint32_t count = all_clients(&g);
+        uint64_t bytes = phases.there ? count * blocks(s, &g, g.part).bytes : 0;
+        slots = bytes > slots ? bytes : slots;
+        extent.step_max = larger(extent.step_max, count + g.parts - 1);
+        extent.source_max = larger(extent.source_max, phases.there ? count + 1 : 1);
     }
+    extent.scratch_bytes = (packs(s) ? block_start(s, s->n) : 0) + slots;
     return extent;
 }
 
-/* At each level all blocks of the group but those of the own part, and these once to each client.
- */
+/* There, at each level, all blocks of the group but those of the own part; back, these once to each
+ * client. */
 uint64_t gyre_knomial_sent_bytes(const struct gyre_slice *s, uint32_t radix)
 {
-    uint64_t bytes = 0;
+    struct phases phases = phases_of(s, radix);
+    uint64_t there = 0, back = 0;
     for (uint64_t level = 0; level < levels(s->n, radix); level++) {
         struct stage g = stage_at(s, radix, level);
+        back += all_clients(&g) * blocks(s, &g, g.part).bytes;
         for (uint32_t part = 0; part < g.parts; part++)
-            bytes += part == g.part ? all_clients(&g) * blocks(s, &g, part).bytes
-                                    : blocks(s, &g, part).bytes;
+            there += part == g.part ? 0 : blocks(s, &g, part).bytes;
     }
-    return bytes;
+    return (phases.there ? there : 0) + (phases.back ? back : 0);
+}
+
+bool gyre_knomial_suits(const struct gyre_slice *s)
+{
+    return !s->in.count && !s->out.count;
 }
 
 static struct gyre_extent knomial_extent(const struct gyre_slice *s)
@@ -225,7 +334,8 @@ static uint64_t knomial_sent_bytes(const struct gyre_slice *s)
 const struct gyre_algorithm gyre_algorithm_knomial = {
     .name = "knomial",
     .summary = "groups of four: log4(n) exchanges with three peers each way, the ring's bytes",
-    .verbs = 1u << GYRE_VERB_ALL_REDUCE,
+    .verbs = GYRE_KNOMIAL_VERBS,
+    .suits = gyre_knomial_suits,
     .extent = knomial_extent,
     .round = knomial_round,
     .sent_bytes = knomial_sent_bytes,
