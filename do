@@ -64,6 +64,9 @@ needs_ci() {
 g++ command -v g++
 clang command -v clang
 gcovr command -v gcovr
+gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
+libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
+qemu-user command -v qemu-aarch64
 END
 }
 

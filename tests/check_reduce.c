@@ -125,11 +125,13 @@ static void test_every_shape(void **state)
 
 /* -- the caller's floating-point modes --------------------------------------------------------- */
 
-/* Upwards, and on x86 flush-to-zero and denormals-are-zero too. */
+/* Upwards, and denormals flushed to zero. */
 static gyre_float_mode strange_mode(void)
 {
 #if defined(__x86_64__)
     return GYRE_FLOAT_MODE_DEFAULT | 0x8000 | 0x4000 | 0x0040;
+#elif defined(__aarch64__)
+    return 1U << 22 | 1U << 24 | 1U << 19;
 #else
     return GYRE_FLOAT_MODE_DEFAULT;
 #endif
@@ -145,10 +147,11 @@ static void check_strange_mode(const struct gyre_reduce_table *table, int type, 
         fill_arena(&trial);
         run_trial(arena_of_reference, &trial, reference.fold[type][op]);
         gyre_float_mode_write(strange_mode());
+        gyre_float_mode strange = gyre_float_mode_read(); /* not every CPU has every bit */
         run_trial(arena_of_variant, &trial, table->fold[type][op]);
         gyre_float_mode after = gyre_float_mode_read();
         gyre_float_mode_write(usual);
-        assert_int_equal(after & ~GYRE_FLOAT_MODE_STICKY, strange_mode());
+        assert_int_equal(after & ~GYRE_FLOAT_MODE_STICKY, strange & ~GYRE_FLOAT_MODE_STICKY);
         compare_arenas(&trial, table->variant[type][op]);
     }
 }
