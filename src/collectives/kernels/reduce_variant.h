@@ -30,7 +30,7 @@ void gyre_reduce_scalar_init(struct gyre_reduce_table *table);
 
 /* The files of these are compiled with their own -m flags: call init() only where the CPU was asked
  * first. */
-void gyre_reduce_sse4_init(struct gyre_reduce_table *table);
+void gyre_reduce_sse2_init(struct gyre_reduce_table *table);
 void gyre_reduce_avx2_init(struct gyre_reduce_table *table);
 void gyre_reduce_avx512_init(struct gyre_reduce_table *table);
 void gyre_reduce_neon_init(struct gyre_reduce_table *table);

@@ -10,9 +10,9 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-static bool has_sse4(void)
+static bool has_sse2(void)
 {
-    return __builtin_cpu_supports("sse4.2");
+    return true; /* part of x86-64 */
 }
 
 static bool has_avx2(void)
@@ -28,7 +28,7 @@ static bool has_avx512(void)
 
 const struct gyre_reduce_variant gyre_reduce_variants[] = {
     {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init, 0},
-    {"sse4", has_sse4, gyre_reduce_sse4_init, 16},
+    {"sse2", has_sse2, gyre_reduce_sse2_init, 16},
     {"avx2", has_avx2, gyre_reduce_avx2_init, 32},
     {"avx512", has_avx512, gyre_reduce_avx512_init, 64},
     {NULL, NULL, NULL, 0},
