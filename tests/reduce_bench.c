@@ -45,7 +45,7 @@ static void bench_line(const struct gyre_reduce_table *table, int type, int op, 
                                   .sources = sources,
                                   .stream = stream};
     size_t size = gyre_type_size((enum gyre_type)type);
-    printf("%-7s %-6s %-4s %u>%u %s", table->variant[type][op], reduce_type_names[type],
+    printf("%-10s %-6s %-4s %u>%u %s", table->variant[type][op], reduce_type_names[type],
            reduce_op_names[op], sources, destinations, stream ? "stream" : "      ");
     for (task.count = 1; task.count <= 64; task.count *= 8)
         printf(" %7.1f", seconds_per_call(table->fold[type][op], &task) * 1e9);
@@ -77,8 +77,8 @@ int reduce_bench(void)
         return 1;
     memset(memory, 0, BENCH_SPANS * BENCH_BYTES);
     printf("# GB/s = bytes of all sources and destinations; > = sources to destinations\n");
-    printf(
-        "# variant type   op          ns: 1       8      64 GB/s: 4K     64K       1M      16M\n");
+    printf("# variant    type   op          ns: 1       8      64 GB/s: 4K     64K       1M      "
+           "16M\n");
     for (int v = 0; gyre_reduce_variants[v].name; v++) {
         struct gyre_reduce_table table = table_up_to(v);
         if (gyre_reduce_variants[v].supported())

@@ -50,8 +50,8 @@ gyre_fold gyre_scale(enum gyre_type type);
 extern const struct gyre_reduce_variant gyre_reduce_variants[];
 
 /* The best table for a memory kind; static storage, built on first use.
- * GYRE_KERNELS=scalar|sse2|avx2|avx512, on Arm scalar|neon|sve, caps it. NULL where the kind is
- * not built in. Any thread. */
+ * GYRE_KERNELS=scalar|sse2|avx2|avx512|avx512bf16, on Arm scalar|neon|sve, caps it. NULL where the
+ * kind is not built in. Any thread. */
 const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind);
 
 /* The table that serves results of `bytes` with the fewest steps in between: the same results. */

@@ -33,6 +33,7 @@ void gyre_reduce_scalar_init(struct gyre_reduce_table *table);
 void gyre_reduce_sse2_init(struct gyre_reduce_table *table);
 void gyre_reduce_avx2_init(struct gyre_reduce_table *table);
 void gyre_reduce_avx512_init(struct gyre_reduce_table *table);
+void gyre_reduce_avx512bf16_init(struct gyre_reduce_table *table);
 void gyre_reduce_neon_init(struct gyre_reduce_table *table);
 void gyre_reduce_sve_init(struct gyre_reduce_table *table);
 

@@ -26,10 +26,16 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+static bool has_avx512bf16(void)
+{
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
+
 const struct gyre_reduce_variant gyre_reduce_variants[] = {
     {"scalar", gyre_reduce_scalar_supported, gyre_reduce_scalar_init, 0},
     {"sse2", has_sse2, gyre_reduce_sse2_init, 16},
     {"avx2", has_avx2, gyre_reduce_avx2_init, 32},
     {"avx512", has_avx512, gyre_reduce_avx512_init, 64},
+    {"avx512bf16", has_avx512bf16, gyre_reduce_avx512bf16_init, 64},
     {NULL, NULL, NULL, 0},
 };
