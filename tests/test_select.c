@@ -177,6 +177,24 @@ static void slices_follow_each_other(void **state)
     assert_true(gyre_cost_total(&cost, 5, 1, 1, 1, &tuning) == GYRE_COST_NEVER);
 }
 
+/* Where only some ranks are looked at, a chain from rank to rank still takes all its rounds. */
+static void nobody_hides_between_the_sample(void **state)
+{
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_roads roads = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
+    const struct gyre_algorithm *chain = gyre_algorithm_find("chain");
+    struct gyre_walk walk = {0};
+    struct gyre_cost cost;
+    memset(&tuning.link[GYRE_LINK_NETWORK], 0, sizeof(struct gyre_price));
+    tuning.link[GYRE_LINK_NETWORK].message_ns = 1;
+    for (uint32_t n = 12; n <= 1024; n *= 3) {
+        struct gyre_slice slice = {.n = n, .element = 4, .count = 1};
+        gyre_cost_slice(chain, &slice, &roads, GYRE_COST_NEVER, &walk, &cost);
+        assert_in_range(cost.path, (n - 1) * 1000, 4 * n * 1000);
+    }
+    gyre_walk_deinit(&walk);
+}
+
 /* Nobody's own rank enters, so all choose alike; and the largest worlds are priced too. */
 static void all_ranks_choose_alike(void **state)
 {
@@ -367,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_node_has_one_door),
         cmocka_unit_test(a_crowd_is_dear),
         cmocka_unit_test(slices_follow_each_other),
+        cmocka_unit_test(nobody_hides_between_the_sample),
         cmocka_unit_test(all_ranks_choose_alike),
         cmocka_unit_test(what_is_settled_stays),
         cmocka_unit_test(order_is_kept_where_it_counts),

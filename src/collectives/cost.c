@@ -237,17 +237,27 @@ void gyre_walk_deinit(struct gyre_walk *walk)
     *walk = (struct gyre_walk){0};
 }
 
+/* *busy: somebody of the sample has something to do. */
 static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
-                      struct gyre_walk *walk, uint64_t *time)
+                      struct gyre_walk *walk, uint64_t *time, bool *busy)
 {
-    uint64_t slowest = 0;
-    for (uint32_t i = 0; i < sample->actors; i++)
+    *time = 0;
+    *busy = false;
+    for (uint32_t i = 0; i < sample->actors; i++) {
         if (count_round(sample, algorithm, &sample->actor[i], index, &walk->round))
             return GYRE_INVALID;
+        *busy |= walk->round.steps > 0;
+    }
     for (uint32_t i = 0; i < sample->actors; i++)
-        slowest = larger(slowest, price_round(sample, &sample->actor[i]));
-    *time = slowest;
+        *time = larger(*time, price_round(sample, &sample->actor[i]));
     return 0;
+}
+
+/* In every round some rank works. Where it is none of the sample (a chain goes from rank to rank),
+ * the round takes as long as those that were seen, on average. */
+static uint64_t with_unseen(uint64_t path, uint64_t rounds, uint64_t seen)
+{
+    return seen && path != GYRE_COST_NEVER ? scaled(path, rounds, seen) : path;
 }
 
 int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
@@ -255,15 +265,19 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
                     struct gyre_cost *cost)
 {
     struct sample sample = {.roads = roads, .slice = *slice};
-    uint64_t rounds;
+    uint64_t rounds, seen = 0;
     *cost = (struct gyre_cost){0};
     choose_ranks(&sample);
     int status = fit(walk, algorithm, &sample, &rounds);
     for (uint64_t r = 0; !status && r < rounds && cost->path <= limit; r++) {
-        uint64_t time = 0;
-        status = walk_round(&sample, algorithm, r, walk, &time);
+        uint64_t time;
+        bool busy;
+        status = walk_round(&sample, algorithm, r, walk, &time, &busy);
         cost->path = plus(cost->path, time);
+        seen += busy;
     }
+    if (cost->path <= limit)
+        cost->path = with_unseen(cost->path, rounds, seen);
     for (uint32_t i = 0; i < sample.actors; i++) {
         cost->busy = larger(cost->busy, sample.actor[i].busy);
         cost->work = larger(cost->work, sample.actor[i].work);
