@@ -107,19 +107,26 @@ static void put(void *buffer, size_t size, uint64_t i, uint32_t bits)
         ((uint16_t *)buffer)[i] = (uint16_t)bits;
 }
 
+/* The output holds elements first … first + count - 1 of the fold. */
 static int compare(struct gyre_comm *comm, const void *output, enum gyre_type type, enum gyre_op op,
-                   uint64_t count)
+                   uint64_t first, uint64_t count)
 {
     size_t size = gyre_type_size(type);
     int n = gyre_size(comm);
     for (uint64_t i = 0; i < count; i++)
-        if (get(output, size, i) != folded(type, op, n, i, false)) {
+        if (get(output, size, i) != folded(type, op, n, first + i, false)) {
             fprintf(stderr, "type %d op %d: element %llu of %llu is %#x, not %#x\n", type, op,
                     (unsigned long long)i, (unsigned long long)count, get(output, size, i),
-                    folded(type, op, n, i, false));
+                    folded(type, op, n, first + i, false));
             return 1;
         }
     return 0;
+}
+
+static void fill(struct gyre_comm *comm, void *input, enum gyre_type type, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        put(input, gyre_type_size(type), i, stored(type, value(gyre_rank(comm), i)));
 }
 
 static int sum(struct gyre_comm *comm, enum gyre_type type, enum gyre_op op, uint64_t count,
@@ -128,10 +135,24 @@ static int sum(struct gyre_comm *comm, enum gyre_type type, enum gyre_op op, uin
     size_t size = gyre_type_size(type);
     uint8_t *input = (uint8_t *)memory + OFFSET * size,
             *output = in_place ? input : input + (COUNT + 1) * size;
-    for (uint64_t i = 0; i < count; i++)
-        put(input, size, i, stored(type, value(gyre_rank(comm), i)));
+    fill(comm, input, type, count);
     int status = gyre_all_reduce(comm, input, output, count, type, op);
-    return status ? status : compare(comm, output, type, op, count);
+    return status ? status : compare(comm, output, type, op, 0, count);
+}
+
+/* The other verbs that sum: the last rank gets it, and each its block. */
+static int sum_in_parts(struct gyre_comm *comm, enum gyre_type type, uint64_t count, void *memory)
+{
+    size_t size = gyre_type_size(type);
+    uint64_t n = (uint64_t)gyre_size(comm), rank = (uint64_t)gyre_rank(comm), block = count / n;
+    uint8_t *input = memory, *output = input + (COUNT + 1) * size;
+    fill(comm, input, type, count);
+    int status = gyre_reduce(comm, input, output, count, type, GYRE_SUM, (int)n - 1);
+    if (!status && rank == n - 1)
+        status = compare(comm, output, type, GYRE_SUM, 0, count);
+    if (!status)
+        status = gyre_reduce_scatter(comm, input, output, block, type, GYRE_AVG);
+    return status ? status : compare(comm, output, type, GYRE_AVG, rank * block, block);
 }
 
 static int body(struct gyre_comm *comm, struct rig *rig)
@@ -146,6 +167,7 @@ static int body(struct gyre_comm *comm, struct rig *rig)
             bool odd = (t + c) % 2;
             bad |= sum(comm, types[t], GYRE_SUM, counts[c], odd ? plain : shared, odd);
             bad |= sum(comm, types[t], GYRE_AVG, counts[c], odd ? shared : plain, !odd);
+            bad |= sum_in_parts(comm, types[t], counts[c], odd ? plain : shared);
         }
     if (bad && *gyre_error(comm))
         fprintf(stderr, "%s\n", gyre_error(comm));
