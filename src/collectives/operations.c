@@ -1,7 +1,7 @@
 /* The operations, once their arguments are known to be right (calls.c): plan, start, drive.
  *
  * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for
- * up to 4 KiB on mapped memory and nothing else in flight, is two calls into mapped.c without an
+ * up to 4 KiB on mapped memory and nothing else in flight, is two calls into exchange.c without an
  * operation in between. */
 #include "collectives/comm.h"
 

@@ -6,9 +6,8 @@
  * the same plan without asking anybody, and a plan is made once and then found again.
  *
  *   STEPS      rounds over message links, in lanes
- *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds for
- * itself PUSH       larger, on mapped memory: one pass reads n sources in place and writes m
- * destinations in place
+ *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds
+ *   PUSH       larger, on mapped memory: one pass from n sources to m destinations, in place
  *
  * The last two are what the binder makes of a schedule when all ranks share memory: it follows each
  * byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds. */

@@ -1,0 +1,54 @@
+/* Turns on shared memory, the inside of mapped.c, exchange.c and push.c. */
+#ifndef GYRE_COLLECTIVES_MAPPED_PARTS_H
+#define GYRE_COLLECTIVES_MAPPED_PARTS_H
+
+#include "collectives/mesh.h"
+
+static inline struct gyre_line *gyre_own_line(struct gyre_mesh *mesh, uint64_t turn)
+{
+    return &mesh->mine->line[turn % GYRE_BOARD_SLOTS];
+}
+
+static inline const struct gyre_line *gyre_peer_line(const struct gyre_mesh *mesh, uint32_t rank,
+                                                     uint64_t turn)
+{
+    return &mesh->board[rank]->line[turn % GYRE_BOARD_SLOTS];
+}
+
+/* 0: here and the same operation. GYRE_AGAIN: not here. */
+static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
+{
+    const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->turn);
+    if (atomic_load_explicit(&line->stamp, memory_order_acquire) != mesh->turn)
+        return GYRE_AGAIN;
+    return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
+}
+
+/* May the line of `turn` be written: is everybody done with the turn that used it before? */
+bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn);
+
+/* This rank needs nothing of the current turn any more. */
+void gyre_turn_end(struct gyre_mesh *mesh);
+
+void gyre_turn_finish(struct gyre_engine *engine, struct gyre_operation *op); /* and ends it */
+void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence);
+
+/* to[*] = fold of from[*]; of one source, a copy bit by bit. */
+void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                      const void *const *from, uint32_t sources, uint64_t bytes, bool stream);
+void gyre_mapped_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                      const void *from, uint64_t bytes, bool stream);
+
+/* Bytes of a part of `length`, where unequal blocks may end before it does. */
+uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
+                         uint64_t offset, uint64_t length);
+
+/* exchange.c: writes this rank's line of the turn that has begun. */
+void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                           uint64_t fingerprint);
+
+/* push.c: the same; and as far as the operation gets. True if anything moved. */
+void gyre_push_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
+bool gyre_push_run(struct gyre_engine *engine, struct gyre_operation *op);
+
+#endif
