@@ -58,29 +58,51 @@ static void expect_lie_caught(struct gyre_slice slice, const char *word)
         fail_msg("'%s' does not name '%s'", trouble.text, word);
 }
 
-static void test_extent_and_formula(void **state)
+static void expect_lies_caught(struct gyre_slice slice)
 {
     struct gyre_trouble trouble;
+    if (check_lie(slice, &trouble) != 0)
+        fail_msg("%s", trouble.text);
+    lie.rounds = -1; /* an all-to-all may be left with rounds for those in place alone */
+    expect_lie_caught(slice, slice.verb == GYRE_VERB_ALL_TO_ALL ? "" : "OUTPUT");
+    lie.rounds = 1;
+    expect_lie_caught(slice, "last of");
+    lie.scratch = 4;
+    expect_lie_caught(slice, "SCRATCH");
+    if (real->extent(&slice).scratch_bytes > 0) {
+        lie.scratch = -4;
+        expect_lie_caught(slice, "out of bounds");
+    }
+    lie.sent = 4;
+    expect_lie_caught(slice, "sent_bytes");
+    lie.sent = -4;
+    expect_lie_caught(slice, "sent_bytes");
+}
+
+static void test_extent_and_formula(void **state)
+{
+    struct gyre_slice slice = {.n = 5, .element = 4, .count = 5003, .stride = 5003};
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        for (unsigned verb = 0; verb < GYRE_VERBS; verb++) {
+            real = *it;
+            slice.verb = verb;
+            if (gyre_algorithm_builds(real, &slice))
+                expect_lies_caught(slice);
+        }
+}
+
+/* How many steps and sources a round has at most is exact for an all-reduce. */
+static void test_fullest_round(void **state)
+{
     struct gyre_slice slice = {.verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 4, .count = 5003};
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++) {
         real = *it;
-        assert_int_equal(check_lie(slice, &trouble), 0);
-        lie.rounds = -1;
-        expect_lie_caught(slice, "OUTPUT");
-        lie.rounds = 1;
-        expect_lie_caught(slice, "last of");
-        lie.scratch = 4;
-        expect_lie_caught(slice, "SCRATCH");
-        lie.scratch = -4;
-        expect_lie_caught(slice, "out of bounds");
+        if (!gyre_algorithm_builds(real, &slice))
+            continue;
         lie.steps = -1;
         expect_lie_caught(slice, "more than the extent");
         lie.sources = -1;
         expect_lie_caught(slice, "more than the extent");
-        lie.sent = 4;
-        expect_lie_caught(slice, "sent_bytes");
-        lie.sent = -4;
-        expect_lie_caught(slice, "sent_bytes");
     }
 }
 
@@ -121,7 +143,8 @@ static void test_claims(void **state)
 
 /* -- schedules of two ranks that are almost right ---------------------------------------------- */
 
-#define BYTES 8 /* two elements of 4 */
+#define BYTES  8            /* two elements of 4 */
+#define STRIDE UINT64_C(20) /* from block to block: a gap of three */
 
 /* One rule broken, everything else in order: only the check that has `word` in its message can
  * object. */
@@ -260,6 +283,123 @@ static void copy_over_own(const struct gyre_slice *s, uint64_t index, struct gyr
         add(s, round, gyre_at(GYRE_OUTPUT, 0));
 }
 
+/* -- the verbs with blocks: displaced in place, told in place, missing buffers, gaps ----------- */
+
+static uint64_t block_of(uint32_t rank)
+{
+    return rank * STRIDE;
+}
+
+static void copy(struct gyre_round *round, enum gyre_buffer to_buffer, uint64_t to,
+                 enum gyre_buffer buffer, uint64_t from)
+{
+    gyre_round_copy(round, gyre_at(to_buffer, to), gyre_at(buffer, from), BYTES);
+}
+
+/* Right out of place; in place, what arrives lands on what is being sent. */
+static void gather_over_own(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t own = block_of(s->rank), other = block_of(1 - s->rank);
+    if (index == 0)
+        trade(s, round, gyre_at(GYRE_OUTPUT, own));
+    else if (index == 1)
+        copy(round, GYRE_OUTPUT, other, GYRE_OUTPUT, own);
+    else
+        copy(round, GYRE_OUTPUT, own, GYRE_INPUT, 0);
+}
+
+/* Right out of place; in place, the own block is overwritten a round before it is copied. */
+static void gather_late(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    uint64_t own = block_of(s->rank), other = block_of(1 - s->rank);
+    if (index == 0)
+        trade(s, round, gyre_at(GYRE_SCRATCH, 0));
+    else if (index == 1)
+        copy(round, GYRE_OUTPUT, own, GYRE_SCRATCH, 0);
+    else if (index == 2)
+        copy(round, GYRE_OUTPUT, other, GYRE_OUTPUT, own);
+    else
+        copy(round, GYRE_OUTPUT, own, GYRE_INPUT, 0);
+}
+
+/* Right, but that block 1 begins where block 0 ends, in the gap. */
+static void gather_in_the_gap(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    trade(s, round, gyre_at(GYRE_OUTPUT, (1 - s->rank) * BYTES));
+    copy(round, GYRE_OUTPUT, s->rank * BYTES, GYRE_INPUT, 0);
+}
+
+/* Reads on behind the own block, as if the blocks touched. */
+static void scatter_from_the_gap(const struct gyre_slice *s, uint64_t index,
+                                 struct gyre_round *round)
+{
+    if (s->rank == 0)
+        gyre_round_send(round, 1, gyre_at(GYRE_INPUT, BYTES), BYTES);
+    else
+        gyre_round_recv(round, 0, gyre_at(GYRE_OUTPUT, 0), BYTES);
+    if (s->rank == 0)
+        copy(round, GYRE_OUTPUT, 0, GYRE_INPUT, 0);
+}
+
+/* Each gets the other's block. */
+static void scatter_crossed(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    if (index == 1 && s->rank == 0)
+        copy(round, GYRE_OUTPUT, 0, GYRE_INPUT, block_of(1));
+    else if (index == 0 && s->rank == 0)
+        gyre_round_send(round, 1, gyre_at(GYRE_INPUT, block_of(0)), BYTES);
+    else if (index == 0)
+        gyre_round_recv(round, 0, gyre_at(GYRE_OUTPUT, 0), BYTES);
+}
+
+static void swap_blocks(const struct gyre_slice *s, struct gyre_round *round,
+                        struct gyre_place landing)
+{
+    gyre_round_recv(round, 1 - s->rank, landing, BYTES);
+    gyre_round_send(round, 1 - s->rank, gyre_at(GYRE_INPUT, block_of(1 - s->rank)), BYTES);
+}
+
+/* Right out of place; in place, what arrives lands on the own block, which is added afterwards. */
+static void scatter_sum_over_own(const struct gyre_slice *s, uint64_t index,
+                                 struct gyre_round *round)
+{
+    struct gyre_place own = gyre_at(GYRE_INPUT, block_of(s->rank));
+    struct gyre_place others = gyre_at(GYRE_OUTPUT, 0);
+    if (index == 0) {
+        swap_blocks(s, round, others);
+        return;
+    }
+    gyre_round_reduce(round, others, BYTES, GYRE_STEP_FINAL);
+    gyre_round_source(round, s->rank == 0 ? own : others);
+    gyre_round_source(round, s->rank == 0 ? others : own);
+}
+
+/* Right for who does not work in place, and deaf to being told. */
+static void swap_untold(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    swap_blocks(s, round, gyre_at(GYRE_OUTPUT, block_of(1 - s->rank)));
+    copy(round, GYRE_OUTPUT, block_of(s->rank), GYRE_INPUT, block_of(s->rank));
+}
+
+static void reduce_everywhere(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    if (index == 0)
+        trade(s, round, gyre_at(GYRE_SCRATCH, 0));
+    else
+        add(s, round, gyre_at(GYRE_SCRATCH, 0));
+}
+
+/* The blocks change places. */
+static void gather_crossed(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+{
+    if (index == 0 && s->rank == 0)
+        copy(round, GYRE_OUTPUT, block_of(1), GYRE_INPUT, 0);
+    else if (index == 1 && s->rank == 0)
+        gyre_round_recv(round, 1, gyre_at(GYRE_OUTPUT, block_of(0)), BYTES);
+    else if (index == 1)
+        gyre_round_send(round, 0, gyre_at(GYRE_INPUT, 0), BYTES);
+}
+
 static void all_right(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (s->verb == GYRE_VERB_BROADCAST && index == 0)
@@ -279,7 +419,9 @@ static struct gyre_extent almost_extent(const struct gyre_slice *s)
 
 static uint64_t almost_sent_bytes(const struct gyre_slice *s)
 {
-    return s->rank == 0 || s->verb == GYRE_VERB_ALL_REDUCE ? BYTES : 0;
+    if (s->verb == GYRE_VERB_BROADCAST || s->verb == GYRE_VERB_SCATTER)
+        return s->rank == 0 ? BYTES : 0;
+    return s->verb == GYRE_VERB_GATHER && s->rank == 0 ? 0 : BYTES;
 }
 
 static int check_almost(const struct almost *schedule, struct gyre_trouble *trouble)
@@ -290,7 +432,8 @@ static int check_almost(const struct almost *schedule, struct gyre_trouble *trou
                                              .extent = almost_extent,
                                              .round = schedule->round,
                                              .sent_bytes = almost_sent_bytes};
-    struct gyre_slice slice = {.verb = schedule->verb, .n = 2, .element = 4, .count = 2};
+    struct gyre_slice slice = {
+        .verb = schedule->verb, .n = 2, .element = 4, .count = 2, .stride = STRIDE / 4};
     almost = schedule;
     return gyre_check_schedule(&algorithm, &slice, trouble);
 }
@@ -303,11 +446,20 @@ static void test_almost_right(void **state)
         {crooked_scratch, GYRE_VERB_BROADCAST, 2, BYTES + 1, "cuts an element"},
         {talk_to_oneself, GYRE_VERB_BROADCAST, 1, BYTES, "its peer is rank 0"},
         {slide, GYRE_VERB_BROADCAST, 3, BYTES + 4, "reads in the same round"},
-        {read_no_input, GYRE_VERB_BROADCAST, 2, BYTES, "only the root"},
+        {read_no_input, GYRE_VERB_BROADCAST, 2, BYTES, "only the root has an INPUT"},
         {sum_of_a_broadcast, GYRE_VERB_BROADCAST, 2, 0, "not rank 0's data"},
         {final_twice, GYRE_VERB_ALL_REDUCE, 3, BYTES, "FINAL already"},
         {land_on_output, GYRE_VERB_ALL_REDUCE, 2, 0, "in the same round"},
         {copy_over_own, GYRE_VERB_ALL_REDUCE, 3, BYTES, "in place, INPUT + 0 has been overwritten"},
+        {gather_over_own, GYRE_VERB_ALL_GATHER, 3, 0, "in the same round"},
+        {gather_late, GYRE_VERB_ALL_GATHER, 4, BYTES, "in place, INPUT + 0 has been overwritten"},
+        {gather_in_the_gap, GYRE_VERB_ALL_GATHER, 1, 0, "OUTPUT + 8 is out of bounds"},
+        {scatter_from_the_gap, GYRE_VERB_SCATTER, 1, 0, "INPUT + 8 is out of bounds"},
+        {scatter_crossed, GYRE_VERB_SCATTER, 2, 0, "ends as byte 20 of the data"},
+        {scatter_sum_over_own, GYRE_VERB_REDUCE_SCATTER, 2, 0, "INPUT + 0 has been overwritten"},
+        {swap_untold, GYRE_VERB_ALL_TO_ALL, 1, 0, "in the same round"},
+        {reduce_everywhere, GYRE_VERB_REDUCE, 2, BYTES, "only the root has an OUTPUT"},
+        {gather_crossed, GYRE_VERB_GATHER, 2, 0, "not rank 0's data"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct gyre_trouble trouble = {0};
@@ -331,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_extent_and_formula),
+        cmocka_unit_test(test_fullest_round),
         cmocka_unit_test(test_claims),
         cmocka_unit_test(test_almost_right),
         cmocka_unit_test(test_all_right),

@@ -5,7 +5,7 @@
 
 #define ALGORITHMS(line)                                                                           \
     line(ring) line(direct) line(tree) line(doubling) line(halving_doubling) line(knomial)         \
-        line(double_tree) line(two_level) line(chain)
+        line(double_tree) line(two_level) line(chain) line(bruck)
 
 #define DECLARE(name) extern const struct gyre_algorithm gyre_algorithm_##name;
 #define ENTRY(name)   &gyre_algorithm_##name,

@@ -1,0 +1,50 @@
+/* The binomial tree of tree.c, for its files: who is whose child, and the verbs that move blocks
+ * along it (tree_blocks.c). */
+#ifndef GYRE_COLLECTIVES_ALGORITHMS_TREE_H
+#define GYRE_COLLECTIVES_ALGORITHMS_TREE_H
+
+#include "collectives/algorithms/order.h"
+#include "collectives/schedule.h"
+
+static inline uint32_t gyre_tree_depth(uint32_t n)
+{
+    return n == 1 ? 0 : 32 - (uint32_t)__builtin_clz(n - 1);
+}
+
+/* This rank's number in the tree, and back; the root is 0. */
+static inline uint32_t gyre_tree_number(const struct gyre_slice *slice)
+{
+    uint64_t place = gyre_order_place(slice, slice->rank) + (uint64_t)slice->n;
+    return (uint32_t)((place - gyre_order_place(slice, slice->root)) % slice->n);
+}
+
+static inline uint32_t gyre_tree_rank(const struct gyre_slice *slice, uint64_t number)
+{
+    uint64_t place = number + gyre_order_place(slice, slice->root);
+    return gyre_order_rank(slice, (uint32_t)(place % slice->n));
+}
+
+/* Has the edge of this weight `v` as its left end (towards the root) or as its right end? */
+static inline bool gyre_tree_is_parent(const struct gyre_slice *slice, uint32_t v, uint64_t weight)
+{
+    return v % (2 * weight) == 0 && v + weight < slice->n;
+}
+
+static inline bool gyre_tree_is_child(uint32_t v, uint64_t weight)
+{
+    return v % (2 * weight) == weight;
+}
+
+/* Whoever has a child has one at weight 1. */
+static inline bool gyre_tree_has_child(const struct gyre_slice *slice, uint32_t v)
+{
+    return gyre_tree_is_parent(slice, v, 1);
+}
+
+/* Gather and scatter. */
+struct gyre_extent gyre_tree_blocks_extent(const struct gyre_slice *slice);
+void gyre_tree_blocks_round(const struct gyre_slice *slice, uint64_t index,
+                            struct gyre_round *round);
+uint64_t gyre_tree_blocks_sent_bytes(const struct gyre_slice *slice);
+
+#endif
