@@ -17,7 +17,7 @@ struct wrong {
 };
 
 static const struct wrong wrongs[] = {
-    {{NULL}, "which operation? `gyre show all_reduce` or `gyre show broadcast`"},
+    {{NULL}, "which operation? `gyre show all_reduce`, broadcast, reduce, all_gather"},
     {{"all_redcue"}, "did you mean \"all_reduce\"?"},
     {{"all_reduce", "--algo", "rign"}, "did you mean \"ring\"?"},
     {{"all_reduce", "--aglo", "ring"}, "did you mean '--algo'?"},
@@ -26,7 +26,7 @@ static const struct wrong wrongs[] = {
     {{"all_reduce", "--nodes", "4,2"}, "--nodes 4,2: it should be the ranks of each node"},
     {{"all_reduce", "-n", "5", "--nodes", "4+2"}, "the nodes have 6 ranks"},
     {{"all_reduce", "--rank", "4"}, "--rank is \"4\": expected a whole number from 0 to 3"},
-    {{"all_reduce", "--root", "1"}, "--root 1: only a broadcast has a root"},
+    {{"all_reduce", "--root", "1"}, "--root 1: all_reduce has no root"},
     {{"broadcast", "-n", "3", "--root", "3"}, "--root is \"3\": expected a whole number from 0 to"},
     {{"all_reduce", "--count", "many"}, "--count is \"many\""},
     {{"all_reduce", "--count", "8192G"}, "--count 8192G: 8796093022208 elements of 4 bytes"},
@@ -34,6 +34,16 @@ static const struct wrong wrongs[] = {
     {{"all_reduce", "--run", "--json"}, "give --run or --json"},
     {{"all_reduce", "--run", "-c", "65"}, "at most 64 of each, not 65 of 4"},
     {{"all_reduce", "--in-place"}, "it goes with --run"},
+    {{"all_gather", "--run", "-n", "9", "-c", "8"}, "at most 64 of each, not 72 of 9"},
+    {{"gather", "--algo", "ring"}, "--algo ring does not build gather"},
+    {{"all_to_all", "--counts", "1,2"}, "for all_gather, gather or scatter"},
+    {{"all_gather", "--counts", "1,2", "-n", "2"}, "without --count and --ranks"},
+    {{"all_gather", "--counts", "1,,2"}, "--counts is \"\""},
+    {{"all_gather", "--counts", "1,x"}, "--counts is \"x\""},
+    {{"all_gather", "--counts", "1,2,"}, "--counts is \"\""},
+    {{"all_gather", "--counts", "9000G"}, "block 0 is too long"},
+    {{"all_gather", "--counts", "1,2,3", "--nodes", "2+2"}, "the nodes have 4 ranks, not 3"},
+    {{"all_reduce", "--nodes", "3+"}, "it should be the ranks of each node"},
     {{"all_reduce", "broadcast"}, "unexpected word 'broadcast'"},
     {{"choices", "-n", "1"}, "--ranks is \"1\": expected a whole number from 2"},
     {{"choices", "--op", "all_redcue"}, "did you mean \"all_reduce\"?"},
@@ -79,6 +89,13 @@ static void tables_and_json(void **state)
                  "\nrank 1:", "round 5");
     expect_shown((const char *const[]){"show", "broadcast", "--json", "-n", "2", NULL},
                  "\"operation\":\"broadcast\"", "]]}]}");
+    expect_shown((const char *const[]){"show", "all_gather_v", "--json", "--counts", "3,0,5", NULL},
+                 "\"count\":5,\"element_bytes\":4,\"counts\":[3,0,5],", "]]}]}");
+    expect_shown((const char *const[]){"show", "all_to_all", "-n", "3", "--in-place", NULL},
+                 "blocks of 4 elements of 4 bytes in place\n",
+                 "SEND    SCRATCH [16, 32)  -> rank 0");
+    expect_shown((const char *const[]){"show", "all_reduce", "--nodes", "2+1", NULL},
+                 "3 ranks, 12 elements of 4 bytes, on 2 nodes", "rank");
     expect_shown((const char *const[]){"show", "--help", NULL}, "\n  ring ", "gyre show");
 }
 
@@ -129,6 +146,40 @@ static void choices_are_shown(void **state)
     unsetenv("GYRE_ALGO");
 }
 
+static void every_verb_plays_to_the_end(void **state)
+{
+    static const struct {
+        const char *verb, *algorithm, *end;
+    } plays[] = {
+        {"reduce", "direct", "the root holds the sums"},
+        {"reduce", "ring", "the root holds the sums"},
+        {"reduce", "tree", "the root holds the sums"},
+        {"all_gather", "direct", "every rank holds the blocks of all"},
+        {"all_gather", "ring", "every rank holds the blocks of all"},
+        {"all_gather", "bruck", "every rank holds the blocks of all"},
+        {"reduce_scatter", "direct", "every rank holds the sums of its block"},
+        {"reduce_scatter", "ring", "every rank holds the sums of its block"},
+        {"all_to_all", "direct", "every rank holds what each had for it"},
+        {"all_to_all", "bruck", "every rank holds what each had for it"},
+        {"gather", "direct", "the root holds the blocks of all"},
+        {"gather", "tree", "the root holds the blocks of all"},
+        {"scatter", "direct", "every rank holds its block of the root's data"},
+        {"scatter", "tree", "every rank holds its block of the root's data"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof plays / sizeof *plays; i++) {
+        const char *verb = plays[i].verb, *name = plays[i].algorithm;
+        expect_shown((const char *const[]){"show", verb, "--run", "-n", "5", "-a", name, NULL},
+                     "\nafter round 0\n", plays[i].end);
+        expect_shown(
+            (const char *const[]){"show", verb, "--run", "--in-place", "-a", name, "-c", "3", NULL},
+            "\ninput\n", plays[i].end);
+    }
+    expect_shown(
+        (const char *const[]){"show", "gather", "--run", "--counts", "3,0,5", "--root", "1", NULL},
+        " |", "the root holds the blocks of all");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +188,11 @@ int main(void)
         cmocka_unit_test(every_algorithm_plays_to_the_end),
         cmocka_unit_test(a_layout_is_played),
         cmocka_unit_test(choices_are_shown),
+        cmocka_unit_test(a_wrong_word_gets_one_sentence),
+        cmocka_unit_test(tables_and_json),
+        cmocka_unit_test(every_algorithm_plays_to_the_end),
+        cmocka_unit_test(a_layout_is_played),
+        cmocka_unit_test(every_verb_plays_to_the_end),
     };
     return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);
 }

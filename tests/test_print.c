@@ -129,6 +129,36 @@ static void test_buffers(void **state)
     free(text);
 }
 
+/* Blocks of a rank stand apart; a rank without the buffer has a dash. */
+static void test_buffers_of_blocks(void **state)
+{
+    const uint64_t at[] = {0, 2, 2}, count[] = {2, 0, 1};
+    struct gyre_slice slice = slice_of(GYRE_VERB_GATHER, 3, 2);
+    const struct gyre_print_ranks all = {0, 3};
+    struct gyre_trouble trouble = {0};
+    struct gyre_play play;
+    char *text = NULL;
+    size_t length;
+    FILE *out = open_memstream(&text, &length);
+    slice.out = (struct gyre_blocks){at, count};
+    slice.root = 1;
+    assert_non_null(out);
+    assert_int_equal(gyre_play_init(&play, gyre_algorithm_find("direct"), &slice, NULL), 0);
+    gyre_print_title(out, gyre_algorithm_find("direct"), &slice);
+    assert_int_equal(gyre_play_round(&play, &trouble), 0);
+    gyre_print_buffers(out, &play, all);
+    fclose(out);
+    gyre_play_deinit(&play);
+    assert_string_equal(
+        text, "gather by direct: 3 ranks, blocks of 2, 0, 1 elements of 4 bytes, root 1\n"
+              "everyone to everyone, summed in rank order: one-shot when small, two-shot when "
+              "large\n"
+              "  rank 0    -\n"
+              "  rank 1  100 101 | 300\n"
+              "  rank 2    -\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_table_of_few_and_many),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_buffers),
+        cmocka_unit_test(test_buffers_of_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,23 @@
 
 #define GYRE_SHOW_RUN_MAX 64 /* ranks and elements whose numbers still fit a screen */
 
-enum { ALGO, RANKS, NODES, COUNT, TYPE_BYTES, ROOT, RANK, JSON, RUN, IN_PLACE, HELP, FLAGS };
+#define GYRE_SHOW_COUNTS_MAX 256
+
+enum {
+    ALGO,
+    RANKS,
+    NODES,
+    COUNT,
+    COUNTS,
+    TYPE_BYTES,
+    ROOT,
+    RANK,
+    JSON,
+    RUN,
+    IN_PLACE,
+    HELP,
+    FLAGS
+};
 
 extern const struct gyre_flag gyre_show_flags[FLAGS];
 
@@ -15,13 +31,15 @@ struct gyre_show_question {
     const char *word[FLAGS]; /* what was given */
     const struct gyre_algorithm *algorithm;
     struct gyre_slice slice;
-    struct gyre_layout *layout; /* --nodes; the slice's. The caller destroys it */
     struct gyre_print_ranks ranks;
+    struct gyre_layout *layout;                                      /* of --nodes */
+    uint64_t at[GYRE_SHOW_COUNTS_MAX], length[GYRE_SHOW_COUNTS_MAX]; /* of --counts */
 };
 
 /* Finds what the words mean and fills in the rest; the operation is set. 0, or GYRE_INVALID and the
- * story. */
+ * story. Either way gyre_show_forget() ends it. */
 int gyre_show_settle(struct gyre_show_question *question, struct gyre_trouble *trouble);
+void gyre_show_forget(struct gyre_show_question *question);
 
 /* --run: plays the schedule, prints every buffer after every round, and compares the end with what
  * it should be. */

@@ -1,4 +1,4 @@
-/* gyre show all_reduce|broadcast: a schedule as a table, as JSON, or played on numbers. */
+/* gyre show OPERATION: a schedule as a table, as JSON, or played on numbers. */
 #ifndef GYRE_CLI_SHOW_SCHEDULE_H
 #define GYRE_CLI_SHOW_SCHEDULE_H
 

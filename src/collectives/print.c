@@ -124,25 +124,58 @@ static void print_table_rank(struct printer *p, bool first)
     }
 }
 
+/* One behind the buffer's last byte. */
+static uint64_t end_of(const struct gyre_slice *s, enum gyre_buffer buffer)
+{
+    uint32_t blocks = gyre_slice_blocks(s, buffer);
+    uint64_t end = 0;
+    bool table = s->in.count || s->out.count;
+    for (uint32_t i = table || blocks == 0 ? 0 : blocks - 1; i < blocks; i++) {
+        struct gyre_span span = gyre_slice_block(s, buffer, i);
+        end = span.at + span.bytes > end ? span.at + span.bytes : end;
+    }
+    return end;
+}
+
 static int widest_offset(const struct gyre_algorithm *algorithm, struct gyre_slice slice,
                          struct gyre_print_ranks ranks)
 {
-    uint64_t largest = slice.count * slice.element;
+    uint64_t largest = 0;
     for (slice.rank = ranks.from; slice.rank < ranks.to; slice.rank++) {
         uint64_t scratch = algorithm->extent(&slice).scratch_bytes;
+        uint64_t input = end_of(&slice, GYRE_INPUT), output = end_of(&slice, GYRE_OUTPUT);
         largest = scratch > largest ? scratch : largest;
+        largest = input > largest ? input : largest;
+        largest = output > largest ? output : largest;
     }
     return digits_of(largest);
+}
+
+static void print_size(FILE *out, const struct gyre_slice *s)
+{
+    const struct gyre_blocks *table = s->in.count ? &s->in : &s->out;
+    bool blocks = gyre_verb_gathers(s->verb) || gyre_verb_scatters(s->verb);
+    if (table->count) {
+        fputs("blocks of", out);
+        for (uint32_t i = 0; i < s->n; i++)
+            fprintf(out, "%s %" PRIu64, i == 0 ? "" : ",", table->count[i]);
+    } else {
+        fprintf(out, "%s%" PRIu64, blocks ? "blocks of " : "", s->count);
+    }
+    fprintf(out, " element%s of %u byte%s", !table->count && s->count == 1 ? "" : "s", s->element,
+            s->element == 1 ? "" : "s");
 }
 
 void gyre_print_title(FILE *out, const struct gyre_algorithm *algorithm,
                       const struct gyre_slice *slice)
 {
-    fprintf(out, "%s by %s: %u rank%s, %" PRIu64 " element%s of %u byte%s",
-            gyre_verb_word[slice->verb], algorithm->name, slice->n, slice->n == 1 ? "" : "s",
-            slice->count, slice->count == 1 ? "" : "s", slice->element,
-            slice->element == 1 ? "" : "s");
-    if (slice->verb == GYRE_VERB_BROADCAST)
+    fprintf(out, "%s by %s: %u rank%s", gyre_verb_word[slice->verb], algorithm->name, slice->n,
+            slice->n == 1 ? "" : "s");
+    fputs(", ", out);
+    print_size(out, slice);
+    if (slice->in_place)
+        fputs(" in place", out);
+    if (gyre_verb_has_root(slice->verb))
         fprintf(out, ", root %u", slice->root);
     if (slice->layout && slice->layout->nodes > 1)
         fprintf(out, ", on %u nodes", slice->layout->nodes);
@@ -206,15 +239,25 @@ static void print_json_rank(struct printer *p, bool first)
     fputs("]}", p->out);
 }
 
+static void print_json_counts(FILE *out, const struct gyre_slice *s)
+{
+    const uint64_t *count = s->in.count ? s->in.count : s->out.count;
+    for (uint32_t i = 0; count && i < s->n; i++)
+        fprintf(out, "%s%" PRIu64 "%s", i == 0 ? "\"counts\":[" : ",", count[i],
+                i + 1 == s->n ? "]," : "");
+}
+
 int gyre_print_json(FILE *out, const struct gyre_algorithm *algorithm,
                     const struct gyre_slice *slice, struct gyre_print_ranks ranks)
 {
     struct printer p = {.out = out, .algorithm = algorithm, .slice = *slice};
     fprintf(out,
             "{\"operation\":\"%s\",\"algorithm\":\"%s\",\"n\":%u,\"root\":%u,\"count\":%" PRIu64
-            ",\"element_bytes\":%u,\"ranks\":[",
+            ",\"element_bytes\":%u,",
             gyre_verb_word[slice->verb], algorithm->name, slice->n, slice->root, slice->count,
             slice->element);
+    print_json_counts(out, slice);
+    fputs("\"ranks\":[", out);
     int status = print_ranks(&p, ranks, print_json_rank);
     fputs("]}\n", out);
     return status;
@@ -245,11 +288,24 @@ static int widest_number(const struct gyre_play *play)
     return widest;
 }
 
+static bool begins_block(const struct gyre_slice *s, enum gyre_buffer buffer, uint64_t element)
+{
+    uint32_t blocks = buffer == GYRE_SCRATCH ? 0 : gyre_slice_blocks(s, buffer);
+    for (uint32_t i = 1; i < blocks; i++)
+        if (gyre_slice_block(s, buffer, i).at == element * s->element)
+            return true;
+    return false;
+}
+
 static void print_numbers(FILE *out, const struct gyre_player *player, enum gyre_buffer buffer,
                           int width)
 {
+    if (buffer != GYRE_SCRATCH && gyre_slice_blocks(&player->slice, buffer) == 0)
+        fprintf(out, " %*s", width, "-");
     for (uint64_t i = 0; i < player->count[buffer]; i++) {
         int64_t number = player->buffer[buffer][i];
+        if (i > 0 && begins_block(&player->slice, buffer, i))
+            fputs(" |", out);
         if (number == GYRE_PLAY_UNDEFINED)
             fprintf(out, " %*s", width, ".");
         else

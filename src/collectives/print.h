@@ -26,7 +26,8 @@ int gyre_print_json(FILE *out, const struct gyre_algorithm *algorithm,
                     const struct gyre_slice *slice, struct gyre_print_ranks ranks);
 
 /* What the ranks hold, a line each: their INPUT; or now, their OUTPUT and, where there is any,
- * SCRATCH. A dot stands where nothing was written. */
+ * SCRATCH. A dot stands where nothing was written, a dash where a rank has no such buffer, a bar
+ * before a block. */
 void gyre_print_inputs(FILE *out, const struct gyre_play *play, struct gyre_print_ranks ranks);
 void gyre_print_buffers(FILE *out, const struct gyre_play *play, struct gyre_print_ranks ranks);
 
