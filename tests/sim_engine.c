@@ -21,14 +21,20 @@ struct sim_rank {
     struct gyre_links *links;
     struct gyre_engine *engine;
     struct gyre_operation *op;
-    int32_t *input, *output;
+    struct gyre_slice whole; /* where the blocks of its buffers are */
+    int32_t *memory[2];
+    int32_t *input, *output; /* NULL where it has none; in place one lies in the other */
 };
+
+#define UNEVEN_MAX 64
 
 struct sim {
     uint32_t n, left;
     struct gyre_sim_world *world;
     struct gyre_layout *layout;
     struct sim_rank *rank;
+    int64_t ranks;                               /* the sum of everybody's element 0 */
+    uint64_t at[UNEVEN_MAX], length[UNEVEN_MAX]; /* of uneven blocks */
 };
 
 struct plan_of_run {
@@ -38,6 +44,7 @@ struct plan_of_run {
     uint64_t count, slice_bytes, seed;
     uint32_t piece_bytes;
     const char *layout; /* NULL: one node */
+    bool uneven;        /* all_gather: blocks of all lengths to count, some empty */
 };
 
 static void sim_open(struct sim *sim, const struct plan_of_run *run)
@@ -78,8 +85,8 @@ static void sim_close(struct sim *sim)
     for (uint32_t r = 0; r < sim->n; r++) {
         gyre_links_destroy(sim->rank[r].links);
         gyre_engine_destroy(sim->rank[r].engine);
-        free(sim->rank[r].input);
-        free(sim->rank[r].output);
+        free(sim->rank[r].memory[0]);
+        free(sim->rank[r].memory[1]);
     }
     gyre_sim_world_destroy(sim->world);
     gyre_layout_destroy(sim->layout);
@@ -91,21 +98,68 @@ static int32_t value(uint32_t rank, uint64_t i)
     return (int32_t)((rank % 97) * 3 + i % 1009);
 }
 
-static void start(struct sim *sim, const struct plan_of_run *run)
+static uint64_t elements_of(const struct gyre_slice *whole, enum gyre_buffer buffer)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < gyre_slice_blocks(whole, buffer); i++) {
+        struct gyre_span span = gyre_slice_block(whole, buffer, i);
+        end = span.at + span.bytes > end ? span.at + span.bytes : end;
+    }
+    return end / 4;
+}
+
+/* Two buffers, or in place one of them inside the other. */
+static void make_buffers(struct sim_rank *rank, bool in_place)
+{
+    const struct gyre_slice *whole = &rank->whole;
+    int64_t shift = gyre_slice_shift(whole) / 4;
+    uint64_t in = elements_of(whole, GYRE_INPUT), out = elements_of(whole, GYRE_OUTPUT);
+    rank->memory[0] = malloc((in + 1) * 4);
+    rank->memory[1] = malloc((out + 1) * 4);
+    memset(rank->memory[1], 0xee, (out + 1) * 4);
+    rank->input = gyre_slice_blocks(whole, GYRE_INPUT) ? rank->memory[0] : NULL;
+    rank->output = gyre_slice_blocks(whole, GYRE_OUTPUT) ? rank->memory[1] : NULL;
+    if (in_place && rank->input && rank->output) {
+        if (shift < 0)
+            rank->output = rank->input - shift;
+        else
+            rank->input = (in > out ? (rank->output = rank->input) : rank->output) + shift;
+    }
+    for (uint64_t i = 0; rank->input && i < in; i++)
+        rank->input[i] = value(whole->rank, i);
+}
+
+static struct gyre_shape shape_of(struct sim *sim, const struct plan_of_run *run)
 {
     struct gyre_shape shape = {
         .verb = run->verb, .type = GYRE_I32, .root = run->root, .count = run->count};
+    for (uint32_t r = 0; run->uneven && r < run->n; r++) {
+        sim->length[r] = r + 1 == run->n ? run->count : r % 3 == 1 ? 0 : run->count * r / run->n;
+        sim->at[r] = r == 0 ? 0 : sim->at[r - 1] + sim->length[r - 1] + r % 2;
+    }
+    if (run->uneven)
+        shape.blocks = (struct gyre_blocks){sim->at, sim->length};
+    return shape;
+}
+
+static void start(struct sim *sim, const struct plan_of_run *run)
+{
+    struct gyre_shape shape = shape_of(sim, run);
     for (uint32_t r = 0; r < sim->n; r++) {
         struct sim_rank *rank = &sim->rank[r];
         struct gyre_plan *plan;
-        bool in_place = (r + run->seed) % 2;
-        rank->input = malloc(run->count * 4 + 4);
-        rank->output = in_place ? NULL : malloc(run->count * 4 + 4);
-        for (uint64_t i = 0; i < run->count; i++)
-            rank->input[i] = value(r, i);
+        rank->whole = (struct gyre_slice){.verb = run->verb,
+                                          .n = run->n,
+                                          .rank = r,
+                                          .root = run->root,
+                                          .element = 4,
+                                          .count = run->count,
+                                          .stride = run->count,
+                                          .out = shape.blocks};
+        sim->ranks += value(r, 0);
+        make_buffers(rank, (r + run->seed) % 2);
         assert_int_equal(gyre_engine_plan(rank->engine, &shape, &plan, NULL), 0);
-        rank->op = gyre_engine_start(rank->engine, plan, rank->input,
-                                     in_place ? rank->input : rank->output);
+        rank->op = gyre_engine_start(rank->engine, plan, rank->input, rank->output);
         gyre_sim_world_wake(sim->world, r, r % 7 * 1000);
     }
 }
@@ -125,22 +179,36 @@ static void play(struct sim *sim)
     }
 }
 
+/* What element i of this block of the rank's OUTPUT has to be: the table in schedule.h. */
+static int32_t expected(const struct sim *sim, const struct gyre_slice *whole, uint32_t block,
+                        uint64_t i)
+{
+    uint64_t at = gyre_verb_scatters(whole->verb) ? whole->rank * whole->count + i : i;
+    if (gyre_verb_reduces(whole->verb))
+        return (int32_t)(sim->ranks + (int64_t)sim->n * (int64_t)(at % 1009));
+    return value(gyre_verb_gathers(whole->verb) ? block : whole->root, at);
+}
+
+static void check_block(const struct sim *sim, const struct plan_of_run *run, uint32_t r,
+                        uint32_t block)
+{
+    const struct gyre_slice *whole = &sim->rank[r].whole;
+    struct gyre_span span = gyre_slice_block(whole, GYRE_OUTPUT, block);
+    const int32_t *got = sim->rank[r].output + span.at / 4;
+    for (uint64_t i = 0; i < span.bytes / 4; i++)
+        if (got[i] != expected(sim, whole, block, i))
+            fail_msg("%s %s n %u count %llu seed %llu: rank %u block %u element %llu is %d, "
+                     "expected %d",
+                     run->algorithm, gyre_verb_word[run->verb], run->n,
+                     (unsigned long long)run->count, (unsigned long long)run->seed, r, block,
+                     (unsigned long long)i, got[i], expected(sim, whole, block, i));
+}
+
 static void check_rank(const struct sim *sim, const struct plan_of_run *run, uint32_t r)
 {
-    const int32_t *got = sim->rank[r].output ? sim->rank[r].output : sim->rank[r].input;
-    int64_t ranks = 0;
-    for (uint32_t p = 0; p < sim->n; p++)
-        ranks += value(p, 0);
-    for (uint64_t i = 0; i < run->count; i++) {
-        int64_t expected = run->verb == GYRE_VERB_BROADCAST
-                               ? value(run->root, i)
-                               : ranks + (int64_t)sim->n * (int64_t)(i % 1009);
-        if (got[i] != (int32_t)expected)
-            fail_msg(
-                "%s verb %d n %u count %llu seed %llu: rank %u element %llu is %d, expected %d",
-                run->algorithm, (int)run->verb, run->n, (unsigned long long)run->count,
-                (unsigned long long)run->seed, r, (unsigned long long)i, got[i], (int)expected);
-    }
+    uint32_t blocks = gyre_slice_blocks(&sim->rank[r].whole, GYRE_OUTPUT);
+    for (uint32_t block = 0; block < blocks; block++)
+        check_block(sim, run, r, block);
 }
 
 static uint64_t run_one(const struct plan_of_run *run)
@@ -151,8 +219,8 @@ static uint64_t run_one(const struct plan_of_run *run)
     play(&sim);
     for (uint32_t r = 0; r < sim.n; r++) {
         if (sim.rank[r].op->status)
-            fail_msg("%s verb %d n %u count %llu seed %llu: rank %u ended with %d", run->algorithm,
-                     (int)run->verb, run->n, (unsigned long long)run->count,
+            fail_msg("%s %s n %u count %llu seed %llu: rank %u ended with %d", run->algorithm,
+                     gyre_verb_word[run->verb], run->n, (unsigned long long)run->count,
                      (unsigned long long)run->seed, r, sim.rank[r].op->status);
         check_rank(&sim, run, r);
     }
@@ -161,25 +229,61 @@ static uint64_t run_one(const struct plan_of_run *run)
     return trace;
 }
 
+/* Can the engine run it: is it in the table, and built for such ranks and blocks? */
+static bool is_built(const struct plan_of_run *run)
+{
+    static const uint64_t none[UNEVEN_MAX];
+    struct gyre_slice slice = {.verb = run->verb, .n = run->n, .element = 4, .stride = run->count};
+    slice.count = run->count;
+    if (run->uneven)
+        slice.out = (struct gyre_blocks){none, none};
+    return gyre_algorithm_builds(gyre_algorithm_find(run->algorithm), &slice);
+}
+
+static void run_built(struct plan_of_run run, uint32_t root)
+{
+    run.root = gyre_verb_has_root(run.verb) ? root % run.n : 0;
+    if (is_built(&run))
+        run_one(&run);
+    run.uneven = true;
+    if (run.verb == GYRE_VERB_ALL_GATHER && is_built(&run))
+        run_one(&run);
+}
+
 static void every_algorithm_is_right(void **state)
 {
     static const uint64_t counts[] = {0, 1, 5, 16, 17, 1000, 1025, 6000, 40001};
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t n = 2; n <= 9; n++)
-            for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-                for (int verb = 0; verb <= GYRE_VERB_BROADCAST; verb++) {
-                    if (!(gyre_algorithms[a]->verbs >> verb & 1))
-                        continue;
-                    run_one(&(struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
-                                                  .verb = (enum gyre_verb)verb,
-                                                  .n = n,
-                                                  .root = verb == GYRE_VERB_BROADCAST ? c % n : 0,
-                                                  .count = counts[c],
-                                                  .slice_bytes = c % 2 ? 16384 : 0,
-                                                  .seed = 100 * n + c,
-                                                  .piece_bytes = c == 5 ? 1 : c * 997});
-                }
+            for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]) - (n % 3 != 0); c++)
+                for (int verb = 0; verb < GYRE_VERBS; verb++)
+                    run_built((struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
+                                                   .verb = (enum gyre_verb)verb,
+                                                   .n = n,
+                                                   .count = counts[c],
+                                                   .slice_bytes = c % 2 ? 16384 : 0,
+                                                   .seed = 100 * n + c,
+                                                   .piece_bytes = c == 5 ? 1 : c * 997},
+                              c);
+}
+
+/* Beyond 32 ranks an exchange with all has several rounds. */
+static void every_algorithm_is_right_with_many_ranks(void **state)
+{
+    static const uint32_t ns[] = {33, 64};
+    (void)state;
+    for (int a = 0; gyre_algorithms[a]; a++)
+        for (uint32_t i = 0; i < 2 * sizeof(ns) / sizeof(ns[0]); i++)
+            for (int verb = 0; verb < GYRE_VERBS; verb++)
+                run_built((struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
+                                               .verb = (enum gyre_verb)verb,
+                                               .n = ns[i / 2],
+                                               .count = i == 1 ? 3001 : 7 * i,
+                                               .slice_bytes = i == 1 ? 4096 : 0,
+                                               .seed = i,
+                                               .piece_bytes = i * 997},
+                          i * 11);
 }
 
 static void every_layout_is_right(void **state)
@@ -191,15 +295,16 @@ static void every_layout_is_right(void **state)
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-            if (gyre_algorithms[a]->verbs & 1u << GYRE_VERB_ALL_REDUCE)
-                run_one(&(struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
-                                              .verb = GYRE_VERB_ALL_REDUCE,
-                                              .n = layouts[i].n,
-                                              .count = i % 2 ? 30011 : 5003,
-                                              .slice_bytes = i % 3 ? 16384 : 0,
-                                              .seed = i,
-                                              .piece_bytes = i * 997,
-                                              .layout = layouts[i].text});
+            for (int verb = 0; verb < GYRE_VERBS; verb++)
+                run_built((struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
+                                               .verb = (enum gyre_verb)verb,
+                                               .n = layouts[i].n,
+                                               .count = i % 2 ? 1511 : 503,
+                                               .slice_bytes = i % 3 ? 16384 : 0,
+                                               .seed = i,
+                                               .piece_bytes = i * 997,
+                                               .layout = layouts[i].text},
+                          i * 7);
 }
 
 static void same_seed_same_run(void **state)
@@ -289,9 +394,13 @@ static void corruption_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_is_right),  cmocka_unit_test(every_layout_is_right),
-        cmocka_unit_test(same_seed_same_run),        cmocka_unit_test(large_worlds_work),
-        cmocka_unit_test(death_gives_no_wrong_data), cmocka_unit_test(corruption_is_noticed),
+        cmocka_unit_test(every_algorithm_is_right),
+        cmocka_unit_test(every_algorithm_is_right_with_many_ranks),
+        cmocka_unit_test(every_layout_is_right),
+        cmocka_unit_test(same_seed_same_run),
+        cmocka_unit_test(large_worlds_work),
+        cmocka_unit_test(death_gives_no_wrong_data),
+        cmocka_unit_test(corruption_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
