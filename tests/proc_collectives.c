@@ -100,6 +100,25 @@ static void mixed_nodes_are_right(void **state)
     run((struct rig){.n = 5, .transport = "auto", .per_node = 3, .argument = &most});
 }
 
+/* The first that builds the operation: what selection would not take on so few ranks. */
+static void other_algorithms_are_right(void **state)
+{
+    static uint64_t most = 5000;
+    (void)state;
+    run((struct rig){.n = 3,
+                     .transport = "tcp",
+                     .poller = "epoll",
+                     .algorithm = "ring;tree;bruck",
+                     .argument = &most});
+    run((struct rig){
+        .n = 4, .transport = "shm", .algorithm = "tree;bruck;ring;direct", .argument = &most});
+    run((struct rig){.n = 5,
+                     .transport = "auto",
+                     .per_node = 3,
+                     .algorithm = "bruck;ring;tree",
+                     .argument = &most});
+}
+
 /* -- what is refused --------------------------------------------------------------------------- */
 
 #define REFUSED(call) (gyre_##call == GYRE_INVALID || !fprintf(stderr, "accepted: %s\n", #call))
@@ -157,6 +176,7 @@ int main(void)
         cmocka_unit_test(shm_is_right),
         cmocka_unit_test(tcp_is_right),
         cmocka_unit_test(mixed_nodes_are_right),
+        cmocka_unit_test(other_algorithms_are_right),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
