@@ -116,8 +116,10 @@ void gyre_tree_blocks_round(const struct gyre_slice *s, uint64_t index, struct g
     uint64_t steps = gyre_tree_depth(s->n), packing = packing_rounds(s);
     if (s->verb == GYRE_VERB_GATHER)
         index < steps ? gather_step(s, index, round) : pack(s, index - steps, round);
-    else
-        index < packing ? pack(s, index, round) : scatter_step(s, index - packing, round);
+    else if (index < packing)
+        pack(s, index, round);
+    else if (s->n > 1)
+        scatter_step(s, index - packing, round);
     if (index == 0 && s->rank == s->root)
         copy_own(s, round);
 }
