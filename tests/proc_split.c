@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define DEAD_MS 400
+#define DEAD_MS 1000
 
 static int check(bool fine, struct gyre_comm *comm, const char *what)
 {

@@ -300,6 +300,26 @@ GYRE_API int gyre_scatter_start(struct gyre_comm *comm, const void *input, void 
                                 struct gyre_work **work);
 GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work);
 
+/* -- messages ---------------------------------------------------------------------------------- */
+
+/* Sends to, or receives from, one rank of the communicator, itself included. The n-th send to a
+ * rank meets that rank's n-th receive from here; both ends must give the same type and count. Sends
+ * and receives are apart from the order of the other operations. gyre_send() blocks until `data`
+ * may be written again, which may be before the other end has called; gyre_recv() until `data` is
+ * complete. Any number of started ones may be pending. A receive from itself needs its send to have
+ * been called or started before. One thread. Errors as gyre_all_reduce(); GYRE_MISMATCH tells what
+ * each end has called. */
+GYRE_API int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count,
+                       enum gyre_type type, int peer);
+GYRE_API int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                       int peer);
+GYRE_API int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t count,
+                             enum gyre_type type, int peer, struct gyre_work **work);
+GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
+                             enum gyre_type type, int peer, struct gyre_work **work);
+
+/* -- work -------------------------------------------------------------------------------------- */
+
 /* GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is freed. Does not
  * block. One thread. */
 GYRE_API int gyre_work_test(struct gyre_work *work);

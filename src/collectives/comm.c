@@ -133,6 +133,7 @@ static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
 void gyre_comm_free(struct gyre_comm *comm)
 {
     gyre_engine_destroy(comm->engine);
+    gyre_pairs_destroy(comm);
     gyre_layout_destroy(comm->layout);
     gyre_mesh_destroy(comm->mesh);
     pthread_mutex_destroy(&comm->registered_lock);

@@ -6,15 +6,9 @@
 #include "collectives/engine.h"
 #include "collectives/hub.h"
 #include "collectives/mesh.h"
+#include "collectives/pairs.h"
 
 #include <pthread.h>
-
-struct gyre_work {
-    struct gyre_comm *comm;
-    struct gyre_operation *op; /* NULL: it had ended when it was started */
-    int status;                /* of an operation without `op` */
-    bool used;
-};
 
 struct gyre_registered {
     void *memory;
@@ -35,6 +29,7 @@ struct gyre_comm {
     struct gyre_mesh *mesh;
     struct gyre_layout *layout; /* NULL: all on one node */
     struct gyre_activity *activity;
+    struct gyre_pairs *pairs; /* NULL: no message was ever started */
     uint32_t rank, n;
     uint32_t id;     /* of its messages; 0: the world */
     uint32_t name;   /* for the watch: the id, and the lowest rank above it */
@@ -65,7 +60,7 @@ static inline void gyre_comm_note_started(struct gyre_comm *comm, const struct g
 {
     gyre_activity_enter(comm->activity, comm->name, sequence, fingerprint, plan->signature,
                         plan->shape.count);
-    if (comm->hub->comms > 1)
+    if (comm->hub->activities > 1)
         gyre_comm_focus(comm);
 }
 
@@ -103,6 +98,9 @@ static inline uint32_t gyre_comm_world(const struct gyre_comm *comm, uint32_t ra
 
 /* Waits for what was started on it. */
 void gyre_comm_finish_work(struct gyre_comm *comm);
+
+/* messages.c. As gyre_work_wait() for the handle of a message. */
+int gyre_message_await(struct gyre_work *work, uint64_t deadline);
 
 /* split.c. Ends a part of the world, with all its ranks, and frees it. */
 int gyre_comm_end(struct gyre_comm *child);

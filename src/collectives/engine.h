@@ -12,6 +12,10 @@
 
 #include <stdatomic.h>
 
+/* In a token the communicator's id stands above 16 bits that say what the lower 32 mean: a lane, or
+ * this: a message of pairs.h. */
+#define GYRE_TOKEN_MESSAGE 0xffffu
+
 #define GYRE_OPS_MAX   64u /* operations in flight */
 #define GYRE_LANE_POOL 8u  /* lanes that run at a time, over all operations */
 #define GYRE_PLANS_MAX 64u /* plans kept; the least recently used one that is idle goes */
@@ -30,6 +34,7 @@ struct gyre_operation {
     _Atomic int status;  /* GYRE_AGAIN while under way; read by any thread */
     uint64_t next_slice; /* STEPS: the next one that a lane may take */
     uint32_t lanes;      /* STEPS: lanes at work for it */
+    uint32_t blocks;     /* BLOCKS: messages that have not ended */
     bool used;
 };
 
@@ -137,6 +142,10 @@ void gyre_engine_fail(struct gyre_engine *engine, int status);
 
 /* Ends an operation that is under way (steps.c and mapped.c call it). */
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);
+
+/* Record what is wrong with the link to that rank of the world, or with a post that has ended. */
+void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status);
+void gyre_engine_post_failed(struct gyre_engine *engine, int status);
 
 /* Records the first fault. */
 void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,

@@ -26,7 +26,7 @@ void gyre_hub_init(struct gyre_hub *hub, struct gyre_domain *domain)
 void gyre_hub_add(struct gyre_hub *hub, struct gyre_comm *comm)
 {
     hub->comm[comm->id] = comm;
-    hub->comms++;
+    hub->activities++;
     if (comm->id)
         gyre_watch_attend(gyre_domain_watch(hub->domain), comm->activity);
 }
@@ -36,7 +36,6 @@ void gyre_hub_remove(struct gyre_hub *hub, struct gyre_comm *comm)
     if (hub->comm[comm->id] != comm)
         return;
     hub->comm[comm->id] = NULL;
-    hub->comms--;
     if (comm->id)
         gyre_watch_ignore(gyre_domain_watch(hub->domain), comm->activity);
 }
@@ -52,7 +51,7 @@ void gyre_hub_drive(struct gyre_comm *comm)
 
 static bool comm_idle(const struct gyre_comm *comm)
 {
-    return !comm->engine || gyre_engine_idle(comm->engine);
+    return gyre_engine_idle(comm->engine) && gyre_pairs_idle(comm);
 }
 
 /* -- one turn ---------------------------------------------------------------------------------- */
@@ -63,7 +62,11 @@ static bool take_completions(struct gyre_hub *hub)
     int count = gyre_links_poll(hub->links, gyre_now_ns(), done, COMPLETIONS);
     for (int i = 0; i < count; i++) {
         struct gyre_comm *comm = hub->comm[done[i].token >> 48 & (GYRE_COMM_IDS - 1)];
-        if (comm) /* or its last message was withdrawn when it ended */
+        if (!comm) /* its last message was withdrawn when it ended */
+            continue;
+        if ((done[i].token >> 32 & 0xffff) == GYRE_TOKEN_MESSAGE)
+            gyre_pairs_complete(comm, &done[i]);
+        else
             gyre_engine_complete(comm->engine, &done[i]);
     }
     return count > 0;
@@ -76,7 +79,8 @@ static bool run_busy(struct gyre_hub *hub)
     for (uint32_t i = 0; i < hub->busies;) {
         struct gyre_comm *comm = hub->busy[i];
         uint32_t before = comm->engine->orders;
-        if (gyre_engine_run(comm->engine)) {
+        bool mine = gyre_pairs_run(comm);
+        if (gyre_engine_run(comm->engine) || mine) {
             gyre_comm_note_finished(comm);
             moved = true;
         }
@@ -94,7 +98,10 @@ static bool run_busy(struct gyre_hub *hub)
 bool gyre_hub_poll(struct gyre_hub *hub)
 {
     bool moved = run_busy(hub);
-    moved |= take_completions(hub);
+    if (take_completions(hub)) {
+        gyre_domain_tell_standing(hub->domain);
+        moved = true;
+    }
     hub->moves += moved;
     gyre_activity_move(gyre_domain_activity(hub->domain),
                        hub->moves + gyre_links_moved(hub->links));
@@ -150,6 +157,12 @@ int gyre_hub_wait(struct gyre_hub *hub, struct gyre_wait *wait)
 
 /* -- failure ----------------------------------------------------------------------------------- */
 
+static void fail_one(struct gyre_comm *comm, int status)
+{
+    gyre_engine_fail(comm->engine, status);
+    gyre_pairs_fail(comm, status);
+}
+
 void gyre_hub_fail(struct gyre_hub *hub, int status)
 {
     if (atomic_load_explicit(&hub->failed, memory_order_relaxed))
@@ -158,7 +171,7 @@ void gyre_hub_fail(struct gyre_hub *hub, int status)
     gyre_links_detach_all(hub->links);
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (hub->comm[id] && hub->comm[id]->engine)
-            gyre_engine_fail(hub->comm[id]->engine, status);
+            fail_one(hub->comm[id], status);
     for (; hub->busies; hub->busies--)
         hub->busy[hub->busies - 1]->busy = false;
 }

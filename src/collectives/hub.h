@@ -39,7 +39,7 @@ struct gyre_hub {
     bool helping;   /* the helper drives: no thread of the application waits */
     uint64_t moves; /* turns in which something moved */
     struct gyre_helper helper;
-    uint32_t comms;
+    uint32_t activities;                   /* that the watch may hear of */
     struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */
     struct gyre_comm *busy[GYRE_COMM_IDS]; /* those with something in flight */
     uint32_t busies;

@@ -120,7 +120,8 @@ uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t 
 static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
 {
     for (uint32_t i = 0; i < engine->orders; i++)
-        if (engine->order[i]->plan->form != GYRE_FORM_STEPS)
+        if (engine->order[i]->plan->form == GYRE_FORM_EXCHANGE ||
+            engine->order[i]->plan->form == GYRE_FORM_PUSH)
             return engine->order[i];
     return NULL;
 }

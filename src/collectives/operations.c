@@ -227,6 +227,8 @@ static int await(struct gyre_work *work, uint64_t deadline)
 {
     struct gyre_comm *comm = work->comm;
     struct gyre_wait wait = {op_over, work->op, deadline, {0}};
+    if (work->message)
+        return gyre_message_await(work, deadline);
     if (comm->n == 1)
         return settle(work);
     gyre_domain_enter(comm->domain);

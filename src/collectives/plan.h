@@ -21,7 +21,12 @@
 
 #define GYRE_LANES_MAX 8u
 
-enum gyre_plan_form { GYRE_FORM_STEPS, GYRE_FORM_EXCHANGE, GYRE_FORM_PUSH };
+enum gyre_plan_form {
+    GYRE_FORM_STEPS,
+    GYRE_FORM_EXCHANGE,
+    GYRE_FORM_PUSH,
+    GYRE_FORM_BLOCKS /* one message to every rank and one from it, each of its own length */
+};
 
 /* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
  * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where

@@ -275,9 +275,11 @@ int gyre_comm_end(struct gyre_comm *child)
     int64_t lost = 0;
     gyre_comm_finish_work(child);
     int status = atomic_load(&hub->failed);
+    lost = gyre_pairs_balance(child);
     if (!status)
         status = part(child, &lost);
     gyre_domain_enter(child->domain);
+    gyre_pairs_withdraw(child);
     gyre_hub_remove(hub, child);
     gyre_domain_leave(child->domain);
     hub->retired[child->id] = status || lost;

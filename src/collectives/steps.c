@@ -124,7 +124,7 @@ static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct
                : gyre_link_recv(engine->links, peer, &match, at, step->length, token);
 }
 
-static void link_failed(struct gyre_engine *engine, uint32_t peer, int status)
+void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status)
 {
     struct gyre_trouble trouble = {0};
     int told = gyre_link_state(engine->links, peer, &trouble);
@@ -147,7 +147,8 @@ static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
         if (status == GYRE_AGAIN)
             break;
         if (status < 0) {
-            link_failed(engine, gyre_engine_world(engine, lane->round.step[s].peer), status);
+            gyre_engine_link_failed(engine, gyre_engine_world(engine, lane->round.step[s].peer),
+                                    status);
             break;
         }
         lane->outstanding++;
@@ -267,7 +268,7 @@ static bool grant_lanes(struct gyre_engine *engine)
     return granted;
 }
 
-static void post_failed(struct gyre_engine *engine, int status)
+void gyre_engine_post_failed(struct gyre_engine *engine, int status)
 {
     struct gyre_trouble trouble = {0};
     uint32_t peer = UINT32_MAX;
@@ -283,7 +284,7 @@ void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completi
         return;
     lane->outstanding--;
     if (done->status)
-        post_failed(engine, done->status);
+        gyre_engine_post_failed(engine, done->status);
 }
 
 bool gyre_steps_run(struct gyre_engine *engine)

@@ -1,6 +1,8 @@
 /* Signatures as text. */
 #include "transport/signature.h"
 
+#include "transport/match.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -13,6 +15,8 @@ const char *gyre_verb_name(uint32_t verb)
 {
     static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
                                         "reduce_scatter", "all_to_all", "gather", "scatter"};
+    if (verb == GYRE_SIGNATURE_SEND || verb == GYRE_SIGNATURE_RECV)
+        return verb == GYRE_SIGNATURE_SEND ? "send" : "recv";
     return verb == GYRE_SIGNATURE_BARRIER ? "barrier" : pick(names, 8, verb);
 }
 
@@ -34,8 +38,10 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
     uint32_t verb = signature & 255, type = signature >> 8 & 255, op = signature >> 16 & 255;
     bool reduces = verb == GYRE_SIGNATURE_ALL_REDUCE || verb == GYRE_SIGNATURE_REDUCE ||
                    verb == GYRE_SIGNATURE_REDUCE_SCATTER;
-    bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER;
-    bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER;
+    bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER ||
+                   verb == GYRE_SIGNATURE_SEND;
+    bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER ||
+                     verb == GYRE_SIGNATURE_RECV;
     char root[32] = "";
     if (to_root || from_root)
         snprintf(root, sizeof root, " %s rank %u", to_root ? "to" : "from",
@@ -46,4 +52,35 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
         snprintf(out, size, "%s %s%s%s%s, %llu elements", gyre_verb_name(verb),
                  gyre_type_name(type), reduces ? " " : "", reduces ? gyre_op_name(op) : "", root,
                  (unsigned long long)count);
+}
+
+static uint64_t count_in(uint64_t terms)
+{
+    return terms & ((UINT64_C(1) << 56) - 1);
+}
+
+static void tell_terms(char *out, size_t size, uint32_t rank, bool sends, uint64_t terms)
+{
+    snprintf(out, size, "rank %u %s %llu elements of %s", rank, sends ? "sends" : "expects",
+             (unsigned long long)count_in(terms), gyre_type_name(terms >> 56 & 127));
+}
+
+void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t peer,
+                                 const struct gyre_match *mine, uint64_t theirs)
+{
+    bool sends = (rank > peer) == ((mine->comm & GYRE_MATCH_DOWN) != 0);
+    char here[96], there[96];
+    if (!(mine->comm & GYRE_MATCH_PAIR)) {
+        snprintf(out, size,
+                 "rank %u and rank %u disagree about operation %llu of communicator %u: "
+                 "fingerprint %016llx here, %016llx there",
+                 rank, peer, (unsigned long long)mine->sequence, mine->comm,
+                 (unsigned long long)mine->fingerprint, (unsigned long long)theirs);
+        return;
+    }
+    tell_terms(here, sizeof here, rank, sends, mine->fingerprint);
+    tell_terms(there, sizeof there, peer, !sends, theirs);
+    snprintf(out, size, "%s %llu of communicator %u: %s, but %s",
+             mine->comm & GYRE_MATCH_BLOCK ? "all_to_all_v as operation" : "message",
+             (unsigned long long)mine->sequence, mine->comm & GYRE_MATCH_ID, here, there);
 }

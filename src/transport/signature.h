@@ -16,6 +16,8 @@ enum gyre_signature_verb {
     GYRE_SIGNATURE_ALL_TO_ALL,
     GYRE_SIGNATURE_GATHER,
     GYRE_SIGNATURE_SCATTER,
+    GYRE_SIGNATURE_RECV = 252, /* root: the other rank, of the world */
+    GYRE_SIGNATURE_SEND = 253,
     GYRE_SIGNATURE_BARRIER = 255
 };
 
@@ -30,6 +32,12 @@ static inline uint64_t gyre_signature_pack(enum gyre_signature_verb verb, enum g
 const char *gyre_verb_name(uint32_t verb); /* "all_reduce", "broadcast", "barrier", "?" */
 const char *gyre_type_name(uint32_t type); /* "f32" */
 const char *gyre_op_name(uint32_t op);     /* "sum" */
+
+/* What two ends that disagree about a message mean: `mine` is this rank's, `theirs` the peer's
+ * fingerprint. */
+struct gyre_match;
+void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t peer,
+                                 const struct gyre_match *mine, uint64_t theirs);
 
 /* "all_reduce f32 sum, 1000 elements" / "broadcast f64 from rank 2, 10 elements" / "barrier". */
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count);

@@ -112,6 +112,13 @@ static bool recall(const struct gyre_watch_state *state, uint64_t number,
     return true;
 }
 
+/* It waits in messages from rank to rank: nobody else has that number, and who else is concerned
+ * stands in the signature. */
+static bool in_message(const struct gyre_watch_state *state)
+{
+    return state->comm == GYRE_WATCH_PAIRS;
+}
+
 /* How far the rank is in that communicator; false if it does not tell of it. */
 static bool progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
                      uint64_t *finished)
@@ -266,7 +273,7 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
 {
     memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
     for (uint32_t rank = 0; rank < roll->n; rank++) {
-        if (!waiting(&roll->entry[rank]))
+        if (!waiting(&roll->entry[rank]) || in_message(&roll->entry[rank].state))
             continue;
         uint32_t first = first_under(roll, rank, roll->entry[rank].state.sequence);
         if (roll->entry[first].state.fingerprint == roll->entry[rank].state.fingerprint)
@@ -302,12 +309,12 @@ static bool find_departed(struct gyre_roll *roll, struct gyre_roll_finding *find
 {
     memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
     for (uint32_t rank = 0; rank < roll->n; rank++)
-        if (waiting(&roll->entry[rank]))
+        if (waiting(&roll->entry[rank]) && !in_message(&roll->entry[rank].state))
             first_under(roll, rank, oldest(&roll->entry[rank].state));
     for (uint32_t rank = 0; rank < roll->n; rank++) {
         const struct gyre_watch_state *state = &roll->entry[rank].state;
         for (uint64_t ago = 0; ago <= state->calls && ago < state->sequence; ago++)
-            if (differs_there(roll, rank, state->sequence - ago, finding))
+            if (!in_message(state) && differs_there(roll, rank, state->sequence - ago, finding))
                 return true;
     }
     return false;
@@ -332,6 +339,11 @@ static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, s
     char signature[128];
 
     char of[40];
+    if (in_message(state)) {
+        gyre_signature_text(signature, sizeof signature, state->signature, state->count);
+        snprintf(out, size, "rank %u waits in %s", rank, signature);
+        return;
+    }
     int used = snprintf(out, size, "rank %u waits in operation %" PRIu64 "%s", rank, oldest(state),
                         name_comm(state->comm, of));
     if (!recall(state, oldest(state), &call))
@@ -352,10 +364,14 @@ static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint3
     finding->sequence = oldest(state);
     tell_place(roll, behind, here, sizeof here);
     tell_place(roll, other, there, sizeof there);
-    snprintf(finding->text, sizeof finding->text,
-             "%s, which rank %u has %s; %s: every rank must call the same operations in the same "
-             "order",
-             here, other, left ? "left" : "not called", there);
+    if (in_message(state))
+        snprintf(finding->text, sizeof finding->text,
+                 "%s; %s: all ranks wait, and nothing moves any more", here, there);
+    else
+        snprintf(finding->text, sizeof finding->text,
+                 "%s, which rank %u has %s; %s: every rank must call the same operations in the "
+                 "same order",
+                 here, other, left ? "left" : "not called", there);
 }
 
 /* A rank for which `rank` waits although it is not there, neither before nor in that operation. */
@@ -363,6 +379,8 @@ static uint32_t absent_from(const struct gyre_roll *roll, uint32_t rank)
 {
     const struct gyre_watch_state *state = &roll->entry[rank].state;
 
+    if (in_message(state))
+        return state->signature >> 32 < roll->n ? (uint32_t)(state->signature >> 32) : NOBODY;
     for (uint32_t other = 0; other < roll->n; other++) {
         const struct gyre_watch_state *theirs = &roll->entry[other].state;
         uint64_t sequence, finished;
@@ -385,7 +403,7 @@ static bool find_standstill(const struct gyre_roll *roll, uint64_t clock,
         const struct entry *entry = &roll->entry[rank], *first = &roll->entry[0];
         if (!waiting(entry))
             return false;
-        together &= entry->state.comm == first->state.comm &&
+        together &= entry->state.comm == first->state.comm && !in_message(&entry->state) &&
                     oldest(&entry->state) == oldest(&first->state);
     }
     for (uint32_t rank = 0; rank < roll->n && !together; rank++) {
@@ -443,6 +461,21 @@ static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_
     snprintf(out, size, "operation %" PRIu64 "%s", finding->sequence, of);
 }
 
+static void tell_message_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
+                              struct gyre_roll_finding *finding)
+{
+    const struct gyre_watch_state *state = &roll->entry[rank].state;
+    bool over = finding->verdict == GYRE_ROLL_TIMED_OUT;
+    char signature[128];
+
+    gyre_signature_text(signature, sizeof signature, state->signature, state->count);
+    finding->rank = (uint32_t)(state->signature >> 32);
+    snprintf(finding->text, sizeof finding->text,
+             "rank %u has waited %" PRIu64 ".%" PRIu64 " s in %s%s; rank %u has not joined", rank,
+             waited / GYRE_SECOND, waited % GYRE_SECOND / (100 * GYRE_MS), signature,
+             over ? ", longer than its limit (GYRE_TIMEOUT)" : "", finding->rank);
+}
+
 /* Returns how many are missing. */
 static uint32_t tell_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
                           struct gyre_roll_finding *finding)
@@ -451,6 +484,10 @@ static uint32_t tell_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t 
     char operation[192];
     struct list missing;
 
+    if (finding->comm == GYRE_WATCH_PAIRS) {
+        tell_message_wait(roll, rank, waited, finding);
+        return 1;
+    }
     name_operation(roll, finding, operation, sizeof operation);
     list_missing(roll, finding, &missing);
     finding->rank = missing.count == 1 ? missing.first : NOBODY;

@@ -13,6 +13,7 @@
  * it. */
 #include "transport/drivers/driver.h"
 #include "transport/frame.h"
+#include "transport/signature.h"
 #include "transport/stream.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ struct gyre_pipe {
 
 struct gyre_wire {
     struct gyre_pipe **pipe;
-    uint32_t pipes, most;
+    uint32_t rank, pipes, most;
     bool full; /* the last poll() had more to tell than it was given room for */
 };
 
@@ -62,6 +63,7 @@ static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wi
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u shm links", options->peers);
     }
     wire->most = options->peers;
+    wire->rank = options->rank;
     *out = wire;
     return 0;
 }
@@ -136,6 +138,20 @@ static void fail(struct gyre_pipe *pipe, int status, const char *what)
     gyre_stream_fail(pipe->stream, status);
 }
 
+/* The stream has refused what came, or what this rank posted. */
+static void fail_stream(struct gyre_pipe *pipe, int status)
+{
+    struct gyre_match mine;
+    uint64_t theirs;
+    char text[256] = "bad frame";
+    if (status == GYRE_MISMATCH) {
+        gyre_stream_mismatch(pipe->stream, &mine, &theirs);
+        gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
+                                    theirs);
+    }
+    fail(pipe, status, text);
+}
+
 /* -- bytes ------------------------------------------------------------------------------------- */
 
 /* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out.
@@ -208,8 +224,7 @@ static bool take_in(struct gyre_pipe *pipe)
         }
         int status = gyre_stream_read(pipe->stream, given);
         if (status)
-            fail(pipe, status,
-                 status == GYRE_MISMATCH ? "the peer is in another operation" : "bad frame");
+            fail_stream(pipe, status);
     }
     atomic_store_explicit(&pipe->mine->read, pipe->read, memory_order_release);
     return pipe->read != before;
@@ -232,6 +247,8 @@ static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, cons
 {
     int status =
         pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
+    if (status == GYRE_MISMATCH)
+        fail_stream(pipe, status);
     if (!status)
         put_out(pipe);
     return status;
@@ -242,6 +259,8 @@ static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void
 {
     int status =
         pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+    if (status == GYRE_MISMATCH)
+        fail_stream(pipe, status);
     if (!status && length > GYRE_EAGER_MAX)
         put_out(pipe); /* its GRANT */
     return status;

@@ -21,6 +21,7 @@
  * every post completes with the status, state() tells the story with both addresses. Other pipes do
  * not notice. A detached pipe lives on in `departed`, without sockets, until poll() has told its
  * last completions; so detach() needs no memory. */
+#include "transport/signature.h"
 #include "transport/drivers/tcp.h"
 
 #include "base/log.h"
@@ -170,11 +171,10 @@ static void tell_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socke
     uint64_t theirs = 0;
     if (socket->status == GYRE_MISMATCH) {
         gyre_stream_mismatch(socket->stream, &mine, &theirs);
-        gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH,
-                         "rank %u and rank %u disagree about operation %llu of communicator %u: "
-                         "fingerprint %016llx here, %016llx there",
-                         pipe->wire->rank, pipe->peer, (unsigned long long)mine.sequence, mine.comm,
-                         (unsigned long long)mine.fingerprint, (unsigned long long)theirs);
+        char text[256];
+        gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
+                                    theirs);
+        gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH, "%s", text);
     } else if (socket->status == GYRE_CORRUPT) {
         gyre_trouble_set(&pipe->trouble, GYRE_CORRUPT,
                          "connection %d of %d to rank %u (%s to %s) brought bytes that are not "
@@ -208,6 +208,16 @@ static struct gyre_tcp_socket *lane_socket(struct gyre_tcp_pipe *pipe,
     return &pipe->socket[match->lane % (unsigned)pipe->sockets];
 }
 
+/* A post that shows that the peer means something else tells as much as its frame would. */
+static int refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socket, int status)
+{
+    if (status == GYRE_MISMATCH) {
+        socket->status = status;
+        fail_pipe(pipe, socket);
+    }
+    return status;
+}
+
 static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
                     uint64_t length, uint64_t token)
 {
@@ -217,7 +227,7 @@ static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, co
         return pipe->status;
     int status = gyre_stream_send(socket->stream, match, data, length, token);
     if (status)
-        return status;
+        return refused(pipe, socket, status);
     gyre_tcp_socket_use(socket);
     bool later =
         length > GYRE_EAGER_MAX || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
@@ -238,7 +248,7 @@ static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, vo
         return pipe->status;
     int status = gyre_stream_recv(socket->stream, match, data, length, token);
     if (status)
-        return status;
+        return refused(pipe, socket, status);
     gyre_tcp_socket_use(socket);
     if (length > GYRE_EAGER_MAX)
         gyre_tcp_socket_nudge(socket);

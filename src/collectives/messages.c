@@ -1,0 +1,160 @@
+/* Send and receive, of gyre/gyre.h: checks, and one message of pairs.h each.
+ *
+ * A blocking send ends when its buffer may be written again, which may be before the other end has
+ * called. To the own rank it goes on from a copy; a receive from the own rank must find its message
+ * there, for nobody else could send it. */
+#include "collectives/comm.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+
+static int check(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,
+                 int peer)
+{
+    uint64_t element = gyre_type_size(terms->type), bytes;
+    int status = gyre_comm_check(comm, call);
+    if (status)
+        return status;
+    if (peer < 0 || peer >= (int)comm->n)
+        return gyre_refuse("%s: peer %d is not a rank of 0 … %u", call, peer, comm->n - 1);
+    if (!element)
+        return gyre_refuse("%s: type %d is unknown", call, (int)terms->type);
+    if (!gyre_mul_u64(terms->count, element, &bytes) || bytes > INT64_MAX)
+        return gyre_refuse("%s: %llu elements of %llu bytes are more than memory can hold", call,
+                           (unsigned long long)terms->count, (unsigned long long)element);
+    if (bytes && !terms->data)
+        return gyre_refuse("%s: the buffer is NULL, with %llu elements", call,
+                           (unsigned long long)terms->count);
+    return 0;
+}
+
+static bool message_over(void *context)
+{
+    const struct gyre_message *message = context;
+    return atomic_load_explicit(&message->status, memory_order_acquire) != GYRE_AGAIN;
+}
+
+static int no_memory(void)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    *trouble = (struct gyre_trouble){0};
+    return gyre_trouble_set(trouble, -ENOMEM, "no memory for another message");
+}
+
+/* Nobody else can bring it: the caller would wait for ever. */
+static int own_message(struct gyre_comm *comm, struct gyre_message *message)
+{
+    if (message->send)
+        return gyre_pairs_detach_own(comm, message);
+    gyre_pairs_withdraw_own(comm, message);
+    return gyre_refuse("gyre_recv: rank %u has sent nothing to itself that it could receive",
+                       comm->rank);
+}
+
+static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
+{
+    struct gyre_wait wait = {message_over, NULL, UINT64_MAX, {0}};
+    gyre_domain_enter(comm->domain);
+    struct gyre_message *message = gyre_pairs_start(comm, terms);
+    int status = message ? 0 : no_memory();
+    if (message && terms->peer == comm->rank && message->status == GYRE_AGAIN) {
+        status = own_message(comm, message);
+    } else if (message) {
+        wait.context = message;
+        gyre_hub_wait(comm->hub, &wait);
+        status = message->status;
+        gyre_pairs_release(comm, message);
+    }
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+int gyre_message_await(struct gyre_work *work, uint64_t deadline)
+{
+    struct gyre_comm *comm = work->comm;
+    struct gyre_message *message = work->message;
+    struct gyre_wait wait = {message_over, message, deadline, {0}};
+    gyre_domain_enter(comm->domain);
+    bool own = message->peer == comm->rank && message->status == GYRE_AGAIN;
+    gyre_pairs_focus(comm);
+    if (!own && comm->n > 1)
+        gyre_hub_wait(comm->hub, &wait);
+    int status = message->status;
+    if (own && deadline == UINT64_MAX)
+        status =
+            gyre_refuse("gyre_work_wait: rank %u waits for itself: it has not called the other "
+                        "end of this message",
+                        comm->rank);
+    else if (status != GYRE_AGAIN) {
+        work->used = false;
+        gyre_pairs_release(comm, message);
+    }
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+static int begin(struct gyre_comm *comm, const struct gyre_message_terms *terms,
+                 struct gyre_work **out)
+{
+    gyre_domain_enter(comm->domain);
+    struct gyre_message *message = gyre_pairs_start(comm, terms);
+    if (message && comm->n > 1 && gyre_hub_poll(comm->hub))
+        gyre_domain_ring(comm->domain);
+    if (message) {
+        message->work = (struct gyre_work){.comm = comm, .message = message, .used = true};
+        *out = &message->work;
+    }
+    bool more = message && message->status == GYRE_AGAIN && message->peer != comm->rank;
+    gyre_domain_leave(comm->domain);
+    if (more)
+        gyre_helper_poke(comm->hub);
+    return message ? 0 : no_memory();
+}
+
+/* -- the calls --------------------------------------------------------------------------------- */
+
+static struct gyre_message_terms terms_of(bool send, const void *data, uint64_t count,
+                                          enum gyre_type type, int peer)
+{
+    return (struct gyre_message_terms){(uint32_t)peer, send, (void *)(uintptr_t)data, count, type};
+}
+
+static int start(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,
+                 int peer, struct gyre_work **work)
+{
+    if (!work)
+        return gyre_refuse("%s: the place for the handle is NULL", call);
+    *work = NULL;
+    int status = check(comm, call, terms, peer);
+    return status ? status : begin(comm, terms, work);
+}
+
+int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
+              int peer)
+{
+    struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
+    int status = check(comm, "gyre_send", &terms, peer);
+    return status ? status : run(comm, &terms);
+}
+
+int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type, int peer)
+{
+    struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
+    int status = check(comm, "gyre_recv", &terms, peer);
+    return status ? status : run(comm, &terms);
+}
+
+int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
+                    int peer, struct gyre_work **work)
+{
+    struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
+    return start(comm, "gyre_send_start", &terms, peer, work);
+}
+
+int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
+                    int peer, struct gyre_work **work)
+{
+    struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
+    return start(comm, "gyre_recv_start", &terms, peer, work);
+}

@@ -1,0 +1,73 @@
+/* Messages from rank to rank: send, receive, and the blocks of an all_to_all_v.
+ *
+ * A message is named by its communicator, its direction and its number among those of the two
+ * ranks, so any number may be pending and ranks need not agree on an order between pairs. It tells
+ * type and count, and both ends must mean the same. All calls: owner. */
+#ifndef GYRE_COLLECTIVES_PAIRS_H
+#define GYRE_COLLECTIVES_PAIRS_H
+
+#include "collectives/engine.h"
+
+struct gyre_comm;
+struct gyre_pairs;
+struct gyre_message;
+
+struct gyre_work {
+    struct gyre_comm *comm;
+    struct gyre_operation *op;    /* NULL: a message, or it had ended when it was started */
+    struct gyre_message *message; /* that this is the handle of; NULL: none */
+    int status;                   /* of neither */
+    bool used;
+};
+
+/* One message at one end. Lives in the communicator's pool until it is given back. */
+struct gyre_message {
+    struct gyre_message *next; /* in its queue, or of the free ones */
+    struct gyre_work work;     /* its handle, if it was started */
+    struct gyre_operation *op; /* it is a part of; NULL: it stands alone */
+    void *data;
+    void *copy; /* of a blocking send to itself */
+    uint64_t bytes;
+    struct gyre_match match;
+    uint32_t peer, index;
+    bool send;
+    _Atomic int status; /* GYRE_AGAIN while under way */
+};
+
+struct gyre_message_terms {
+    uint32_t peer; /* the communicator's */
+    bool send;
+    void *data; /* read only, of a send */
+    uint64_t count;
+    enum gyre_type type;
+};
+
+/* Starts a message: it is posted when its link has room. NULL: no memory. */
+struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,
+                                      const struct gyre_message_terms *terms);
+
+/* Starts one block of operation `op`, which ends (gyre_engine_finish) when its last block has. */
+int gyre_pairs_add_block(struct gyre_comm *comm, struct gyre_operation *op,
+                         const struct gyre_message_terms *terms);
+
+void gyre_pairs_release(struct gyre_comm *comm, struct gyre_message *message); /* ended */
+
+/* A send to the own rank that nobody has received yet goes on from a copy, and has ended. */
+int gyre_pairs_detach_own(struct gyre_comm *comm, struct gyre_message *message);
+
+/* A receive from the own rank that nothing was sent for was never called. */
+void gyre_pairs_withdraw_own(struct gyre_comm *comm, struct gyre_message *message);
+
+/* For the hub. */
+bool gyre_pairs_run(struct gyre_comm *comm);
+bool gyre_pairs_idle(const struct gyre_comm *comm);
+void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *done);
+void gyre_pairs_fail(struct gyre_comm *comm, int status);
+
+/* Messages sent less messages received, by this rank. */
+int64_t gyre_pairs_balance(const struct gyre_comm *comm);
+void gyre_pairs_focus(struct gyre_comm *comm);    /* a thread waits for messages */
+void gyre_pairs_withdraw(struct gyre_comm *comm); /* the watch hears no more of them */
+void gyre_pairs_destroy(struct gyre_comm *comm);
+
+#endif

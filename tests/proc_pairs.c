@@ -1,0 +1,238 @@
+/* Messages from rank to rank with real processes: every size, any number pending, to itself, beside
+ * collectives and in parts; and what is told when the two ends disagree or never meet. */
+#include "comm_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <cmocka.h>
+
+#define DEAD_MS 1000
+
+static int check(bool fine, struct gyre_comm *comm, const char *what)
+{
+    if (!fine)
+        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
+                gyre_error(comm));
+    return !fine;
+}
+
+static int run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
+{
+    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
+    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
+    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
+}
+
+static void fill(int32_t *data, uint64_t count, int rank, int number)
+{
+    for (uint64_t i = 0; i < count; i++)
+        data[i] = rank * 1000003 + number * 101 + (int32_t)i;
+}
+
+static bool holds(const int32_t *data, uint64_t count, int rank, int number)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (data[i] != rank * 1000003 + number * 101 + (int32_t)i)
+            return false;
+    return true;
+}
+
+/* -- all sizes --------------------------------------------------------------------------------- */
+
+#define MOST 1500000
+
+static int around(struct gyre_comm *comm, struct rig *rig)
+{
+    int32_t *out = malloc(MOST * 4), *in = malloc(MOST * 4);
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0, number = 0;
+    int right = (rank + 1) % n, left = (rank + n - 1) % n;
+    (void)rig;
+    for (uint64_t count = 0; count <= MOST && !bad; count = count * 5 + 1, number++) {
+        struct gyre_work *sent, *received;
+        fill(out, count, rank, number);
+        bad |= check(!gyre_send_start(comm, out, count, GYRE_I32, right, &sent), comm, "start");
+        bad |= check(!gyre_recv(comm, in, count, GYRE_I32, left), comm, "recv");
+        bad |= check(holds(in, count, left, number), comm, "what came");
+        bad |= check(!gyre_work_wait(sent, -1), comm, "sent");
+        bad |= check(gyre_work_wait(sent, -1) == GYRE_INVALID, comm, "waited twice");
+        bad |= check(!gyre_recv_start(comm, in, count, GYRE_I32, left, &received), comm, "start");
+        bad |= check(!gyre_send(comm, out, count, GYRE_I32, right), comm, "send");
+        bad |= check(!gyre_work_wait(received, -1), comm, "received");
+        bad |= check(holds(in, count, left, number), comm, "what came again");
+    }
+    free(out);
+    free(in);
+    return gyre_finalize(comm) || bad;
+}
+
+static void every_size(void **state)
+{
+    (void)state;
+    assert_int_equal(run_everywhere(3, around), 0);
+}
+
+/* -- any number -------------------------------------------------------------------------------- */
+
+#define PENDING 700
+#define LENGTH  1300
+
+/* Long and short ones to every rank, itself too; collectives go on while nobody receives. */
+static int flood(struct gyre_comm *comm, struct rig *rig)
+{
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    int32_t *out = malloc(PENDING * LENGTH * 40), *in = malloc(LENGTH * 40), one = 1;
+    struct gyre_work **work = calloc((size_t)(n * PENDING), sizeof *work);
+    (void)rig;
+    for (int i = 0; i < PENDING; i++) {
+        uint64_t count = i % 7 ? (uint64_t)i : LENGTH * 10;
+        fill(out + i * LENGTH * 10, count, rank, i);
+        for (int peer = 0; peer < n && !bad; peer++)
+            bad |= check(!gyre_send_start(comm, out + i * LENGTH * 10, count, GYRE_I32, peer,
+                                          &work[peer * PENDING + i]),
+                         comm, "start");
+        if (i % 50 == 0)
+            bad |= check(!gyre_all_reduce(comm, &one, &one, 1, GYRE_I32, GYRE_MAX), comm,
+                         "a collective between");
+    }
+    bad |= check(!gyre_barrier(comm), comm, "barrier while all are pending");
+    for (int i = 0; i < PENDING; i++)
+        for (int peer = n - 1; peer >= 0 && !bad; peer--) {
+            uint64_t count = i % 7 ? (uint64_t)i : LENGTH * 10;
+            bad |= check(!gyre_recv(comm, in, count, GYRE_I32, peer), comm, "recv");
+            bad |= check(holds(in, count, peer, i), comm, "what came");
+        }
+    for (int i = 0; i < n * PENDING && !bad; i++)
+        bad |= check(!gyre_work_wait(work[i], -1), comm, "sent");
+    free(work);
+    free(out);
+    free(in);
+    return gyre_finalize(comm) || bad;
+}
+
+static void any_number_pending(void **state)
+{
+    (void)state;
+    assert_int_equal(run_everywhere(3, flood), 0);
+}
+
+/* -- to itself, and in parts ------------------------------------------------------------------- */
+
+static int own(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_work *work;
+    int32_t out[3] = {1, 2, 3}, in[3] = {0};
+    int rank = gyre_rank(comm), bad = 0;
+    (void)rig;
+    bad |= check(gyre_recv(comm, in, 3, GYRE_I32, rank) == GYRE_INVALID, comm, "nothing sent");
+    bad |= check(!gyre_send(comm, out, 3, GYRE_I32, rank), comm, "send to itself");
+    out[0] = 7;
+    bad |= check(!gyre_send_start(comm, out, 3, GYRE_I32, rank, &work), comm, "start to itself");
+    bad |= check(gyre_work_wait(work, 0) == GYRE_AGAIN, comm, "not received yet");
+    bad |= check(gyre_work_wait(work, -1) == GYRE_INVALID, comm, "would wait for ever");
+    bad |= check(!gyre_recv(comm, in, 3, GYRE_I32, rank) && in[0] == 1, comm, "first of itself");
+    bad |= check(!gyre_recv(comm, in, 3, GYRE_I32, rank) && in[0] == 7, comm, "second of itself");
+    bad |= check(!gyre_work_wait(work, -1), comm, "sent to itself");
+    bad |= check(gyre_send(comm, out, 1, GYRE_I32, gyre_size(comm)) == GYRE_INVALID, comm, "peer");
+    bad |= check(gyre_send(comm, out, 1, (enum gyre_type)99, 0) == GYRE_INVALID, comm, "type");
+    bad |= check(gyre_send(comm, NULL, 1, GYRE_I32, 0) == GYRE_INVALID, comm, "NULL");
+    bad |= check(gyre_recv(comm, in, UINT64_MAX, GYRE_I32, 0) == GYRE_INVALID, comm, "count");
+    return bad;
+}
+
+static int own_in_parts(struct gyre_comm *comm, struct rig *rig)
+{
+    int bad = own(comm, rig), n = gyre_size(comm), rank = gyre_rank(comm);
+    struct gyre_comm *part = NULL;
+    for (int round = 0; round < 5 && !bad; round++) {
+        int32_t got = 0, mine = rank * 10 + round;
+        bad |= check(!gyre_split(comm, 0, n - rank, &part), comm, "split");
+        bad |= own(part, rig);
+        bad |= check(!gyre_send(part, &mine, 1, GYRE_I32, (n - rank) % n), part, "send");
+        bad |= check(!gyre_recv(part, &got, 1, GYRE_I32, (2 * n - 2 - rank) % n), part, "recv");
+        bad |= check(got == (rank + 1) % n * 10 + round, part, "from whom");
+        bad |= check(!gyre_finalize(part), comm, "end");
+    }
+    return gyre_finalize(comm) || bad;
+}
+
+static void to_itself_and_in_parts(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run(&(struct rig){.n = 1, .body = own_in_parts}, 20), 0);
+    assert_int_equal(run_everywhere(3, own_in_parts), 0);
+}
+
+/* -- ends that do not meet --------------------------------------------------------------------- */
+
+enum trouble { OTHER_COUNT, OTHER_TYPE, BOTH_RECEIVE, NEVER_SENT };
+
+static int disagree(struct gyre_comm *comm, struct rig *rig)
+{
+    static float data[20000];
+    enum trouble trouble = *(enum trouble *)rig->argument;
+    int rank = gyre_rank(comm), status = gyre_barrier(comm);
+    uint64_t since = rig_now();
+    if (rank == 0 && trouble != BOTH_RECEIVE && trouble != NEVER_SENT)
+        status = gyre_send(comm, data, 10, GYRE_F32, 1);
+    else if (rank == 0 && trouble == BOTH_RECEIVE)
+        status = gyre_recv(comm, data, 10, GYRE_F32, 1);
+    else if (rank == 1)
+        status = gyre_recv(comm, data, trouble == OTHER_COUNT ? 12 : 10,
+                           trouble == OTHER_TYPE ? GYRE_I32 : GYRE_F32, 0);
+    if (!status)
+        status = gyre_barrier(comm);
+    rig_note(rig, comm, status, since);
+    int end = gyre_finalize(comm);
+    if (end != status)
+        fprintf(stderr, "rank %d: the call gave %d, the end %d\n", rank, status, end);
+    return end != status;
+}
+
+static void expect_story(enum trouble trouble, const char *one, const char *two)
+{
+    static const char *const transport[] = {"shm", "tcp"};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig = {.n = 3,
+                          .transport = transport[i],
+                          .dead_ms = DEAD_MS,
+                          .body = disagree,
+                          .argument = &trouble};
+        rig_start(&rig);
+        assert_int_equal(rig_wait(&rig, 20, 0), 0);
+        for (int rank = 0; rank < 3; rank++) {
+            if (rig.shared->status[rank] != GYRE_MISMATCH ||
+                !strstr(rig.shared->error[rank], one) || !strstr(rig.shared->error[rank], two))
+                fail_msg("rank %d: \"%s\" does not tell \"%s\" and \"%s\"", rank,
+                         rig.shared->error[rank], one, two);
+        }
+        munmap(rig.shared, sizeof(*rig.shared));
+    }
+}
+
+static void both_ends_are_named(void **state)
+{
+    (void)state;
+    expect_story(OTHER_COUNT, "rank 0 sends 10 elements of f32",
+                 "rank 1 expects 12 elements of f32");
+    expect_story(OTHER_TYPE, "rank 0 sends 10 elements of f32",
+                 "rank 1 expects 10 elements of i32");
+    expect_story(BOTH_RECEIVE, "rank 0 waits in recv f32 from rank 1, 10 elements",
+                 "rank 1 waits in recv f32 from rank 0");
+    expect_story(NEVER_SENT, "rank 1 waits in recv f32 from rank 0", "rank 0 waits in operation 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size),
+        cmocka_unit_test(any_number_pending),
+        cmocka_unit_test(to_itself_and_in_parts),
+        cmocka_unit_test(both_ends_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
