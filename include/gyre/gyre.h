@@ -300,6 +300,44 @@ GYRE_API int gyre_scatter_start(struct gyre_comm *comm, const void *input, void 
                                 struct gyre_work **work);
 GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work);
 
+/* As gyre_all_to_all(), with blocks of unequal length: send_counts[i] elements go to rank i, from
+ * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of
+ * `output`. A table of places may be NULL: blocks are behind each other, in the order of ranks.
+ * Tables are read before the call returns. What rank i sends to rank j must be what rank j expects
+ * from it: else GYRE_MISMATCH tells both numbers. Not offered in place, nor inside a group.
+ * Otherwise as gyre_all_reduce(). */
+GYRE_API int gyre_all_to_all_v(struct gyre_comm *comm, const void *input,
+                               const uint64_t *send_counts, const uint64_t *send_at, void *output,
+                               const uint64_t *recv_counts, const uint64_t *recv_at,
+                               enum gyre_type type);
+GYRE_API int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input,
+                                     const uint64_t *send_counts, const uint64_t *send_at,
+                                     void *output, const uint64_t *recv_counts,
+                                     const uint64_t *recv_at, enum gyre_type type,
+                                     struct gyre_work **work);
+
+/* -- reductions of the caller's ---------------------------------------------------------------- */
+
+/* A reduction that multiplies this rank's input by its own scalar (one element of `type`, copied
+ * now) and sums the products; for operations of that type. *op is a handle for this communicator,
+ * at most 64 at a time; ranks make theirs in the same order. One thread. Errors: GYRE_INVALID. */
+GYRE_API int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
+                            enum gyre_op *op);
+
+/* A reduction by a function of the caller's: into[i] = into[i] op from[i], for `count` elements of
+ * `type`. It is called for pieces of the data, rank by rank: ((rank 0 op rank 1) op rank 2) …, on
+ * whichever thread drives the operation, and must not call Gyre. It need not commute. `context`
+ * must live as long as the handle, the handle until its operations have ended. Otherwise as
+ * gyre_op_scaled(). */
+typedef void (*gyre_user_fold)(void *into, const void *from, uint64_t count, enum gyre_type type,
+                               void *context);
+GYRE_API int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *context,
+                          enum gyre_op *op);
+
+/* No operation with it may be pending. GYRE_INVALID: it is not from this communicator. One thread.
+ */
+GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
+
 /* -- messages ---------------------------------------------------------------------------------- */
 
 /* Sends to, or receives from, one rank of the communicator, itself included. The n-th send to a
@@ -317,6 +355,19 @@ GYRE_API int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t 
                              enum gyre_type type, int peer, struct gyre_work **work);
 GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
                              enum gyre_type type, int peer, struct gyre_work **work);
+
+/* -- groups ------------------------------------------------------------------------------------ */
+
+/* Calls between these two are started together by the last gyre_group_end(), which waits for all
+ * that are blocking by themselves and returns the first failure of any; until then they return at
+ * once, what they were given stays borrowed, and handles of started ones cannot be tested. So all
+ * ranks may send first, and small all-reduces of one type and reduction go as one. Any number of
+ * calls; groups may be nested; ranks must collect the same operations in the same order.
+ * gyre_finalize() of a communicator with an open group returns GYRE_INVALID, and if calls were
+ * collected the whole job fails with it. One thread. Errors: GYRE_INVALID (end: no group is open),
+ * -ENOMEM, those of the calls. */
+GYRE_API int gyre_group_start(struct gyre_comm *comm);
+GYRE_API int gyre_group_end(struct gyre_comm *comm);
 
 /* -- work -------------------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 struct call {
     const char *name;
@@ -47,16 +48,16 @@ int gyre_comm_check(struct gyre_comm *comm, const char *call)
     return atomic_load_explicit(&comm->hub->failed, memory_order_relaxed);
 }
 
-static int check_words(const struct gyre_comm *comm, const struct call *call)
+static int check_words(struct gyre_comm *comm, struct call *call)
 {
-    const struct gyre_shape *shape = &call->shape;
-    if (gyre_verb_reduces(shape->verb) && (unsigned)shape->op >= GYRE_OP_COUNT)
-        return gyre_refuse("%s: reduction %d is unknown", call->name, (int)shape->op);
+    struct gyre_shape *shape = &call->shape;
     if (gyre_verb_has_root(shape->verb) && (call->root < 0 || call->root >= (int)comm->n))
         return gyre_refuse("%s: root %d is not a rank of 0 … %u", call->name, call->root,
                            comm->n - 1);
     if (!gyre_type_size(shape->type))
         return gyre_refuse("%s: type %d is unknown", call->name, (int)shape->type);
+    if (gyre_verb_reduces(shape->verb) && (unsigned)shape->op >= GYRE_OP_COUNT)
+        return gyre_reduction_resolve(comm, call->name, shape);
     if (gyre_verb_reduces(shape->verb) && !gyre_op_suits(shape->type, shape->op))
         return gyre_refuse("%s: reduction %s combines bits: it is for integers, the type is %s",
                            call->name, gyre_op_name(shape->op), gyre_type_name(shape->type));
@@ -143,19 +144,44 @@ static int check(struct gyre_comm *comm, struct call *call)
 
 /* -- both ways --------------------------------------------------------------------------------- */
 
+/* A reduction that multiplies does so now; the input is free then, but for the copy in `buffer`. */
+static int prepare(struct gyre_comm *comm, struct call *call, void **buffer)
+{
+    *buffer = NULL;
+    int status = check(comm, call);
+    if (status || !call->shape.fold)
+        return status;
+    return gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
+}
+
 static int run(struct gyre_comm *comm, struct call *call)
 {
-    int status = check(comm, call);
-    return status ? status : gyre_comm_run(comm, &call->shape, call->input, call->output);
+    void *buffer;
+    int status = prepare(comm, call, &buffer);
+    if (!status && comm->group.depth)
+        return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL);
+    if (!status)
+        status = gyre_comm_run(comm, &call->shape, call->input, call->output);
+    free(buffer);
+    return status;
 }
 
 static int begin(struct gyre_comm *comm, struct call *call, struct gyre_work **work)
 {
+    void *buffer;
     if (!work)
         return gyre_refuse("%s: the place for the handle is NULL", call->name);
     *work = NULL;
-    int status = check(comm, call);
-    return status ? status : gyre_comm_begin(comm, &call->shape, call->input, call->output, work);
+    int status = prepare(comm, call, &buffer);
+    if (!status && comm->group.depth)
+        return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work);
+    if (!status)
+        status = gyre_comm_begin(comm, &call->shape, call->input, call->output, work);
+    if (status)
+        free(buffer);
+    else
+        (*work)->buffer = buffer;
+    return status;
 }
 
 /* -- the calls --------------------------------------------------------------------------------- */

@@ -134,6 +134,8 @@ void gyre_comm_free(struct gyre_comm *comm)
 {
     gyre_engine_destroy(comm->engine);
     gyre_pairs_destroy(comm);
+    gyre_group_deinit(&comm->group);
+    free(comm->vector_plan);
     gyre_layout_destroy(comm->layout);
     gyre_mesh_destroy(comm->mesh);
     pthread_mutex_destroy(&comm->registered_lock);
@@ -232,15 +234,18 @@ int gyre_finalize(struct gyre_comm *comm)
         return 0;
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    if (comm->id)
-        return gyre_comm_end(comm);
+    int open = gyre_group_left_open(comm);
+    if (comm->id) {
+        int ended = gyre_comm_end(comm);
+        return ended ? ended : open;
+    }
     finish_all(comm);
     gyre_helper_stop(comm->hub);
     int status = atomic_load(&comm->hub->failed);
     if (!status)
         status = atomic_load(&gyre_domain_health(comm->domain)->status);
     world_free(comm);
-    return status;
+    return status ? status : open;
 }
 
 int gyre_abort(struct gyre_comm *comm, const char *reason)

@@ -17,6 +17,35 @@ struct gyre_registered {
 
 #define GYRE_REGISTERED_MAX 256
 
+/* Calls between gyre_group_start() and gyre_group_end(); group.c. */
+struct gyre_group_call;
+struct gyre_group {
+    uint32_t depth, calls, call_room, messages, message_room;
+    struct gyre_group_call *call;
+    struct gyre_message **message;
+    uint8_t *pack;
+    uint64_t pack_room;
+};
+
+/* Reductions that the caller made; reductions.c. */
+#define GYRE_OP_MADE        64u
+#define GYRE_REDUCTIONS_MAX 64u
+
+enum gyre_reduction_kind { GYRE_REDUCTION_NONE, GYRE_REDUCTION_SCALED, GYRE_REDUCTION_USER };
+
+struct gyre_user_op {
+    gyre_user_fold fold;
+    void *context;
+    enum gyre_type type;
+};
+
+struct gyre_reduction {
+    enum gyre_reduction_kind kind;
+    enum gyre_type type; /* of the scalar */
+    uint8_t scalar[8];
+    struct gyre_user_op user[GYRE_TYPE_COUNT];
+};
+
 /* Where this rank stands among the communicator's nodes. */
 struct gyre_seat {
     uint32_t local_rank, local_size, node, nodes;
@@ -38,6 +67,9 @@ struct gyre_comm {
     struct gyre_seat seat;
     bool busy; /* in the hub's list */
     struct gyre_work work[GYRE_OPS_MAX];
+    struct gyre_group group;
+    struct gyre_plan *vector_plan; /* of all_to_all_v, by type; NULL: none yet */
+    struct gyre_reduction reduction[GYRE_REDUCTIONS_MAX];
     uint8_t barrier_in, barrier_out;
     pthread_mutex_t registered_lock;
     struct gyre_registered registered[GYRE_REGISTERED_MAX];
@@ -99,8 +131,33 @@ static inline uint32_t gyre_comm_world(const struct gyre_comm *comm, uint32_t ra
 /* Waits for what was started on it. */
 void gyre_comm_finish_work(struct gyre_comm *comm);
 
-/* messages.c. As gyre_work_wait() for the handle of a message. */
+/* operations.c, owner. Starts an operation, waiting for room if need be; drives until it has ended,
+ * and returns its status. new_work() refuses when all handles are out. */
+int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, struct gyre_operation **op);
+int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
+                         void *output, struct gyre_operation **op);
+int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op);
+struct gyre_work *gyre_comm_new_work(struct gyre_comm *comm);
+
+/* messages.c. As gyre_work_wait() for the handle of a message; waits for one and frees it (owner).
+ */
 int gyre_message_await(struct gyre_work *work, uint64_t deadline);
+int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
+
+/* group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. What an
+ * open group means at the communicator's end. */
+int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                   void *output, void *buffer, struct gyre_work **work);
+int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message);
+int gyre_group_left_open(struct gyre_comm *comm);
+void gyre_group_deinit(struct gyre_group *group);
+
+/* reductions.c. Puts the caller's own reduction into the shape. Multiplies INPUT where it says so,
+ * into OUTPUT or into a buffer that the caller frees after the operation. */
+int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape);
+int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
+                         void *output, void **buffer);
 
 /* split.c. Ends a part of the world, with all its ranks, and frees it. */
 int gyre_comm_end(struct gyre_comm *child);

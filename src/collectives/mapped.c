@@ -96,6 +96,7 @@ void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t de
                                   .source = from,
                                   .sources = sources,
                                   .count = bytes / plan->element,
+                                  .context = plan->shape.context,
                                   .divisor = plan->divisor,
                                   .stream = stream && !in_place(to, from, sources)};
     if (sources > 1 || plan->divisor)

@@ -52,20 +52,27 @@ static int own_message(struct gyre_comm *comm, struct gyre_message *message)
                        comm->rank);
 }
 
+int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)
+{
+    struct gyre_wait wait = {message_over, message, UINT64_MAX, {0}};
+    if (message->peer == comm->rank && message->status == GYRE_AGAIN)
+        return own_message(comm, message);
+    if (message->status == GYRE_AGAIN)
+        gyre_hub_wait(comm->hub, &wait);
+    int status = message->status;
+    gyre_pairs_release(comm, message);
+    return status;
+}
+
 static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
-    struct gyre_wait wait = {message_over, NULL, UINT64_MAX, {0}};
     gyre_domain_enter(comm->domain);
     struct gyre_message *message = gyre_pairs_start(comm, terms);
     int status = message ? 0 : no_memory();
-    if (message && terms->peer == comm->rank && message->status == GYRE_AGAIN) {
-        status = own_message(comm, message);
-    } else if (message) {
-        wait.context = message;
-        gyre_hub_wait(comm->hub, &wait);
-        status = message->status;
-        gyre_pairs_release(comm, message);
-    }
+    if (message && comm->group.depth)
+        status = gyre_group_add_message(comm, message);
+    else if (message)
+        status = gyre_message_end(comm, message);
     gyre_domain_leave(comm->domain);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define EXCHANGE_SPINS 64u
@@ -19,7 +20,7 @@ static bool op_over(void *context)
     return atomic_load_explicit(&op->status, memory_order_acquire) != GYRE_AGAIN;
 }
 
-static int drive(struct gyre_comm *comm, struct gyre_operation *op)
+int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
 {
     struct gyre_wait wait = {op_over, op, UINT64_MAX, {0}};
     gyre_hub_wait(comm->hub, &wait);
@@ -49,8 +50,8 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
     return gyre_engine_plan(comm->engine, shape, plan, trouble);
 }
 
-static int start(struct gyre_comm *comm, struct gyre_plan *plan, const void *input, void *output,
-                 struct gyre_operation **op)
+int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
+                         void *output, struct gyre_operation **op)
 {
     int status = make_room(comm);
     if (status)
@@ -64,6 +65,14 @@ static int start(struct gyre_comm *comm, struct gyre_plan *plan, const void *inp
     gyre_comm_note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
     gyre_hub_drive(comm);
     return 0;
+}
+
+int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, struct gyre_operation **op)
+{
+    struct gyre_plan *plan;
+    int status = find_plan(comm, shape, &plan);
+    return status ? status : gyre_comm_start_plan(comm, plan, input, output, op);
 }
 
 struct exchange {
@@ -95,7 +104,7 @@ static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *excha
     if (!op)
         return false;
     gyre_hub_drive(comm);
-    *status = drive(comm, op);
+    *status = gyre_comm_drive(comm, op);
     gyre_engine_release(comm->engine, op);
     return true;
 }
@@ -154,32 +163,32 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
     int status = find_plan(comm, shape, &plan);
     if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0) {
         status = run_exchange(comm, plan, input, output);
-    } else if (!status && !(status = start(comm, plan, input, output, &op))) {
-        status = drive(comm, op);
+    } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
+        status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }
     gyre_domain_leave(comm->domain);
     return status;
 }
 
-static struct gyre_work *new_work(struct gyre_comm *comm)
+struct gyre_work *gyre_comm_new_work(struct gyre_comm *comm)
 {
     for (uint32_t i = 0; i < GYRE_OPS_MAX; i++)
         if (!comm->work[i].used) {
             comm->work[i] = (struct gyre_work){.comm = comm, .used = true};
             return &comm->work[i];
         }
+    gyre_refuse("%u operations are started and not waited for: gyre_work_wait() for some first",
+                GYRE_OPS_MAX);
     return NULL;
 }
 
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                     void *output, struct gyre_work **out)
 {
-    struct gyre_work *work = new_work(comm);
+    struct gyre_work *work = gyre_comm_new_work(comm);
     if (!work)
-        return gyre_refuse(
-            "%u operations are started and not waited for: gyre_work_wait() for some first",
-            GYRE_OPS_MAX);
+        return GYRE_INVALID;
     if (comm->n == 1) {
         work->status = run_alone(shape, input, output);
         *out = work;
@@ -189,7 +198,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     gyre_domain_enter(comm->domain);
     int status = find_plan(comm, shape, &plan);
     if (!status)
-        status = start(comm, plan, input, output, &work->op);
+        status = gyre_comm_start_plan(comm, plan, input, output, &work->op);
     if (!status && gyre_hub_poll(comm->hub))
         gyre_domain_ring(comm->domain);
     gyre_domain_leave(comm->domain);
@@ -211,6 +220,7 @@ static int settle(struct gyre_work *work)
         return status;
     if (work->op)
         gyre_engine_release(work->comm->engine, work->op);
+    free(work->buffer);
     work->used = false;
     return status;
 }
@@ -220,7 +230,11 @@ static int check_handle(const struct gyre_work *work, const char *call)
     if (!work || !work->used)
         return gyre_refuse("%s: the handle is %s", call,
                            work ? "spent: it was waited for already" : "NULL");
-    return gyre_domain_forked(work->comm->domain) ? GYRE_FORKED : 0;
+    if (gyre_domain_forked(work->comm->domain))
+        return GYRE_FORKED;
+    return work->deferred
+               ? gyre_refuse("%s: the handle's group is open; gyre_group_end() first", call)
+               : 0;
 }
 
 static int await(struct gyre_work *work, uint64_t deadline)
@@ -229,7 +243,7 @@ static int await(struct gyre_work *work, uint64_t deadline)
     struct gyre_wait wait = {op_over, work->op, deadline, {0}};
     if (work->message)
         return gyre_message_await(work, deadline);
-    if (comm->n == 1)
+    if (comm->n == 1 || !work->op)
         return settle(work);
     gyre_domain_enter(comm->domain);
     gyre_comm_focus(comm);

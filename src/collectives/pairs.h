@@ -18,6 +18,8 @@ struct gyre_work {
     struct gyre_message *message; /* that this is the handle of; NULL: none */
     int status;                   /* of neither */
     bool used;
+    bool deferred; /* its group has not ended: it is not started */
+    void *buffer;  /* freed when it ends */
 };
 
 /* One message at one end. Lives in the communicator's pool until it is given back. */

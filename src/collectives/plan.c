@@ -190,7 +190,7 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->algorithm = choice->algorithm;
     plan->small = choice->small;
     plan->lanes = choice->lanes < GYRE_LANES_MAX ? choice->lanes : GYRE_LANES_MAX;
-    plan->fold = table->fold[shape->type][shape->op];
+    plan->fold = shape->fold ? shape->fold : table->fold[shape->type][shape->op];
     plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();

@@ -22,13 +22,14 @@ bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b, uin
 {
     return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
            a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order &&
+           a->pattern == b->pattern && a->fold == b->fold && a->context == b->context &&
            same_words(a->blocks.count, b->blocks.count, n) &&
            same_words(a->blocks.at, b->blocks.at, n);
 }
 
 uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n)
 {
-    uint64_t value = gyre_mix64(shape->count);
+    uint64_t value = gyre_mix64(gyre_mix64(shape->count) ^ shape->pattern);
     for (uint32_t block = 0; shape->blocks.count && block < n; block++) {
         value = gyre_mix64(value + shape->blocks.count[block]);
         value = gyre_mix64(value + gyre_shape_block_at(shape, block));
@@ -110,6 +111,7 @@ bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const vo
 
 bool gyre_shape_narrow(const struct gyre_shape *shape)
 {
-    bool sums = shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
+    bool scaled = shape->fold && !shape->in_order;
+    bool sums = scaled || shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
     return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16);
 }

@@ -6,6 +6,8 @@
 
 #include "collectives/schedule.h"
 
+#include "device/device.h"
+
 #include <gyre/gyre.h>
 
 struct gyre_shape {
@@ -18,6 +20,9 @@ struct gyre_shape {
                                   other. The caller's, or the plan's own */
     bool barrier;              /* an all-reduce that nobody reads */
     bool in_order;             /* only the left fold over ranks 0 … n-1 will do */
+    uint64_t pattern;          /* what else must be equal on all ranks: of a pack of several */
+    gyre_fold fold;            /* of a reduction that the caller made; NULL: the kernels' own */
+    const void *context;       /* for that one */
 };
 
 /* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?

@@ -248,6 +248,8 @@ int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **ou
     int status = gyre_comm_check(comm, "gyre_split");
     if (status)
         return status;
+    if (comm->group.depth)
+        return gyre_refuse("gyre_split: a group is open on the communicator; gyre_group_end() it");
     status = ballot_open(&ballot, comm);
     if (!status)
         status = split(&ballot, color, key, out);

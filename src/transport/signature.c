@@ -15,6 +15,8 @@ const char *gyre_verb_name(uint32_t verb)
 {
     static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
                                         "reduce_scatter", "all_to_all", "gather", "scatter"};
+    if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
+        return "all_to_all_v";
     if (verb == GYRE_SIGNATURE_SEND || verb == GYRE_SIGNATURE_RECV)
         return verb == GYRE_SIGNATURE_SEND ? "send" : "recv";
     return verb == GYRE_SIGNATURE_BARRIER ? "barrier" : pick(names, 8, verb);
@@ -30,7 +32,7 @@ const char *gyre_type_name(uint32_t type)
 const char *gyre_op_name(uint32_t op)
 {
     static const char *const names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
-    return pick(names, 8, op);
+    return op >= 64 ? "of the caller's" : pick(names, 8, op);
 }
 
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)
@@ -48,6 +50,8 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
                  (unsigned)(signature >> 32));
     if (verb == GYRE_SIGNATURE_BARRIER)
         snprintf(out, size, "barrier");
+    else if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
+        snprintf(out, size, "%s %s", gyre_verb_name(verb), gyre_type_name(type));
     else
         snprintf(out, size, "%s %s%s%s%s, %llu elements", gyre_verb_name(verb),
                  gyre_type_name(type), reduces ? " " : "", reduces ? gyre_op_name(op) : "", root,

@@ -16,7 +16,8 @@ enum gyre_signature_verb {
     GYRE_SIGNATURE_ALL_TO_ALL,
     GYRE_SIGNATURE_GATHER,
     GYRE_SIGNATURE_SCATTER,
-    GYRE_SIGNATURE_RECV = 252, /* root: the other rank, of the world */
+    GYRE_SIGNATURE_ALL_TO_ALL_V = 251, /* its count differs from rank to rank */
+    GYRE_SIGNATURE_RECV = 252,         /* root: the other rank, of the world */
     GYRE_SIGNATURE_SEND = 253,
     GYRE_SIGNATURE_BARRIER = 255
 };

@@ -44,9 +44,10 @@ struct gyre_watch_call {
 
 /* Communicators are told apart by id and lowest rank: groups of ranks that have no rank in common
  * may have one id. The world is 0. */
-#define GYRE_WATCH_PAIRS UINT32_MAX /* messages from rank to rank: `signature` has the other one   \
-                                     */
-#define GYRE_WATCH_COMM_MASK 4095u  /* the id; the rank stands above it */
+#define GYRE_WATCH_PAIRS                                                                           \
+    UINT32_MAX                     /* messages from rank to rank: `signature` has the other one    \
+                                    */
+#define GYRE_WATCH_COMM_MASK 4095u /* the id; the rank stands above it */
 
 /* How far it is in another communicator. */
 struct gyre_watch_elsewhere {

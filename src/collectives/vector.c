@@ -1,0 +1,245 @@
+/* all_to_all_v: to every rank a block of its own length, as one operation in the order of the
+ * communicator.
+ *
+ *   rank 0  ── 3 ──▶ rank 1      both know the 3, and say so: the block's name carries type and
+ *           ◀─ 0 ──              count, and an empty block is sent too
+ *
+ * No rank knows what others send to each other, so there is no schedule to prove and nothing to
+ * select: it is one message in each direction for every pair. An empty one costs a header of 32
+ * bytes, and without it a rank that expects something from one that sends nothing would wait for
+ * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d. */
+#include "collectives/comm.h"
+
+#include "base/rng.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct side { /* of the exchange: what goes out, or what comes in */
+    const char *name;
+    uint8_t *data;
+    const uint64_t *count, *at;
+};
+
+struct vector {
+    const char *call;
+    struct side out, in;
+    enum gyre_type type;
+};
+
+/* -- checks ------------------------------------------------------------------------------------ */
+
+static uint64_t place(const struct side *side, uint32_t rank)
+{
+    uint64_t at = 0;
+    if (side->at)
+        return side->at[rank];
+    for (uint32_t r = 0; r < rank; r++)
+        at += side->count[r];
+    return at;
+}
+
+/* Elements up to the end of its last block; UINT64_MAX: more than memory can hold. */
+static uint64_t reach(const struct side *side, uint32_t n, uint64_t element)
+{
+    uint64_t most = 0, packed = 0;
+    for (uint32_t r = 0; r < n; r++) {
+        uint64_t at = side->at ? side->at[r] : packed, end;
+        if (!gyre_add_u64(at, side->count[r], &end) || end > INT64_MAX / element)
+            return UINT64_MAX;
+        packed = end;
+        most = end > most && side->count[r] ? end : most;
+    }
+    return most;
+}
+
+static int check_side(const struct gyre_comm *comm, const struct vector *vector,
+                      const struct side *side, uint64_t *bytes)
+{
+    uint64_t element = gyre_type_size(vector->type);
+    if (!side->count)
+        return gyre_refuse("%s: the table of %s counts is NULL", vector->call, side->name);
+    uint64_t elements = reach(side, comm->n, element);
+    if (elements == UINT64_MAX)
+        return gyre_refuse("%s: the %s blocks reach further than memory can", vector->call,
+                           side->name);
+    if (elements && !side->data)
+        return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", vector->call,
+                           side->name, (unsigned long long)elements);
+    *bytes = elements * element;
+    return 0;
+}
+
+static int check(struct gyre_comm *comm, const struct vector *vector)
+{
+    uint64_t out, in;
+    int status = gyre_comm_check(comm, vector->call);
+    if (status)
+        return status;
+    if (!gyre_type_size(vector->type))
+        return gyre_refuse("%s: type %d is unknown", vector->call, (int)vector->type);
+    if (comm->group.depth)
+        return gyre_refuse("%s: not inside a group; call it after gyre_group_end()", vector->call);
+    if ((status = check_side(comm, vector, &vector->out, &out)) ||
+        (status = check_side(comm, vector, &vector->in, &in)))
+        return status;
+    if (vector->out.data < vector->in.data + in && vector->in.data < vector->out.data + out)
+        return gyre_refuse("%s: input and output overlap; it is not offered in place",
+                           vector->call);
+    if (vector->out.count[comm->rank] != vector->in.count[comm->rank])
+        return gyre_refuse("%s: rank %u sends %llu elements to itself and expects %llu",
+                           vector->call, comm->rank,
+                           (unsigned long long)vector->out.count[comm->rank],
+                           (unsigned long long)vector->in.count[comm->rank]);
+    return 0;
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+/* Only what the engine and the books ask of a plan; lives with the communicator. */
+static struct gyre_plan *plan_of(struct gyre_comm *comm, enum gyre_type type)
+{
+    if (!comm->vector_plan)
+        comm->vector_plan = calloc(GYRE_TYPE_COUNT, sizeof(*comm->vector_plan));
+    if (!comm->vector_plan)
+        return NULL;
+    struct gyre_plan *plan = &comm->vector_plan[type];
+    plan->shape = (struct gyre_shape){.verb = GYRE_VERB_ALL_TO_ALL, .type = type};
+    plan->form = GYRE_FORM_BLOCKS;
+    plan->signature = gyre_signature_pack(GYRE_SIGNATURE_ALL_TO_ALL_V, type, GYRE_SUM, 0);
+    plan->fingerprint = gyre_mix64(plan->signature);
+    return plan;
+}
+
+static struct gyre_message_terms block(const struct vector *vector, const struct side *side,
+                                       uint32_t peer)
+{
+    uint8_t *data = side->data;
+    if (side->count[peer])
+        data += place(side, peer) * gyre_type_size(vector->type);
+    return (struct gyre_message_terms){peer, side == &vector->out, data, side->count[peer],
+                                       vector->type};
+}
+
+static void copy_own(const struct gyre_comm *comm, const struct vector *vector)
+{
+    struct gyre_message_terms from = block(vector, &vector->out, comm->rank);
+    struct gyre_message_terms to = block(vector, &vector->in, comm->rank);
+    if (from.count)
+        memcpy(to.data, from.data, from.count * gyre_type_size(vector->type));
+}
+
+static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
+                      const struct vector *vector)
+{
+    int status = 0;
+    for (uint32_t d = 1; !status && d < comm->n; d++) {
+        struct gyre_message_terms in =
+            block(vector, &vector->in, (comm->rank + comm->n - d) % comm->n);
+        struct gyre_message_terms out = block(vector, &vector->out, (comm->rank + d) % comm->n);
+        status = gyre_pairs_add_block(comm, op, &in);
+        if (!status)
+            status = gyre_pairs_add_block(comm, op, &out);
+    }
+    return status;
+}
+
+/* Peers count on this rank's blocks: without memory for them the job cannot go on. */
+static void give_up(struct gyre_comm *comm)
+{
+    gyre_watch_report(gyre_domain_watch(comm->domain), -ENOMEM,
+                      gyre_domain_joined(comm->domain)->rank, false,
+                      "gyre_all_to_all_v: no memory for the messages of an operation");
+}
+
+static int start(struct gyre_comm *comm, const struct vector *vector, struct gyre_operation **op)
+{
+    struct gyre_plan *plan = plan_of(comm, vector->type);
+    if (!plan)
+        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", vector->call);
+    int status = gyre_comm_start_plan(comm, plan, vector->out.data, vector->in.data, op);
+    if (status)
+        return status;
+    copy_own(comm, vector);
+    if (add_blocks(comm, *op, vector))
+        give_up(comm);
+    return 0;
+}
+
+static int run(struct gyre_comm *comm, const struct vector *vector)
+{
+    struct gyre_operation *op;
+    int status = check(comm, vector);
+    if (status)
+        return status;
+    if (comm->n == 1) {
+        copy_own(comm, vector);
+        return 0;
+    }
+    gyre_domain_enter(comm->domain);
+    status = start(comm, vector, &op);
+    if (!status) {
+        status = gyre_comm_drive(comm, op);
+        gyre_engine_release(comm->engine, op);
+    }
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+static int begin(struct gyre_comm *comm, const struct vector *vector, struct gyre_work **out)
+{
+    if (!out)
+        return gyre_refuse("%s: the place for the handle is NULL", vector->call);
+    *out = NULL;
+    int status = check(comm, vector);
+    struct gyre_work *work = status ? NULL : gyre_comm_new_work(comm);
+    if (!work)
+        return status ? status : GYRE_INVALID;
+    if (comm->n == 1) {
+        copy_own(comm, vector);
+    } else {
+        gyre_domain_enter(comm->domain);
+        status = start(comm, vector, &work->op);
+        if (!status && gyre_hub_poll(comm->hub))
+            gyre_domain_ring(comm->domain);
+        gyre_domain_leave(comm->domain);
+        gyre_helper_poke(comm->hub);
+    }
+    work->used = status == 0;
+    *out = status ? NULL : work;
+    return status;
+}
+
+/* -- the calls --------------------------------------------------------------------------------- */
+
+static struct vector vector_of(const char *call, const void *input, const uint64_t *send_counts,
+                               const uint64_t *send_at, void *output, const uint64_t *recv_counts,
+                               const uint64_t *recv_at, enum gyre_type type)
+{
+    return (struct vector){
+        .call = call,
+        .out = {"send", (uint8_t *)(uintptr_t)input, send_counts, send_at},
+        .in = {"receive", output, recv_counts, recv_at},
+        .type = type,
+    };
+}
+
+int gyre_all_to_all_v(struct gyre_comm *comm, const void *input, const uint64_t *send_counts,
+                      const uint64_t *send_at, void *output, const uint64_t *recv_counts,
+                      const uint64_t *recv_at, enum gyre_type type)
+{
+    struct vector vector = vector_of("gyre_all_to_all_v", input, send_counts, send_at, output,
+                                     recv_counts, recv_at, type);
+    return run(comm, &vector);
+}
+
+int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input, const uint64_t *send_counts,
+                            const uint64_t *send_at, void *output, const uint64_t *recv_counts,
+                            const uint64_t *recv_at, enum gyre_type type, struct gyre_work **work)
+{
+    struct vector vector = vector_of("gyre_all_to_all_v_start", input, send_counts, send_at, output,
+                                     recv_counts, recv_at, type);
+    return begin(comm, &vector, work);
+}

@@ -1,0 +1,276 @@
+/* Groups of calls with real processes: all send first, small sums go together, handles, nesting;
+ * and what is told of groups that differ, or that nobody ends. */
+#include "comm_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <cmocka.h>
+
+static int check(bool fine, struct gyre_comm *comm, const char *what)
+{
+    if (!fine)
+        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
+                gyre_error(comm));
+    return !fine;
+}
+
+static int run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
+{
+    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
+    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
+    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
+}
+
+/* All ranks fail with the status and a story that has the word. */
+static void expect_story(int n, const char *transport,
+                         int (*body)(struct gyre_comm *, struct rig *), int status,
+                         const char *word)
+{
+    struct rig rig = {.n = n, .transport = transport, .dead_ms = 1000, .body = body};
+    rig_start(&rig);
+    assert_int_equal(rig_wait(&rig, 20, 0), 0);
+    for (int rank = 0; rank < n; rank++)
+        if (rig.shared->status[rank] != status || !strstr(rig.shared->error[rank], word))
+            fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank,
+                     rig.shared->status[rank], rig.shared->error[rank], word);
+    munmap(rig.shared, sizeof(*rig.shared));
+}
+
+/* -- messages ---------------------------------------------------------------------------------- */
+
+#define MOST 300000
+
+static int all_send_first(struct gyre_comm *comm, struct rig *rig)
+{
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    int32_t *out = malloc(MOST * 4), *in = malloc((size_t)n * MOST * 4);
+    (void)rig;
+    for (uint64_t count = 0; count <= MOST && !bad; count = count * 13 + 1) {
+        for (uint64_t i = 0; i < count; i++)
+            out[i] = rank * 7 + (int32_t)i;
+        bad |= check(!gyre_group_start(comm), comm, "start");
+        for (int peer = 0; peer < n; peer++)
+            bad |= check(!gyre_send(comm, out, count, GYRE_I32, peer), comm, "send");
+        for (int peer = 0; peer < n; peer++)
+            bad |= check(!gyre_recv(comm, in + (size_t)peer * MOST, count, GYRE_I32, peer), comm,
+                         "recv");
+        bad |= check(!gyre_group_end(comm), comm, "end");
+        for (int peer = 0; peer < n; peer++)
+            for (uint64_t i = 0; i < count && !bad; i++)
+                bad |= check(in[(size_t)peer * MOST + i] == peer * 7 + (int32_t)i, comm, "came");
+    }
+    free(out);
+    free(in);
+    return gyre_finalize(comm) || bad;
+}
+
+static void all_ranks_send_first(void **state)
+{
+    (void)state;
+    assert_int_equal(run_everywhere(3, all_send_first), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 1, .body = all_send_first}, 20), 0);
+}
+
+/* -- operations -------------------------------------------------------------------------------- */
+
+#define CALLS 230
+
+struct answers {
+    int32_t whole[CALLS];
+    float broken[CALLS * 3];
+    int32_t large[40000];
+    int32_t from_root[50];
+};
+
+/* Small ones of two types, a large one, a broadcast and a barrier between, nested and not. */
+static int collect(struct gyre_comm *comm, struct answers *answers, int round)
+{
+    int rank = gyre_rank(comm), bad = 0;
+    for (int i = 0; i < 40000; i++)
+        answers->large[i] = rank + i;
+    for (int i = 0; i < 50; i++)
+        answers->from_root[i] = rank;
+    bad |= gyre_group_start(comm);
+    for (int i = 0; i < CALLS; i++) {
+        answers->whole[i] = rank + i;
+        for (int k = 0; k < 3; k++)
+            answers->broken[3 * i + k] = (float)(rank * i + k);
+        if (i == 40)
+            bad |= gyre_group_start(comm);
+        if (i == 50)
+            bad |= gyre_all_reduce(comm, answers->large, answers->large, 40000, GYRE_I32, GYRE_SUM);
+        if (i == 60)
+            bad |= gyre_broadcast(comm, answers->from_root, answers->from_root, 50, GYRE_I32, 1);
+        if (i == 70)
+            bad |= gyre_barrier(comm);
+        if (i == 80)
+            bad |= gyre_group_end(comm);
+        bad |= gyre_all_reduce(comm, &answers->whole[i], &answers->whole[i], 1, GYRE_I32,
+                               i % 2 ? GYRE_SUM : GYRE_MAX);
+        bad |= gyre_all_reduce(comm, &answers->broken[3 * i], &answers->broken[3 * i],
+                               (uint64_t)((i + round) % 4 == 3 ? 3 : (i + round) % 4), GYRE_F32,
+                               GYRE_SUM);
+    }
+    bad |= gyre_group_end(comm);
+    return check(!bad, comm, "group");
+}
+
+static int verify(struct gyre_comm *comm, const struct answers *answers, int round)
+{
+    int n = gyre_size(comm), rank = gyre_rank(comm), ranks = n * (n - 1) / 2, bad = 0;
+    for (int i = 0; i < CALLS; i++) {
+        bad |= answers->whole[i] != (i % 2 ? ranks + n * i : n - 1 + i);
+        for (int k = 0; k < 3; k++) {
+            bool reduced = k < (i + round) % 4;
+            bad |=
+                answers->broken[3 * i + k] != (float)(reduced ? ranks * i + n * k : rank * i + k);
+        }
+    }
+    for (int i = 0; i < 40000; i++)
+        bad |= answers->large[i] != ranks + n * i;
+    for (int i = 0; i < 50; i++)
+        bad |= answers->from_root[i] != 1;
+    return check(!bad, comm, "what came of it");
+}
+
+static int many_calls(struct gyre_comm *comm, struct rig *rig)
+{
+    struct answers *answers = calloc(1, sizeof *answers);
+    int bad = 0;
+    (void)rig;
+    for (int round = 0; round < 6 && !bad; round++)
+        bad |= collect(comm, answers, round) || verify(comm, answers, round);
+    free(answers);
+    return gyre_finalize(comm) || bad;
+}
+
+static void hundreds_of_calls(void **state)
+{
+    (void)state;
+    assert_int_equal(run_everywhere(3, many_calls), 0);
+}
+
+/* -- handles, and calls that are wrong --------------------------------------------------------- */
+
+static int handles(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_work *work[20], *message;
+    struct gyre_comm *part;
+    int32_t data[20], one = 5, got = 0;
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    (void)rig;
+    bad |= check(gyre_group_end(comm) == GYRE_INVALID, comm, "no group is open");
+    bad |= check(!gyre_group_start(comm), comm, "start");
+    bad |= check(gyre_split(comm, 0, 0, &part) == GYRE_INVALID, comm, "split in a group");
+    for (int i = 0; i < 20; i++) {
+        data[i] = rank;
+        bad |=
+            check(!gyre_all_reduce_start(comm, &data[i], &data[i], 1, GYRE_I32, GYRE_SUM, &work[i]),
+                  comm, "start in a group");
+    }
+    bad |= check(gyre_work_test(work[3]) == GYRE_INVALID, comm, "test before the end");
+    bad |= check(gyre_all_reduce(comm, NULL, &one, 1, GYRE_I32, GYRE_SUM) == GYRE_INVALID, comm,
+                 "a wrong call is not collected");
+    bad |= check(!gyre_send_start(comm, &one, 1, GYRE_I32, (rank + 1) % n, &message), comm, "send");
+    bad |= check(!gyre_recv(comm, &got, 1, GYRE_I32, (rank + n - 1) % n), comm, "recv");
+    bad |= check(!gyre_group_end(comm) && got == 5, comm, "end");
+    bad |= check(!gyre_work_wait(message, -1), comm, "sent");
+    for (int i = 19; i >= 0; i--) {
+        bad |= check(!gyre_work_wait(work[i], -1), comm, "wait after the end");
+        bad |= check(data[i] == n * (n - 1) / 2, comm, "sum");
+        bad |= check(gyre_work_wait(work[i], -1) == GYRE_INVALID, comm, "waited twice");
+    }
+    return gyre_finalize(comm) || bad;
+}
+
+static void handles_wait_for_the_end(void **state)
+{
+    (void)state;
+    assert_int_equal(run_everywhere(2, handles), 0);
+}
+
+/* The lengths together are equal, their order is not. */
+static int other_order(struct gyre_comm *comm, struct rig *rig)
+{
+    float data[24] = {0};
+    int swapped = gyre_rank(comm) == 1, status = gyre_barrier(comm);
+    uint64_t since = rig_now();
+    status |= gyre_group_start(comm);
+    status |= gyre_all_reduce(comm, data, data, swapped ? 16 : 8, GYRE_F32, GYRE_SUM);
+    status |= gyre_all_reduce(comm, data, data, swapped ? 8 : 16, GYRE_F32, GYRE_SUM);
+    if (!status)
+        status = gyre_group_end(comm);
+    rig_note(rig, comm, status, since);
+    return gyre_finalize(comm) != status;
+}
+
+static void groups_that_differ_are_told(void **state)
+{
+    (void)state;
+    expect_story(3, "shm", other_order, GYRE_MISMATCH, "rank 1");
+    expect_story(3, "tcp", other_order, GYRE_MISMATCH, "rank 1");
+}
+
+static int left_open(struct gyre_comm *comm, struct rig *rig)
+{
+    float data[2] = {0};
+    int status = gyre_barrier(comm);
+    uint64_t since = rig_now();
+    if (gyre_rank(comm) == 1) {
+        status |= gyre_group_start(comm);
+        status |= gyre_all_reduce(comm, data, data, 2, GYRE_F32, GYRE_SUM);
+        int end = gyre_finalize(comm);
+        snprintf(rig->shared->error[1], sizeof rig->shared->error[1], "%s", gyre_error(NULL));
+        rig->shared->status[1] = end;
+        return status;
+    }
+    status = gyre_all_reduce(comm, data, data, 2, GYRE_F32, GYRE_SUM);
+    rig_note(rig, comm, status, since);
+    return gyre_finalize(comm) != status;
+}
+
+static void group_left_open_is_told(void **state)
+{
+    const char *story = "rank 1 ends a communicator with a group open";
+    (void)state;
+    expect_story(3, "shm", left_open, GYRE_INVALID, story);
+    expect_story(3, "tcp", left_open, GYRE_INVALID, story);
+}
+
+static int after_abort(struct gyre_comm *comm, struct rig *rig)
+{
+    int32_t one = 1;
+    int bad = check(!gyre_barrier(comm), comm, "barrier");
+    uint64_t since = rig_now();
+    if (gyre_rank(comm) == 0)
+        gyre_abort(comm, "enough");
+    int status = 0;
+    while (!status) /* the first one may still end well */
+        status = gyre_barrier(comm);
+    rig_note(rig, comm, status, since);
+    bad |= check(gyre_group_start(comm) == status, comm, "group after an abort");
+    bad |= check(gyre_send(comm, &one, 1, GYRE_I32, 0) == status, comm, "send after an abort");
+    bad |= check(gyre_split(comm, 0, 0, &(struct gyre_comm *){NULL}) == status, comm, "split");
+    return gyre_finalize(comm) != status || bad;
+}
+
+static void calls_after_an_abort(void **state)
+{
+    (void)state;
+    expect_story(3, "shm", after_abort, GYRE_ABORTED, "enough");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ranks_send_first),     cmocka_unit_test(hundreds_of_calls),
+        cmocka_unit_test(handles_wait_for_the_end), cmocka_unit_test(groups_that_differ_are_told),
+        cmocka_unit_test(group_left_open_is_told),  cmocka_unit_test(calls_after_an_abort),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
