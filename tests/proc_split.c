@@ -214,7 +214,8 @@ static void expect_story(enum trouble trouble, const char *transport, int per_no
         assert_int_equal(rig.shared->status[rank], status);
         if (!strstr(rig.shared->error[rank], word))
             fail_msg("rank %d: \"%s\" does not tell \"%s\"", rank, rig.shared->error[rank], word);
-        assert_string_equal(rig.shared->error[rank], rig.shared->error[0]);
+        if (trouble != DIES) /* its connections may break in many ways */
+            assert_string_equal(rig.shared->error[rank], rig.shared->error[0]);
     }
     munmap(rig.shared, sizeof(*rig.shared));
 }

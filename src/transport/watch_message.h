@@ -43,10 +43,9 @@ struct gyre_watch_call {
 };
 
 /* Communicators are told apart by id and lowest rank: groups of ranks that have no rank in common
- * may have one id. The world is 0. */
-#define GYRE_WATCH_PAIRS                                                                           \
-    UINT32_MAX                     /* messages from rank to rank: `signature` has the other one    \
-                                    */
+ * may have one id. The world is 0. Messages from rank to rank are one communicator of their own,
+ * whose `signature` has the other rank. */
+#define GYRE_WATCH_PAIRS     UINT32_MAX
 #define GYRE_WATCH_COMM_MASK 4095u /* the id; the rank stands above it */
 
 /* How far it is in another communicator. */

@@ -17,20 +17,23 @@
  * 62 µs with plain reads and writes or with plain writes and reads in the ring, 74 µs with both in
  * the ring, and 104 µs where epoll_wait named the readable ones.
  *
- * Death. A connection that breaks takes its pipe with it: every connection of the pipe is closed,
- * every post completes with the status, state() tells the story with both addresses. Other pipes do
- * not notice. A detached pipe lives on in `departed`, without sockets, until poll() has told its
- * last completions; so detach() needs no memory. */
-#include "transport/signature.h"
+ * Death. A connection that breaks takes its pipe with it: every connection of the pipe is closed
+ * (but a second descriptor keeps it up where the two ends only disagree), every post completes with
+ * the status, state() tells the story with both addresses. Other pipes do not notice. A detached
+ * pipe lives on in `departed`, without sockets, until poll() has told its last completions; so
+ * detach() needs no memory. */
 #include "transport/drivers/tcp.h"
 
 #include "base/log.h"
 #include "transport/frame.h"
+#include "transport/signature.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 static int open_poller(struct gyre_tcp_wire *wire, const struct gyre_tcp_poller *poller,
                        uint32_t peers, struct gyre_trouble *trouble)
@@ -99,6 +102,8 @@ static void tcp_detach(struct gyre_pipe *handle)
 {
     struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
     close_sockets(pipe, -ECANCELED);
+    while (pipe->keeps)
+        close(pipe->kept[--pipe->keeps]);
     for (int i = 0; i < pipe->sockets; i++)
         gyre_tcp_socket_unmark(&pipe->socket[i]);
     LIST_REMOVE(pipe, in_wire);
@@ -191,12 +196,25 @@ static void tell_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socke
     }
 }
 
+/* The peer shall not see this end close before it hears that the two disagree: it would take that
+ * for a loss, and tell it sooner. */
+static void keep_open(struct gyre_tcp_pipe *pipe)
+{
+    for (int i = 0; i < pipe->sockets && pipe->socket[i].fd >= 0; i++) {
+        int fd = fcntl(pipe->socket[i].fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= 0)
+            pipe->kept[pipe->keeps++] = fd;
+    }
+}
+
 static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
 {
     if (pipe->status)
         return;
     pipe->status = socket->status;
     tell_failure(pipe, socket);
+    if (pipe->status == GYRE_MISMATCH)
+        keep_open(pipe);
     close_sockets(pipe, pipe->status);
 }
 

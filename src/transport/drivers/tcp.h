@@ -56,12 +56,16 @@ struct gyre_tcp_socket {
     char name[2][GYRE_TCP_NAME_MAX]; /* addresses, here and there, kept for messages */
 };
 
+#define GYRE_TCP_SOCKETS_MAX 8 /* a channel has no more */
+
 struct gyre_tcp_pipe {
     struct gyre_tcp_wire *wire;
     LIST_ENTRY(gyre_tcp_pipe) in_wire; /* in wire->pipes, or in wire->departed */
     uint32_t peer;
     int status; /* 0, or what the pipe failed with */
     struct gyre_trouble trouble;
+    int kept[GYRE_TCP_SOCKETS_MAX]; /* second descriptors of closed sockets, until detach() */
+    int keeps;
     int sockets;
     struct gyre_tcp_socket socket[];
 };
