@@ -102,15 +102,21 @@ bool gyre_hub_poll(struct gyre_hub *hub)
         gyre_domain_tell_standing(hub->domain);
         moved = true;
     }
+    uint64_t carried = gyre_links_moved(hub->links); /* parts of messages: a peer may wait for it */
+    moved |= carried != hub->carried;
+    hub->carried = carried;
     hub->moves += moved;
-    gyre_activity_move(gyre_domain_activity(hub->domain),
-                       hub->moves + gyre_links_moved(hub->links));
+    gyre_activity_move(gyre_domain_activity(hub->domain), hub->moves + carried);
     return moved;
 }
 
 static bool something_came(void *context)
 {
-    return gyre_hub_poll(context);
+    struct gyre_hub *hub = context;
+    bool came = gyre_hub_poll(hub);
+    if (came)
+        gyre_domain_ring(hub->domain);
+    return came;
 }
 
 int gyre_hub_idle_turn(struct gyre_hub *hub, struct gyre_idle *idle, bool (*ready)(void *context),

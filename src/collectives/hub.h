@@ -36,8 +36,9 @@ struct gyre_hub {
     _Atomic int failed;          /* status of every call on every communicator from now on */
     struct gyre_trouble trouble; /* of a world of 1; otherwise the domain's health */
     bool fault_told;
-    bool helping;   /* the helper drives: no thread of the application waits */
-    uint64_t moves; /* turns in which something moved */
+    bool helping;     /* the helper drives: no thread of the application waits */
+    uint64_t moves;   /* turns in which something moved */
+    uint64_t carried; /* by the links, when last looked */
     struct gyre_helper helper;
     uint32_t activities;                   /* that the watch may hear of */
     struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */

@@ -123,8 +123,9 @@ struct gyre_driver {
      * poll() must run. */
     int (*arm)(struct gyre_wire *wire, struct gyre_alarm *alarm);
 
-    /* A count that changes whenever a byte moves in or out, so that a slow transfer is not taken
-     * for a standstill. NULL: a message is too quick for that; its completion tells enough. */
+    /* A count that changes whenever a byte moves in or out in poll(), so that a slow transfer is
+     * not taken for a standstill, and that a peer of this node that waits for it is woken. NULL: a
+     * message is too quick for that; its completion tells enough. */
     uint64_t (*moved)(const struct gyre_wire *wire);
 };
 

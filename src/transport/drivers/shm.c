@@ -49,7 +49,8 @@ struct gyre_pipe {
 struct gyre_wire {
     struct gyre_pipe **pipe;
     uint32_t rank, pipes, most;
-    bool full; /* the last poll() had more to tell than it was given room for */
+    bool full;      /* the last poll() had more to tell than it was given room for */
+    uint64_t moved; /* polls in which bytes moved, in or out */
 };
 
 static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
@@ -278,8 +279,8 @@ static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion
     for (uint32_t i = wire->pipes; i-- > 0 && count < max;) {
         struct gyre_pipe *pipe = wire->pipe[i];
         if (!pipe->status) {
-            take_in(pipe);
-            put_out(pipe);
+            wire->moved += take_in(pipe);
+            wire->moved += put_out(pipe);
         }
         count += gyre_stream_complete(pipe->stream, out + count, max - count);
         if (pipe->detached && count < max)
@@ -294,6 +295,11 @@ static int shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
     if (pipe->status && trouble)
         *trouble = pipe->trouble;
     return pipe->status;
+}
+
+static uint64_t shm_moved(const struct gyre_wire *wire)
+{
+    return wire->moved;
 }
 
 /* Peers ring the process's doorbell; what remains is to look once more. */
@@ -337,4 +343,5 @@ const struct gyre_driver gyre_driver_shm = {
     .poll = shm_poll,
     .state = shm_state,
     .arm = shm_arm,
+    .moved = shm_moved,
 };
