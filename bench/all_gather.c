@@ -3,8 +3,8 @@
  *     size S = n count, t seconds:   algbw = S / t    busbw = algbw * (n-1) / n
  *
  * Each rank gives a block and receives all n of them. In place its input is its own block of the
- * output. In shared memory every input is read once, and all of every output written but, in place,
- * the own block. */
+ * output. In shared memory every input is read once, and all of every output written but, in
+ * place, the own block. */
 #include "common.h"
 
 static int call_all_gather(struct gyre_comm *comm, const struct bench_call *call)

@@ -2,8 +2,8 @@
  *
  *     size S = n count, t seconds:   algbw = S / t    busbw = algbw * (n-1) / n
  *
- * Each rank gives n blocks and receives one, reduced over all ranks. In place its output is its own
- * block of the input. In shared memory every input is read once, every output written once. */
+ * Each rank gives n blocks and receives one, reduced over all ranks. In place its output is its
+ * own block of the input. In shared memory every input is read once, every output written once. */
 #include "common.h"
 
 static int call_reduce_scatter(struct gyre_comm *comm, const struct bench_call *call)

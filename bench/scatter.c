@@ -2,9 +2,9 @@
  *
  *     size S = n count, t seconds:   algbw = S / t    busbw = algbw * (n-1) / n
  *
- * The root gives a block to every rank; in place its output is its own block of the input. The root
- * may return before the others have theirs, so a barrier ends what is timed. In shared memory one
- * input is read, every output written once. */
+ * The root gives a block to every rank; in place its output is its own block of the input. The
+ * root may return before the others have theirs, so a barrier ends what is timed. In shared memory
+ * one input is read, every output written once. */
 #include "common.h"
 
 static int call_scatter(struct gyre_comm *comm, const struct bench_call *call)
