@@ -57,11 +57,15 @@ needs_format() {
     echo "clang-format command -v clang-format"
 }
 
-needs_ci() {
+needs_check() {
     needs_build
     needs_format
+    echo "g++ command -v g++"
+}
+
+needs_ci() {
+    needs_check
     cat <<'END'
-g++ command -v g++
 clang command -v clang
 gcovr command -v gcovr
 gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
@@ -255,7 +259,7 @@ bench) bench "$@" ;;
 compare) compare "$@" ;;
 test) run_tests "$@" ;;
 build) build "$@" ;;
-check) provide ci && tests/check_tree.sh "$@" ;;
+check) provide check && tests/check_tree.sh "$@" ;;
 format) format ;;
 install) build && meson install -C "$BUILD" "$@" ;;
 packages) provide "${1-build}" ;;
