@@ -1,7 +1,7 @@
-/* The launcher's pure parts: layouts, shares of cores, lines, and the words between launchers. */
+/* The launcher's pure parts: seatings, shares of cores, lines, and the words between launchers. */
 #include "launch/cores.h"
 #include "launch/ear.h"
-#include "launch/layout.h"
+#include "launch/seating.h"
 #include "launch/lines.h"
 
 #include <errno.h>
@@ -18,28 +18,28 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* --- layouts ---------------------------------------------------------------------------------- */
+/* --- seatings --------------------------------------------------------------------------------- */
 
-static struct gyre_layout layout;
+static struct gyre_seating seating;
 static struct gyre_trouble trouble;
 
 static const char *sizes(void)
 {
     static char text[256];
     text[0] = 0;
-    for (int i = 0; i < layout.nodes; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", layout.size[i]);
+    for (int i = 0; i < seating.nodes; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%d ", seating.size[i]);
     return text;
 }
 
-static void layouts_are_lists_of_sizes(void **state)
+static void seatings_are_lists_of_sizes(void **state)
 {
     (void)state;
-    assert_int_equal(gyre_layout_parse_sizes("-n", "4,auto,1", 6, &layout, &trouble), 0);
+    assert_int_equal(gyre_seating_parse_sizes("-n", "4,auto,1", 6, &seating, &trouble), 0);
     assert_string_equal(sizes(), "4 6 1 ");
-    assert_int_equal(gyre_layout_parse_nodes("-s", "3x2", &layout, &trouble), 0);
+    assert_int_equal(gyre_seating_parse_nodes("-s", "3x2", &seating, &trouble), 0);
     assert_string_equal(sizes(), "2 2 2 ");
-    assert_int_equal(gyre_layout_parse_nodes("-s", "1+1+2", &layout, &trouble), 0);
+    assert_int_equal(gyre_seating_parse_nodes("-s", "1+1+2", &seating, &trouble), 0);
     assert_string_equal(sizes(), "1 1 2 ");
 }
 
@@ -48,7 +48,7 @@ static void hosts_have_names_and_sizes(void **state)
     static struct gyre_hosts hosts;
     (void)state;
     assert_int_equal(
-        gyre_layout_parse_hosts("-h", "a:4,me@b,[fe80::1]:2,[::1]", 3, &hosts, &layout, &trouble),
+        gyre_seating_parse_hosts("-h", "a:4,me@b,[fe80::1]:2,[::1]", 3, &hosts, &seating, &trouble),
         0);
     assert_string_equal(sizes(), "4 3 2 3 ");
     assert_string_equal(hosts.name[0], "a");
@@ -57,23 +57,23 @@ static void hosts_have_names_and_sizes(void **state)
     assert_string_equal(hosts.name[3], "[::1]");
 }
 
-static void wrong_layouts_change_nothing(void **state)
+static void wrong_seatings_change_nothing(void **state)
 {
     static const char *const wrong[] = {
         "", "0", "-1", "4,", ",4", "4x4", "9999", "99999999999999999999", "1 2"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        layout = (struct gyre_layout){1, {77}};
+        seating = (struct gyre_seating){1, {77}};
         trouble = (struct gyre_trouble){0};
-        assert_int_equal(gyre_layout_parse_sizes("-n", wrong[i], 2, &layout, &trouble),
+        assert_int_equal(gyre_seating_parse_sizes("-n", wrong[i], 2, &seating, &trouble),
                          GYRE_INVALID);
-        assert_int_equal(layout.size[0], 77);
+        assert_int_equal(seating.size[0], 77);
         assert_non_null(strstr(trouble.text, "-n"));
     }
     trouble = (struct gyre_trouble){0};
-    assert_int_equal(gyre_layout_parse_nodes("-s", "2x2x2", &layout, &trouble), GYRE_INVALID);
-    assert_int_equal(gyre_layout_parse_nodes("-s", "2+", &layout, &trouble), GYRE_INVALID);
-    assert_int_equal(gyre_layout_parse_nodes("-s", "9999x1", &layout, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_seating_parse_nodes("-s", "2x2x2", &seating, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_seating_parse_nodes("-s", "2+", &seating, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_seating_parse_nodes("-s", "9999x1", &seating, &trouble), GYRE_INVALID);
 }
 
 static void too_many_nodes_are_refused(void **state)
@@ -82,28 +82,28 @@ static void too_many_nodes_are_refused(void **state)
     (void)state;
     for (int i = 0; i < GYRE_NODES_MAX; i++)
         strcat(text, i ? ",1" : "1");
-    assert_int_equal(gyre_layout_parse_sizes("-n", text, 1, &layout, &trouble), 0);
-    assert_int_equal(gyre_layout_world(&layout), GYRE_NODES_MAX);
+    assert_int_equal(gyre_seating_parse_sizes("-n", text, 1, &seating, &trouble), 0);
+    assert_int_equal(gyre_seating_world(&seating), GYRE_NODES_MAX);
     strcat(text, ",1");
     trouble = (struct gyre_trouble){0};
-    assert_int_equal(gyre_layout_parse_sizes("-n", text, 1, &layout, &trouble), GYRE_INVALID);
+    assert_int_equal(gyre_seating_parse_sizes("-n", text, 1, &seating, &trouble), GYRE_INVALID);
 }
 
 /* rank = sum of the lower nodes' sizes + local rank: dense, also where nodes differ. */
 static void ranks_are_dense(void **state)
 {
-    static const struct gyre_layout uneven = {3, {4, 1, 2}};
+    static const struct gyre_seating uneven = {3, {4, 1, 2}};
     int expected[7][3] = {{0, 0, 4}, {0, 1, 4}, {0, 2, 4}, {0, 3, 4},
                           {1, 0, 1}, {2, 0, 2}, {2, 1, 2}};
     (void)state;
-    assert_int_equal(gyre_layout_world(&uneven), 7);
+    assert_int_equal(gyre_seating_world(&uneven), 7);
     for (int rank = 0; rank < 7; rank++) {
-        struct gyre_place place = gyre_layout_place(&uneven, rank);
+        struct gyre_seat place = gyre_seating_seat(&uneven, rank);
         assert_int_equal(place.rank, rank);
         assert_int_equal(place.node, expected[rank][0]);
         assert_int_equal(place.local_rank, expected[rank][1]);
         assert_int_equal(place.local_size, expected[rank][2]);
-        assert_int_equal(gyre_layout_first_rank(&uneven, place.node) + place.local_rank, rank);
+        assert_int_equal(gyre_seating_first_rank(&uneven, place.node) + place.local_rank, rank);
     }
 }
 
@@ -350,9 +350,9 @@ static void a_line_beyond_reason_ends_the_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_are_lists_of_sizes),
+        cmocka_unit_test(seatings_are_lists_of_sizes),
         cmocka_unit_test(hosts_have_names_and_sizes),
-        cmocka_unit_test(wrong_layouts_change_nothing),
+        cmocka_unit_test(wrong_seatings_change_nothing),
         cmocka_unit_test(too_many_nodes_are_refused),
         cmocka_unit_test(ranks_are_dense),
         cmocka_unit_test(cores_are_shared_without_overlap),

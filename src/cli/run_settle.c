@@ -38,7 +38,7 @@ static int refuse_both(const struct gyre_run_words *words, int a, int b,
 }
 
 /* Sizes of one node, of each of --nnodes, or of all nodes for the launcher of one of them. */
-static int settle_sizes(const struct gyre_run_words *words, const struct gyre_layout *given,
+static int settle_sizes(const struct gyre_run_words *words, const struct gyre_seating *given,
                         int nnodes, struct gyre_launch_options *options,
                         struct gyre_trouble *trouble)
 {
@@ -51,35 +51,35 @@ static int settle_sizes(const struct gyre_run_words *words, const struct gyre_la
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "--node-rank is %d; expected 0 to %d with --nnodes %d",
                                 options->node, nodes - 1, nodes);
-    options->layout = *given;
-    options->layout.nodes = nodes;
+    options->seating = *given;
+    options->seating.nodes = nodes;
     if (given->nodes == 1 && nodes > 1) {
-        options->layout.size[0] = 0;
-        options->layout.size[options->node] = given->size[0];
+        options->seating.size[0] = 0;
+        options->seating.size[options->node] = given->size[0];
     }
     return 0;
 }
 
-static int check_total(const struct gyre_run_words *words, const struct gyre_layout *given,
-                       const struct gyre_layout *layout, struct gyre_trouble *trouble)
+static int check_total(const struct gyre_run_words *words, const struct gyre_seating *given,
+                       const struct gyre_seating *seating, struct gyre_trouble *trouble)
 {
-    if (!words->of[NPROC] || gyre_layout_world(given) == gyre_layout_world(layout))
+    if (!words->of[NPROC] || gyre_seating_world(given) == gyre_seating_world(seating))
         return 0;
     return gyre_trouble_set(trouble, GYRE_INVALID,
                             "-n %s and --simulate-nodes %s differ: the nodes have %d ranks",
-                            words->of[NPROC], words->of[SIMULATE], gyre_layout_world(layout));
+                            words->of[NPROC], words->of[SIMULATE], gyre_seating_world(seating));
 }
 
-static int settle_layout(const struct gyre_run_words *words, struct gyre_hosts *hosts,
+static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                          struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
-    static struct gyre_layout given = {1, {1}};
+    static struct gyre_seating given = {1, {1}};
     static struct gyre_cores cores;
     int nnodes = 1, status = 0;
     gyre_cores_find(&cores);
     if (words->of[NPROC])
-        status = gyre_layout_parse_sizes("--nproc-per-node", words->of[NPROC], cores.count, &given,
-                                         trouble);
+        status = gyre_seating_parse_sizes("--nproc-per-node", words->of[NPROC], cores.count, &given,
+                                          trouble);
     if (status || (status = number(words, NNODES, 1, GYRE_NODES_MAX, &nnodes, trouble)) ||
         (status = refuse_both(words, SIMULATE, HOSTS, trouble)) ||
         (status = nnodes > 1
@@ -88,15 +88,15 @@ static int settle_layout(const struct gyre_run_words *words, struct gyre_hosts *
         return status;
     if (words->of[HOSTS]) {
         options->hosts = hosts;
-        return gyre_layout_parse_hosts("--hosts", words->of[HOSTS], given.size[0], hosts,
-                                       &options->layout, trouble);
+        return gyre_seating_parse_hosts("--hosts", words->of[HOSTS], given.size[0], hosts,
+                                        &options->seating, trouble);
     }
     if (!words->of[SIMULATE])
         return settle_sizes(words, &given, nnodes, options, trouble);
     options->simulate = true;
-    status =
-        gyre_layout_parse_nodes("--simulate-nodes", words->of[SIMULATE], &options->layout, trouble);
-    return status ? status : check_total(words, &given, &options->layout, trouble);
+    status = gyre_seating_parse_nodes("--simulate-nodes", words->of[SIMULATE], &options->seating,
+                                      trouble);
+    return status ? status : check_total(words, &given, &options->seating, trouble);
 }
 
 int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts,
@@ -115,8 +115,8 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
     if (!*options->program)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "no program given; usage: gyre run [FLAGS] PROGRAM [WORDS]");
-    status = settle_layout(words, hosts, options, trouble);
-    if (!status && options->layout.nodes > 1 && !words->of[HOSTS] && !words->of[SIMULATE] &&
+    status = settle_seating(words, hosts, options, trouble);
+    if (!status && options->seating.nodes > 1 && !words->of[HOSTS] && !words->of[SIMULATE] &&
         !options->master_port)
         options->master_port = 29500;
     return status;

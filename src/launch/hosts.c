@@ -77,10 +77,10 @@ static void put_place(FILE *out)
     put_quoted(out, length > 0 ? path : "gyre");
 }
 
-static void put_sizes(FILE *out, const struct gyre_layout *layout)
+static void put_sizes(FILE *out, const struct gyre_seating *seating)
 {
-    for (int i = 0; i < layout->nodes; i++)
-        fprintf(out, "%s%d", i ? "," : " --nproc-per-node ", layout->size[i]);
+    for (int i = 0; i < seating->nodes; i++)
+        fprintf(out, "%s%d", i ? "," : " --nproc-per-node ", seating->size[i]);
 }
 
 /* The far launcher's command line; the caller frees it. NULL without memory. */
@@ -97,7 +97,7 @@ static char *far_command(const struct gyre_launch_options *options,
     put_quoted(out, job->master_addr);
     fputs(" --job", out);
     put_quoted(out, job->id);
-    put_sizes(out, &job->layout);
+    put_sizes(out, &job->seating);
     fputs(options->bind ? " --bind" : "", out);
     fputs(options->prefix ? "" : " --no-prefix", out);
     if (options->log_dir) {
@@ -167,7 +167,7 @@ static int start_host(struct gyre_crew *crew, int node, char *host, char *comman
 
 static int check_root(const struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
-    if (job->layout.nodes < 2 || strcmp(job->master_addr, "localhost"))
+    if (job->seating.nodes < 2 || strcmp(job->master_addr, "localhost"))
         return 0;
     return gyre_trouble_set(
         trouble, GYRE_INVALID,
@@ -181,7 +181,7 @@ int gyre_hosts_start(struct gyre_crew *crew, const struct gyre_launch_options *o
 {
     static char host[GYRE_HOST_MAX];
     int status = check_root(job, trouble);
-    for (int node = 0; node < job->layout.nodes && !status; node++) {
+    for (int node = 0; node < job->seating.nodes && !status; node++) {
         char *command = far_command(options, job, node);
         snprintf(host, sizeof host, "%s", options->hosts->name[node]);
         status = command ? start_host(crew, node, host, command, job->key, trouble)

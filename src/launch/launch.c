@@ -109,7 +109,7 @@ static int make_key(const struct gyre_launch_options *options, struct gyre_launc
 {
     if (options->controlled)
         return read_key(job, trouble);
-    if (job->layout.nodes > 1 && !options->simulate && !options->hosts)
+    if (job->seating.nodes > 1 && !options->simulate && !options->hosts)
         return 0; /* the other launchers cannot know what we would make up */
     int status = gyre_random_bytes(job->key, sizeof job->key);
     job->has_key = !status;
@@ -119,7 +119,7 @@ static int make_key(const struct gyre_launch_options *options, struct gyre_launc
 
 static bool meets(const struct gyre_launch_options *options)
 {
-    return options->layout.nodes > 1 && !options->simulate && !options->hosts &&
+    return options->seating.nodes > 1 && !options->simulate && !options->hosts &&
            !options->controlled;
 }
 
@@ -159,7 +159,7 @@ int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *
     struct gyre_crew crew;
     int status = 0;
     open_standard_streams();
-    job = (struct gyre_launch_job){.layout = options->layout};
+    job = (struct gyre_launch_job){.seating = options->seating};
     choose_root(options, &job);
     if (options->job)
         snprintf(job.id, sizeof job.id, "%s", options->job);
@@ -168,7 +168,7 @@ int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *
     if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, &job, trouble)))
         return status;
     int ears = options->controlled ? 1 : meeting.ears;
-    int children = options->hosts ? job.layout.nodes : gyre_ranks_here(options, &job.layout);
+    int children = options->hosts ? job.seating.nodes : gyre_ranks_here(options, &job.seating);
     status = gyre_crew_create(&crew, children, ears, trouble);
     if (!status)
         gyre_meeting_move(&meeting, &crew);

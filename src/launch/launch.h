@@ -3,16 +3,16 @@
 #ifndef GYRE_LAUNCH_LAUNCH_H
 #define GYRE_LAUNCH_LAUNCH_H
 
-#include "launch/layout.h"
+#include "launch/seating.h"
 
 #include <stdbool.h>
 
 struct gyre_launch_options {
     char *const *program; /* argv of every rank, ended by NULL */
-    struct gyre_layout
-        layout;      /* nodes of size 0 are asked for their size when the launchers meet */
-    int node;        /* the node of the layout that is started here */
-    bool simulate;   /* this machine plays all nodes of the layout */
+    struct gyre_seating
+        seating;     /* nodes of size 0 are asked for their size when the launchers meet */
+    int node;        /* the node of the seating that is started here */
+    bool simulate;   /* this machine plays all nodes of the seating */
     bool controlled; /* started by another launcher: standard input brings the key, then its words
                         (ear.h) */
     const struct gyre_hosts

@@ -86,15 +86,15 @@ static int attend(const struct gyre_joined *joined, struct minutes *minutes, uin
 static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
                  struct gyre_trouble *trouble)
 {
-    for (int i = 0; i < job->layout.nodes; i++) {
-        int size = (int)ntohl(minutes->size[i]), known = job->layout.size[i];
+    for (int i = 0; i < job->seating.nodes; i++) {
+        int size = (int)ntohl(minutes->size[i]), known = job->seating.size[i];
         if (size < 1 || size > GYRE_RANKS_PER_NODE_MAX || (known && known != size))
             return gyre_trouble_set(
                 trouble, GYRE_INVALID,
                 "--nproc-per-node: node %d starts %d ranks, but here its size is "
                 "given as %d",
                 i, size, known);
-        job->layout.size[i] = size;
+        job->seating.size[i] = size;
     }
     snprintf(job->id, sizeof job->id, "%.63s", minutes->id);
     return 0;
@@ -104,7 +104,7 @@ static int exchange(const struct gyre_joined *joined, const struct gyre_launch_j
                     struct minutes *minutes, struct gyre_trouble *trouble)
 {
     uint64_t deadline_ns = gyre_now_ns() + DEAD_TIME_MS * GYRE_MS;
-    minutes->size[joined->rank] = htonl((uint32_t)job->layout.size[joined->rank]);
+    minutes->size[joined->rank] = htonl((uint32_t)job->seating.size[joined->rank]);
     snprintf(minutes->id, sizeof minutes->id, "%s", job->id);
     return joined->rank ? attend(joined, minutes, deadline_ns, trouble)
                         : preside(joined, minutes, deadline_ns, trouble);
@@ -143,7 +143,7 @@ static int join(int node, const struct gyre_launch_job *job, struct gyre_joined 
     int64_t timeout_ms = JOIN_TIMEOUT_MS;
     snprintf(root, sizeof root, bare ? "[%s]:%d" : "%s:%d", job->master_addr, job->master_port);
     options.rank = node;
-    options.world = job->layout.nodes;
+    options.world = job->seating.nodes;
     options.root = root;
     options.job = "launchers";
     int status = gyre_env_duration_ms("GYRE_JOIN_TIMEOUT", &timeout_ms, trouble);
@@ -167,11 +167,11 @@ int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch
     if (status)
         gyre_trouble_wrap(trouble,
                           "the launchers of the %d nodes (here called ranks) did not meet at %s:%d",
-                          job->layout.nodes, job->master_addr, job->master_port);
+                          job->seating.nodes, job->master_addr, job->master_port);
     if (!status)
         status = adopt(&minutes, job, trouble);
     if (!status && (status = open_ears(meeting, joined)))
-        gyre_trouble_set(trouble, status, "no memory for %d launchers", job->layout.nodes);
+        gyre_trouble_set(trouble, status, "no memory for %d launchers", job->seating.nodes);
     gyre_joined_destroy(joined);
     return status;
 }

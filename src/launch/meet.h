@@ -9,7 +9,7 @@ struct gyre_meeting {
     struct gyre_ear *ear; /* owned until moved */
 };
 
-/* Blocks until the launchers of all nodes of job->layout have met at job->master_addr and
+/* Blocks until the launchers of all nodes of job->seating have met at job->master_addr and
  * master_port, at most GYRE_JOIN_TIMEOUT (default 5 min). Fills in the other nodes' sizes, and the
  * job's id from node 0. A negative status and the story otherwise. */
 int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch_job *job,

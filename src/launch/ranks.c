@@ -37,9 +37,9 @@ static const char *const foreign_variables[] = {"GYRE_KEY",
                                                 "TORCHELASTIC_USE_AGENT_STORE",
                                                 "TORCHELASTIC_RESTART_COUNT"};
 
-int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_layout *layout)
+int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating)
 {
-    return options->simulate ? gyre_layout_world(layout) : layout->size[options->node];
+    return options->simulate ? gyre_seating_world(seating) : seating->size[options->node];
 }
 
 static void add_threads(struct gyre_variables *variables, int threads)
@@ -49,7 +49,7 @@ static void add_threads(struct gyre_variables *variables, int threads)
             gyre_variables_add(variables, "%s=%d", thread_variables[i], threads);
 }
 
-static void add_place(struct gyre_variables *variables, const struct gyre_place *place, int world)
+static void add_place(struct gyre_variables *variables, const struct gyre_seat *place, int world)
 {
     gyre_variables_add(variables, "RANK=%d", place->rank);
     gyre_variables_add(variables, "WORLD_SIZE=%d", world);
@@ -60,12 +60,12 @@ static void add_place(struct gyre_variables *variables, const struct gyre_place 
 
 static void describe_rank(struct gyre_variables *variables,
                           const struct gyre_launch_options *options,
-                          const struct gyre_launch_job *job, const struct gyre_place *place)
+                          const struct gyre_launch_job *job, const struct gyre_seat *place)
 {
     for (size_t i = 0; i < sizeof foreign_variables / sizeof *foreign_variables; i++)
         if (job->has_key || strcmp(foreign_variables[i], "GYRE_KEY"))
             gyre_variables_add(variables, "%s", foreign_variables[i]);
-    add_place(variables, place, gyre_layout_world(&job->layout));
+    add_place(variables, place, gyre_seating_world(&job->seating));
     gyre_variables_add(variables, "MASTER_ADDR=%s", job->master_addr);
     gyre_variables_add(variables, "MASTER_PORT=%d", job->master_port);
     gyre_variables_add(variables, "GYRE_JOB=%s", job->id);
@@ -111,7 +111,7 @@ static enum gyre_child_input input_of(const struct gyre_launch_options *options,
 }
 
 static int start_rank(struct gyre_crew *crew, int index, struct gyre_spawn *spawn,
-                      const struct gyre_launch_options *options, const struct gyre_place *place,
+                      const struct gyre_launch_options *options, const struct gyre_seat *place,
                       struct gyre_trouble *trouble)
 {
     struct gyre_child *child = &crew->child[index];
@@ -137,11 +137,11 @@ int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *o
 {
     static struct gyre_cores cores;
     cpu_set_t cpus;
-    int first = options->simulate ? 0 : gyre_layout_first_rank(&job->layout, options->node);
+    int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
     int status = options->log_dir ? make_folders(options->log_dir, trouble) : 0;
     gyre_cores_find(&cores);
     for (int i = 0; i < crew->children && !status; i++) {
-        struct gyre_place place = gyre_layout_place(&job->layout, first + i);
+        struct gyre_seat place = gyre_seating_seat(&job->seating, first + i);
         struct gyre_variables variables = {0};
         struct gyre_spawn spawn = {.program = options->program,
                                    .variables = &variables,

@@ -6,7 +6,7 @@
 #include "launch/launch.h"
 
 struct gyre_launch_job {
-    struct gyre_layout layout; /* complete */
+    struct gyre_seating seating; /* complete */
     char master_addr[GYRE_HOST_MAX];
     int master_port;
     char id[64];
@@ -15,7 +15,7 @@ struct gyre_launch_job {
 };
 
 /* Ranks this launcher starts itself: all where it plays every node, else its own node's. */
-int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_layout *layout);
+int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating);
 
 /* Spawns every child of the crew: the ranks of this machine, or one ssh for each host. -errno and
  * the story. */

@@ -1,4 +1,4 @@
-/* Layouts from words.
+/* Seatings from words.
  *
  * Model: every form a user may write is a list of node sizes once it is read. The list is the only
  * thing the rest of the launcher sees, so "4 ranks here", "2x2 played on one machine" and "a:4,b:2
@@ -9,7 +9,7 @@
  *
  * Invariants: 1 ≤ nodes ≤ GYRE_NODES_MAX, 1 ≤ size ≤ GYRE_RANKS_PER_NODE_MAX; ranks are counted
  * node by node. */
-#include "launch/layout.h"
+#include "launch/seating.h"
 
 #include "base/env.h"
 
@@ -43,20 +43,20 @@ static int parse_size(const char *flag, const char *text, int64_t most, int *siz
     return status;
 }
 
-static int append(const char *flag, struct gyre_layout *layout, int size,
+static int append(const char *flag, struct gyre_seating *seating, int size,
                   struct gyre_trouble *trouble)
 {
-    if (layout->nodes == GYRE_NODES_MAX)
+    if (seating->nodes == GYRE_NODES_MAX)
         return gyre_trouble_set(trouble, GYRE_INVALID, "%s names more than %d nodes", flag,
                                 GYRE_NODES_MAX);
-    layout->size[layout->nodes++] = size;
+    seating->size[seating->nodes++] = size;
     return 0;
 }
 
-int gyre_layout_parse_sizes(const char *flag, const char *text, int cores,
-                            struct gyre_layout *layout, struct gyre_trouble *trouble)
+int gyre_seating_parse_sizes(const char *flag, const char *text, int cores,
+                             struct gyre_seating *seating, struct gyre_trouble *trouble)
 {
-    struct gyre_layout found = {0};
+    struct gyre_seating found = {0};
     char piece[32];
     for (const char *rest = text; next_piece(&rest, ',', piece, sizeof piece);) {
         int size = cores;
@@ -65,13 +65,13 @@ int gyre_layout_parse_sizes(const char *flag, const char *text, int cores,
         if (status || (status = append(flag, &found, size, trouble)))
             return status;
     }
-    *layout = found;
+    *seating = found;
     return 0;
 }
 
 /* "NODESxRANKS" with text cut at `x`. */
 static int parse_product(const char *flag, const char *text, const char *x,
-                         struct gyre_layout *found, struct gyre_trouble *trouble)
+                         struct gyre_seating *found, struct gyre_trouble *trouble)
 {
     char left[32];
     int nodes = 0, size = 0, status = 0;
@@ -84,7 +84,7 @@ static int parse_product(const char *flag, const char *text, const char *x,
     return 0;
 }
 
-static int parse_sum(const char *flag, const char *text, struct gyre_layout *found,
+static int parse_sum(const char *flag, const char *text, struct gyre_seating *found,
                      struct gyre_trouble *trouble)
 {
     char piece[32];
@@ -97,10 +97,10 @@ static int parse_sum(const char *flag, const char *text, struct gyre_layout *fou
     return 0;
 }
 
-int gyre_layout_parse_nodes(const char *flag, const char *text, struct gyre_layout *layout,
-                            struct gyre_trouble *trouble)
+int gyre_seating_parse_nodes(const char *flag, const char *text, struct gyre_seating *seating,
+                             struct gyre_trouble *trouble)
 {
-    struct gyre_layout found = {0};
+    struct gyre_seating found = {0};
     const char *x = strchr(text, 'x');
     int status;
     if (!x && !strchr(text, '+'))
@@ -111,7 +111,7 @@ int gyre_layout_parse_nodes(const char *flag, const char *text, struct gyre_layo
     status =
         x ? parse_product(flag, text, x, &found, trouble) : parse_sum(flag, text, &found, trouble);
     if (!status)
-        *layout = found;
+        *seating = found;
     return status;
 }
 
@@ -137,10 +137,11 @@ static int parse_host(const char *flag, char *entry, int cores, char *name, int 
     return 0;
 }
 
-int gyre_layout_parse_hosts(const char *flag, const char *text, int cores, struct gyre_hosts *hosts,
-                            struct gyre_layout *layout, struct gyre_trouble *trouble)
+int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
+                             struct gyre_hosts *hosts, struct gyre_seating *seating,
+                             struct gyre_trouble *trouble)
 {
-    struct gyre_layout found = {0};
+    struct gyre_seating found = {0};
     char entry[GYRE_HOST_MAX];
     for (const char *rest = text; next_piece(&rest, ',', entry, sizeof entry);) {
         int size, status = append(flag, &found, 0, trouble);
@@ -149,27 +150,27 @@ int gyre_layout_parse_hosts(const char *flag, const char *text, int cores, struc
             return status;
         found.size[found.nodes - 1] = size;
     }
-    *layout = found;
+    *seating = found;
     return 0;
 }
 
-int gyre_layout_world(const struct gyre_layout *layout)
+int gyre_seating_world(const struct gyre_seating *seating)
 {
-    return gyre_layout_first_rank(layout, layout->nodes);
+    return gyre_seating_first_rank(seating, seating->nodes);
 }
 
-int gyre_layout_first_rank(const struct gyre_layout *layout, int node)
+int gyre_seating_first_rank(const struct gyre_seating *seating, int node)
 {
     int rank = 0;
     for (int i = 0; i < node; i++)
-        rank += layout->size[i];
+        rank += seating->size[i];
     return rank;
 }
 
-struct gyre_place gyre_layout_place(const struct gyre_layout *layout, int rank)
+struct gyre_seat gyre_seating_seat(const struct gyre_seating *seating, int rank)
 {
     int node = 0, local = rank;
-    while (local >= layout->size[node])
-        local -= layout->size[node++];
-    return (struct gyre_place){rank, node, local, layout->size[node]};
+    while (local >= seating->size[node])
+        local -= seating->size[node++];
+    return (struct gyre_seat){rank, node, local, seating->size[node]};
 }

@@ -7,8 +7,8 @@
  *     rank     0  1  2  3   4  5
  *     local    0  1  2  3   0  1
  */
-#ifndef GYRE_LAUNCH_LAYOUT_H
-#define GYRE_LAUNCH_LAYOUT_H
+#ifndef GYRE_LAUNCH_SEATING_H
+#define GYRE_LAUNCH_SEATING_H
 
 #include "base/status.h"
 
@@ -16,16 +16,16 @@
 #define GYRE_RANKS_PER_NODE_MAX 4096
 #define GYRE_HOST_MAX           128
 
-struct gyre_layout {
+struct gyre_seating {
     int nodes;
     int size[GYRE_NODES_MAX]; /* ranks of each node */
 };
 
-struct gyre_place {
+struct gyre_seat {
     int rank, node, local_rank, local_size;
 };
 
-struct gyre_hosts { /* --hosts: entry i is node i of the layout beside it */
+struct gyre_hosts { /* --hosts: entry i is node i of the seating beside it */
     char name[GYRE_NODES_MAX][GYRE_HOST_MAX];
 };
 
@@ -33,18 +33,19 @@ struct gyre_hosts { /* --hosts: entry i is node i of the layout beside it */
  * otherwise. */
 
 /* "4" or "4,2": sizes separated by commas; "auto" and "cpu" stand for `cores`. */
-int gyre_layout_parse_sizes(const char *flag, const char *text, int cores,
-                            struct gyre_layout *layout, struct gyre_trouble *trouble);
+int gyre_seating_parse_sizes(const char *flag, const char *text, int cores,
+                             struct gyre_seating *seating, struct gyre_trouble *trouble);
 /* "2x3" (two nodes of three) or "4+2". */
-int gyre_layout_parse_nodes(const char *flag, const char *text, struct gyre_layout *layout,
-                            struct gyre_trouble *trouble);
+int gyre_seating_parse_nodes(const char *flag, const char *text, struct gyre_seating *seating,
+                             struct gyre_trouble *trouble);
 /* "a:4,b:2", "me@a:4,[fe80::1]:2"; a host without a number starts `cores` ranks of this machine's
  * count. */
-int gyre_layout_parse_hosts(const char *flag, const char *text, int cores, struct gyre_hosts *hosts,
-                            struct gyre_layout *layout, struct gyre_trouble *trouble);
+int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
+                             struct gyre_hosts *hosts, struct gyre_seating *seating,
+                             struct gyre_trouble *trouble);
 
-int gyre_layout_world(const struct gyre_layout *layout);
-int gyre_layout_first_rank(const struct gyre_layout *layout, int node);
-struct gyre_place gyre_layout_place(const struct gyre_layout *layout, int rank);
+int gyre_seating_world(const struct gyre_seating *seating);
+int gyre_seating_first_rank(const struct gyre_seating *seating, int node);
+struct gyre_seat gyre_seating_seat(const struct gyre_seating *seating, int rank);
 
 #endif
