@@ -250,12 +250,19 @@ static void run_built(struct plan_of_run run, uint32_t root)
         run_one(&run);
 }
 
+/* Sanitizers and coverage are ten times slower. */
+static bool in_haste(void)
+{
+    return getenv("GYRE_TEST_SLOW") != NULL;
+}
+
 static void every_algorithm_is_right(void **state)
 {
     static const uint64_t counts[] = {0, 1, 5, 16, 17, 1000, 1025, 6000, 40001};
+    const uint32_t most = in_haste() ? 5 : 9;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
-        for (uint32_t n = 2; n <= 9; n++)
+        for (uint32_t n = 2; n <= most; n++)
             for (uint32_t c = 0; c < sizeof(counts) / sizeof(counts[0]) - (n % 3 != 0); c++)
                 for (int verb = 0; verb < GYRE_VERBS; verb++)
                     run_built((struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
@@ -272,9 +279,10 @@ static void every_algorithm_is_right(void **state)
 static void every_algorithm_is_right_with_many_ranks(void **state)
 {
     static const uint32_t ns[] = {33, 64};
+    const uint32_t runs = in_haste() ? 2 : 4;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
-        for (uint32_t i = 0; i < 2 * sizeof(ns) / sizeof(ns[0]); i++)
+        for (uint32_t i = 0; i < runs; i++)
             for (int verb = 0; verb < GYRE_VERBS; verb++)
                 run_built((struct plan_of_run){.algorithm = gyre_algorithms[a]->name,
                                                .verb = (enum gyre_verb)verb,

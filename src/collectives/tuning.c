@@ -27,7 +27,7 @@ const char *const gyre_link_kind_name[] = {"network", "loopback", "shm", "mapped
 /* Loopback and shared memory: bench/README.md's machine. Network: 25 Gbit/s behind one switch. */
 const struct gyre_tuning gyre_tuning_built_in = {
     .link = {[GYRE_LINK_NETWORK] = {15000, 2000, 15000, 350000},
-             [GYRE_LINK_LOOPBACK] = {1000, 8000, 5000, 340000},
+             [GYRE_LINK_LOOPBACK] = {1500, 16000, 12000, 340000},
              [GYRE_LINK_SHM] = {500, 700, 1000, 120000},
              [GYRE_LINK_MAPPED] = {60, 30, 0, 12000}},
     .fold_kib_ps = 40000,
