@@ -71,7 +71,7 @@ static int check_total(const struct gyre_run_words *words, const struct gyre_sea
 }
 
 static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts *hosts,
-                         struct gyre_launch_options *options, struct gyre_trouble *trouble)
+                          struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
     static struct gyre_seating given = {1, {1}};
     static struct gyre_cores cores;
