@@ -62,14 +62,26 @@ uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint
     return run(slice, &slice->out, first, blocks);
 }
 
+struct gyre_span gyre_slice_cut(const struct gyre_slice *slice, struct gyre_span whole,
+                                uint64_t parts, uint64_t index)
+{
+    uint64_t count = whole.bytes / slice->element;
+    return (struct gyre_span){whole.at + gyre_block_start(count, parts, index) * slice->element,
+                              gyre_block_count(count, parts, index) * slice->element};
+}
+
+struct gyre_span gyre_slice_whole(const struct gyre_slice *slice)
+{
+    return (struct gyre_span){0, slice->count * slice->element};
+}
+
 struct gyre_span gyre_slice_share(const struct gyre_slice *slice, uint32_t rank)
 {
     if (gyre_verb_scatters(slice->verb))
         return gyre_slice_in_block(slice, rank);
     if (gyre_verb_gathers(slice->verb))
         return gyre_slice_out_block(slice, rank);
-    return (struct gyre_span){gyre_block_start(slice->count, slice->n, rank) * slice->element,
-                              gyre_block_count(slice->count, slice->n, rank) * slice->element};
+    return gyre_slice_cut(slice, gyre_slice_whole(slice), slice->n, rank);
 }
 
 uint64_t gyre_slice_all_bytes(const struct gyre_slice *slice)

@@ -152,6 +152,12 @@ struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t r
 uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
 uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
 
+/* Part `index` of a span cut into `parts` by whole elements, the first ones an element longer; and
+ * the span of a slice that has no blocks. */
+struct gyre_span gyre_slice_cut(const struct gyre_slice *slice, struct gyre_span whole,
+                                uint64_t parts, uint64_t index);
+struct gyre_span gyre_slice_whole(const struct gyre_slice *slice);
+
 /* What a rank answers for where the data is spread over all: its block where the verb has blocks,
  * else one of n parts, the first ones an element longer. And the bytes of all these. */
 struct gyre_span gyre_slice_share(const struct gyre_slice *slice, uint32_t rank);

@@ -21,7 +21,6 @@
  * A partial sum waits in OUTPUT, in the element's type. Where the accumulator
  * is wider it would be rounded there, and the fold would not be rounded once:
  * such slices do not suit. */
-#include "base/size.h"
 #include "collectives/schedule.h"
 
 #define SEGMENT_BYTES (UINT64_C(16) << 10) /* at least, … */
@@ -35,8 +34,7 @@ static uint64_t segments(const struct gyre_slice *s)
 
 static struct gyre_span segment(const struct gyre_slice *s, uint64_t index)
 {
-    return (struct gyre_span){gyre_block_start(s->count, segments(s), index) * s->element,
-                              gyre_block_count(s->count, segments(s), index) * s->element};
+    return gyre_slice_cut(s, gyre_slice_whole(s), segments(s), index);
 }
 
 /* Is this rank where the sums become complete? */

@@ -22,7 +22,6 @@
  * When nothing goes up any more a step is one round. Reduce stops at the root; broadcast has the
  * way down only. With layouts, numbers are places in the order of nodes: neighbours in a tree are
  * mostly neighbours there. */
-#include "base/size.h"
 #include "collectives/algorithms/order.h"
 #include "collectives/schedule.h"
 
@@ -123,8 +122,7 @@ static struct node node_in(const struct gyre_slice *s, uint32_t half)
 
 static struct gyre_span half_of(const struct gyre_slice *s, uint32_t half)
 {
-    return (struct gyre_span){gyre_block_start(s->count, trees(s), half) * s->element,
-                              gyre_block_count(s->count, trees(s), half) * s->element};
+    return gyre_slice_cut(s, gyre_slice_whole(s), trees(s), half);
 }
 
 static uint64_t segments(const struct gyre_slice *s)
@@ -135,10 +133,7 @@ static uint64_t segments(const struct gyre_slice *s)
 
 static struct gyre_span segment(const struct gyre_slice *s, uint32_t half, uint64_t index)
 {
-    struct gyre_span all = half_of(s, half);
-    uint64_t count = all.bytes / s->element;
-    return (struct gyre_span){all.at + gyre_block_start(count, segments(s), index) * s->element,
-                              gyre_block_count(count, segments(s), index) * s->element};
+    return gyre_slice_cut(s, half_of(s, half), segments(s), index);
 }
 
 static bool adds(const struct node *node)

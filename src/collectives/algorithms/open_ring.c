@@ -21,7 +21,6 @@
  * bracketed along the chain, which depends on the root. */
 #include "collectives/algorithms/open_ring.h"
 
-#include "base/size.h"
 #include "collectives/algorithms/order.h"
 
 #define SEGMENT_BYTES (UINT64_C(64) << 10) /* a segment is at least this long, … */
@@ -35,8 +34,7 @@ static uint64_t segments(const struct gyre_slice *s)
 
 static struct gyre_span segment(const struct gyre_slice *s, uint64_t k)
 {
-    return (struct gyre_span){gyre_block_start(s->count, segments(s), k) * s->element,
-                              gyre_block_count(s->count, segments(s), k) * s->element};
+    return gyre_slice_cut(s, gyre_slice_whole(s), segments(s), k);
 }
 
 /* How far down the chain this rank stands; the root of a broadcast is first, of a reduce last. */

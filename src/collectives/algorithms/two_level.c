@@ -20,7 +20,6 @@
  * the ring wins, and whoever chooses compares what both send.
  *
  * With one node it is direct's two-shot; with one rank per node it is the ring. */
-#include "base/size.h"
 #include "collectives/algorithms/order.h"
 #include "collectives/schedule.h"
 
@@ -66,8 +65,7 @@ static uint32_t colleague(const struct gyre_slice *s, const struct seat *t, uint
 
 static struct gyre_span block(const struct gyre_slice *s, const struct seat *t, uint32_t index)
 {
-    return (struct gyre_span){gyre_block_start(s->count, t->blocks, index) * s->element,
-                              gyre_block_count(s->count, t->blocks, index) * s->element};
+    return gyre_slice_cut(s, gyre_slice_whole(s), t->blocks, index);
 }
 
 /* -- within the node --------------------------------------------------------------------------- */
@@ -157,10 +155,7 @@ static uint32_t neighbour(const struct gyre_slice *s, const struct seat *t, uint
 static struct gyre_span piece(const struct gyre_slice *s, const struct seat *t, uint64_t steps)
 {
     uint64_t index = (t->node + 2 * (uint64_t)t->nodes - steps) % t->nodes;
-    struct gyre_span own = block(s, t, t->local);
-    uint64_t count = own.bytes / s->element;
-    return (struct gyre_span){own.at + gyre_block_start(count, t->nodes, index) * s->element,
-                              gyre_block_count(count, t->nodes, index) * s->element};
+    return gyre_slice_cut(s, block(s, t, t->local), t->nodes, index);
 }
 
 static void reduce_scatter(const struct gyre_slice *s, const struct seat *t, uint64_t index,
