@@ -17,6 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
 uint64_t rig_now(void)
 {
     struct timespec now;
@@ -173,4 +179,46 @@ int rig_run(struct rig *rig, int seconds)
     int bad = rig_wait(rig, seconds, 0);
     munmap(rig->shared, sizeof(*rig->shared));
     return bad;
+}
+
+int rig_check(bool fine, struct gyre_comm *comm, const char *what)
+{
+    if (!fine)
+        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
+                gyre_error(comm));
+    return !fine;
+}
+
+int rig_run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
+{
+    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
+    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
+    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
+}
+
+void rig_expect_story(int n, const char *transport, int (*body)(struct gyre_comm *, struct rig *),
+                      int status, const char *word)
+{
+    struct rig rig = {.n = n, .transport = transport, .body = body}; /* the dead time as it is */
+    rig_start(&rig);
+    assert_int_equal(rig_wait(&rig, 20, 0), 0);
+    for (int rank = 0; rank < n; rank++)
+        if (rig.shared->status[rank] != status || !strstr(rig.shared->error[rank], word))
+            fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank,
+                     rig.shared->status[rank], rig.shared->error[rank], word);
+    munmap(rig.shared, sizeof(*rig.shared));
+}
+
+void rig_lose_rank_1(struct rig *rig, int signal_number, double limit_s)
+{
+    rig_start(rig);
+    rig_until(&rig->shared->ready, 3);
+    kill(rig->pid[1], signal_number);
+    assert_int_equal(rig_wait(rig, 20, 1u << 1), 0);
+    for (int rank = 0; rank < 3; rank += 2) {
+        assert_int_equal(rig->shared->status[rank], GYRE_PEER_LOST);
+        assert_non_null(strstr(rig->shared->error[rank], "rank 1"));
+        assert_true((double)rig->shared->took_ns[rank] < limit_s * 1e9 * rig_slow());
+    }
+    munmap(rig->shared, sizeof(*rig->shared));
 }

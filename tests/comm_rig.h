@@ -53,4 +53,18 @@ void rig_until(_Atomic int *word, int value); /* waits for *word >= value */
 uint64_t rig_now(void);
 int rig_slow(void); /* GYRE_TEST_SLOW */
 
+/* In a body: 1, told on standard error with the communicator's story, unless it is fine. */
+int rig_check(bool fine, struct gyre_comm *comm, const char *what);
+
+/* Runs the body over shared memory, over tcp, and on nodes of two: how many ranks failed. */
+int rig_run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *));
+
+/* All ranks fail with the status and a story that has the word. */
+void rig_expect_story(int n, const char *transport, int (*body)(struct gyre_comm *, struct rig *),
+                      int status, const char *word);
+
+/* Starts three ranks, sends rank 1 a signal when all are ready: the others fail in time and name
+ * it. */
+void rig_lose_rank_1(struct rig *rig, int signal_number, double limit_s);
+
 #endif

@@ -52,16 +52,7 @@ static void lose(const char *transport, int per_node, size_t count, int signal_n
                       .dead_ms = DEAD_MS,
                       .body = reduce_for_ever,
                       .argument = &loss};
-    rig_start(&rig);
-    rig_until(&rig.shared->ready, 3);
-    kill(rig.pid[1], signal_number);
-    assert_int_equal(rig_wait(&rig, 20, 1u << 1), 0);
-    for (int rank = 0; rank < 3; rank += 2) {
-        assert_int_equal(rig.shared->status[rank], GYRE_PEER_LOST);
-        assert_non_null(strstr(rig.shared->error[rank], "rank 1"));
-        assert_true((double)rig.shared->took_ns[rank] < limit_s * (double)SECOND * rig_slow());
-    }
-    munmap(rig.shared, sizeof(*rig.shared));
+    rig_lose_rank_1(&rig, signal_number, limit_s);
 }
 
 static void killed_rank_is_named(void **state)

@@ -11,36 +11,6 @@
 #include <sys/mman.h>
 #include <cmocka.h>
 
-static int check(bool fine, struct gyre_comm *comm, const char *what)
-{
-    if (!fine)
-        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
-                gyre_error(comm));
-    return !fine;
-}
-
-static int run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
-{
-    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
-    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
-    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
-}
-
-/* All ranks fail with the status and a story that has the word. */
-static void expect_story(int n, const char *transport,
-                         int (*body)(struct gyre_comm *, struct rig *), int status,
-                         const char *word)
-{
-    struct rig rig = {.n = n, .transport = transport, .body = body}; /* the dead time as it is */
-    rig_start(&rig);
-    assert_int_equal(rig_wait(&rig, 20, 0), 0);
-    for (int rank = 0; rank < n; rank++)
-        if (rig.shared->status[rank] != status || !strstr(rig.shared->error[rank], word))
-            fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank,
-                     rig.shared->status[rank], rig.shared->error[rank], word);
-    munmap(rig.shared, sizeof(*rig.shared));
-}
-
 /* -- messages ---------------------------------------------------------------------------------- */
 
 #define MOST 300000
@@ -53,16 +23,17 @@ static int all_send_first(struct gyre_comm *comm, struct rig *rig)
     for (uint64_t count = 0; count <= MOST && !bad; count = count * 13 + 1) {
         for (uint64_t i = 0; i < count; i++)
             out[i] = rank * 7 + (int32_t)i;
-        bad |= check(!gyre_group_start(comm), comm, "start");
+        bad |= rig_check(!gyre_group_start(comm), comm, "start");
         for (int peer = 0; peer < n; peer++)
-            bad |= check(!gyre_send(comm, out, count, GYRE_I32, peer), comm, "send");
+            bad |= rig_check(!gyre_send(comm, out, count, GYRE_I32, peer), comm, "send");
         for (int peer = 0; peer < n; peer++)
-            bad |= check(!gyre_recv(comm, in + (size_t)peer * MOST, count, GYRE_I32, peer), comm,
-                         "recv");
-        bad |= check(!gyre_group_end(comm), comm, "end");
+            bad |= rig_check(!gyre_recv(comm, in + (size_t)peer * MOST, count, GYRE_I32, peer),
+                             comm, "recv");
+        bad |= rig_check(!gyre_group_end(comm), comm, "end");
         for (int peer = 0; peer < n; peer++)
             for (uint64_t i = 0; i < count && !bad; i++)
-                bad |= check(in[(size_t)peer * MOST + i] == peer * 7 + (int32_t)i, comm, "came");
+                bad |=
+                    rig_check(in[(size_t)peer * MOST + i] == peer * 7 + (int32_t)i, comm, "came");
     }
     free(out);
     free(in);
@@ -72,7 +43,7 @@ static int all_send_first(struct gyre_comm *comm, struct rig *rig)
 static void all_ranks_send_first(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(3, all_send_first), 0);
+    assert_int_equal(rig_run_everywhere(3, all_send_first), 0);
     assert_int_equal(rig_run(&(struct rig){.n = 1, .body = all_send_first}, 20), 0);
 }
 
@@ -117,7 +88,7 @@ static int collect(struct gyre_comm *comm, struct answers *answers, int round)
                                GYRE_SUM);
     }
     bad |= gyre_group_end(comm);
-    return check(!bad, comm, "group");
+    return rig_check(!bad, comm, "group");
 }
 
 static int verify(struct gyre_comm *comm, const struct answers *answers, int round)
@@ -135,7 +106,7 @@ static int verify(struct gyre_comm *comm, const struct answers *answers, int rou
         bad |= answers->large[i] != ranks + n * i;
     for (int i = 0; i < 50; i++)
         bad |= answers->from_root[i] != 1;
-    return check(!bad, comm, "what came of it");
+    return rig_check(!bad, comm, "what came of it");
 }
 
 static int many_calls(struct gyre_comm *comm, struct rig *rig)
@@ -152,7 +123,7 @@ static int many_calls(struct gyre_comm *comm, struct rig *rig)
 static void hundreds_of_calls(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(3, many_calls), 0);
+    assert_int_equal(rig_run_everywhere(3, many_calls), 0);
 }
 
 /* -- handles, and calls that are wrong --------------------------------------------------------- */
@@ -164,26 +135,27 @@ static int handles(struct gyre_comm *comm, struct rig *rig)
     int32_t data[20], one = 5, got = 0;
     int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
     (void)rig;
-    bad |= check(gyre_group_end(comm) == GYRE_INVALID, comm, "no group is open");
-    bad |= check(!gyre_group_start(comm), comm, "start");
-    bad |= check(gyre_split(comm, 0, 0, &part) == GYRE_INVALID, comm, "split in a group");
+    bad |= rig_check(gyre_group_end(comm) == GYRE_INVALID, comm, "no group is open");
+    bad |= rig_check(!gyre_group_start(comm), comm, "start");
+    bad |= rig_check(gyre_split(comm, 0, 0, &part) == GYRE_INVALID, comm, "split in a group");
     for (int i = 0; i < 20; i++) {
         data[i] = rank;
-        bad |=
-            check(!gyre_all_reduce_start(comm, &data[i], &data[i], 1, GYRE_I32, GYRE_SUM, &work[i]),
-                  comm, "start in a group");
+        bad |= rig_check(
+            !gyre_all_reduce_start(comm, &data[i], &data[i], 1, GYRE_I32, GYRE_SUM, &work[i]), comm,
+            "start in a group");
     }
-    bad |= check(gyre_work_test(work[3]) == GYRE_INVALID, comm, "test before the end");
-    bad |= check(gyre_all_reduce(comm, NULL, &one, 1, GYRE_I32, GYRE_SUM) == GYRE_INVALID, comm,
-                 "a wrong call is not collected");
-    bad |= check(!gyre_send_start(comm, &one, 1, GYRE_I32, (rank + 1) % n, &message), comm, "send");
-    bad |= check(!gyre_recv(comm, &got, 1, GYRE_I32, (rank + n - 1) % n), comm, "recv");
-    bad |= check(!gyre_group_end(comm) && got == 5, comm, "end");
-    bad |= check(!gyre_work_wait(message, -1), comm, "sent");
+    bad |= rig_check(gyre_work_test(work[3]) == GYRE_INVALID, comm, "test before the end");
+    bad |= rig_check(gyre_all_reduce(comm, NULL, &one, 1, GYRE_I32, GYRE_SUM) == GYRE_INVALID, comm,
+                     "a wrong call is not collected");
+    bad |= rig_check(!gyre_send_start(comm, &one, 1, GYRE_I32, (rank + 1) % n, &message), comm,
+                     "send");
+    bad |= rig_check(!gyre_recv(comm, &got, 1, GYRE_I32, (rank + n - 1) % n), comm, "recv");
+    bad |= rig_check(!gyre_group_end(comm) && got == 5, comm, "end");
+    bad |= rig_check(!gyre_work_wait(message, -1), comm, "sent");
     for (int i = 19; i >= 0; i--) {
-        bad |= check(!gyre_work_wait(work[i], -1), comm, "wait after the end");
-        bad |= check(data[i] == n * (n - 1) / 2, comm, "sum");
-        bad |= check(gyre_work_wait(work[i], -1) == GYRE_INVALID, comm, "waited twice");
+        bad |= rig_check(!gyre_work_wait(work[i], -1), comm, "wait after the end");
+        bad |= rig_check(data[i] == n * (n - 1) / 2, comm, "sum");
+        bad |= rig_check(gyre_work_wait(work[i], -1) == GYRE_INVALID, comm, "waited twice");
     }
     return gyre_finalize(comm) || bad;
 }
@@ -191,7 +163,7 @@ static int handles(struct gyre_comm *comm, struct rig *rig)
 static void handles_wait_for_the_end(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(2, handles), 0);
+    assert_int_equal(rig_run_everywhere(2, handles), 0);
 }
 
 /* The lengths together are equal, their order is not. */
@@ -212,8 +184,8 @@ static int other_order(struct gyre_comm *comm, struct rig *rig)
 static void groups_that_differ_are_told(void **state)
 {
     (void)state;
-    expect_story(3, "shm", other_order, GYRE_MISMATCH, "rank 1");
-    expect_story(3, "tcp", other_order, GYRE_MISMATCH, "rank 1");
+    rig_expect_story(3, "shm", other_order, GYRE_MISMATCH, "rank 1");
+    rig_expect_story(3, "tcp", other_order, GYRE_MISMATCH, "rank 1");
 }
 
 static int left_open(struct gyre_comm *comm, struct rig *rig)
@@ -238,14 +210,14 @@ static void group_left_open_is_told(void **state)
 {
     const char *story = "rank 1 ends a communicator with a group open";
     (void)state;
-    expect_story(3, "shm", left_open, GYRE_INVALID, story);
-    expect_story(3, "tcp", left_open, GYRE_INVALID, story);
+    rig_expect_story(3, "shm", left_open, GYRE_INVALID, story);
+    rig_expect_story(3, "tcp", left_open, GYRE_INVALID, story);
 }
 
 static int after_abort(struct gyre_comm *comm, struct rig *rig)
 {
     int32_t one = 1;
-    int bad = check(!gyre_barrier(comm), comm, "barrier");
+    int bad = rig_check(!gyre_barrier(comm), comm, "barrier");
     uint64_t since = rig_now();
     if (gyre_rank(comm) == 0)
         gyre_abort(comm, "enough");
@@ -253,16 +225,16 @@ static int after_abort(struct gyre_comm *comm, struct rig *rig)
     while (!status) /* the first one may still end well */
         status = gyre_barrier(comm);
     rig_note(rig, comm, status, since);
-    bad |= check(gyre_group_start(comm) == status, comm, "group after an abort");
-    bad |= check(gyre_send(comm, &one, 1, GYRE_I32, 0) == status, comm, "send after an abort");
-    bad |= check(gyre_split(comm, 0, 0, &(struct gyre_comm *){NULL}) == status, comm, "split");
+    bad |= rig_check(gyre_group_start(comm) == status, comm, "group after an abort");
+    bad |= rig_check(gyre_send(comm, &one, 1, GYRE_I32, 0) == status, comm, "send after an abort");
+    bad |= rig_check(gyre_split(comm, 0, 0, &(struct gyre_comm *){NULL}) == status, comm, "split");
     return gyre_finalize(comm) != status || bad;
 }
 
 static void calls_after_an_abort(void **state)
 {
     (void)state;
-    expect_story(3, "shm", after_abort, GYRE_ABORTED, "enough");
+    rig_expect_story(3, "shm", after_abort, GYRE_ABORTED, "enough");
 }
 
 int main(void)

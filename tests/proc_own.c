@@ -10,36 +10,6 @@
 #include <sys/mman.h>
 #include <cmocka.h>
 
-static int check(bool fine, struct gyre_comm *comm, const char *what)
-{
-    if (!fine)
-        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
-                gyre_error(comm));
-    return !fine;
-}
-
-static int run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
-{
-    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
-    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
-    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
-}
-
-/* All ranks fail with the status and a story that has the word. */
-static void expect_story(int n, const char *transport,
-                         int (*body)(struct gyre_comm *, struct rig *), int status,
-                         const char *word)
-{
-    struct rig rig = {.n = n, .transport = transport, .body = body}; /* the dead time as it is */
-    rig_start(&rig);
-    assert_int_equal(rig_wait(&rig, 20, 0), 0);
-    for (int rank = 0; rank < n; rank++)
-        if (rig.shared->status[rank] != status || !strstr(rig.shared->error[rank], word))
-            fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank,
-                     rig.shared->status[rank], rig.shared->error[rank], word);
-    munmap(rig.shared, sizeof(*rig.shared));
-}
-
 /* -- all_to_all_v ------------------------------------------------------------------------------ */
 
 #define BLOCK 30000
@@ -73,31 +43,32 @@ static int unequal(struct gyre_comm *comm, struct rig *rig)
                 out[from[p] + i] = rank * 1000 + p * 100 + round + (int32_t)i;
         }
         if (round % 4 < 2) {
-            bad |= check(!gyre_all_to_all_v(comm, out, sends, places ? from : NULL, in, receives,
-                                            places ? to : NULL, GYRE_I32),
-                         comm, "all_to_all_v");
+            bad |= rig_check(!gyre_all_to_all_v(comm, out, sends, places ? from : NULL, in,
+                                                receives, places ? to : NULL, GYRE_I32),
+                             comm, "all_to_all_v");
         } else {
-            bad |= check(!gyre_all_to_all_v_start(comm, out, sends, places ? from : NULL, in,
-                                                  receives, places ? to : NULL, GYRE_I32, &work),
-                         comm, "all_to_all_v_start");
-            bad |= check(!gyre_barrier(comm), comm, "barrier beside it");
-            bad |= check(!bad && !gyre_work_wait(work, -1), comm, "wait");
+            bad |=
+                rig_check(!gyre_all_to_all_v_start(comm, out, sends, places ? from : NULL, in,
+                                                   receives, places ? to : NULL, GYRE_I32, &work),
+                          comm, "all_to_all_v_start");
+            bad |= rig_check(!gyre_barrier(comm), comm, "barrier beside it");
+            bad |= rig_check(!bad && !gyre_work_wait(work, -1), comm, "wait");
         }
         for (int p = 0; p < n; p++)
             for (uint64_t i = 0; i < receives[p] && !bad; i++)
-                bad |= check(in[to[p] + i] == p * 1000 + rank * 100 + round + (int32_t)i, comm,
-                             "what came");
+                bad |= rig_check(in[to[p] + i] == p * 1000 + rank * 100 + round + (int32_t)i, comm,
+                                 "what came");
     }
-    bad |= check(gyre_all_to_all_v(comm, out, sends, NULL, out, receives, NULL, GYRE_I32) ==
-                     GYRE_INVALID,
-                 comm, "in place");
-    bad |= check(gyre_all_to_all_v(comm, out, NULL, NULL, in, receives, NULL, GYRE_I32) ==
-                     GYRE_INVALID,
-                 comm, "no counts");
+    bad |= rig_check(gyre_all_to_all_v(comm, out, sends, NULL, out, receives, NULL, GYRE_I32) ==
+                         GYRE_INVALID,
+                     comm, "in place");
+    bad |= rig_check(gyre_all_to_all_v(comm, out, NULL, NULL, in, receives, NULL, GYRE_I32) ==
+                         GYRE_INVALID,
+                     comm, "no counts");
     sends[0] = UINT64_MAX;
-    bad |= check(gyre_all_to_all_v(comm, out, sends, NULL, in, receives, NULL, GYRE_I32) ==
-                     GYRE_INVALID,
-                 comm, "too many");
+    bad |= rig_check(gyre_all_to_all_v(comm, out, sends, NULL, in, receives, NULL, GYRE_I32) ==
+                         GYRE_INVALID,
+                     comm, "too many");
     free(out);
     free(in);
     return gyre_finalize(comm) || bad;
@@ -106,7 +77,7 @@ static int unequal(struct gyre_comm *comm, struct rig *rig)
 static void blocks_of_unequal_length(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(4, unequal), 0);
+    assert_int_equal(rig_run_everywhere(4, unequal), 0);
     assert_int_equal(rig_run(&(struct rig){.n = 1, .body = unequal}, 20), 0);
 }
 
@@ -143,12 +114,12 @@ static void counts_that_disagree_are_named(void **state)
     static const char *const transport[] = {"shm", "tcp"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        expect_story(3, transport[i], more_than_expected, GYRE_MISMATCH,
-                     "rank 0 sends 7 elements of i32");
-        expect_story(3, transport[i], more_than_expected, GYRE_MISMATCH,
-                     "rank 2 expects 5 elements of i32");
-        expect_story(3, transport[i], nothing_where_something_was_expected, GYRE_MISMATCH,
-                     "rank 0 sends 0 elements of i32");
+        rig_expect_story(3, transport[i], more_than_expected, GYRE_MISMATCH,
+                         "rank 0 sends 7 elements of i32");
+        rig_expect_story(3, transport[i], more_than_expected, GYRE_MISMATCH,
+                         "rank 2 expects 5 elements of i32");
+        rig_expect_story(3, transport[i], nothing_where_something_was_expected, GYRE_MISMATCH,
+                         "rank 0 sends 0 elements of i32");
     }
 }
 
@@ -162,31 +133,33 @@ static int scaled(struct gyre_comm *comm, struct rig *rig)
     struct gyre_work *work;
     enum gyre_op op;
     (void)rig;
-    bad |= check(!gyre_op_scaled(comm, &scalar, GYRE_F32, &op), comm, "make");
+    bad |= rig_check(!gyre_op_scaled(comm, &scalar, GYRE_F32, &op), comm, "make");
     scalar = 99;
     for (uint64_t count = 1; count <= BLOCK && !bad; count *= 30) {
         for (uint64_t i = 0; i < (uint64_t)n * count; i++)
             in[i] = (float)(i % 100);
-        bad |= check(!gyre_all_reduce(comm, in, out, count, GYRE_F32, op), comm, "all_reduce");
+        bad |= rig_check(!gyre_all_reduce(comm, in, out, count, GYRE_F32, op), comm, "all_reduce");
         for (uint64_t i = 0; i < count; i++)
             bad |= out[i] != sum * (float)(i % 100) || in[i] != (float)(i % 100);
-        bad |= check(!gyre_reduce(comm, in, rank == 1 ? out : NULL, count, GYRE_F32, op, 1), comm,
-                     "reduce");
+        bad |= rig_check(!gyre_reduce(comm, in, rank == 1 ? out : NULL, count, GYRE_F32, op, 1),
+                         comm, "reduce");
         for (uint64_t i = 0; i < count && rank == 1; i++)
             bad |= out[i] != sum * (float)(i % 100);
-        bad |= check(!gyre_reduce_scatter_start(comm, in, out, count, GYRE_F32, op, &work), comm,
-                     "reduce_scatter");
-        bad |= check(!bad && !gyre_work_wait(work, -1), comm, "wait");
+        bad |= rig_check(!gyre_reduce_scatter_start(comm, in, out, count, GYRE_F32, op, &work),
+                         comm, "reduce_scatter");
+        bad |= rig_check(!bad && !gyre_work_wait(work, -1), comm, "wait");
         for (uint64_t i = 0; i < count; i++)
             bad |= out[i] != sum * (float)(((uint64_t)rank * count + i) % 100);
-        bad |= check(!gyre_all_reduce(comm, in, in, count, GYRE_F32, op), comm, "in place");
+        bad |= rig_check(!gyre_all_reduce(comm, in, in, count, GYRE_F32, op), comm, "in place");
         for (uint64_t i = 0; i < count; i++)
             bad |= in[i] != sum * (float)(i % 100);
-        check(!bad, comm, "scaled sums");
+        rig_check(!bad, comm, "scaled sums");
     }
-    bad |= check(gyre_all_reduce(comm, in, out, 1, GYRE_F64, op) == GYRE_INVALID, comm, "type");
-    bad |= check(!gyre_op_free(comm, op) && gyre_op_free(comm, op) == GYRE_INVALID, comm, "free");
-    bad |= check(gyre_all_reduce(comm, in, out, 1, GYRE_F32, op) == GYRE_INVALID, comm, "freed");
+    bad |= rig_check(gyre_all_reduce(comm, in, out, 1, GYRE_F64, op) == GYRE_INVALID, comm, "type");
+    bad |=
+        rig_check(!gyre_op_free(comm, op) && gyre_op_free(comm, op) == GYRE_INVALID, comm, "free");
+    bad |=
+        rig_check(gyre_all_reduce(comm, in, out, 1, GYRE_F32, op) == GYRE_INVALID, comm, "freed");
     free(in);
     free(out);
     return gyre_finalize(comm) || bad;
@@ -195,7 +168,7 @@ static int scaled(struct gyre_comm *comm, struct rig *rig)
 static void inputs_times_scalars(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(3, scaled), 0);
+    assert_int_equal(rig_run_everywhere(3, scaled), 0);
 }
 
 /* -- functions --------------------------------------------------------------------------------- */
@@ -219,20 +192,22 @@ static int in_rank_order(struct gyre_comm *comm, struct rig *rig)
     (void)rig;
     for (int r = 1; r <= n; r++)
         expected = expected * 10 + r;
-    bad |= check(gyre_op_user(comm, NULL, NULL, &op) == GYRE_INVALID, comm, "no function");
-    bad |= check(!gyre_op_user(comm, append_digit, &calls, &first), comm, "make");
-    bad |= check(!gyre_op_user(comm, append_digit, &calls, &op) && op != first, comm, "another");
+    bad |= rig_check(gyre_op_user(comm, NULL, NULL, &op) == GYRE_INVALID, comm, "no function");
+    bad |= rig_check(!gyre_op_user(comm, append_digit, &calls, &first), comm, "make");
+    bad |=
+        rig_check(!gyre_op_user(comm, append_digit, &calls, &op) && op != first, comm, "another");
     for (uint64_t count = 1; count <= BLOCK && !bad; count *= 30)
         for (int way = 0; way < 2; way++) {
             for (uint64_t i = 0; i < count; i++)
                 data[i] = rank + 1;
             if (way)
-                bad |=
-                    check(!gyre_reduce(comm, data, data, count, GYRE_I64, op, 0), comm, "reduce");
+                bad |= rig_check(!gyre_reduce(comm, data, data, count, GYRE_I64, op, 0), comm,
+                                 "reduce");
             else
-                bad |= check(!gyre_all_reduce(comm, data, data, count, GYRE_I64, op), comm, "all");
+                bad |=
+                    rig_check(!gyre_all_reduce(comm, data, data, count, GYRE_I64, op), comm, "all");
             for (uint64_t i = 0; i < count && (!way || rank == 0); i++)
-                bad |= check(data[i] == expected, comm, "digits");
+                bad |= rig_check(data[i] == expected, comm, "digits");
         }
     free(data);
     return gyre_finalize(comm) || bad;
@@ -241,7 +216,7 @@ static int in_rank_order(struct gyre_comm *comm, struct rig *rig)
 static void function_is_called_rank_by_rank(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(4, in_rank_order), 0);
+    assert_int_equal(rig_run_everywhere(4, in_rank_order), 0);
 }
 
 /* The second handle of one rank is the first of another. */
@@ -262,8 +237,8 @@ static int made_in_another_order(struct gyre_comm *comm, struct rig *rig)
 static void handles_that_differ_are_told(void **state)
 {
     (void)state;
-    expect_story(3, "shm", made_in_another_order, GYRE_MISMATCH, "rank 1");
-    expect_story(3, "tcp", made_in_another_order, GYRE_MISMATCH, "rank 1");
+    rig_expect_story(3, "shm", made_in_another_order, GYRE_MISMATCH, "rank 1");
+    rig_expect_story(3, "tcp", made_in_another_order, GYRE_MISMATCH, "rank 1");
 }
 
 int main(void)

@@ -13,21 +13,6 @@
 
 #define DEAD_MS 1000
 
-static int check(bool fine, struct gyre_comm *comm, const char *what)
-{
-    if (!fine)
-        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
-                gyre_error(comm));
-    return !fine;
-}
-
-static int run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
-{
-    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
-    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
-    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
-}
-
 static void fill(int32_t *data, uint64_t count, int rank, int number)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -55,15 +40,16 @@ static int around(struct gyre_comm *comm, struct rig *rig)
     for (uint64_t count = 0; count <= MOST && !bad; count = count * 5 + 1, number++) {
         struct gyre_work *sent, *received;
         fill(out, count, rank, number);
-        bad |= check(!gyre_send_start(comm, out, count, GYRE_I32, right, &sent), comm, "start");
-        bad |= check(!gyre_recv(comm, in, count, GYRE_I32, left), comm, "recv");
-        bad |= check(holds(in, count, left, number), comm, "what came");
-        bad |= check(!gyre_work_wait(sent, -1), comm, "sent");
-        bad |= check(gyre_work_wait(sent, -1) == GYRE_INVALID, comm, "waited twice");
-        bad |= check(!gyre_recv_start(comm, in, count, GYRE_I32, left, &received), comm, "start");
-        bad |= check(!gyre_send(comm, out, count, GYRE_I32, right), comm, "send");
-        bad |= check(!gyre_work_wait(received, -1), comm, "received");
-        bad |= check(holds(in, count, left, number), comm, "what came again");
+        bad |= rig_check(!gyre_send_start(comm, out, count, GYRE_I32, right, &sent), comm, "start");
+        bad |= rig_check(!gyre_recv(comm, in, count, GYRE_I32, left), comm, "recv");
+        bad |= rig_check(holds(in, count, left, number), comm, "what came");
+        bad |= rig_check(!gyre_work_wait(sent, -1), comm, "sent");
+        bad |= rig_check(gyre_work_wait(sent, -1) == GYRE_INVALID, comm, "waited twice");
+        bad |=
+            rig_check(!gyre_recv_start(comm, in, count, GYRE_I32, left, &received), comm, "start");
+        bad |= rig_check(!gyre_send(comm, out, count, GYRE_I32, right), comm, "send");
+        bad |= rig_check(!gyre_work_wait(received, -1), comm, "received");
+        bad |= rig_check(holds(in, count, left, number), comm, "what came again");
     }
     free(out);
     free(in);
@@ -73,7 +59,7 @@ static int around(struct gyre_comm *comm, struct rig *rig)
 static void every_size(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(3, around), 0);
+    assert_int_equal(rig_run_everywhere(3, around), 0);
 }
 
 /* -- any number -------------------------------------------------------------------------------- */
@@ -92,22 +78,22 @@ static int flood(struct gyre_comm *comm, struct rig *rig)
         uint64_t count = i % 7 ? (uint64_t)i : LENGTH * 10;
         fill(out + i * LENGTH * 10, count, rank, i);
         for (int peer = 0; peer < n && !bad; peer++)
-            bad |= check(!gyre_send_start(comm, out + i * LENGTH * 10, count, GYRE_I32, peer,
-                                          &work[peer * PENDING + i]),
-                         comm, "start");
+            bad |= rig_check(!gyre_send_start(comm, out + i * LENGTH * 10, count, GYRE_I32, peer,
+                                              &work[peer * PENDING + i]),
+                             comm, "start");
         if (i % 50 == 0)
-            bad |= check(!gyre_all_reduce(comm, &one, &one, 1, GYRE_I32, GYRE_MAX), comm,
-                         "a collective between");
+            bad |= rig_check(!gyre_all_reduce(comm, &one, &one, 1, GYRE_I32, GYRE_MAX), comm,
+                             "a collective between");
     }
-    bad |= check(!gyre_barrier(comm), comm, "barrier while all are pending");
+    bad |= rig_check(!gyre_barrier(comm), comm, "barrier while all are pending");
     for (int i = 0; i < PENDING; i++)
         for (int peer = n - 1; peer >= 0 && !bad; peer--) {
             uint64_t count = i % 7 ? (uint64_t)i : LENGTH * 10;
-            bad |= check(!gyre_recv(comm, in, count, GYRE_I32, peer), comm, "recv");
-            bad |= check(holds(in, count, peer, i), comm, "what came");
+            bad |= rig_check(!gyre_recv(comm, in, count, GYRE_I32, peer), comm, "recv");
+            bad |= rig_check(holds(in, count, peer, i), comm, "what came");
         }
     for (int i = 0; i < n * PENDING && !bad; i++)
-        bad |= check(!gyre_work_wait(work[i], -1), comm, "sent");
+        bad |= rig_check(!gyre_work_wait(work[i], -1), comm, "sent");
     free(work);
     free(out);
     free(in);
@@ -117,7 +103,7 @@ static int flood(struct gyre_comm *comm, struct rig *rig)
 static void any_number_pending(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(3, flood), 0);
+    assert_int_equal(rig_run_everywhere(3, flood), 0);
 }
 
 /* -- to itself, and in parts ------------------------------------------------------------------- */
@@ -128,19 +114,23 @@ static int own(struct gyre_comm *comm, struct rig *rig)
     int32_t out[3] = {1, 2, 3}, in[3] = {0};
     int rank = gyre_rank(comm), bad = 0;
     (void)rig;
-    bad |= check(gyre_recv(comm, in, 3, GYRE_I32, rank) == GYRE_INVALID, comm, "nothing sent");
-    bad |= check(!gyre_send(comm, out, 3, GYRE_I32, rank), comm, "send to itself");
+    bad |= rig_check(gyre_recv(comm, in, 3, GYRE_I32, rank) == GYRE_INVALID, comm, "nothing sent");
+    bad |= rig_check(!gyre_send(comm, out, 3, GYRE_I32, rank), comm, "send to itself");
     out[0] = 7;
-    bad |= check(!gyre_send_start(comm, out, 3, GYRE_I32, rank, &work), comm, "start to itself");
-    bad |= check(gyre_work_wait(work, 0) == GYRE_AGAIN, comm, "not received yet");
-    bad |= check(gyre_work_wait(work, -1) == GYRE_INVALID, comm, "would wait for ever");
-    bad |= check(!gyre_recv(comm, in, 3, GYRE_I32, rank) && in[0] == 1, comm, "first of itself");
-    bad |= check(!gyre_recv(comm, in, 3, GYRE_I32, rank) && in[0] == 7, comm, "second of itself");
-    bad |= check(!gyre_work_wait(work, -1), comm, "sent to itself");
-    bad |= check(gyre_send(comm, out, 1, GYRE_I32, gyre_size(comm)) == GYRE_INVALID, comm, "peer");
-    bad |= check(gyre_send(comm, out, 1, (enum gyre_type)99, 0) == GYRE_INVALID, comm, "type");
-    bad |= check(gyre_send(comm, NULL, 1, GYRE_I32, 0) == GYRE_INVALID, comm, "NULL");
-    bad |= check(gyre_recv(comm, in, UINT64_MAX, GYRE_I32, 0) == GYRE_INVALID, comm, "count");
+    bad |=
+        rig_check(!gyre_send_start(comm, out, 3, GYRE_I32, rank, &work), comm, "start to itself");
+    bad |= rig_check(gyre_work_wait(work, 0) == GYRE_AGAIN, comm, "not received yet");
+    bad |= rig_check(gyre_work_wait(work, -1) == GYRE_INVALID, comm, "would wait for ever");
+    bad |=
+        rig_check(!gyre_recv(comm, in, 3, GYRE_I32, rank) && in[0] == 1, comm, "first of itself");
+    bad |=
+        rig_check(!gyre_recv(comm, in, 3, GYRE_I32, rank) && in[0] == 7, comm, "second of itself");
+    bad |= rig_check(!gyre_work_wait(work, -1), comm, "sent to itself");
+    bad |=
+        rig_check(gyre_send(comm, out, 1, GYRE_I32, gyre_size(comm)) == GYRE_INVALID, comm, "peer");
+    bad |= rig_check(gyre_send(comm, out, 1, (enum gyre_type)99, 0) == GYRE_INVALID, comm, "type");
+    bad |= rig_check(gyre_send(comm, NULL, 1, GYRE_I32, 0) == GYRE_INVALID, comm, "NULL");
+    bad |= rig_check(gyre_recv(comm, in, UINT64_MAX, GYRE_I32, 0) == GYRE_INVALID, comm, "count");
     return bad;
 }
 
@@ -150,12 +140,12 @@ static int own_in_parts(struct gyre_comm *comm, struct rig *rig)
     struct gyre_comm *part = NULL;
     for (int round = 0; round < 5 && !bad; round++) {
         int32_t got = 0, mine = rank * 10 + round;
-        bad |= check(!gyre_split(comm, 0, n - rank, &part), comm, "split");
+        bad |= rig_check(!gyre_split(comm, 0, n - rank, &part), comm, "split");
         bad |= own(part, rig);
-        bad |= check(!gyre_send(part, &mine, 1, GYRE_I32, (n - rank) % n), part, "send");
-        bad |= check(!gyre_recv(part, &got, 1, GYRE_I32, (2 * n - 2 - rank) % n), part, "recv");
-        bad |= check(got == (rank + 1) % n * 10 + round, part, "from whom");
-        bad |= check(!gyre_finalize(part), comm, "end");
+        bad |= rig_check(!gyre_send(part, &mine, 1, GYRE_I32, (n - rank) % n), part, "send");
+        bad |= rig_check(!gyre_recv(part, &got, 1, GYRE_I32, (2 * n - 2 - rank) % n), part, "recv");
+        bad |= rig_check(got == (rank + 1) % n * 10 + round, part, "from whom");
+        bad |= rig_check(!gyre_finalize(part), comm, "end");
     }
     return gyre_finalize(comm) || bad;
 }
@@ -164,7 +154,7 @@ static void to_itself_and_in_parts(void **state)
 {
     (void)state;
     assert_int_equal(rig_run(&(struct rig){.n = 1, .body = own_in_parts}, 20), 0);
-    assert_int_equal(run_everywhere(3, own_in_parts), 0);
+    assert_int_equal(rig_run_everywhere(3, own_in_parts), 0);
 }
 
 /* -- ends that do not meet --------------------------------------------------------------------- */

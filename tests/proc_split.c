@@ -16,14 +16,6 @@
 
 #define DEAD_MS 1000
 
-static int check(bool fine, struct gyre_comm *comm, const char *what)
-{
-    if (!fine)
-        fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
-                gyre_error(comm));
-    return !fine;
-}
-
 /* The sum of 1 … n in every element, over few and many elements. */
 static int sum_over(struct gyre_comm *comm, int32_t *data, uint64_t count)
 {
@@ -31,17 +23,10 @@ static int sum_over(struct gyre_comm *comm, int32_t *data, uint64_t count)
     for (uint64_t i = 0; i < count; i++)
         data[i] = gyre_rank(comm) + 1;
     if (gyre_all_reduce(comm, data, data, count, GYRE_I32, GYRE_SUM))
-        return check(false, comm, "all_reduce");
+        return rig_check(false, comm, "all_reduce");
     for (uint64_t i = 0; i < count; i++)
         bad |= data[i] != n * (n + 1) / 2;
-    return check(!bad, comm, "sum");
-}
-
-static int run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))
-{
-    int bad = rig_run(&(struct rig){.n = n, .transport = "shm", .body = body}, 60);
-    bad += rig_run(&(struct rig){.n = n, .transport = "tcp", .body = body}, 60);
-    return bad + rig_run(&(struct rig){.n = n, .per_node = 2, .body = body}, 60);
+    return rig_check(!bad, comm, "sum");
 }
 
 /* -- who is in which --------------------------------------------------------------------------- */
@@ -54,17 +39,17 @@ static int reversed(struct gyre_comm *world, struct rig *rig)
     int rank = gyre_rank(world), n = gyre_size(world), bad = 0;
     (void)rig;
     for (int round = 0; round < 12 && !bad; round++) {
-        bad |= check(!gyre_split(world, rank ? rank % 2 : -1, -rank, &part), world, "split");
-        bad |= check((part == NULL) == (rank == 0), world, "who gets one");
+        bad |= rig_check(!gyre_split(world, rank ? rank % 2 : -1, -rank, &part), world, "split");
+        bad |= rig_check((part == NULL) == (rank == 0), world, "who gets one");
         if (bad || !part)
             continue;
         int size = rank % 2 ? n / 2 : (n - 1) / 2;
-        bad |= check(gyre_size(part) == size, world, "size");
-        bad |= check(gyre_rank(part) == (n - 1 - rank) / 2, world, "rank");
-        bad |= check(gyre_local_rank(part) < gyre_local_size(part), world, "local rank");
+        bad |= rig_check(gyre_size(part) == size, world, "size");
+        bad |= rig_check(gyre_rank(part) == (n - 1 - rank) / 2, world, "rank");
+        bad |= rig_check(gyre_local_rank(part) < gyre_local_size(part), world, "local rank");
         for (uint64_t count = 1; count <= 100000 && !bad; count *= 100)
             bad |= sum_over(part, data, count);
-        bad |= check(!gyre_finalize(part), world, "finalize of a part");
+        bad |= rig_check(!gyre_finalize(part), world, "finalize of a part");
     }
     bad |= sum_over(world, data, 5);
     return gyre_finalize(world) || bad;
@@ -73,7 +58,7 @@ static int reversed(struct gyre_comm *world, struct rig *rig)
 static void parts_are_ranked_by_key(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(5, reversed), 0);
+    assert_int_equal(rig_run_everywhere(5, reversed), 0);
 }
 
 /* Rows, columns and the world, all with something in flight, round by round; the world's end frees
@@ -85,23 +70,24 @@ static int grid(struct gyre_comm *world, struct rig *rig)
     int32_t data[4][300];
     int rank = gyre_rank(world), bad = 0;
     (void)rig;
-    bad |= check(!gyre_split(world, rank / 2, rank, &comm[1]), world, "rows");
-    bad |= check(!gyre_split(world, rank % 2, rank, &comm[2]), world, "columns");
-    bad |= check(!bad && !gyre_split(comm[1], 0, -rank, &comm[3]), world, "part of a part");
+    bad |= rig_check(!gyre_split(world, rank / 2, rank, &comm[1]), world, "rows");
+    bad |= rig_check(!gyre_split(world, rank % 2, rank, &comm[2]), world, "columns");
+    bad |= rig_check(!bad && !gyre_split(comm[1], 0, -rank, &comm[3]), world, "part of a part");
     for (int round = 0; round < 30 && !bad; round++) {
         int count = round % 2 ? 1 : 300;
         for (int c = 0; c < 4; c++) {
             for (int i = 0; i < count; i++)
                 data[c][i] = gyre_rank(comm[c]) + 1;
-            bad |= check(!gyre_all_reduce_start(comm[c], data[c], data[c], (uint64_t)count,
-                                                GYRE_I32, GYRE_SUM, &work[c]),
-                         comm[c], "start");
+            bad |= rig_check(!gyre_all_reduce_start(comm[c], data[c], data[c], (uint64_t)count,
+                                                    GYRE_I32, GYRE_SUM, &work[c]),
+                             comm[c], "start");
         }
-        bad |= check(!gyre_barrier(comm[round % 4]), world, "barrier while others are in flight");
+        bad |=
+            rig_check(!gyre_barrier(comm[round % 4]), world, "barrier while others are in flight");
         for (int c = 3; c >= 0 && !bad; c--) {
             int n = gyre_size(comm[c]);
-            bad |= check(!gyre_work_wait(work[c], -1), comm[c], "wait");
-            bad |= check(data[c][count - 1] == n * (n + 1) / 2, comm[c], "started sum");
+            bad |= rig_check(!gyre_work_wait(work[c], -1), comm[c], "wait");
+            bad |= rig_check(data[c][count - 1] == n * (n + 1) / 2, comm[c], "started sum");
         }
     }
     return gyre_finalize(world) || bad;
@@ -110,7 +96,7 @@ static int grid(struct gyre_comm *world, struct rig *rig)
 static void many_in_flight_at_once(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(4, grid), 0);
+    assert_int_equal(rig_run_everywhere(4, grid), 0);
 }
 
 /* -- threads ----------------------------------------------------------------------------------- */
@@ -138,7 +124,8 @@ static int threads(struct gyre_comm *world, struct rig *rig)
     int bad = 0;
     (void)rig;
     for (int i = 1; i < 3; i++)
-        bad |= check(!gyre_split(world, 0, i * gyre_rank(world), &runner[i].comm), world, "split");
+        bad |=
+            rig_check(!gyre_split(world, 0, i * gyre_rank(world), &runner[i].comm), world, "split");
     for (int i = 0; i < 3; i++)
         pthread_create(&thread[i], NULL, reduce_many, &runner[(i + gyre_rank(world)) % 3]);
     for (int i = 0; i < 3; i++)
@@ -151,7 +138,7 @@ static int threads(struct gyre_comm *world, struct rig *rig)
 static void threads_on_different_communicators(void **state)
 {
     (void)state;
-    assert_int_equal(run_everywhere(3, threads), 0);
+    assert_int_equal(rig_run_everywhere(3, threads), 0);
 }
 
 /* -- failures in a part ------------------------------------------------------------------------ */
@@ -183,7 +170,7 @@ static int wrong_in_a_part(struct gyre_comm *comm, struct rig *rig)
     struct gyre_comm *part;
     int rank = gyre_rank(comm), bad = 0;
     float data[1] = {1};
-    bad |= check(!gyre_split(comm, rank ? 1 : -1, rank, &part), comm, "split");
+    bad |= rig_check(!gyre_split(comm, rank ? 1 : -1, rank, &part), comm, "split");
     for (int i = 0; i < 5 && part && !gyre_barrier(part); i++)
         continue; /* rank 2 may leave the last one first, and go wrong */
     uint64_t since = rig_now();
@@ -191,9 +178,9 @@ static int wrong_in_a_part(struct gyre_comm *comm, struct rig *rig)
                  : rank == 2 ? one_goes_wrong(comm, part, trouble)
                              : gyre_all_reduce(part, data, data, 1, GYRE_F32, GYRE_SUM);
     rig_note(rig, comm, status, since);
-    bad |= check(gyre_barrier(comm) == status, comm, "the world's later calls");
-    bad |= check(!part || gyre_barrier(part) == status, comm, "the part's later calls");
-    bad |= check(!part || gyre_finalize(part) == status, comm, "the part's end");
+    bad |= rig_check(gyre_barrier(comm) == status, comm, "the world's later calls");
+    bad |= rig_check(!part || gyre_barrier(part) == status, comm, "the part's later calls");
+    bad |= rig_check(!part || gyre_finalize(part) == status, comm, "the part's end");
     return gyre_finalize(comm) != status || bad;
 }
 
@@ -259,14 +246,14 @@ static int alone(struct gyre_comm *world, struct rig *rig)
     int32_t data[4];
     int bad = 0;
     (void)rig;
-    bad |= check(gyre_split(world, 0, 0, NULL) == GYRE_INVALID, world, "no place");
-    bad |= check(gyre_split(NULL, 0, 0, &none) == GYRE_INVALID && !none, world, "no parent");
-    bad |= check(!gyre_split(world, gyre_rank(world), 0, &part), world, "one rank a part");
-    bad |= check(gyre_size(part) == 1 && gyre_rank(part) == 0, world, "alone in it");
+    bad |= rig_check(gyre_split(world, 0, 0, NULL) == GYRE_INVALID, world, "no place");
+    bad |= rig_check(gyre_split(NULL, 0, 0, &none) == GYRE_INVALID && !none, world, "no parent");
+    bad |= rig_check(!gyre_split(world, gyre_rank(world), 0, &part), world, "one rank a part");
+    bad |= rig_check(gyre_size(part) == 1 && gyre_rank(part) == 0, world, "alone in it");
     bad |= sum_over(part, data, 4);
-    bad |= check(!gyre_split(part, 3, 0, &none) && gyre_size(none) == 1, world, "split alone");
-    bad |= check(!gyre_split(part, -3, 0, &none) && !none, world, "split to nothing");
-    bad |= check(!gyre_finalize(part), world, "end alone");
+    bad |= rig_check(!gyre_split(part, 3, 0, &none) && gyre_size(none) == 1, world, "split alone");
+    bad |= rig_check(!gyre_split(part, -3, 0, &none) && !none, world, "split to nothing");
+    bad |= rig_check(!gyre_finalize(part), world, "end alone");
     return gyre_finalize(world) || bad;
 }
 
