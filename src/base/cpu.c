@@ -2,6 +2,7 @@
  * its affinity mask. */
 #include "base/cpu.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,8 +61,11 @@ bool gyre_cpu_crowded(int ranks)
     return ranks > within_quota(own == 1 ? (int)sysconf(_SC_NPROCESSORS_ONLN) : own);
 }
 
+static pthread_once_t cache_once = PTHREAD_ONCE_INIT;
+static uint64_t cache_bytes;
+
 /* The kernel's word: sysconf() multiplies by the cores of all sockets on some processors. */
-uint64_t gyre_cpu_cache_bytes(void)
+static void read_cache(void)
 {
     unsigned long kib = 0;
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
@@ -70,5 +74,11 @@ uint64_t gyre_cpu_cache_bytes(void)
             kib = 0;
         fclose(file);
     }
-    return kib ? (uint64_t)kib << 10 : UINT64_C(32) << 20;
+    cache_bytes = kib ? (uint64_t)kib << 10 : UINT64_C(32) << 20;
+}
+
+uint64_t gyre_cpu_cache_bytes(void)
+{
+    pthread_once(&cache_once, read_cache);
+    return cache_bytes;
 }

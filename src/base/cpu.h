@@ -16,7 +16,7 @@ static inline void gyre_pause(void)
 #endif
 }
 
-/* Bytes of the last cache, 32 MiB where the system does not tell. Reads a file. */
+/* Bytes of the last cache, 32 MiB where the system does not tell. Reads a file, once. */
 uint64_t gyre_cpu_cache_bytes(void);
 
 /* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files:
