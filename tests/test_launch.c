@@ -98,7 +98,7 @@ static void ranks_are_dense(void **state)
     (void)state;
     assert_int_equal(gyre_seating_world(&uneven), 7);
     for (int rank = 0; rank < 7; rank++) {
-        struct gyre_seat place = gyre_seating_seat(&uneven, rank);
+        struct gyre_rank_seat place = gyre_seating_seat(&uneven, rank);
         assert_int_equal(place.rank, rank);
         assert_int_equal(place.node, expected[rank][0]);
         assert_int_equal(place.local_rank, expected[rank][1]);

@@ -55,10 +55,10 @@ static void take_seat(struct gyre_comm *comm)
 {
     const struct gyre_layout *layout = comm->layout;
     uint32_t node = layout->node[comm->rank], first = layout->start[node];
-    comm->seat = (struct gyre_seat){.local_rank = layout->place[comm->rank] - first,
-                                    .local_size = layout->start[node + 1] - first,
-                                    .node = node,
-                                    .nodes = layout->nodes};
+    comm->seat = (struct gyre_node_place){.local_rank = layout->place[comm->rank] - first,
+                                          .local_size = layout->start[node + 1] - first,
+                                          .node = node,
+                                          .nodes = layout->nodes};
 }
 
 int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble)

@@ -47,7 +47,7 @@ struct gyre_reduction {
 };
 
 /* Where this rank stands among the communicator's nodes. */
-struct gyre_seat {
+struct gyre_node_place {
     uint32_t local_rank, local_size, node, nodes;
 };
 
@@ -64,7 +64,7 @@ struct gyre_comm {
     uint32_t name;   /* for the watch: the id, and the lowest rank above it */
     uint32_t *world; /* the world's number of a rank; NULL: its own */
     uint32_t *above; /* the parent's, of a part */
-    struct gyre_seat seat;
+    struct gyre_node_place seat;
     bool busy; /* in the hub's list */
     struct gyre_work work[GYRE_OPS_MAX];
     struct gyre_group group;

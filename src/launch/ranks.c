@@ -49,7 +49,8 @@ static void add_threads(struct gyre_variables *variables, int threads)
             gyre_variables_add(variables, "%s=%d", thread_variables[i], threads);
 }
 
-static void add_place(struct gyre_variables *variables, const struct gyre_seat *place, int world)
+static void add_place(struct gyre_variables *variables, const struct gyre_rank_seat *place,
+                      int world)
 {
     gyre_variables_add(variables, "RANK=%d", place->rank);
     gyre_variables_add(variables, "WORLD_SIZE=%d", world);
@@ -60,7 +61,7 @@ static void add_place(struct gyre_variables *variables, const struct gyre_seat *
 
 static void describe_rank(struct gyre_variables *variables,
                           const struct gyre_launch_options *options,
-                          const struct gyre_launch_job *job, const struct gyre_seat *place)
+                          const struct gyre_launch_job *job, const struct gyre_rank_seat *place)
 {
     for (size_t i = 0; i < sizeof foreign_variables / sizeof *foreign_variables; i++)
         if (job->has_key || strcmp(foreign_variables[i], "GYRE_KEY"))
@@ -111,7 +112,7 @@ static enum gyre_child_input input_of(const struct gyre_launch_options *options,
 }
 
 static int start_rank(struct gyre_crew *crew, int index, struct gyre_spawn *spawn,
-                      const struct gyre_launch_options *options, const struct gyre_seat *place,
+                      const struct gyre_launch_options *options, const struct gyre_rank_seat *place,
                       struct gyre_trouble *trouble)
 {
     struct gyre_child *child = &crew->child[index];
@@ -141,7 +142,7 @@ int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *o
     int status = options->log_dir ? make_folders(options->log_dir, trouble) : 0;
     gyre_cores_find(&cores);
     for (int i = 0; i < crew->children && !status; i++) {
-        struct gyre_seat place = gyre_seating_seat(&job->seating, first + i);
+        struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + i);
         struct gyre_variables variables = {0};
         struct gyre_spawn spawn = {.program = options->program,
                                    .variables = &variables,

@@ -167,10 +167,10 @@ int gyre_seating_first_rank(const struct gyre_seating *seating, int node)
     return rank;
 }
 
-struct gyre_seat gyre_seating_seat(const struct gyre_seating *seating, int rank)
+struct gyre_rank_seat gyre_seating_seat(const struct gyre_seating *seating, int rank)
 {
     int node = 0, local = rank;
     while (local >= seating->size[node])
         local -= seating->size[node++];
-    return (struct gyre_seat){rank, node, local, seating->size[node]};
+    return (struct gyre_rank_seat){rank, node, local, seating->size[node]};
 }

@@ -21,7 +21,7 @@ struct gyre_seating {
     int size[GYRE_NODES_MAX]; /* ranks of each node */
 };
 
-struct gyre_seat {
+struct gyre_rank_seat {
     int rank, node, local_rank, local_size;
 };
 
@@ -46,6 +46,6 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
 
 int gyre_seating_world(const struct gyre_seating *seating);
 int gyre_seating_first_rank(const struct gyre_seating *seating, int node);
-struct gyre_seat gyre_seating_seat(const struct gyre_seating *seating, int rank);
+struct gyre_rank_seat gyre_seating_seat(const struct gyre_seating *seating, int rank);
 
 #endif
