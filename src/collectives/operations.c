@@ -194,11 +194,8 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
         *out = work;
         return 0;
     }
-    struct gyre_plan *plan;
     gyre_domain_enter(comm->domain);
-    int status = find_plan(comm, shape, &plan);
-    if (!status)
-        status = gyre_comm_start_plan(comm, plan, input, output, &work->op);
+    int status = gyre_comm_start(comm, shape, input, output, &work->op);
     if (!status && gyre_hub_poll(comm->hub))
         gyre_domain_ring(comm->domain);
     gyre_domain_leave(comm->domain);
