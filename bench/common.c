@@ -51,6 +51,13 @@ double bench_now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
+double bench_processor_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
 double bench_agree(struct bench *bench, double value, enum gyre_op op)
 {
     bench_must(bench, gyre_all_reduce(bench->comm, &value, &value, 1, GYRE_F64, op),

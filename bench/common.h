@@ -198,6 +198,7 @@ double bench_ceiling_tcp_bus(const struct bench *bench, const struct bench_socke
 /* Ends the program with the story if `status` is a failure. */
 void bench_must(struct bench *bench, int status, const char *what);
 double bench_now_us(void);
+double bench_processor_us(void); /* of all threads of this process */
 double bench_agree(struct bench *bench, double value, enum gyre_op op); /* collective */
 double bench_from_root(struct bench *bench, double value);              /* rank 0's; collective */
 void bench_sum(struct bench *bench, void *data, uint64_t count,

@@ -22,13 +22,6 @@ struct waited { /* of one rank, in microseconds; travels in a collective */
     double wall, processor;
 };
 
-static double processor_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
 static void call(struct bench *bench)
 {
     bench_must(bench,
@@ -43,7 +36,7 @@ static void run_calls(struct bench *bench, struct waited *own)
     call(bench);
     bench_together(bench);
     for (int i = 0; i < bench->options.iterations; i++) {
-        double processor = processor_us(), start = bench_now_us();
+        double processor = bench_processor_us(), start = bench_now_us();
         bool waits = i % bench->n != bench->rank;
         if (!waits) {
             nanosleep(&late, NULL);
@@ -51,7 +44,7 @@ static void run_calls(struct bench *bench, struct waited *own)
         call(bench);
         if (waits) {
             own->wall += bench_now_us() - start;
-            own->processor += processor_us() - processor;
+            own->processor += bench_processor_us() - processor;
         }
     }
 }

@@ -30,13 +30,6 @@ struct spent { /* on this rank, in microseconds */
 
 /* -- time -------------------------------------------------------------------------------------- */
 
-static double processor_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
 /* A broadcast's root may return before its leaves have the data: the time is over when all have. */
 static void finish(struct bench *bench)
 {
@@ -60,12 +53,12 @@ static struct spent time_each(struct bench *bench, const struct bench_call *call
             bench_call_refresh(bench, call, i);
             bench_together(bench);
         }
-        double processor = processor_us(), start = bench_now_us();
+        double processor = bench_processor_us(), start = bench_now_us();
         bench_call_make(bench, call);
         finish(bench);
         double took = bench_now_us() - start;
         total.wall += took;
-        total.processor += processor_us() - processor;
+        total.processor += bench_processor_us() - processor;
         if (times) {
             times[i] = took;
         }
@@ -75,13 +68,13 @@ static struct spent time_each(struct bench *bench, const struct bench_call *call
 
 static struct spent time_all(struct bench *bench, const struct bench_call *call, int calls)
 {
-    double processor = processor_us(), start = bench_now_us();
+    double processor = bench_processor_us(), start = bench_now_us();
     for (int i = 0; i < calls; i++) {
         bench_call_make(bench, call);
     }
     finish(bench);
     double wall = bench_now_us() - start;
-    return (struct spent){wall, processor_us() - processor};
+    return (struct spent){wall, bench_processor_us() - processor};
 }
 
 /* All calls, on this rank. `times` may be NULL. */
