@@ -87,10 +87,14 @@ static bool find_host(const struct bench *bench, int rank, struct sockaddr_in *a
     return true;
 }
 
-static void prepare(int fd)
+/* Within one machine without pacing, as the library has it. */
+static void prepare(const struct bench *bench, int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (one_host(bench)) {
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    }
     fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
@@ -182,8 +186,8 @@ static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports)
         ok = ok && ring->from[i] >= 0;
     }
     for (int i = 0; i < STREAMS_MAX; i++) {
-        prepare(ring->to[i]);
-        prepare(ring->from[i]);
+        prepare(ring->bench, ring->to[i]);
+        prepare(ring->bench, ring->from[i]);
     }
     return bench_agree(bench, ok, GYRE_MIN) != 0;
 }
