@@ -262,8 +262,9 @@ static int run_group(struct gyre_comm *comm)
     start_all(&run);
     while (run.ended < run.begun)
         end_oldest(&run);
+    gyre_domain_ring(comm->domain); /* messages may be out, and over, already */
     end_messages(&run);
-    bool more_to_do = comm->hub->busies > 0;
+    bool more_to_do = gyre_hub_pending(comm->hub);
     gyre_domain_leave(comm->domain);
     if (more_to_do)
         gyre_helper_poke(comm->hub);

@@ -95,6 +95,14 @@ static bool run_busy(struct gyre_hub *hub)
     return moved;
 }
 
+bool gyre_hub_pending(const struct gyre_hub *hub)
+{
+    for (uint32_t i = 0; i < hub->busies; i++)
+        if (!comm_idle(hub->busy[i]))
+            return true;
+    return false;
+}
+
 bool gyre_hub_poll(struct gyre_hub *hub)
 {
     bool moved = run_busy(hub);

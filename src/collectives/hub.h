@@ -61,6 +61,9 @@ void gyre_hub_drive(struct gyre_comm *comm);
 /* Moves everything that can move, on every communicator. True if anything did. */
 bool gyre_hub_poll(struct gyre_hub *hub);
 
+/* Is anything in flight, on any communicator? */
+bool gyre_hub_pending(const struct gyre_hub *hub);
+
 /* What a thread waits for. over() is asked by threads that do not own the domain, too. */
 struct gyre_wait {
     bool (*over)(void *context);

@@ -71,8 +71,10 @@ static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
     int status = message ? 0 : no_memory();
     if (message && comm->group.depth)
         status = gyre_group_add_message(comm, message);
-    else if (message)
+    else if (message) {
+        gyre_domain_ring(comm->domain); /* it may be out, and over, already */
         status = gyre_message_end(comm, message);
+    }
     gyre_domain_leave(comm->domain);
     return status;
 }
