@@ -80,6 +80,16 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
 
 /* -- links ------------------------------------------------------------------------------------- */
 
+static uint32_t locate(void *domain, const void *memory, uint64_t length, uint64_t *offset)
+{
+    return gyre_domain_locate(domain, memory, length, offset);
+}
+
+static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
+{
+    return gyre_domain_view(domain, peer, region, offset, length);
+}
+
 static int open_wire(struct gyre_domain *domain, const struct gyre_driver *driver, uint32_t peers,
                      struct gyre_trouble *trouble)
 {
@@ -87,8 +97,10 @@ static int open_wire(struct gyre_domain *domain, const struct gyre_driver *drive
                                         .n = domain->joined->n,
                                         .epoch = domain->job.epoch,
                                         .peers = peers,
-                                        .variant = domain->settings.poller};
+                                        .variant = domain->settings.poller,
+                                        .sight = &domain->sight};
     struct gyre_wire *wire;
+    domain->sight = (struct gyre_sight){.context = domain, .locate = locate, .view = view};
     int status = driver->open(&options, &wire, trouble);
     return status ? status : gyre_links_add_wire(domain->links, driver, wire);
 }

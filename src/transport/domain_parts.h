@@ -2,6 +2,7 @@
 #ifndef GYRE_TRANSPORT_DOMAIN_PARTS_H
 #define GYRE_TRANSPORT_DOMAIN_PARTS_H
 
+#include "transport/sight.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -68,6 +69,7 @@ struct gyre_domain {
     pthread_mutex_t shared_lock;
     struct gyre_shared *shared;
     uint32_t shared_used, next_id;
+    struct gyre_sight sight;         /* of all that, for drivers */
     struct gyre_region queue_region; /* of the shm pipes */
 };
 

@@ -38,6 +38,9 @@ static bool length_fits(uint32_t kind, uint32_t length)
     case GYRE_FRAME_GRANT:
     case GYRE_FRAME_ASK:
         return length == sizeof(uint64_t);
+    case GYRE_FRAME_POINT:
+        return length == 2 * sizeof(uint64_t);
+    case GYRE_FRAME_TAKEN:
     case GYRE_FRAME_CREDIT:
     case GYRE_FRAME_BYE:
     case GYRE_FRAME_VOID:

@@ -27,8 +27,13 @@ enum gyre_frame_kind {
     GYRE_FRAME_BYE = 4,    /* no message follows any more; grants, credits and withdrawals may */
     GYRE_FRAME_ASK = 5,    /* the named message waits for its grant; payload: its length, 8 bytes */
     GYRE_FRAME_PIECE = 6,  /* of a granted message: in order, full but for the last */
-    GYRE_FRAME_VOID = 7    /* the rest of a granted message was withdrawn and will not come */
+    GYRE_FRAME_VOID = 7,   /* the rest of a granted message was withdrawn and will not come */
+    GYRE_FRAME_POINT = 8,  /* a granted message lies in memory that both ends see; payload: its
+                              region and the offset there, 8 bytes each */
+    GYRE_FRAME_TAKEN = 9   /* the message that was pointed at has been read */
 };
+
+#define GYRE_FRAME_CONTROL_MAX 16u /* payload of frames that are no message */
 
 struct gyre_frame {
     enum gyre_frame_kind kind;

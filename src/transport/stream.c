@@ -104,6 +104,8 @@ int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_st
     gyre_store_init(fresh->store);
     fresh->epoch = options->epoch;
     fresh->checksum = options->checksum;
+    fresh->peer = options->peer;
+    fresh->sight = options->sight;
     fresh->posts = options->posts;
     fresh->footprint = bytes;
     *stream = fresh;

@@ -12,6 +12,9 @@
  *                │                         in the posted buffer
  *                ▼ complete (token, status)
  *
+ * Where both ends see the sender's memory, a long message is not sent: POINT says where it lies, the
+ * receiver copies it, piece by piece, and says TAKEN, with which the SEND completes.
+ *
  * Rules: nothing here blocks; nothing allocates after create(), but for cancel() of a half-written
  * send; at most `posts` sends and `posts` receives are outstanding (until complete() returned
  * them), `posts` being equal at both ends; each accepted post completes exactly once, also after
@@ -31,6 +34,7 @@
 
 #include "base/status.h"
 #include "transport/match.h"
+#include "transport/sight.h"
 
 #include <sys/uio.h>
 
@@ -40,6 +44,8 @@ struct gyre_stream_options {
     uint16_t epoch;
     uint32_t posts; /* 1 … 65,536 sends and as many receives */
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
+    uint32_t peer;  /* as `sight` knows it */
+    const struct gyre_sight *sight; /* NULL: no memory is seen by both ends. Outlives the stream */
 };
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream);
@@ -54,7 +60,8 @@ int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match,
                      uint64_t length, uint64_t token);
 
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
- * such post. The stream stays usable: a frame that is half written goes on from a copy, the rest of
+ * such post, or the peer reads it in place and it ends by itself. The stream stays usable: a frame
+ * that is half written goes on from a copy, the rest of
  * a message that the peer has granted is declared void (the peer's receive ends with -ECANCELED), a
  * message on its way into a withdrawn receive is read and dropped. Vectors from gather() and
  * target() before the cancel are void too: a carrier that still works on them must end that first.
@@ -71,6 +78,11 @@ void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes);
  * status. */
 int gyre_stream_target(struct gyre_stream *stream, struct iovec iov[2]);
 int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
+
+/* Messages that the peer points at, in memory that both ends see: fetch() copies at most one piece
+ * of the next one, and says whether it did; pending() says whether there is one. */
+bool gyre_stream_fetch(struct gyre_stream *stream);
+bool gyre_stream_pending(const struct gyre_stream *stream);
 
 /* Returns how many it wrote. */
 int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out, int max);

@@ -7,6 +7,8 @@
  *     ASK     a receive is posted ─▶ GRANT, unless given  else noted until the receive is posted
  *     CREDIT  more eager messages may go
  *     VOID    the receive ends, its message will not come
+ *     POINT   the message lies there: it is copied by fetch()
+ *     TAKEN   so has the peer; the send ends
  *     BYE     so does everything that waits for the peer */
 #include "transport/stream_state.h"
 
@@ -44,6 +46,9 @@ static int heard_grant(struct gyre_stream *stream, const struct gyre_match *matc
         return status;
     }
     struct gyre_send *send = gyre_table_find(&stream->sends, match);
+    while (send && send->state == GYRE_SEND_POINTED) { /* that one has its grant */
+        send = gyre_table_next(send, match);
+    }
     if (!send) {
         return length > GYRE_EAGER_MAX ? keep_note(stream, &stream->grants, length) : GYRE_CORRUPT;
     }
@@ -88,7 +93,7 @@ static int heard_credit(struct gyre_stream *stream, uint64_t total)
 static int heard_void(struct gyre_stream *stream, const struct gyre_match *match)
 {
     struct gyre_receive *receive = gyre_stream_granted_receive(stream, match);
-    if (!receive) {
+    if (!receive || receive->region) {
         return GYRE_CORRUPT;
     }
     gyre_stream_end_granted(stream, receive, -ECANCELED);
@@ -136,6 +141,10 @@ int gyre_stream_hear(struct gyre_stream *stream)
         return heard_void(stream, match);
     case GYRE_FRAME_BYE:
         return heard_bye(stream);
+    case GYRE_FRAME_POINT:
+        return gyre_stream_heard_point(stream, match);
+    case GYRE_FRAME_TAKEN:
+        return gyre_stream_heard_taken(stream, match);
     default:
         return GYRE_CORRUPT;
     }

@@ -126,7 +126,7 @@ static int open_piece(struct gyre_stream *stream)
 {
     struct gyre_incoming *in = &stream->in;
     struct gyre_receive *receive = gyre_stream_granted_receive(stream, &in->frame.match);
-    if (!receive || in->bye_heard) {
+    if (!receive || receive->region || in->bye_heard) {
         return GYRE_CORRUPT;
     }
     uint64_t left = receive->length - receive->got;

@@ -3,8 +3,9 @@
  *   send ─▶ eager ──credit──────────────────────────────┐
  *             └─blocked─▶ ASK ─▶ (hash) ──┐             ▼
  *   send ─▶ patient (hash) ─────────────GRANT─▶ granted ─▶ offers ─▶ gather ─▶ wrote ─▶ complete
- *                                                 ▲  └─▶ one piece, then to the back
- *                                                 └────────┘
+ *                                         │       ▲  └─▶ one piece, then to the back
+ *                                         │       └────────┘
+ *                                         └─▶ seen by both ends: POINT (stream_point.c)
  *
  * Order of service: withdrawals, grants and credit; then eager messages while the peer's store has
  * room; then one piece of the next granted message, so that a message of a gigabyte delays a small
@@ -70,6 +71,16 @@ static void offer_length(struct gyre_stream *stream, enum gyre_frame_kind kind,
     offer(stream, kind, match, wire, sizeof wire);
 }
 
+static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
+{
+    uint8_t wire[2 * sizeof(uint64_t)];
+    gyre_put64(wire, send->region);
+    gyre_put64(wire + 8, send->offset);
+    offer(stream, GYRE_FRAME_POINT, &send->slot.match, wire, sizeof wire);
+    send->state = GYRE_SEND_POINTED;
+    gyre_table_insert(&stream->sends, send);
+}
+
 static void offer_credit(struct gyre_stream *stream)
 {
     struct gyre_match total = {.sequence = stream->credit.given};
@@ -89,6 +100,18 @@ static bool offer_control(struct gyre_stream *stream)
     struct gyre_receive *receive = gyre_queue_pop(&out->grants);
     if (receive) {
         offer_length(stream, GYRE_FRAME_GRANT, &receive->slot.match, receive->length);
+        receive->invited = true;
+        return true;
+    }
+    receive = gyre_queue_pop(&out->takens);
+    if (receive) {
+        offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
+        gyre_table_give(&stream->receives, receive);
+        return true;
+    }
+    send = gyre_queue_pop(&out->points);
+    if (send) {
+        offer_place(stream, send);
         return true;
     }
     if (stream->credit.given - stream->credit.reported >= GYRE_EAGER_MAX) {
@@ -322,6 +345,9 @@ void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
         gyre_queue_unlink(&out->patient, send);
     }
     send->granted = true;
+    if (send->live && gyre_stream_point(stream, send)) {
+        return;
+    }
     send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;
     gyre_queue_push(send->live ? &out->granted : &out->voids, send);
 }

@@ -3,7 +3,7 @@
  *     stream.c           life, completions, failure       stream_agree.c    fingerprints
  *     stream_post.c      send, recv                       stream_table.c    records found by name
  *     stream_out.c       gather, wrote                    stream_store.c    unexpected payload
- *     stream_in.c        target, read, messages
+ *     stream_in.c        target, read, messages         stream_point.c    messages read in place
  *     stream_control.c   what else the peer says
  *     stream_withdraw.c  cancel */
 #ifndef GYRE_TRANSPORT_STREAM_STATE_H
@@ -40,7 +40,10 @@ struct gyre_receive {
     struct gyre_agreement *agreement;
     uint8_t *data;
     uint64_t length, got, token;
+    uint64_t offset; /* in the peer's region, if that is not 0 */
+    uint32_t region;
     bool live, granted;
+    bool invited; /* the GRANT is out */
 };
 
 enum gyre_send_state {
@@ -49,6 +52,8 @@ enum gyre_send_state {
     GYRE_SEND_WAITING, /* long, in sends' hash and out.patient: waits for its grant */
     GYRE_SEND_ASKED,   /* in sends' hash: has asked and waits for its grant */
     GYRE_SEND_GRANTED, /* in out.granted: pieces go in turn */
+    GYRE_SEND_LOCATED, /* in out.points: the peer will be told where it lies */
+    GYRE_SEND_POINTED, /* in sends' hash: the peer reads it */
     GYRE_SEND_FRAMED,  /* all its bytes are in offers */
     GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
     GYRE_SEND_VOID     /* withdrawn after its grant, in out.voids: the peer must be told */
@@ -59,6 +64,8 @@ struct gyre_send {
     struct gyre_agreement *agreement;
     const uint8_t *data;
     uint64_t length, framed, token;
+    uint64_t offset; /* in the region, when located */
+    uint32_t region;
     enum gyre_send_state state;
     bool live, granted;
 };
@@ -86,7 +93,8 @@ struct gyre_offer { /* one frame on its way out: what is left of it */
 
 struct gyre_outgoing {
     struct gyre_queue eager, patient, granted, voids; /* of gyre_send */
-    struct gyre_queue grants;                         /* of gyre_receive */
+    struct gyre_queue points;                         /* of gyre_send too */
+    struct gyre_queue grants, takens;                 /* of gyre_receive */
     struct gyre_offer offer[GYRE_STREAM_OFFERS];
     uint32_t first, offers; /* ring */
     uint32_t staged;        /* bytes of stage in use */
@@ -109,7 +117,8 @@ struct gyre_incoming {
     uint8_t *at;                  /* GYRE_IN_BUFFER */
     struct gyre_receive *receive; /* it is for; NULL: none */
     struct gyre_stored *stored;   /* GYRE_IN_STORE */
-    uint8_t control[sizeof(uint64_t)];
+    struct gyre_queue points;     /* of gyre_receive: the peer has told where they lie */
+    uint8_t control[GYRE_FRAME_CONTROL_MAX];
     uint32_t have; /* bytes in ahead: the start of a header */
     bool bye_heard;
     uint8_t *ahead;
@@ -130,6 +139,8 @@ struct gyre_stream {
     int status;
     uint16_t epoch;
     bool checksum;
+    uint32_t peer;
+    const struct gyre_sight *sight;
     uint32_t posts, sends_out, receives_out; /* posts whose completion was not fetched yet */
     struct gyre_table receives, sends, stored, grants, asks, agreements;
     struct gyre_credit credit;
@@ -171,6 +182,12 @@ struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
 struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,
                                                  const struct gyre_match *match);
 void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status);
+
+/* stream_point.c. point: the peer shall read the message in place, if it can; heard_*: what it says
+ * of that. */
+bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send);
+int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match *match);
+int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match);
 
 /* stream_control.c. hear: acts on the control frame that has come; hear_nothing_more: ends what
  * waits for the peer. */

@@ -8,6 +8,8 @@
  *      offers    [ written ▓▓▓░░░ ] [ not begun ] [ not begun ]
  *                            └copy     └── emptied ──┘        then VOID, unless it was the last
  *
+ * A message that the peer reads in place is out of reach: it ends when the peer has read it.
+ *
  * A receive that was granted stays as a record without a buffer and swallows its message when it
  * comes. */
 #include "transport/stream_state.h"
@@ -54,8 +56,9 @@ static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
 {
     int status = 0;
     bool eager = send->state == GYRE_SEND_FRAMED && !send->granted;
-    if (send->state == GYRE_SEND_GRANTED) {
-        gyre_queue_unlink(&stream->out.granted, send);
+    if (send->state == GYRE_SEND_GRANTED || send->state == GYRE_SEND_LOCATED) {
+        bool pieces = send->state == GYRE_SEND_GRANTED;
+        gyre_queue_unlink(pieces ? &stream->out.granted : &stream->out.points, send);
         stream->out.unframed--;
     }
     if (tear(stream, send, &status)) {
@@ -121,7 +124,7 @@ int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token)
     }
     struct gyre_send *send;
     for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
-        if (send->live && send->token == token) {
+        if (send->live && send->token == token && send->state != GYRE_SEND_POINTED) {
             gyre_stream_withdraw_send(stream, send, -ECANCELED);
             return 0;
         }

@@ -8,19 +8,20 @@
  *
  *   message drivers (tcp, verbs, sim)   send and recv
  *   mapped drivers (shm, cuda_ipc)      say that memory which the peer shares can be used in place;
- * they still implement send and recv, so that everything is right before anything is fast
+ *                                       they still implement send and recv, so that everything is
+ *                                       right before anything is fast
  *
  * The contract, for every entry:
  *   - nothing blocks, except open(), attach() and close(), which are bounded by 100 ms of waiting;
  *   - all calls on one wire come from one thread at a time (the domain's owner); the driver needs
- * no lock;
+ *     no lock;
  *   - an accepted post completes exactly once, also when the peer dies, on cancel() and on
- * detach(); its token comes back untouched; the buffer is borrowed from the post to the completion
- * (for a zero-copy send: to the late notification);
- *   - a driver never calls up: what happened is learned by poll();
+ *     detach(); its token comes back untouched; the buffer is borrowed from the post to the
+ *     completion (for a zero-copy send: to the late notification);
+ *   - a driver never calls up (the look-ups of sight.h apart): what happened is learned by poll();
  *   - no clock and no randomness but what is passed in;
  *   - a peer's death or misbehaviour fails its pipe, never the wire; every byte from a peer is
- * untrusted: copied once, bounded, then used;
+ *     untrusted: copied once, bounded, then used;
  *   - nothing is allocated after attach(), except in share().
  *
  * Adding a driver: one .c file, one line in src/transport/meson.build, one in link_table.c, one in
@@ -31,6 +32,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "transport/match.h"
+#include "transport/sight.h"
 
 struct gyre_wire; /* each driver defines its own struct and casts */
 struct gyre_pipe;
@@ -53,6 +55,8 @@ struct gyre_wire_options {
     const char
         *variant; /* the driver's own choice word ("io_uring", "epoll"), NULL: best available */
     void *world;  /* sim: the simulated world; otherwise NULL */
+    const struct gyre_sight *sight; /* mapped drivers: what peers can read in place. Outlives the
+                                       wire; NULL: nothing */
 };
 
 /* A connected, authenticated way to one peer. The driver owns the descriptors after a successful

@@ -2,15 +2,14 @@
  *
  *   mine   (this rank writes, the peer reads)        theirs (the other way round)
  *   ┌──────────┬──────────┬──────────────────┐
- *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring since the
- * start └──────────┴──────────┴──────────────────┘       read:    bytes that this side has taken
- * out of the peer's ring
+ *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring so far
+ *   └──────────┴──────────┴──────────────────┘       read:    bytes taken out of the peer's ring
  *
  * Each side writes only its own memory, which the kernel seals against the peer, so both counters
  * of a direction stand in different regions. Counters only grow; a ring byte is reused when the
  * reader's counter has passed it. What is in the rings is the message protocol of stream.h, without
- * the payload's sum. This path serves schedules that are not fused; fused operations never touch
- * it. */
+ * the payload's sum; what both sides can map is read in place (sight.h) and never enters a ring.
+ * This path serves schedules that are not fused; fused operations never touch it. */
 #include "transport/drivers/driver.h"
 #include "transport/frame.h"
 #include "transport/signature.h"
@@ -49,8 +48,9 @@ struct gyre_pipe {
 struct gyre_wire {
     struct gyre_pipe **pipe;
     uint32_t rank, pipes, most;
+    const struct gyre_sight *sight;
     bool full;      /* the last poll() had more to tell than it was given room for */
-    uint64_t moved; /* polls in which bytes moved, in or out */
+    uint64_t moved; /* calls in which bytes moved, in or out */
 };
 
 static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
@@ -65,6 +65,7 @@ static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wi
     }
     wire->most = options->peers;
     wire->rank = options->rank;
+    wire->sight = options->sight;
     *out = wire;
     return 0;
 }
@@ -113,7 +114,8 @@ static int shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel
         return gyre_trouble_set(trouble, -ENOSPC, "rank %u: the shm wire was opened for %u links",
                                 channel->peer, wire->most);
     struct gyre_pipe *pipe = calloc(1, sizeof(*pipe));
-    struct gyre_stream_options options = {.posts = POSTS, .checksum = false};
+    struct gyre_stream_options options = {
+        .posts = POSTS, .checksum = false, .peer = channel->peer, .sight = wire->sight};
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {
         free(pipe);
@@ -280,6 +282,7 @@ static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion
         struct gyre_pipe *pipe = wire->pipe[i];
         if (!pipe->status) {
             wire->moved += take_in(pipe);
+            wire->moved += gyre_stream_fetch(pipe->stream);
             wire->moved += put_out(pipe);
         }
         count += gyre_stream_complete(pipe->stream, out + count, max - count);
@@ -312,6 +315,8 @@ static int shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
         struct gyre_pipe *pipe = wire->pipe[i];
         if (pipe->status)
             continue;
+        if (gyre_stream_pending(pipe->stream))
+            return GYRE_AGAIN;
         if (atomic_load_explicit(&pipe->theirs->written, memory_order_acquire) != pipe->read)
             return GYRE_AGAIN;
         if (pipe->blocked &&
