@@ -177,33 +177,50 @@ static void ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
     pipe->read += length;
 }
 
-/* Moves what the stream wants to say into the ring, as far as there is room. */
-static bool put_out(struct gyre_pipe *pipe)
+static uint64_t room(const struct gyre_pipe *pipe)
+{
+    return pipe->capacity - (pipe->written - pipe->consumed);
+}
+
+/* The peer's counter is looked at when there seems to be no room: it moves from core to core. */
+static bool make_room(struct gyre_pipe *pipe)
 {
     uint64_t consumed = atomic_load_explicit(&pipe->theirs->read, memory_order_acquire);
-    if (consumed > pipe->written || pipe->written - consumed > pipe->capacity) {
+    if (consumed < pipe->consumed || consumed > pipe->written) {
         fail(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
         return false;
     }
-    uint64_t room = pipe->capacity - (pipe->written - consumed), before = pipe->written;
     pipe->consumed = consumed;
-    for (;;) {
-        struct iovec iov[VECTORS];
-        int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
-        uint64_t taken = 0;
-        pipe->blocked = count > 0;
-        for (int i = 0; i < count && room; i++) {
-            uint64_t length = iov[i].iov_len < room ? iov[i].iov_len : room;
-            ring_put(pipe, iov[i].iov_base, length);
-            room -= length;
-            taken += length;
-        }
-        if (!taken)
-            break;
-        gyre_stream_wrote(pipe->stream, taken);
+    return room(pipe) > 0;
+}
+
+static uint64_t put_vectors(struct gyre_pipe *pipe, const struct iovec *iov, int count)
+{
+    uint64_t before = pipe->written, done = 0;
+    for (int i = 0; i < count && (room(pipe) || make_room(pipe));) {
+        uint64_t left = iov[i].iov_len - done, part = left < room(pipe) ? left : room(pipe);
+        ring_put(pipe, (const uint8_t *)iov[i].iov_base + done, part);
+        done = part < left ? done + part : 0;
+        i += part == left;
     }
+    return pipe->written - before;
+}
+
+/* Moves what the stream wants to say into the ring, as far as there is room. */
+static bool put_out(struct gyre_pipe *pipe)
+{
+    uint64_t before = pipe->written, taken;
+    struct iovec iov[VECTORS];
+    do {
+        int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
+        pipe->blocked = count > 0;
+        taken = put_vectors(pipe, iov, count);
+        gyre_stream_wrote(pipe->stream, taken);
+    } while (taken);
+    if (pipe->written == before)
+        return false;
     atomic_store_explicit(&pipe->mine->written, pipe->written, memory_order_release);
-    return pipe->written != before;
+    return true;
 }
 
 /* Gives the stream what the peer has put into its ring. */
@@ -229,8 +246,10 @@ static bool take_in(struct gyre_pipe *pipe)
         if (status)
             fail_stream(pipe, status);
     }
+    if (pipe->read == before)
+        return false;
     atomic_store_explicit(&pipe->mine->read, pipe->read, memory_order_release);
-    return pipe->read != before;
+    return true;
 }
 
 /* -- the contract ------------------------------------------------------------------------------ */
@@ -253,7 +272,7 @@ static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, cons
     if (status == GYRE_MISMATCH)
         fail_stream(pipe, status);
     if (!status)
-        put_out(pipe);
+        pipe->wire->moved += put_out(pipe);
     return status;
 }
 
@@ -265,7 +284,7 @@ static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void
     if (status == GYRE_MISMATCH)
         fail_stream(pipe, status);
     if (!status && length > GYRE_EAGER_MAX)
-        put_out(pipe); /* its GRANT */
+        pipe->wire->moved += put_out(pipe); /* its GRANT */
     return status;
 }
 
