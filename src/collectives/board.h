@@ -1,11 +1,11 @@
 /* The board: what one rank shows to the others of its node, in shared memory that only it can
  * write.
  *
- *   finished                      turns that this rank needs nothing of any more: the reader's own
- * counter line[turn % 16]               "I am in this operation, it is this one, and my data is
- * here" progress[turn % 16]           how far this rank is inside it payload[turn % 16] inputs of
- * up to 4 KiB that do not fit into the line stage                         inputs that live in
- * memory which peers cannot map, slice by slice
+ *   finished             turns that this rank needs nothing of any more: the reader's own counter
+ *   line[turn % 16]      "I am in this operation, it is this one, and my data is here"
+ *   progress[turn % 16]  how far this rank is inside it
+ *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line
+ *   stage                inputs that live in memory which peers cannot map, slice by slice
  *
  * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is
  * overwritten only when every peer's `finished` says that it is done with the turn before (16 turns

@@ -8,11 +8,11 @@
  * tests/check_reduce.c checks every variant against the reference and times the same calls.
  *
  *   f16, bf16     accumulate in f32, rounded once to nearest even at the end; f8e4m3 and f8e5m2
- * too. Too large for f8e4m3 is NaN, as PyTorch converts: 464 and less become 448 integers      wrap
- * (computed unsigned) min, max      NaN if any source is NaN; -0 < +0 sum, avg      the same folds:
- * the sum, divided by the task's divisor unless that is 0, in the accumulator's type; integers: the
- * wrapped sum, truncated toward zero
- *
+ *                 too. Too large for f8e4m3 is NaN, as PyTorch converts: 464 and less become 448
+ *   integers      wrap (computed unsigned)
+ *   min, max      NaN if any source is NaN; -0 < +0
+ *   sum, avg      the same folds: the sum, divided by the task's divisor unless that is 0, in the
+ *                 accumulator's type; integers: the wrapped sum, truncated toward zero
  *   and, or, xor  of integers; there is no fold of floats (NULL)
  *
  * All but sum and avg take no notice of a divisor. */
