@@ -1,9 +1,8 @@
 /* What bare sockets carry between nodes, without any protocol of ours.
  *
- *     ring (all-reduce)    node 0 ─▶ node 1 ─▶ node 2 ─▶ node 0    each sends and receives
- *     chain (broadcast)    node 0 ─▶ node 1 ─▶ node 2              the first sends, the last
- * receives pair (gather)        node 0 ─▶ node 1                        one of many, the others
- * wait
+ *     ring (all-reduce)   node 0 ─▶ node 1 ─▶ node 2 ─▶ node 0   each sends and receives
+ *     chain (broadcast)   node 0 ─▶ node 1 ─▶ node 2             the first sends, the last receives
+ *     pair (gather)       node 0 ─▶ node 1                       one of many, the others wait
  *
  * A node is what shares memory; with --transport tcp each rank is one. Within a node bytes may move
  * in memory, so only what must leave it counts: of N nodes an all-reduce must send 2 (N-1)/N of the
@@ -12,10 +11,10 @@
  *
  *     t >= leaves * size / R     =>     busbw <= R * bus factor / leaves
  *
- * R is the best of one rank per node and
- * all ranks per node sending to their counterparts, with 1, 2 and as many streams as the library
- * uses. The loop is the plainest there is: non-blocking send and recv on every stream in turn, and
- * poll when nothing has moved for a while; the kernel does the rest. */
+ * R is the best of one rank per node and all ranks per node sending to their counterparts, with 1,
+ * 2 and as many streams as the library uses. The loop is the plainest there is: non-blocking send
+ * and recv on every stream in turn, and poll when nothing has moved for a while; the kernel does
+ * the rest. */
 #include "common.h"
 
 #include <arpa/inet.h>

@@ -4,8 +4,8 @@
  *
  *     call 0   rank 0 ······· sleeps ·······┐    In every call another rank comes 1 ms late; the
  *              rank 1 ▒▒▒ waits ▒▒▒▒▒▒▒▒▒▒▒▒├▶   others wait for it inside gyre_all_reduce().
- * Counted rank 2 ▒▒▒ waits ▒▒▒▒▒▒▒▒▒▒▒▒┘    is what a rank's process uses of a core in the calls
- *     call 1   rank 1 ······· sleeps …           in which it waits.
+ *              rank 2 ▒▒▒ waits ▒▒▒▒▒▒▒▒▒▒▒▒┘    Counted is what a rank's process uses of a core
+ *     call 1   rank 1 ······· sleeps …           in the calls in which it waits.
  *
  * The processor time is that of all threads of the process, so a helper thread that waits in its
  * place counts as well. A rank that spins uses 100 %. Size and number of calls: -b, -n. */

@@ -1,13 +1,16 @@
 /* Streams against anything. The input is a script of one-byte orders with arguments; two plays:
  *
  *   hostile   one stream, and a peer that sends raw bytes, or frames of any kind and content whose
- * sum is right, so that what lies behind the sum is reached too. The stream may fail, and then must
- * end every post once. honest    two streams on each other, with posts, withdrawals and pieces in
- * any order. Nothing may ever fail, and what is said to have arrived must be what was sent.
+ *             sum is right, so that what lies behind the sum is reached too. The stream may fail,
+ *             and then must end every post once.
+ *   honest    two streams on each other, with posts, withdrawals and pieces in any order. Nothing
+ *             may ever fail, and what is said to have arrived must be what was sent.
  *
  * As a program it plays seeded random scripts (GYRE_FUZZ_RUNS, default 1,000). As a libFuzzer
- * target: clang -DGYRE_LIBFUZZER -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itests
- * tests/fuzz_stream.c src/transport/{frame,stream*}.c src/base/{crc,rng,status}.c … */
+ * target:
+ *
+ *     clang -DGYRE_LIBFUZZER -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itests
+ *         tests/fuzz_stream.c src/transport/{frame,stream*}.c src/base/{crc,rng,status}.c … */
 #include "stream_pair.h"
 
 #include "transport/frame.h"

@@ -2,10 +2,10 @@
  *
  *     ratio compare.csv [compare.svg]
  *
- *     section,op,ranks,bytes,peer,round, time …      for each section, operation and number of
- * ranks: shm,all_reduce,2,4096,Gyre,1,1.29 …      ─▶    a table of medians over the rounds, with
- * the shm,all_reduce,2,4096,MPICH,1,3.66 …           ratio of the best peer's to ours, and one of
- *                                                    processor time and of percentiles
+ *     section,op,ranks,bytes,peer,round, time …    for each section, operation and number of ranks:
+ *     shm,all_reduce,2,4096,Gyre,1,1.29 …    ─▶    a table of medians over the rounds, with the
+ *     shm,all_reduce,2,4096,MPICH,1,3.66 …         ratio of the best peer's to ours, and one of
+ *                                                  processor time and of percentiles
  *
  * Peers whose name begins with "Gyre" are ours; each has a ratio of its own. Above 1 it is faster
  * than the best other at that size. Prints Markdown; exits with 1 if any line counts a wrong

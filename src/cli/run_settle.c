@@ -1,11 +1,11 @@
 /* From words to launch options: every word alone, then the sense they make together.
  *
- *     -n 4                                     [4] here
- *     -n 4 --nnodes 2 --node-rank 1            [?, 4], node 1 here; the ? is asked of the other
- * launcher -n 4,2 --nnodes 2 --node-rank 1          [4, 2], node 1 here
- *     --simulate-nodes 4+2                     [4, 2], all here
- *     --hosts a:4,b:2                          [4, 2], none here: over ssh
- *     --node 1 -n 4,2 (written by --hosts)     [4, 2], node 1 here, key on standard input */
+ *     -n 4                                   [4] here
+ *     -n 4 --nnodes 2 --node-rank 1          [?, 4], node 1 here; ? is asked of the other launcher
+ *     -n 4,2 --nnodes 2 --node-rank 1        [4, 2], node 1 here
+ *     --simulate-nodes 4+2                   [4, 2], all here
+ *     --hosts a:4,b:2                        [4, 2], none here: over ssh
+ *     --node 1 -n 4,2 (written by --hosts)   [4, 2], node 1 here, key on standard input */
 #include "cli/run_flags.h"
 
 #include "base/env.h"

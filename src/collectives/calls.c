@@ -1,9 +1,9 @@
 /* The collective calls of gyre/gyre.h: every one is its arguments in a struct, one check for all,
  * and then either run to the end (operations.c) or started.
  *
- *     gyre_broadcast(…)         ─┐                       ┌─ gyre_comm_run()
+ *     gyre_broadcast(…)         ─┐                         ┌─ gyre_comm_run()
  *     gyre_broadcast_start(…)   ─┴─▶ struct call ─▶ check ─┤
- *                                                        └─ gyre_comm_begin() ─▶ *work
+ *                                                          └─ gyre_comm_begin() ─▶ *work
  *
  * Nothing is started and the communicator is unharmed when a check fails. */
 #include "collectives/comm.h"

@@ -3,21 +3,21 @@
  *
  * What holds if it returns 0:
  *   - every SEND has exactly one RECV of equal length in the same round of its peer, and the other
- * way round; hence no deadlock, even where a send waits for its receive and each pair of ranks
- * shares one first-in-first-out channel;
+ *     way round; hence no deadlock, even where a send waits for its receive and each pair of ranks
+ *     shares one first-in-first-out channel;
  *   - every byte of every OUTPUT is the one that the verb wants there, of the right rank or summed
- * over every rank exactly once and marked FINAL exactly once; an all-reduce in one bracketing that
- * is the same on all ranks (so they end bitwise equal);
- *   - an algorithm that declares rank_order adds each element from left to right over ranks 0 …
- * n-1, in one REDUCE where the slice is narrow;
+ *     over every rank exactly once and marked FINAL exactly once; an all-reduce in one bracketing
+ *     that is the same on all ranks (so they end bitwise equal);
+ *   - an algorithm that declares rank_order adds each element from left to right over ranks
+ *     0 … n-1, in one REDUCE where the slice is narrow;
  *   - all of this whether a rank works in place or not, each rank choosing for itself: no byte is
- * written twice or written and read by two steps of a round, and no INPUT is read after its OUTPUT
- * has been overwritten. The places are those of the table in schedule.h;
+ *     written twice or written and read by two steps of a round, and no INPUT is read after its
+ *     OUTPUT has been overwritten. The places are those of the table in schedule.h;
  *   - only buffers that the rank has are named, and in them only this slice's parts of blocks;
  *   - nothing undefined or out of bounds is read, INPUT is never written, and a step moves whole
- * elements;
+ *     elements;
  *   - the extent is honest (rounds and the fullest rank's scratch exact, the rest enough) and so is
- * sent_bytes(). */
+ *     sent_bytes(). */
 #ifndef GYRE_COLLECTIVES_CHECK_H
 #define GYRE_COLLECTIVES_CHECK_H
 

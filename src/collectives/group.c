@@ -1,6 +1,6 @@
 /* Groups of calls that are started together.
  *
- *   group_start   gyre_send ───────▶ started at once          group_end
+ *   group_start   gyre_send ───────▶ started at once           group_end
  *                 all_reduce a ─┐                              starts what was collected, in order,
  *                 broadcast  b ─┼─▶ collected ───────────────▶ [a c packed] [b], and waits for all
  *                 all_reduce c ─┘

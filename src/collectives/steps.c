@@ -1,8 +1,7 @@
 /* Lanes: rounds of a schedule over message links.
  *
- *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …         a lane takes the next slice when it has
- * finished one lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …      lanes do not wait for each
- * other
+ *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …        a lane takes the next slice when it has
+ *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …     finished one; no lane waits for another
  *
  * A round is generated when it begins. Its receives are posted first, then its sends, then its
  * local steps run in pieces of at most 256 KiB; when every post has completed the next round

@@ -1,11 +1,14 @@
 /* Children that cannot outlive their launcher.
  *
- *     launcher ──hold────▶ (pipe) ──▶ keeper, ranks, and whatever the ranks start
- *        │ fork                          │
+ *     launcher ──hold──▶ (pipe) ──▶ keeper, ranks, and whatever the ranks start
+ *        │ fork
  *        ├── keeper   leads the group; sleeps in read(); at end of file it kills the group, itself
- * included ├── rank 0   PR_SET_PDEATHSIG = SIGKILL, which the kernel sends whatever killed the
- * launcher └── rank 1   └─ grandchildren: not covered by that signal, but in the keeper's group and
- * holding the pipe
+ *        │            included
+ *        ├── rank 0   PR_SET_PDEATHSIG = SIGKILL, which the kernel sends whatever killed the
+ *        │            launcher
+ *        └── rank 1   the same
+ *              └── grandchildren   not covered by that signal, but in the keeper's group and
+ *                                  holding the pipe
  *
  * Invariants: the keeper outlives every rank, so the group's number cannot pass to strangers while
  * it may be signalled. Nobody but the launcher holds the pipe's write end: all descriptors are

@@ -3,7 +3,7 @@
  * The buffer holds one line that is not complete yet, or complete lines that nobody has taken:
  *
  *     "signal 2\nfailed 3 rank 5 on b: ex"        gyre_ear_next() cuts the first line off, then
- * waits for the rest
+ *                                                 waits for the rest
  *
  * A line longer than the buffer cannot come from a launcher; the connection is treated as ended. */
 #include "launch/ear.h"

@@ -1,10 +1,9 @@
 /* What launchers say to each other: lines of text on a connection that both hold for as long as
  * they run.
  *
- *     signal 15                          end your ranks with this signal
- *     failed 137 rank 2 on gnode7 …      the job has failed: exit code, then the story
- *     done                               my ranks ended well; the end of this connection means
- * nothing
+ *     signal 15                       end your ranks with this signal
+ *     failed 137 rank 2 on gnode7 …   the job has failed: exit code, then the story
+ *     done                            my ranks ended well; the end of this connection means nothing
  *
  * An end of the connection without "done" says that the launcher behind it has gone. */
 #ifndef GYRE_LAUNCH_EAR_H

@@ -1,11 +1,11 @@
 /* Other machines, through ssh.
  *
- *     here                                       on host b
+ *     here                                          on host b
  *     gyre run --hosts a:4,b:2 ./prog
  *        └─ ssh b 'cd … && exec gyre run --node 1 …'
- *             stdin  ── key, then "signal 15" ──▶ gyre run --node 1 ─▶ ranks 4, 5
- *             stdout, stderr ◀── "[4] …" ────────┘ and "gyre run: rank 4 on b failed first …" kept
- * for our last line
+ *             stdin ─── key, then "signal 15" ────▶ gyre run --node 1 ─▶ ranks 4, 5
+ *             stdout, stderr ◀── "[4] …" ────────── and "gyre run: rank 4 on b failed first …",
+ *                                                   which is kept for our last line
  *
  * Nothing secret is in an argument or an environment variable: other users of either machine can
  * list both. When we die, ssh dies with us, the far launcher's standard input ends, and it ends its

@@ -2,13 +2,15 @@
  *
  * Three shapes of a job, one path:
  *
- *     one machine          launcher ─▶ ranks                      key and job name made here, root
- * on loopback
- *     --nnodes 2           launcher ─▶ ranks ┐ the launchers      key of the user's own
- * (GYRE_KEY_FILE), sizes and the launcher ─▶ ranks ┘ meet first         job's name learned at the
- * meeting
- *     --hosts a:4,b:2      launcher ─▶ ssh a ─▶ launcher ─▶ ranks key made here, sent through ssh's
- * standard input └▶ ssh b ─▶ launcher ─▶ ranks
+ *     one machine       launcher ─▶ ranks                         key and job name made here, root
+ *                                                                 on loopback
+ *
+ *     --nnodes 2        launcher ─▶ ranks ┐ the launchers         key of the user's own
+ *                       launcher ─▶ ranks ┘ meet first            (GYRE_KEY_FILE), sizes and the
+ *                                                                 job's name learned at the meeting
+ *
+ *     --hosts a:4,b:2   launcher ┬▶ ssh a ─▶ launcher ─▶ ranks    key made here, sent through ssh's
+ *                                └▶ ssh b ─▶ launcher ─▶ ranks    standard input
  *
  * The key is in this process for as long as children are being started and is wiped then. */
 #include "launch/launch.h"

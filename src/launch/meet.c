@@ -1,10 +1,12 @@
 /* The meeting: launchers are a job of their own, in which a node is a rank.
  *
- *     node 0: 4 ranks        node 1: 2 ranks
- *     launcher ◀──── join ────▶ launcher        who is missing, refused or unknown is found out
- * here, by name ◀───── my size: 2 ───────┘ └── sizes 4, 2; job 3f… ─▶             all know where
- * their ranks begin ranks 0–3              ranks 4, 5         … and meet at the same address, which
- * is free again ◀── signal, failed, done ─▶            for as long as ranks run (ear.h)
+ *     node 0: 4 ranks             node 1: 2 ranks
+ *     launcher ◀───── join ──────▶ launcher     who is missing, refused or unknown is found out
+ *        │                            │         here, by name
+ *        │ ◀────── my size: 2 ─────── │
+ *        │ ── sizes 4, 2; job 3f… ──▶ │         all know where their ranks begin
+ *     ranks 0–3                    ranks 4, 5   … and meet at the same address, which is free again
+ *        │ ◀─ signal, failed, done ─▶ │         for as long as ranks run (ear.h)
  *
  * So the user's key, the rendezvous with its time limits, and its messages are the ones every job
  * has. Only the connection between node 0 and each other node is kept: what one node tells, node 0

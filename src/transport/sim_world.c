@@ -4,9 +4,9 @@
  * decided; so a run is a function of the seed and of what the ranks do. step() takes events until
  * one concerns a rank that lives:
  *
- *      heap ─▶ ARRIVE  bytes reach a rank           ─┐
- *              ROOM    a full way has room again     ├─▶ that rank's end is told, the rank is
- * returned WAKE    a rank asked for it          ─┘
+ *      heap ─▶ ARRIVE  bytes reach a rank          ─┐
+ *              ROOM    a full way has room again   ─┼─▶ that rank's end is told, the rank is
+ *              WAKE    a rank asked for it         ─┘   returned
  *
  * A killed rank's ends close behind what it had written; a paused rank's events are remembered as
  * one. */

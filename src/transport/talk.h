@@ -1,7 +1,8 @@
 /* One conversation over one stream socket: a handshake, then sealed records. Never blocks.
  *
  *     | length 4 | kind 2 | zero 2 | payload … | code 32 |
- *     └─────────── HMAC(direction's key, record's number, all this) ──▶┘
+ *
+ *     code = HMAC(direction's key, record's number, all before)
  *
  * Never reads beyond what the conversation itself consists of: when it ends, the socket can carry
  * anything else. Memory is allocated only after the proof. */

@@ -8,8 +8,8 @@
  *    leave            ─┘                      └─▶ wake(): when to tick next
  *
  * A *channel* leads to one peer. Every rank has one to each rank of its node and one to rank 0;
- * they are numbered by peer, ascending. Nothing is allocated after create(). One
- * thread at a time. */
+ * they are numbered by peer, ascending. Nothing is allocated after create(). One thread at a
+ * time. */
 #ifndef GYRE_TRANSPORT_VIGIL_H
 #define GYRE_TRANSPORT_VIGIL_H
 

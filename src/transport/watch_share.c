@@ -1,8 +1,9 @@
 /* Regions inside a node.
  *
  *     share(id) ── SHARE id, length, fd ──▶ each peer's watch imports the region, keeps it under
- * (peer, id) in its ⋮                                 views, and answers returns  ◀── REPLY id,
- * status ──────  when all have answered; one refusal withdraws the region everywhere
+ *        ⋮                                  (peer, id) in its views, and answers
+ *     returns ◀─── REPLY id, status ─────── when all have answered; one refusal withdraws the
+ *                                           region everywhere
  *
  * The peers' threads do their part at once whatever their ranks compute, so share() takes a
  * fraction of a millisecond and nobody else has to call anything. A peer that is gone or has said

@@ -10,8 +10,8 @@
  *
  *        step 0    0 ─a▶ 1                      rank 1 adds its a, …
  *        step 1    0 ─b▶ 1 ─a▶ 2
- *        step 2    0 ─c▶ 1 ─b▶ 2 ─a▶ 3          … rank 3 adds the last: a is
- * complete step 3          1 ─c▶ 2 ─b▶ 3          3 ─a▶ 2 begins the way down
+ *        step 2    0 ─c▶ 1 ─b▶ 2 ─a▶ 3          … rank 3 adds the last: a is complete
+ *        step 3          1 ─c▶ 2 ─b▶ 3          3 ─a▶ 2 begins the way down
  *        step 4                2 ─c▶ 3          3 ─b▶ 2 ─a▶ 1
  *
  * A step on the way up is two rounds, exchange and reduce; what goes down

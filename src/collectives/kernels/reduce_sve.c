@@ -7,8 +7,7 @@
  *
  *     source     |........|........|........|.....|
  *     predicate   11111111 11111111 11111111 11111000
- *                 └─ first ┘└ second ┘ are folded side by side, to cover the latency of one
- * addition
+ *                 └─ first ┘└ second ┘ are folded side by side, to cover an addition's latency
  *
  * Types that are wider in the accumulator are read into lanes of 32 bits each. FMIN and FMAX are
  * what min and max are to be (NaN wins, -0 is below +0); where a type has none, patterns are put in

@@ -9,12 +9,13 @@
  *
  * Invariants
  *   - One mover per direction. While flying_out (flying_in) is set the poller's operation owns that
- * direction and no plain call touches it; otherwise two readers would tear one byte stream apart.
+ *     direction and no plain call touches it; otherwise two readers would tear one byte stream
+ *     apart.
  *   - A short read or write means the kernel has no more just now, and saves the call that would
- * say EAGAIN. After a hangup a short read is no end: the end itself must be read, because its
- * notice came already.
+ *     say EAGAIN. After a hangup a short read is no end: the end itself must be read, because its
+ *     notice came already.
  *   - What broke is noted once, with its errno; the pipe is failed by tcp.c at this connection's
- * next turn. */
+ *     next turn. */
 #include "transport/drivers/tcp.h"
 
 #include "transport/address.h"

@@ -5,18 +5,19 @@
  * ring from carry() until it lands. While it is out, the memory it points at (the stream's vectors,
  * the messages here) stays where it is and no plain call touches that direction.
  *
- *     carry ──▶ SQE ─┐                                      ┌─▶ wrote() / came(), connection is due
- * again carry ──▶ SQE ─┼─ launch: one io_uring_enter ──▶ CQE ─┤ carry ──▶ SQE ─┘ └─▶ (cancelled:
- * nothing moved, due again)
+ *     carry ─▶ SQE ─┐                                     ┌─▶ wrote() / came(), due again
+ *     carry ─▶ SQE ─┼─ launch: one io_uring_enter ─▶ CQE ─┤
+ *     carry ─▶ SQE ─┘                                     └─▶ (cancelled: nothing moved, due again)
  *
  * When does what fly?
  *   - the reads of a crowd of connections in use: one system call starts them all, and landings are
- * seen in memory;
+ *     seen in memory;
  *   - a write that met a full buffer (MSG_WAITALL), so bulk leaves while the caller reduces;
  *   - before sleeping, and now and then while spinning, every idle connection's read: the ring's
- * descriptor is the alarm. All else goes by plain calls: tcp.c says when, and what was measured.
- * Zero-copy sends are left out: loopback copies anyway, so their gain can only be measured between
- * machines with real network cards.
+ *     descriptor is the alarm.
+ * All else goes by plain calls: tcp.c says when, and what was measured. Zero-copy sends are left
+ * out: loopback copies anyway, so their gain can only be measured between machines with real
+ * network cards.
  *
  * Threads. Flights belong to the thread that launched them: the kernel finishes them there, and
  * cancels them when that thread ends. Gyre's owner changes threads, so ring flags that bind the
@@ -33,7 +34,7 @@
 #include <string.h>
 
 #define SUBMISSIONS 256
-#define OUTWARD     UINT64_C(1) /* in user_data, beside the connection's address: which of the two */
+#define OUTWARD     UINT64_C(1) /* in user_data, beside the connection's address: which of two */
 #define NOBODY      UINT64_C(0) /* user_data of a cancellation: its own result says nothing */
 
 struct flight {
