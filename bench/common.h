@@ -13,8 +13,7 @@ struct bench;
 
 /* As nccl-tests. 2 is CUDA's there. */
 enum bench_exit {
-    BENCH_EXIT_WRONG = 1, /* wrong results, a bandwidth below NCCL_TESTS_MIN_BW, a share above its
-                             ceiling, or no memory */
+    BENCH_EXIT_WRONG = 1, /* wrong results, below NCCL_TESTS_MIN_BW, above a ceiling, no memory */
     BENCH_EXIT_LIBRARY = 3,
     BENCH_EXIT_TIMED_OUT = 4,
     BENCH_EXIT_UNSUPPORTED = 5,

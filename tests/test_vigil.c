@@ -18,9 +18,8 @@
 
 #define DEAD  (400 * GYRE_MS)
 #define GRACE (200 * GYRE_MS)
-#define BOUND                                                                                      \
-    (GRACE + 150 * GYRE_MS) /* beyond the dead time: verdict, a late tick, a beat and latencies */
-#define HOUR (3600 * GYRE_SECOND)
+#define BOUND (GRACE + 150 * GYRE_MS) /* after the dead time: verdict, late tick, beat, delays */
+#define HOUR  (3600 * GYRE_SECOND)
 
 static bool survives(const struct sim *sim, uint32_t rank)
 {

@@ -122,17 +122,13 @@ struct gyre_options {
     int rank;         /* this process, 0 … world-1; -1: environment */
     int world;        /* number of ranks; 0: environment */
     int local_rank;   /* place among the ranks the launcher put on this machine; -1: environment */
-    const char *root; /* "host:port" where rank 0 listens; NULL: GYRE_ROOT, MASTER_ADDR:MASTER_PORT,
-                         Slurm, … */
-    const char *
-        job; /* name of the job, the same on every rank and unlike other jobs'; NULL: environment */
-    const void *
-        key; /* secret of 32 bytes shared by the job's ranks; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
+    const char *root; /* "host:port" where rank 0 listens; NULL: GYRE_ROOT, MASTER_ADDR, Slurm, … */
+    const char *job; /* the job's name, equal on all ranks, unlike other jobs'; NULL: environment */
+    const void *key; /* 32 secret bytes of the job's ranks; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
     const char *transport; /* "shm", "tcp" or "auto"; NULL: GYRE_TRANSPORT, else auto */
     int join_timeout_ms;   /* how long to wait for all ranks; 0: GYRE_JOIN_TIMEOUT, else 300,000 */
     int timeout_ms;        /* limit of one operation; 0: GYRE_TIMEOUT, else 1,800,000 */
-    int dead_time_ms; /* silence after which a rank counts as dead; 0: GYRE_DEAD_TIME, else 10,000
-                       */
+    int dead_time_ms;      /* silence that counts as death; 0: GYRE_DEAD_TIME, else 10,000 */
 };
 
 #define GYRE_OPTIONS_INIT                                                                          \

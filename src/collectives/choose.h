@@ -12,8 +12,7 @@
 #define GYRE_CHOOSE_MAPPED_SLICE (256u * 1024)
 
 struct gyre_question {
-    struct gyre_slice whole; /* the operation in one slice; its rank, small and in_place do not
-                                count */
+    struct gyre_slice whole; /* the operation in one slice; rank, small, in_place do not count */
     struct gyre_roads roads;
     bool mapped;   /* every pair of ranks shares memory: the binder makes one pass of it */
     bool in_order; /* only algorithms that fold over ranks 0 … n-1 */

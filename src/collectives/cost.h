@@ -18,8 +18,7 @@ struct gyre_roads {
 struct gyre_cost {
     uint64_t path; /* from the start of its first round to the end of its last */
     uint64_t busy; /* how long the fullest rank's links are occupied */
-    uint64_t work; /* how long the fullest rank's core works: it folds, and it moves the bytes of
-                      links inside the machine */
+    uint64_t work; /* how long the fullest rank's core folds and moves bytes of inner links */
 };
 
 /* Storage of a walk, kept over many of them. Zero it before the first. */

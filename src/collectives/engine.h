@@ -16,12 +16,10 @@
  * this: a message of pairs.h. */
 #define GYRE_TOKEN_MESSAGE 0xffffu
 
-#define GYRE_OPS_MAX   64u /* operations in flight */
-#define GYRE_LANE_POOL 8u  /* lanes that run at a time, over all operations */
-#define GYRE_PLANS_MAX 64u /* plans kept; the least recently used one that is idle goes */
-#define GYRE_PIECE_BYTES                                                                           \
-    (256u * 1024) /* folded or copied at most between two looks at the world                       \
-                   */
+#define GYRE_OPS_MAX     64u /* operations in flight */
+#define GYRE_LANE_POOL   8u  /* lanes that run at a time, over all operations */
+#define GYRE_PLANS_MAX   64u /* plans kept; the least recently used one that is idle goes */
+#define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between looks at the world */
 
 struct gyre_mesh; /* boards of a communicator whose ranks all share memory; mesh.h */
 

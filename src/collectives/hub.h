@@ -12,10 +12,8 @@
 
 #include <pthread.h>
 
-#define GYRE_COMM_ID_BITS                                                                          \
-    12u /* of matches and tokens; the watch puts the lowest rank above them                        \
-         */
-#define GYRE_COMM_IDS (1u << GYRE_COMM_ID_BITS)
+#define GYRE_COMM_ID_BITS 12u /* of matches and tokens; the watch puts the lowest rank above */
+#define GYRE_COMM_IDS     (1u << GYRE_COMM_ID_BITS)
 
 struct gyre_comm;
 

@@ -80,9 +80,9 @@ struct gyre_plan {
     bool stream;      /* all buffers together are larger than the cache */
 
     struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
-    struct gyre_fused *spread_full, *spread_last; /* PUSH: the same done by the senders of copies,
-                                                     better where peers can map every OUTPUT */
-    uint64_t line_bytes;                          /* EXCHANGE: the longest INPUT of any rank */
+    /* PUSH: the same done by the senders of copies, better where peers can map every OUTPUT */
+    struct gyre_fused *spread_full, *spread_last;
+    uint64_t line_bytes;                  /* EXCHANGE: the longest INPUT of any rank */
     uint64_t published_bytes;             /* EXCHANGE: of this rank's, 0 if nobody folds it */
     bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
     bool stage_in_place; /* PUSH: a rank that runs in place shows its INPUT through its stage */
@@ -121,8 +121,7 @@ static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t
 /* What the binder found, the same on every rank. */
 struct gyre_binding {
     bool stays_at_home; /* every rank writes its own OUTPUT only */
-    bool safe_in_place; /* no rank's INPUT is written while somebody may read it, whoever runs in
-                           place */
+    bool safe_in_place; /* whoever runs in place: no INPUT is written while it may be read */
 };
 
 /* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */

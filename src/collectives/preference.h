@@ -27,8 +27,8 @@ struct gyre_rule {
 };
 
 struct gyre_rules {
-    const struct gyre_algorithm *only; /* one name, for every operation, whether it builds it or
-                                          not; NULL: the rules */
+    /* one name, for every operation, whether it builds it or not; NULL: the rules */
+    const struct gyre_algorithm *only;
     struct gyre_rule rule[GYRE_RULES_MAX];
     uint32_t rules;
 };

@@ -183,11 +183,11 @@ struct gyre_algorithm {
     const char *name;
     const char *summary; /* one line for `gyre show` */
     uint32_t verbs;      /* bit 1 << verb for each operation it can build */
-    bool rank_order; /* each element is the left fold over ranks 0 … n-1, rounded once: the result
-                        depends on nothing else. Partial folds may be passed on unless the slice is
-                        narrow */
-    bool (*suits)(const struct gyre_slice *slice); /* can it build this slice? equal on all ranks,
-                                                      for every count; NULL: always */
+    /* each element is the left fold over ranks 0 … n-1, rounded once: the result depends on nothing
+     * else. Partial folds may be passed on unless the slice is narrow */
+    bool rank_order;
+    /* can it build this slice? equal on all ranks, for every count; NULL: always */
+    bool (*suits)(const struct gyre_slice *slice);
     struct gyre_extent (*extent)(const struct gyre_slice *slice);
     /* appends the steps of one round to an empty one */
     void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);

@@ -15,14 +15,15 @@ struct gyre_shape {
     enum gyre_type type;
     enum gyre_op op; /* GYRE_SUM where nothing is reduced */
     uint32_t root;
-    uint64_t count;            /* elements of one block; of the largest, where they differ */
-    struct gyre_blocks blocks; /* all_gather_v: unequal blocks of OUTPUT; at NULL: one after the
-                                  other. The caller's, or the plan's own */
-    bool barrier;              /* an all-reduce that nobody reads */
-    bool in_order;             /* only the left fold over ranks 0 … n-1 will do */
-    uint64_t pattern;          /* what else must be equal on all ranks: of a pack of several */
-    gyre_fold fold;            /* of a reduction that the caller made; NULL: the kernels' own */
-    const void *context;       /* for that one */
+    uint64_t count; /* elements of one block; of the largest, where they differ */
+    /* all_gather_v: unequal blocks of OUTPUT; at NULL: one after the other. The caller's, or the
+     * plan's own */
+    struct gyre_blocks blocks;
+    bool barrier;        /* an all-reduce that nobody reads */
+    bool in_order;       /* only the left fold over ranks 0 … n-1 will do */
+    uint64_t pattern;    /* what else must be equal on all ranks: of a pack of several */
+    gyre_fold fold;      /* of a reduction that the caller made; NULL: the kernels' own */
+    const void *context; /* for that one */
 };
 
 /* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?

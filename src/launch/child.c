@@ -130,8 +130,8 @@ static void apply_variables(struct gyre_variables *variables)
 
 /* --- one child -------------------------------------------------------------------------------- */
 
-struct pipes { /* this side of the child: read ends of its outputs, write end of its input, and
-                  their other ends */
+/* Of a child, both ends: the launcher reads its outputs and writes its input. */
+struct pipes {
     int in[2], out[2], err[2], key;
 };
 

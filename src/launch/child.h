@@ -17,8 +17,7 @@
 /* A process group that ends with the launcher, however that ends. */
 struct gyre_group {
     pid_t id;          /* of the keeper, which leads the group */
-    int launcher_pipe; /* read end, which every child inherits: its end of file says that the
-                          launcher has gone */
+    int launcher_pipe; /* read end, which every child inherits; its end: the launcher has gone */
     int hold;          /* write end, which only the launcher has */
     int exec_read; /* gets one int, an errno, from each child that could not start its program */
     int exec_write;

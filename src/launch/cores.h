@@ -7,8 +7,8 @@
 struct gyre_cores {
     int count; /* the smaller of affinity and cgroup quota, at least 1: threads worth starting */
     int cpus;  /* entries of cpu[] */
-    int cpu[CPU_SETSIZE]; /* allowed CPUs; hyper-threads of one core and cores of one package are
-                             neighbours */
+    /* allowed CPUs; hyper-threads of one core and cores of one package are neighbours */
+    int cpu[CPU_SETSIZE];
 };
 
 /* Reads affinity, cgroup quota and topology. Never fails: what cannot be read counts as absent. */

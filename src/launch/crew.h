@@ -43,8 +43,7 @@ struct gyre_crew {
     int children, alive;
     const char *program;
     bool remote;      /* the children are ssh: signals go to their standard input, in words */
-    bool tells_early; /* a launcher above waits for the report: print it at the failure, not at the
-                         end */
+    bool tells_early; /* a launcher above waits for the report: print it at the failure */
     struct gyre_ear *ear;
     int ears;
     bool relays;  /* what one ear hears of a failure, the others are told */

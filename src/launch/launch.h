@@ -8,21 +8,18 @@
 #include <stdbool.h>
 
 struct gyre_launch_options {
-    char *const *program; /* argv of every rank, ended by NULL */
-    struct gyre_seating
-        seating;     /* nodes of size 0 are asked for their size when the launchers meet */
-    int node;        /* the node of the seating that is started here */
-    bool simulate;   /* this machine plays all nodes of the seating */
-    bool controlled; /* started by another launcher: standard input brings the key, then its words
-                        (ear.h) */
-    const struct gyre_hosts
-        *hosts;              /* start each node on its host, over ssh; NULL: start the ranks here */
-    const char *master_addr; /* where rank 0 is reached; NULL: loopback, or the first host */
-    int master_port;         /* 0: a free one */
-    const char *job;         /* name of the job; NULL: a random one */
-    const char *log_dir;     /* rank-<r>.out and rank-<r>.err are written here; NULL: none */
-    bool bind;               /* each rank runs on its own cores */
-    bool prefix;             /* "[rank] " before each line */
+    char *const *program;        /* argv of every rank, ended by NULL */
+    struct gyre_seating seating; /* nodes of size 0 tell it when the launchers meet */
+    int node;                    /* the node of the seating that is started here */
+    bool simulate;               /* this machine plays all nodes of the seating */
+    bool controlled; /* by another launcher: standard input brings the key, then words (ear.h) */
+    const struct gyre_hosts *hosts; /* start each node on its host, over ssh; NULL: start ranks */
+    const char *master_addr;        /* where rank 0 is reached; NULL: loopback, or the first host */
+    int master_port;                /* 0: a free one */
+    const char *job;                /* name of the job; NULL: a random one */
+    const char *log_dir;            /* rank-<r>.out and rank-<r>.err are written here; NULL: none */
+    bool bind;                      /* each rank runs on its own cores */
+    bool prefix;                    /* "[rank] " before each line */
 };
 
 /* Blocks until the job has ended. Returns the exit code: 0, the first failing rank's, 128 + n for

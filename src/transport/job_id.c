@@ -23,9 +23,8 @@
 
 #define FIELDS_MAX    6
 #define ANCESTORS_MAX 32
-#define PORT_LOW                                                                                   \
-    15000 /* below Linux's first ephemeral port, 32768, and above the well-known ones */
-#define PORT_COUNT 15000
+#define PORT_LOW      15000 /* above the well-known ports, below Linux's first ephemeral, 32768 */
+#define PORT_COUNT    15000
 
 struct fields {
     const char *text[FIELDS_MAX];

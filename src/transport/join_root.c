@@ -210,8 +210,7 @@ static int turn_away(struct gyre_joining *join, const struct gyre_guest *guest,
 static int admit(struct gyre_joining *join, struct gyre_talk *talk,
                  const struct gyre_record *record, struct gyre_refusal *refusal)
 {
-    static struct gyre_guest
-        guest; /* 4 KiB that need not lie on the stack; one process joins at a time */
+    static struct gyre_guest guest; /* 4 KiB, not on the stack; one process joins at a time */
     struct gyre_root *root = join->root;
     if (gyre_guest_read(talk, record, &guest)) {
         gyre_talk_close(talk);

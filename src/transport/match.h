@@ -18,11 +18,10 @@ struct gyre_match {
 };
 
 /* Marks of `comm`, above the communicator's id, on messages from rank to rank. */
-#define GYRE_MATCH_PAIR 0x8000u /* `fingerprint` is gyre_match_terms() */
-#define GYRE_MATCH_DOWN 0x4000u /* from the higher to the lower rank */
-#define GYRE_MATCH_BLOCK                                                                           \
-    0x2000u /* a block of operation `sequence`; otherwise the pair's own count */
-#define GYRE_MATCH_ID 0x0fffu
+#define GYRE_MATCH_PAIR  0x8000u /* `fingerprint` is gyre_match_terms() */
+#define GYRE_MATCH_DOWN  0x4000u /* from the higher to the lower rank */
+#define GYRE_MATCH_BLOCK 0x2000u /* a block of operation `sequence`; else the pair's own count */
+#define GYRE_MATCH_ID    0x0fffu
 
 /* What both ends of such a message must mean alike: a type and a count. */
 static inline uint64_t gyre_match_terms(uint32_t type, uint64_t count)

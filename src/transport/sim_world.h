@@ -27,8 +27,7 @@ struct gyre_sim_link { /* one direction of a connection */
     uint64_t latency_ns;
     uint64_t jitter_ns; /* up to this much more, differently for each delivery; order is kept */
     uint64_t bytes_per_second; /* 0: no limit */
-    uint32_t
-        piece_bytes; /* deliveries are cut into pieces of 1 to this many bytes; 0: as written */
+    uint32_t piece_bytes;      /* deliveries: in pieces of 1 to this many bytes; 0: as written */
     uint64_t coalesce_ns; /* deliveries happen at multiples of this only; 0: when they are due */
 };
 

@@ -60,8 +60,8 @@ uint64_t gyre_links_moved(const struct gyre_links *links);
 /* Prepares to sleep: fills at most 4 descriptors to wait on and returns how many, or -1 if poll()
  * must run first. */
 int gyre_links_arm(struct gyre_links *links, int fd[4]);
-int gyre_links_bye(struct gyre_links *links); /* GYRE_AGAIN until every pipe has said and heard it;
-                                                 call between polls */
+/* GYRE_AGAIN until every pipe has said and heard it; call between polls. */
+int gyre_links_bye(struct gyre_links *links);
 
 /* Drops every pipe: no buffer of a post is touched any more when this returns. */
 void gyre_links_detach_all(struct gyre_links *links);
@@ -72,8 +72,7 @@ struct gyre_domain;
 
 struct gyre_domain_options {
     const struct gyre_options *user; /* of gyre_init(), may be NULL */
-    const char
-        *configuration; /* settings of the layers above that must be equal on all ranks, as text */
+    const char *configuration;       /* settings of the layers above, as text, alike on all ranks */
 };
 
 /* Joins the job: discovers it, meets the peers, starts the watch and attaches every link. Blocks,

@@ -21,8 +21,7 @@
 #include <stdio.h>
 
 #define GRACE (200 * GYRE_MS) /* for the cause of an echo, and for rank 0's verdict */
-#define TALE                                                                                       \
-    (600 * GYRE_MS) /* for the roll call, which knows both calls of a mismatch: two beats */
+#define TALE  (600 * GYRE_MS) /* two beats, for the roll call: it knows both calls of a mismatch */
 
 static void decide(struct gyre_vigil *vigil, bool verdict, const struct gyre_vigil_channel *source)
 {

@@ -12,8 +12,7 @@ struct gyre_roll;
 
 enum gyre_roll_verdict {
     GYRE_ROLL_FINE,
-    GYRE_ROLL_MISMATCH, /* ranks called different operations under one number, or stand still in
-                           operations of different number */
+    GYRE_ROLL_MISMATCH, /* calls differ under one number, or all stand still in different ones */
     GYRE_ROLL_SLOW,     /* a rank has waited long for ranks that have not joined; told once */
     GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
 };

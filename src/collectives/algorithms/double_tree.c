@@ -29,8 +29,9 @@
 #define SEGMENTS_MAX  8                    /* … and at most so many of a half */
 
 #define NOBODY UINT32_MAX
-#define STEPS_MAX                                                                                  \
-    8 /* of a round: in one tree up to 3 each way, in the other 1; sums need 4 sources */
+
+/* Of a round: in one tree up to 3 each way, in the other 1; sums need 4 sources. */
+#define STEPS_MAX 8
 
 /* This rank in one of the trees, by numbers: 0 is the root, 1 … n-1 are below. */
 struct node {
