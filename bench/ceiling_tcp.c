@@ -14,7 +14,8 @@
  * R is the best of one rank per node and all ranks per node sending to their counterparts, with 1,
  * 2 and as many streams as the library uses. The loop is the plainest there is: non-blocking send
  * and recv on every stream in turn, and poll when nothing has moved for a while; the kernel does
- * the rest. */
+ * the rest. The bytes come from the bench's own input and go to its output, as much of them as the
+ * largest row has: from the cache where the operation finds them there, else from memory. */
 #include "common.h"
 
 #include <arpa/inet.h>
@@ -41,7 +42,7 @@ struct ring {
     int per_node; /* ranks that take part */
     int streams;
     int to[STREAMS_MAX], from[STREAMS_MAX]; /* -1: none */
-    char *buffer;                           /* CHUNK bytes to send, CHUNK to receive into */
+    uint64_t span; /* of INPUT is sent and of OUTPUT received into, over and over */
 };
 
 /* -- connecting -------------------------------------------------------------------------------- */
@@ -205,17 +206,24 @@ static void disconnect(struct ring *ring)
 struct lane { /* one direction of one stream */
     int fd;
     short event; /* POLLOUT: sends; POLLIN: receives */
-    uint64_t left;
+    uint64_t left, at;
 };
 
 /* Moves what goes without waiting; true if anything did. A broken stream counts as done. */
-static bool move(struct lane *lane, char *buffer)
+static bool move(struct lane *lane, const struct ring *ring)
 {
-    size_t length = lane->left < CHUNK ? lane->left : CHUNK;
-    ssize_t moved = lane->event == POLLOUT ? send(lane->fd, buffer, length, MSG_NOSIGNAL)
-                                           : recv(lane->fd, buffer + CHUNK, length, 0);
-    bool later = moved < 0 && (errno == EAGAIN || errno == EINTR);
-    lane->left = moved > 0 ? lane->left - (uint64_t)moved : later ? lane->left : 0;
+    uint64_t ahead = ring->span - lane->at, most = ahead < CHUNK ? ahead : CHUNK;
+    size_t length = lane->left < most ? lane->left : most;
+    ssize_t moved =
+        lane->event == POLLOUT
+            ? send(lane->fd, (const char *)ring->bench->input + lane->at, length, MSG_NOSIGNAL)
+            : recv(lane->fd, (char *)ring->bench->output + lane->at, length, 0);
+    if (moved > 0) {
+        lane->left -= (uint64_t)moved;
+        lane->at = (lane->at + (uint64_t)moved) % ring->span;
+    } else if (moved == 0 || (errno != EAGAIN && errno != EINTR)) {
+        lane->left = 0;
+    }
     return moved > 0;
 }
 
@@ -231,14 +239,14 @@ static void wait_for_any(const struct lane *lanes, int count)
     poll(fds, open, 10);
 }
 
-static void carry_all(struct lane *lanes, int count, char *buffer)
+static void carry_all(struct lane *lanes, int count, const struct ring *ring)
 {
     int idle = 0;
     for (bool left = true; left;) {
         bool moved = false;
         left = false;
         for (int i = 0; i < count; i++) {
-            moved |= lanes[i].left > 0 && move(&lanes[i], buffer);
+            moved |= lanes[i].left > 0 && move(&lanes[i], ring);
             left |= lanes[i].left > 0;
         }
         idle = moved ? 0 : idle + 1;
@@ -256,15 +264,15 @@ static double carry(struct ring *ring, uint64_t total)
     int count = 0;
     for (int i = 0; i < ring->streams; i++) {
         if (ring->to[i] >= 0) {
-            lanes[count++] = (struct lane){ring->to[i], POLLOUT, share};
+            lanes[count++] = (struct lane){ring->to[i], POLLOUT, share, 0};
         }
         if (ring->from[i] >= 0) {
-            lanes[count++] = (struct lane){ring->from[i], POLLIN, share};
+            lanes[count++] = (struct lane){ring->from[i], POLLIN, share, 0};
         }
     }
     bench_together(ring->bench);
     double start = bench_now_us();
-    carry_all(lanes, count, ring->buffer);
+    carry_all(lanes, count, ring);
     double took = bench_agree(ring->bench, bench_now_us() - start, GYRE_MAX);
     return (double)(share * (uint64_t)ring->streams) / took * 1e6;
 }
@@ -317,14 +325,13 @@ void bench_ceiling_tcp(struct bench *bench, struct bench_sockets *best)
     uint16_t *ports = bench_memory(bench, (size_t)bench->n * sizeof *ports);
     ports[bench->rank] = own;
     bench_sum(bench, ports, (uint64_t)bench->n * sizeof *ports, GYRE_U8);
-    ring.buffer = bench_memory(bench, 2 * CHUNK);
+    ring.span = bench->largest < TOTAL ? bench->largest : TOTAL;
     try_ranks(&ring, 1, listener, ports, best);
     if (all > 1) {
         try_ranks(&ring, all, listener, ports, best);
     }
     close(listener);
     free(ports);
-    free(ring.buffer);
 }
 
 double bench_ceiling_tcp_bus(const struct bench *bench, const struct bench_sockets *best)
