@@ -16,6 +16,16 @@
  * same status at once, gyre_error() tells the story, and gyre_finalize() releases it. No call ever
  * exits the process or prints to standard output.
  *
+ * Calls. The comment of a call says what it does and then, a line for each, what else it promises:
+ *
+ *     In place:  which overlap of input and output is allowed
+ *     Blocks:    until when
+ *     Ownership: of what it is given and of what it gives
+ *     Returns:   where it is not just GYRE_OK or a failure
+ *     Errors:    which failures to expect
+ *     Threads:   "any thread" or "one thread", see below
+ *     Otherwise: the call whose promises hold for the rest
+ *
  * Threads. "any thread": may be called by several threads at once. "one thread": calls on one
  * communicator must not overlap each other (different communicators are independent). Operations
  * are matched between ranks by the order of their start, so that order must be the same on every
@@ -43,33 +53,30 @@ extern "C" {
 #define GYRE_API
 #endif
 
-/* The version of the library in use as major * 10000 + minor * 100 + patch. Any thread, before init
- * too. */
+/* The version of the library in use as major * 10000 + minor * 100 + patch.
+ *   Threads:   any thread, before init too. */
 GYRE_API int gyre_version(void);
 
 /* -- status ------------------------------------------------------------------------------------ */
 
 enum gyre_status {
     GYRE_OK = 0,
-    GYRE_AGAIN = 1, /* not finished yet; from test, timed wait and non-blocking calls only */
-    GYRE_PEER_LOST = -1001, /* a rank died, stopped answering or cannot be reached any more */
-    GYRE_MISMATCH =
-        -1002, /* ranks called different operations, counts, types, reductions or roots */
-    GYRE_TIMED_OUT =
-        -1003, /* the operation's own time limit passed; the error names who had not joined */
-    GYRE_ABORTED = -1004, /* gyre_abort() was called here or on another rank */
-    GYRE_REFUSED =
-        -1005, /* rendezvous or handshake refused: wrong key, job, rank, world, epoch or version */
-    GYRE_INVALID =
-        -1006, /* an argument or an environment value is not usable; the error names it */
-    GYRE_CORRUPT = -1007, /* bytes arrived that are not what the peer sent */
-    GYRE_FORKED = -1008,  /* the communicator belongs to the parent process */
-    GYRE_UNSUPPORTED =
-        -1009, /* not built in, or not possible on this machine; the error says which */
+    GYRE_AGAIN = 1,            /* not finished yet; from test, timed wait or non-blocking calls */
+    GYRE_PEER_LOST = -1001,    /* a rank died, stopped answering or cannot be reached any more */
+    GYRE_MISMATCH = -1002,     /* ranks differ in operation, count, type, reduction or root */
+    GYRE_TIMED_OUT = -1003,    /* a time limit passed; the error names who had not joined */
+    GYRE_ABORTED = -1004,      /* gyre_abort() was called here or on another rank */
+    GYRE_REFUSED = -1005,      /* joining refused: wrong key, job, rank, world, epoch or version */
+    GYRE_INVALID = -1006,      /* unusable argument or environment value; the error names it */
+    GYRE_CORRUPT = -1007,      /* bytes arrived that are not what the peer sent */
+    GYRE_FORKED = -1008,       /* the communicator belongs to the parent process */
+    GYRE_UNSUPPORTED = -1009,  /* not built in, or not possible here; the error says which */
     GYRE_LAUNCHER_GONE = -1010 /* the launcher of this job ended */
 };
 
-/* The name of a status, "GYRE_PEER_LOST" or the text of an errno. Static storage. Any thread. */
+/* The name of a status, "GYRE_PEER_LOST" or the text of an errno.
+ *   Ownership: static storage.
+ *   Threads:   any thread. */
 GYRE_API const char *gyre_status_name(int status);
 
 /* -- types and reductions ---------------------------------------------------------------------- */
@@ -106,7 +113,8 @@ enum gyre_op {
     GYRE_XOR = 7
 };
 
-/* Bytes of one element, 0 for an unknown type. Any thread. */
+/* Bytes of one element, 0 for an unknown type.
+ *   Threads:   any thread. */
 GYRE_API size_t gyre_type_size(enum gyre_type type);
 
 /* -- communicator ------------------------------------------------------------------------------ */
@@ -118,13 +126,13 @@ struct gyre_work; /* an operation that was started; opaque */
  * GYRE_OPTIONS_INIT), set `size`, and set only what you need: a field left 0 / NULL / -1 as noted
  * is taken from the environment. Strings are copied. */
 struct gyre_options {
-    size_t size;      /* sizeof(struct gyre_options): lets the struct grow without breaking you */
-    int rank;         /* this process, 0 … world-1; -1: environment */
-    int world;        /* number of ranks; 0: environment */
-    int local_rank;   /* place among the ranks the launcher put on this machine; -1: environment */
-    const char *root; /* "host:port" where rank 0 listens; NULL: GYRE_ROOT, MASTER_ADDR, Slurm, … */
-    const char *job; /* the job's name, equal on all ranks, unlike other jobs'; NULL: environment */
-    const void *key; /* 32 secret bytes of the job's ranks; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
+    size_t size;           /* sizeof(struct gyre_options): lets it grow without breaking you */
+    int rank;              /* this process, 0 … world-1; -1: environment */
+    int world;             /* number of ranks; 0: environment */
+    int local_rank;        /* place among the launcher's ranks on this machine; -1: environment */
+    const char *root;      /* "host:port" of rank 0; NULL: GYRE_ROOT, MASTER_ADDR, Slurm, … */
+    const char *job;       /* one name for all ranks, unlike other jobs'; NULL: environment */
+    const void *key;       /* 32 secret bytes of the job; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
     const char *transport; /* "shm", "tcp" or "auto"; NULL: GYRE_TRANSPORT, else auto */
     int join_timeout_ms;   /* how long to wait for all ranks; 0: GYRE_JOIN_TIMEOUT, else 300,000 */
     int timeout_ms;        /* limit of one operation; 0: GYRE_TIMEOUT, else 1,800,000 */
@@ -136,12 +144,15 @@ struct gyre_options {
         sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0                    \
     }
 
-/* Joins the job and writes the communicator of all its ranks to *comm. `options` may be NULL.
- * Blocks until every rank has joined, at most the join timeout; missing ranks are named on standard
- * error meanwhile. Ownership: on success the caller owns *comm and ends it by gyre_finalize(); on
- * failure *comm is NULL, nothing is held, and gyre_error(NULL) tells why. One communicator of the
- * whole job per process at a time. One thread. Errors: GYRE_INVALID, GYRE_REFUSED, GYRE_TIMED_OUT,
- * GYRE_PEER_LOST, GYRE_UNSUPPORTED, -errno. */
+/* Joins the job and writes the communicator of all its ranks to *comm. `options` may be NULL. One
+ * communicator of the whole job per process at a time.
+ *   Blocks:    until every rank has joined, at most the join timeout; missing ranks are named on
+ *              standard error meanwhile.
+ *   Ownership: on success the caller owns *comm and ends it by gyre_finalize(); on failure *comm is
+ *              NULL, nothing is held, and gyre_error(NULL) tells why.
+ *   Errors:    GYRE_INVALID, GYRE_REFUSED, GYRE_TIMED_OUT, GYRE_PEER_LOST, GYRE_UNSUPPORTED,
+ *              -errno.
+ *   Threads:   one thread. */
 GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *options);
 
 /* Makes communicators of the parts of `comm`: every rank of it calls this, those of equal color
@@ -149,88 +160,109 @@ GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *optio
  * color a rank takes part and gets none: *part is NULL. Parts are independent of `comm` and of each
  * other: all may be in use at once, also by several threads, and ranks of a part that share a node
  * use its memory. At most 4,095 live in a process. Whatever fails ends all communicators of the job
- * alike. The caller ends *part by gyre_finalize(), in which all its ranks take part; or
- * gyre_finalize() of the communicator from gyre_init() ends whatever is left. Blocks until every
- * rank of `comm` has called it. One thread, and not while another splits a communicator. Errors:
- * GYRE_INVALID, -ENOMEM (no rank has got one), and as gyre_all_reduce(). */
+ * alike.
+ *   Blocks:    until every rank of `comm` has called it.
+ *   Ownership: the caller ends *part by gyre_finalize(), in which all its ranks take part; or
+ *              gyre_finalize() of the communicator from gyre_init() ends whatever is left.
+ *   Errors:    GYRE_INVALID, -ENOMEM (no rank has got one), and as gyre_all_reduce().
+ *   Threads:   one thread, and not while another splits a communicator. */
 GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **part);
 
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
  * goodbye and frees the communicator and all memory still held from gyre_alloc(); parts made by
  * gyre_split() are freed with it. Of a part: every rank of it calls this, and only the part is
  * freed. NULL is allowed.
- * Blocks, at most the dead time when a peer is gone. Returns GYRE_OK, or the first failure of the
- * communicator; it is freed in either case. One thread. */
+ *   Blocks:    yes, at most the dead time when a peer is gone.
+ *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case.
+ *   Threads:   one thread. */
 GYRE_API int gyre_finalize(struct gyre_comm *comm);
 
-/* Any thread; never block; -1 for NULL. Of a part: its own ranks and nodes. */
+/* This process's place in the communicator. Of a part: its own ranks and nodes.
+ *   Blocks:    never.
+ *   Returns:   -1 for NULL.
+ *   Threads:   any thread. */
 GYRE_API int gyre_rank(const struct gyre_comm *comm);
 GYRE_API int gyre_size(const struct gyre_comm *comm);
 GYRE_API int gyre_local_rank(const struct gyre_comm *comm); /* place among the ranks of this node */
 GYRE_API int gyre_local_size(const struct gyre_comm *comm); /* ranks on this node */
-GYRE_API int gyre_node(const struct gyre_comm *comm); /* number of this node, by lowest rank */
+GYRE_API int gyre_node(const struct gyre_comm *comm);       /* this node's number, by lowest rank */
 GYRE_API int gyre_nodes(const struct gyre_comm *comm);
 
 /* Ends every pending and later operation on every rank with GYRE_ABORTED and `reason` (may be NULL;
- * copied). Does not block. Any thread. Returns GYRE_OK, also when the communicator had failed
- * already. */
+ * copied).
+ *   Blocks:    never.
+ *   Returns:   GYRE_OK, also when the communicator had failed already.
+ *   Threads:   any thread. */
 GYRE_API int gyre_abort(struct gyre_comm *comm, const char *reason);
 
 /* The full story of the communicator's first failure: what, which value, which rank and host, what
  * to do. "" if none. With NULL: why this thread's last gyre_init() (or other call without a
- * communicator) failed. The text stays valid until gyre_finalize(), or until this thread's next
- * failing call for NULL. Any thread. */
+ * communicator) failed.
+ *   Ownership: the text stays valid until gyre_finalize(), or until this thread's next failing call
+ *              for NULL.
+ *   Threads:   any thread. */
 GYRE_API const char *gyre_error(const struct gyre_comm *comm);
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
 /* Memory that the ranks of this node can map, page-aligned and zeroed, so that collectives on it
- * copy nothing in between. Any other memory works too, through staging. Blocks until the node's
- * peers have mapped it (a fraction of a millisecond; they need not call anything). Writes the
- * address to *memory on success. Free it by gyre_free(), or leave it to gyre_finalize(). Not
- * collective. Any thread. Errors: GYRE_INVALID (0 bytes), -ENOMEM with the limit named, the
- * communicator's failure. */
+ * copy nothing in between. Any other memory works too, through staging. Writes the address to
+ * *memory on success. Not collective.
+ *   Blocks:    until the node's peers have mapped it (a fraction of a millisecond; they need not
+ *              call anything).
+ *   Ownership: free it by gyre_free(), or leave it to gyre_finalize().
+ *   Errors:    GYRE_INVALID (0 bytes), -ENOMEM with the limit named, the communicator's failure.
+ *   Threads:   any thread. */
 GYRE_API int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory);
 
-/* Frees memory from gyre_alloc(); NULL is allowed. No operation on it may be pending. Any thread.
- */
+/* Frees memory from gyre_alloc(); NULL is allowed. No operation on it may be pending.
+ *   Threads:   any thread. */
 GYRE_API int gyre_free(struct gyre_comm *comm, void *memory);
 
 /* Tells the library that [memory, memory + bytes) stays allocated until gyre_unregister(), so that
- * links which pin or map memory can keep doing so. It never changes a result. The caller still owns
- * the memory. Any thread. Errors: GYRE_INVALID (NULL, 0 bytes, registered already or, for
- * unregister, not registered). */
+ * links which pin or map memory can keep doing so. It never changes a result.
+ *   Ownership: the caller still owns the memory.
+ *   Errors:    GYRE_INVALID (NULL, 0 bytes, registered already or, for unregister, not registered).
+ *   Threads:   any thread. */
 GYRE_API int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes);
 GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
 
 /* -- collectives ------------------------------------------------------------------------------- */
 
-/* output[i] = op over all ranks' input[i], bitwise the same on every rank. `input == output` is in
- * place; other overlap is GYRE_INVALID. count may be 0 and may exceed 2^32; any alignment. The
- * caller owns both buffers; they are borrowed until the call returns, or until the work is waited
- * for. One thread. Blocks until this rank's output is complete and its input may be written again.
- * Errors: GYRE_INVALID (nothing was started, the communicator is unharmed), GYRE_MISMATCH,
- * GYRE_PEER_LOST, GYRE_TIMED_OUT, GYRE_ABORTED, GYRE_CORRUPT. */
+/* output[i] = op over all ranks' input[i], bitwise the same on every rank. count may be 0 and may
+ * exceed 2^32; any alignment.
+ *   In place:  `input == output`; other overlap is GYRE_INVALID.
+ *   Blocks:    until this rank's output is complete and its input may be written again.
+ *   Ownership: the caller owns both buffers; they are borrowed until the call returns, or until the
+ *              work is waited for.
+ *   Errors:    GYRE_INVALID (nothing was started, the communicator is unharmed), GYRE_MISMATCH,
+ *              GYRE_PEER_LOST, GYRE_TIMED_OUT, GYRE_ABORTED, GYRE_CORRUPT.
+ *   Threads:   one thread. */
 GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type, enum gyre_op op);
 
 /* output = the root's input, on every rank. `input` is read on the root only and may be NULL
- * elsewhere; on the root `input == output` is allowed. Otherwise as gyre_all_reduce(). A root may
- * return before its leaves have joined. */
+ * elsewhere.
+ *   In place:  `input == output`, on the root.
+ *   Blocks:    a root may return before its leaves have joined.
+ *   Otherwise: as gyre_all_reduce(). */
 GYRE_API int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                             enum gyre_type type, int root);
 
 /* output = op over all ranks' input, on the root. `output` is not touched elsewhere and may be NULL
- * there; on the root `input == output` is in place. Otherwise as gyre_all_reduce(); a rank that is
- * not the root may return before the root has joined. */
+ * there.
+ *   In place:  `input == output`, on the root.
+ *   Blocks:    a rank that is not the root may return before the root has joined.
+ *   Otherwise: as gyre_all_reduce(). */
 GYRE_API int gyre_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                          enum gyre_type type, enum gyre_op op, int root);
 
 /* The calls with a block per rank. `count` is the elements of ONE block; a buffer of n blocks holds
- * gyre_size() × count elements, rank 0's block first. In place is where the single block lies at
- * its place among the n: input == output + rank × count, or output == input + rank × count; other
- * overlap is GYRE_INVALID. A buffer that only the root has may be NULL elsewhere and is not
- * touched. Otherwise as gyre_all_reduce(). */
+ * gyre_size() × count elements, rank 0's block first. A buffer that only the root has may be NULL
+ * elsewhere and is not touched.
+ *   In place:  `input == output + rank × count`, or `output == input + rank × count`: the single
+ *              block at its place among the n. Other overlap is GYRE_INVALID.
+ *   Otherwise: as gyre_all_reduce(). */
 
 /* output (n blocks) = every rank's input (one block). */
 GYRE_API int gyre_all_gather(struct gyre_comm *comm, const void *input, void *output,
@@ -238,9 +270,10 @@ GYRE_API int gyre_all_gather(struct gyre_comm *comm, const void *input, void *ou
 
 /* The same with blocks of unequal length: rank r gives counts[r] elements, which every rank finds
  * from element at[r] of its output on. `at` NULL: one block after the other. Blocks must not
- * overlap; elements between them are not touched. Both arrays have one entry per rank, hold the
- * same on every rank (else GYRE_MISMATCH), and may be reused as soon as the call (or _start)
- * returns. In place: input == output + at[rank]. */
+ * overlap; elements between them are not touched. Both arrays have one entry per rank and hold the
+ * same on every rank (else GYRE_MISMATCH).
+ *   In place:  `input == output + at[rank]`.
+ *   Ownership: both arrays may be reused as soon as the call (or _start) returns. */
 GYRE_API int gyre_all_gather_v(struct gyre_comm *comm, const void *input, void *output,
                                const uint64_t *counts, const uint64_t *at, enum gyre_type type);
 
@@ -248,8 +281,8 @@ GYRE_API int gyre_all_gather_v(struct gyre_comm *comm, const void *input, void *
 GYRE_API int gyre_reduce_scatter(struct gyre_comm *comm, const void *input, void *output,
                                  uint64_t count, enum gyre_type type, enum gyre_op op);
 
-/* Block r of output = block `rank` of rank r's input; both hold n blocks. In place is
- * input == output, and costs a copy of the data. */
+/* Block r of output = block `rank` of rank r's input; both hold n blocks.
+ *   In place:  `input == output`, and costs a copy of the data. */
 GYRE_API int gyre_all_to_all(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type);
 
@@ -261,14 +294,19 @@ GYRE_API int gyre_gather(struct gyre_comm *comm, const void *input, void *output
 GYRE_API int gyre_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                           enum gyre_type type, int root);
 
-/* Returns when every rank has called it. One thread. Errors as gyre_all_reduce(). */
+/* Returns when every rank has called it.
+ *   Errors:    as gyre_all_reduce().
+ *   Threads:   one thread. */
 GYRE_API int gyre_barrier(struct gyre_comm *comm);
 
-/* Start the same operations without waiting. On success *work is a handle that the caller must give
- * to gyre_work_wait() (or see finished by gyre_work_test()), which frees it; buffers stay borrowed
- * until then. On failure *work is NULL. At most 64 operations are in flight; a further start first
- * waits for the oldest. A helper thread drives started work while nobody is inside a Gyre call. One
- * thread. */
+/* Start the same operations without waiting. A helper thread drives started work while nobody is
+ * inside a Gyre call.
+ *   Blocks:    no; but at most 64 operations are in flight, and a further start first waits for the
+ *              oldest.
+ *   Ownership: on success *work is a handle that the caller must give to gyre_work_wait() (or see
+ *              finished by gyre_work_test()), which frees it; buffers stay borrowed until then. On
+ *              failure *work is NULL.
+ *   Threads:   one thread. */
 GYRE_API int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output,
                                    uint64_t count, enum gyre_type type, enum gyre_op op,
                                    struct gyre_work **work);
@@ -299,9 +337,11 @@ GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
 /* As gyre_all_to_all(), with blocks of unequal length: send_counts[i] elements go to rank i, from
  * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of
  * `output`. A table of places may be NULL: blocks are behind each other, in the order of ranks.
- * Tables are read before the call returns. What rank i sends to rank j must be what rank j expects
- * from it: else GYRE_MISMATCH tells both numbers. Not offered in place, nor inside a group.
- * Otherwise as gyre_all_reduce(). */
+ * What rank i sends to rank j must be what rank j expects from it: else GYRE_MISMATCH tells both
+ * numbers. Not offered inside a group.
+ *   In place:  not offered.
+ *   Ownership: tables are read before the call returns.
+ *   Otherwise: as gyre_all_reduce(). */
 GYRE_API int gyre_all_to_all_v(struct gyre_comm *comm, const void *input,
                                const uint64_t *send_counts, const uint64_t *send_at, void *output,
                                const uint64_t *recv_counts, const uint64_t *recv_at,
@@ -316,33 +356,38 @@ GYRE_API int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input,
 
 /* A reduction that multiplies this rank's input by its own scalar (one element of `type`, copied
  * now) and sums the products; for operations of that type. *op is a handle for this communicator,
- * at most 64 at a time; ranks make theirs in the same order. One thread. Errors: GYRE_INVALID. */
+ * at most 64 at a time; ranks make theirs in the same order.
+ *   Errors:    GYRE_INVALID.
+ *   Threads:   one thread. */
 GYRE_API int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
                             enum gyre_op *op);
 
 /* A reduction by a function of the caller's: into[i] = into[i] op from[i], for `count` elements of
  * `type`. It is called for pieces of the data, rank by rank: ((rank 0 op rank 1) op rank 2) …, on
- * whichever thread drives the operation, and must not call Gyre. It need not commute. `context`
- * must live as long as the handle, the handle until its operations have ended. Otherwise as
- * gyre_op_scaled(). */
+ * whichever thread drives the operation, and must not call Gyre. It need not commute.
+ *   Ownership: `context` must live as long as the handle, the handle until its operations have
+ *              ended.
+ *   Otherwise: as gyre_op_scaled(). */
 typedef void (*gyre_user_fold)(void *into, const void *from, uint64_t count, enum gyre_type type,
                                void *context);
 GYRE_API int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *context,
                           enum gyre_op *op);
 
-/* No operation with it may be pending. GYRE_INVALID: it is not from this communicator. One thread.
- */
+/* Frees a handle of a reduction. No operation with it may be pending.
+ *   Errors:    GYRE_INVALID (it is not from this communicator).
+ *   Threads:   one thread. */
 GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
 /* Sends to, or receives from, one rank of the communicator, itself included. The n-th send to a
  * rank meets that rank's n-th receive from here; both ends must give the same type and count. Sends
- * and receives are apart from the order of the other operations. gyre_send() blocks until `data`
- * may be written again, which may be before the other end has called; gyre_recv() until `data` is
- * complete. Any number of started ones may be pending. A receive from itself needs its send to have
- * been called or started before. One thread. Errors as gyre_all_reduce(); GYRE_MISMATCH tells what
- * each end has called. */
+ * and receives are apart from the order of the other operations. Any number of started ones may be
+ * pending. A receive from itself needs its send to have been called or started before.
+ *   Blocks:    gyre_send() until `data` may be written again, which may be before the other end has
+ *              called; gyre_recv() until `data` is complete.
+ *   Errors:    as gyre_all_reduce(); GYRE_MISMATCH tells what each end has called.
+ *   Threads:   one thread. */
 GYRE_API int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count,
                        enum gyre_type type, int peer);
 GYRE_API int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
@@ -354,26 +399,33 @@ GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-/* Calls between these two are started together by the last gyre_group_end(), which waits for all
- * that are blocking by themselves and returns the first failure of any; until then they return at
- * once, what they were given stays borrowed, and handles of started ones cannot be tested. So all
- * ranks may send first, and small all-reduces of one type and reduction go as one. Any number of
- * calls; groups may be nested; ranks must collect the same operations in the same order.
- * gyre_finalize() of a communicator with an open group returns GYRE_INVALID, and if calls were
- * collected the whole job fails with it. One thread. Errors: GYRE_INVALID (end: no group is open),
- * -ENOMEM, those of the calls. */
+/* Calls between these two are started together by the last gyre_group_end(); until then they return
+ * at once, and handles of started ones cannot be tested. So all ranks may send first, and small
+ * all-reduces of one type and reduction go as one. Any number of calls; groups may be nested; ranks
+ * must collect the same operations in the same order. gyre_finalize() of a communicator with an
+ * open group returns GYRE_INVALID, and if calls were collected the whole job fails with it.
+ *   Blocks:    the last gyre_group_end() waits for all calls that are blocking by themselves.
+ *   Ownership: what the calls were given stays borrowed until the last gyre_group_end().
+ *   Returns:   from the last gyre_group_end(), the first failure of any.
+ *   Errors:    GYRE_INVALID (end: no group is open), -ENOMEM, those of the calls.
+ *   Threads:   one thread. */
 GYRE_API int gyre_group_start(struct gyre_comm *comm);
 GYRE_API int gyre_group_end(struct gyre_comm *comm);
 
 /* -- work -------------------------------------------------------------------------------------- */
 
-/* GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is freed. Does not
- * block. One thread. */
+/* Whether started work has finished.
+ *   Blocks:    never.
+ *   Returns:   GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is
+ *              freed.
+ *   Threads:   one thread. */
 GYRE_API int gyre_work_test(struct gyre_work *work);
 
-/* Waits at most timeout_ms (-1: until the operation's own limit; 0: as gyre_work_test). GYRE_AGAIN
- * if the time passed first: the work goes on and the handle stays valid. Otherwise the status, and
- * the handle is freed. One thread. */
+/* Waits for started work.
+ *   Blocks:    at most timeout_ms (-1: until the operation's own limit; 0: as gyre_work_test).
+ *   Returns:   GYRE_AGAIN if the time passed first: the work goes on and the handle stays valid.
+ *              Otherwise the status, and the handle is freed.
+ *   Threads:   one thread. */
 GYRE_API int gyre_work_wait(struct gyre_work *work, int timeout_ms);
 
 #ifdef __cplusplus
