@@ -27,13 +27,8 @@ enum { PLACES = 80 };
 #define FIRST_LINE (2 * GYRE_SECOND)
 #define NEXT_LINE  (10 * GYRE_SECOND)
 
-enum manner {
-    UNTRIED,
-    UNREACHED,
-    SILENT,
-    FOREIGN,
-    CLOSED
-}; /* how a place behaved; later tells more */
+/* How a place behaved; later tells more. */
+enum manner { UNTRIED, UNREACHED, SILENT, FOREIGN, CLOSED };
 
 struct place {
     struct sockaddr_storage address;

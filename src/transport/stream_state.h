@@ -3,7 +3,7 @@
  *     stream.c           life, completions, failure       stream_agree.c    fingerprints
  *     stream_post.c      send, recv                       stream_table.c    records found by name
  *     stream_out.c       gather, wrote                    stream_store.c    unexpected payload
- *     stream_in.c        target, read, messages         stream_point.c    messages read in place
+ *     stream_in.c        target, read, messages           stream_point.c    messages read in place
  *     stream_control.c   what else the peer says
  *     stream_withdraw.c  cancel */
 #ifndef GYRE_TRANSPORT_STREAM_STATE_H
@@ -14,17 +14,14 @@
 #include "transport/stream_store.h"
 #include "transport/stream_table.h"
 
-#define GYRE_STREAM_AHEAD_BYTES                                                                    \
-    (16u * 1024) /* read-ahead: what follows the payload that is being read */
-#define GYRE_STREAM_STAGE_BYTES                                                                    \
-    (8u * 1024) /* headers, and payloads that are cheaper copied than pointed at */
-#define GYRE_STREAM_INLINE_MAX 256u /* such payloads */
-#define GYRE_STREAM_OFFERS                                                                         \
-    64u /* frames offered to the carrier and not yet written; a power of two */
+#define GYRE_STREAM_AHEAD_BYTES (16u * 1024)  /* read-ahead: what follows the payload being read */
+#define GYRE_STREAM_STAGE_BYTES (8u * 1024)   /* headers, and payloads that are cheaper copied */
+#define GYRE_STREAM_INLINE_MAX  256u          /* such payloads */
+#define GYRE_STREAM_OFFERS      64u           /* frames offered, not yet written; a power of two */
 #define GYRE_STREAM_OFFER_BYTES (256u * 1024) /* enough offered: summed, and still in the cache */
-#define GYRE_STREAM_BURST       32u  /* eager frames in a row while a long message could move */
-#define GYRE_STREAM_ASKS        16u  /* ASK frames in one gather */
-#define GYRE_STREAM_PATIENCE    256u /* idle gathers before a long message asks for its grant */
+#define GYRE_STREAM_BURST       32u           /* eager frames in a row if a long one could move */
+#define GYRE_STREAM_ASKS        16u           /* ASK frames in one gather */
+#define GYRE_STREAM_PATIENCE    256u          /* idle gathers before a long send asks for a grant */
 
 /* What is alive of one (comm, sequence), local or remote, has one fingerprint: that of its record
  * here. */
@@ -124,10 +121,12 @@ struct gyre_incoming {
     uint8_t *ahead;
 };
 
-struct gyre_credit {          /* running totals */
-    uint64_t spent, returned; /* as sender: charged here, given back by the peer */
-    uint64_t received, given,
-        reported; /* as receiver: charged by the peer, free again, told to the peer */
+struct gyre_credit { /* running totals */
+    /* As sender: charged here, given back by the peer. */
+    uint64_t spent, returned;
+
+    /* As receiver: charged by the peer, free again, told to the peer. */
+    uint64_t received, given, reported;
 };
 
 struct gyre_done {

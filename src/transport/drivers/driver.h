@@ -38,25 +38,25 @@ struct gyre_wire; /* each driver defines its own struct and casts */
 struct gyre_pipe;
 
 struct gyre_driver_limits {
-    bool mapped; /* peers' shared regions can be mapped and used in place (device.h, watch.h) */
-    uint32_t memory_kinds; /* bit 1 << enum gyre_memory_kind that send and recv accept */
-    uint64_t message_max;  /* bytes of one post */
-    uint64_t inline_max;   /* a send up to this is copied at the post and completes early */
-    uint32_t posts;        /* sends, and as many receives, outstanding per pipe before GYRE_AGAIN */
-    uint32_t alignment;    /* of buffers; 1 = any */
-    uint32_t latency_ns;   /* class for the cost model, not a promise */
+    bool mapped;            /* peers' shared regions can be used in place (device.h, watch.h) */
+    uint32_t memory_kinds;  /* bit 1 << enum gyre_memory_kind that send and recv accept */
+    uint64_t message_max;   /* bytes of one post */
+    uint64_t inline_max;    /* a send up to this is copied at the post and completes early */
+    uint32_t posts;         /* sends, and as many receives, on a pipe before GYRE_AGAIN */
+    uint32_t alignment;     /* of buffers; 1 = any */
+    uint32_t latency_ns;    /* class for the cost model, not a promise */
     uint32_t bandwidth_mib; /* per second, likewise */
 };
 
 struct gyre_wire_options {
     uint32_t rank, n;
     uint16_t epoch;
-    uint32_t peers; /* pipes that will be attached at most */
-    const char
-        *variant; /* the driver's own choice word ("io_uring", "epoll"), NULL: best available */
-    void *world;  /* sim: the simulated world; otherwise NULL */
-    const struct gyre_sight *sight; /* mapped drivers: what peers can read in place. Outlives the
-                                       wire; NULL: nothing */
+    uint32_t peers;      /* pipes that will be attached at most */
+    const char *variant; /* the driver's own choice ("io_uring", "epoll"); NULL: best available */
+    void *world;         /* sim: the simulated world; otherwise NULL */
+
+    /* Mapped drivers: what peers can read in place. Outlives the wire; NULL: nothing. */
+    const struct gyre_sight *sight;
 };
 
 /* A connected, authenticated way to one peer. The driver owns the descriptors after a successful
@@ -65,16 +65,17 @@ struct gyre_channel {
     uint32_t peer;
     int fd[8]; /* stream sockets, in the same order on both sides */
     int fds;
-    const struct gyre_region
-        *mine; /* mapped drivers: memory for the pipe's own queues. `mine` is written here and */
-    const struct gyre_region
-        *theirs; /* read by the peer (sealed), `theirs` the other way round. Borrowed. */
+
+    /* Mapped drivers: memory for the pipe's own queues. `mine` is written here and read by the peer
+     * (sealed), `theirs` the other way round. Borrowed. */
+    const struct gyre_region *mine;
+    const struct gyre_region *theirs;
 };
 
-/* What to sleep on. */
+/* What to sleep on: a descriptor that is readable when poll() has work; -1: this wire needs none
+ * (peers ring the domain's doorbell). */
 struct gyre_alarm {
-    int fd; /* readable when poll() has work; -1: this wire needs no descriptor (peers ring the
-               domain's doorbell) */
+    int fd;
 };
 
 struct gyre_driver {
@@ -89,8 +90,7 @@ struct gyre_driver {
     /* Detaches what is attached and frees. At most 100 ms. NULL allowed. */
     void (*close)(struct gyre_wire *wire);
 
-    /* How this wire is served ("io_uring", "epoll", "futex"), for headers and logs. Static storage.
-     */
+    /* How this wire is served ("io_uring", "epoll", "futex"), for headers and logs; static. */
     const char *(*serves)(const struct gyre_wire *wire);
 
     int (*attach)(struct gyre_wire *wire, const struct gyre_channel *channel,
