@@ -1,5 +1,5 @@
-/* Groups of calls with real processes: all send first, small sums go together, handles, nesting;
- * and what is told of groups that differ, or that nobody ends. */
+/* Groups of calls with real processes: all send first, small sums go together, handles, nesting,
+ * blocks of unequal length; and what is told of groups that differ, or that nobody ends. */
 #include "comm_rig.h"
 
 #include <setjmp.h>
@@ -166,6 +166,139 @@ static void handles_wait_for_the_end(void **state)
     assert_int_equal(rig_run_everywhere(2, handles), 0);
 }
 
+/* -- blocks of unequal length ------------------------------------------------------------------ */
+
+#define BLOCK 3000
+
+static uint64_t block(int from, int to, int round)
+{
+    static const uint64_t some[] = {0, 1, 7, 300, BLOCK};
+    return some[(from * 3 + to * 5 + round) % 5];
+}
+
+struct exchange {
+    uint64_t sends[4], from[4], receives[4], to[4];
+    int32_t out[4 * BLOCK], in[4 * BLOCK];
+};
+
+static void prepare(struct gyre_comm *comm, struct exchange *x, int round)
+{
+    int rank = gyre_rank(comm);
+    memset(x->in, 0, sizeof x->in);
+    for (int p = 0; p < gyre_size(comm); p++) {
+        x->sends[p] = round < 0 ? 0 : block(rank, p, round);
+        x->receives[p] = round < 0 ? 0 : block(p, rank, round);
+        x->from[p] = (uint64_t)(3 - p) * BLOCK;
+        x->to[p] = (uint64_t)p * BLOCK;
+        for (uint64_t i = 0; i < x->sends[p]; i++)
+            x->out[x->from[p] + i] = rank * 1000 + p * 100 + round + (int32_t)i;
+    }
+}
+
+/* Adds the exchange, and spoils the tables: they are copied. */
+static int add_exchange(struct gyre_comm *comm, struct exchange *x, struct gyre_work **work)
+{
+    int status = work ? gyre_all_to_all_v_start(comm, x->out, x->sends, x->from, x->in, x->receives,
+                                                x->to, GYRE_I32, work)
+                      : gyre_all_to_all_v(comm, x->out, x->sends, x->from, x->in, x->receives,
+                                          x->to, GYRE_I32);
+    memset(x->sends, 0xff, sizeof x->sends);
+    memset(x->from, 0xff, sizeof x->from);
+    memset(x->receives, 0xff, sizeof x->receives);
+    memset(x->to, 0xff, sizeof x->to);
+    return rig_check(!status, comm, "all_to_all_v in a group");
+}
+
+static int came(struct gyre_comm *comm, const struct exchange *x, int round)
+{
+    int rank = gyre_rank(comm), bad = 0;
+    for (int p = 0; p < gyre_size(comm); p++)
+        for (uint64_t i = 0; i < BLOCK; i++) {
+            bool sent = round >= 0 && i < block(p, rank, round);
+            int32_t value = sent ? p * 1000 + rank * 100 + round + (int32_t)i : 0;
+            bad |= x->in[(uint64_t)p * BLOCK + i] != value;
+        }
+    return rig_check(!bad, comm, "what came");
+}
+
+static int add_others(struct gyre_comm *comm, int32_t *sum, int32_t *got)
+{
+    static const int32_t eleven = 11;
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    *sum = rank;
+    bad |= gyre_all_reduce(comm, sum, sum, 1, GYRE_I32, GYRE_SUM);
+    bad |= gyre_send(comm, &eleven, 1, GYRE_I32, (rank + 1) % n);
+    bad |= gyre_recv(comm, got, 1, GYRE_I32, (rank + n - 1) % n);
+    return rig_check(!bad, comm, "calls beside it");
+}
+
+/* A blocking one, one with a handle and an empty one, beside a sum and messages. */
+static int exchanges(struct gyre_comm *comm, struct rig *rig)
+{
+    struct exchange *x = calloc(3, sizeof *x);
+    int n = gyre_size(comm), bad = 0;
+    (void)rig;
+    for (int round = 0; round < 5 && !bad; round++) {
+        struct gyre_work *work = NULL;
+        int32_t sum, got = 0;
+        prepare(comm, &x[0], round);
+        prepare(comm, &x[1], -1);
+        prepare(comm, &x[2], round + 1);
+        bad |= rig_check(!gyre_group_start(comm), comm, "start");
+        bad |= add_exchange(comm, &x[0], NULL) || add_others(comm, &sum, &got);
+        bad |= add_exchange(comm, &x[1], NULL) || add_exchange(comm, &x[2], &work);
+        bad |= rig_check(gyre_work_test(work) == GYRE_INVALID, comm, "test before the end");
+        bad |= rig_check(!gyre_group_end(comm), comm, "end");
+        bad |= rig_check(sum == n * (n - 1) / 2 && got == 11, comm, "sum and message");
+        bad |= came(comm, &x[0], round) || came(comm, &x[1], -1);
+        bad |= rig_check(!gyre_work_wait(work, -1), comm, "wait") || came(comm, &x[2], round + 1);
+    }
+    free(x);
+    return gyre_finalize(comm) || bad;
+}
+
+static void blocks_of_unequal_length(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(4, exchanges), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 1, .body = exchanges}, 20), 0);
+}
+
+static int disagree(struct gyre_comm *comm, struct rig *rig)
+{
+    static int32_t out[64], in[64], one = 1;
+    uint64_t sends[3] = {1, 1, 1}, receives[3] = {1, 1, 1};
+    int status = gyre_barrier(comm);
+    uint64_t since = rig_now();
+    if (gyre_rank(comm) == 0)
+        sends[2] = 7;
+    if (gyre_rank(comm) == 2)
+        receives[0] = 5;
+    status |= gyre_group_start(comm);
+    status |= gyre_all_to_all_v(comm, out, sends, NULL, in, receives, NULL, GYRE_I32);
+    status |= gyre_all_reduce(comm, &one, &one, 1, GYRE_I32, GYRE_SUM);
+    if (!status)
+        status = gyre_group_end(comm);
+    if (!status)
+        status = gyre_barrier(comm);
+    rig_note(rig, comm, status, since);
+    return gyre_finalize(comm) != status;
+}
+
+static void counts_that_disagree_are_named(void **state)
+{
+    static const char *const transport[] = {"shm", "tcp"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rig_expect_story(3, transport[i], disagree, GYRE_MISMATCH,
+                         "rank 0 sends 7 elements of i32");
+        rig_expect_story(3, transport[i], disagree, GYRE_MISMATCH,
+                         "rank 2 expects 5 elements of i32");
+    }
+}
+
+/* -- groups that go wrong ---------------------------------------------------------------------- */
+
 /* The lengths together are equal, their order is not. */
 static int other_order(struct gyre_comm *comm, struct rig *rig)
 {
@@ -240,9 +373,14 @@ static void calls_after_an_abort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_send_first),     cmocka_unit_test(hundreds_of_calls),
-        cmocka_unit_test(handles_wait_for_the_end), cmocka_unit_test(groups_that_differ_are_told),
-        cmocka_unit_test(group_left_open_is_told),  cmocka_unit_test(calls_after_an_abort),
+        cmocka_unit_test(all_ranks_send_first),
+        cmocka_unit_test(hundreds_of_calls),
+        cmocka_unit_test(handles_wait_for_the_end),
+        cmocka_unit_test(groups_that_differ_are_told),
+        cmocka_unit_test(blocks_of_unequal_length),
+        cmocka_unit_test(counts_that_disagree_are_named),
+        cmocka_unit_test(group_left_open_is_told),
+        cmocka_unit_test(calls_after_an_abort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -338,7 +338,7 @@ GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
  * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of
  * `output`. A table of places may be NULL: blocks are behind each other, in the order of ranks.
  * What rank i sends to rank j must be what rank j expects from it: else GYRE_MISMATCH tells both
- * numbers. Not offered inside a group.
+ * numbers.
  *   In place:  not offered.
  *   Ownership: tables are read before the call returns.
  *   Otherwise: as gyre_all_reduce(). */
@@ -405,7 +405,8 @@ GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
  * must collect the same operations in the same order. gyre_finalize() of a communicator with an
  * open group returns GYRE_INVALID, and if calls were collected the whole job fails with it.
  *   Blocks:    the last gyre_group_end() waits for all calls that are blocking by themselves.
- *   Ownership: what the calls were given stays borrowed until the last gyre_group_end().
+ *   Ownership: buffers stay borrowed until the last gyre_group_end(), those of handles until their
+ *              wait; tables of counts and places are copied by the call.
  *   Returns:   from the last gyre_group_end(), the first failure of any.
  *   Errors:    GYRE_INVALID (end: no group is open), -ENOMEM, those of the calls.
  *   Threads:   one thread. */

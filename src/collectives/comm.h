@@ -27,6 +27,19 @@ struct gyre_group {
     uint64_t pack_room;
 };
 
+/* An all_to_all_v; vector.c. */
+struct gyre_vector_side { /* what goes out, or what comes in */
+    const char *name;
+    uint8_t *data;
+    const uint64_t *count, *at; /* by rank; `at` NULL: behind each other */
+};
+
+struct gyre_vector {
+    const char *call;
+    struct gyre_vector_side out, in;
+    enum gyre_type type;
+};
+
 /* Reductions that the caller made; reductions.c. */
 #define GYRE_OP_MADE        64u
 #define GYRE_REDUCTIONS_MAX 64u
@@ -145,10 +158,18 @@ struct gyre_work *gyre_comm_new_work(struct gyre_comm *comm);
 int gyre_message_await(struct gyre_work *work, uint64_t deadline);
 int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
 
-/* group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. What an
- * open group means at the communicator's end. */
+/* vector.c. Starts an all_to_all_v (owner), whose tables it has read when it returns; what it is for
+ * one rank alone. */
+int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
+                      struct gyre_operation **op);
+void gyre_vector_copy_own(const struct gyre_comm *comm, const struct gyre_vector *vector);
+
+/* group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. Tables
+ * are copied. What an open group means at the communicator's end. */
 int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                    void *output, void *buffer, struct gyre_work **work);
+int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vector,
+                          struct gyre_work **work);
 int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message);
 int gyre_group_left_open(struct gyre_comm *comm);
 void gyre_group_deinit(struct gyre_group *group);

@@ -28,9 +28,10 @@ struct gyre_group_call {
     struct gyre_shape shape;
     const void *input;
     void *output;
-    struct gyre_work *work; /* handle of a started one; NULL: the group waits */
-    void *buffer;           /* of a scaled input; freed at the end */
-    const uint8_t *pack;    /* it was taken into, NULL: none */
+    struct gyre_work *work;           /* handle of a started one; NULL: the group waits */
+    void *buffer;                     /* of a scaled input, or of tables; freed at the end */
+    const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
+    const uint8_t *pack;              /* it was taken into, NULL: none */
     bool packed;
 };
 
@@ -74,8 +75,7 @@ static int no_memory(struct gyre_group *group)
     return gyre_trouble_set(trouble, -ENOMEM, "no memory for a group of %u calls", group->calls);
 }
 
-int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                   void *output, void *buffer, struct gyre_work **out)
+static int add(struct gyre_comm *comm, const struct gyre_group_call *call, struct gyre_work **out)
 {
     struct gyre_group *group = &comm->group;
     struct gyre_work *work = out ? gyre_comm_new_work(comm) : NULL;
@@ -88,13 +88,61 @@ int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const
         return no_memory(group);
     }
     group->call = grown;
-    group->call[group->calls++] = (struct gyre_group_call){
-        .shape = *shape, .input = input, .output = output, .work = work, .buffer = buffer};
+    group->call[group->calls] = *call;
+    group->call[group->calls++].work = work;
     if (work) {
         work->deferred = true;
         *out = work;
     }
     return 0;
+}
+
+/* A table of the caller's, copied to *room; NULL stays NULL. */
+static const uint64_t *keep(const uint64_t *table, uint32_t n, uint64_t **room)
+{
+    uint64_t *kept = *room;
+    if (!table)
+        return NULL;
+    *room += n;
+    return memcpy(kept, table, n * sizeof(*table));
+}
+
+int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                   void *output, void *buffer, struct gyre_work **out)
+{
+    struct gyre_group_call call = {
+        .shape = *shape, .input = input, .output = output, .buffer = buffer};
+    if (shape->blocks.count) {
+        uint64_t *room = call.buffer = malloc(2 * comm->n * sizeof(*room));
+        if (!room)
+            return no_memory(&comm->group);
+        call.shape.blocks.count = keep(shape->blocks.count, comm->n, &room);
+        call.shape.blocks.at = keep(shape->blocks.at, comm->n, &room);
+    }
+    int status = add(comm, &call, out);
+    if (status)
+        free(call.buffer);
+    return status;
+}
+
+int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vector,
+                          struct gyre_work **out)
+{
+    struct gyre_vector *kept = malloc(sizeof(*kept) + 4 * comm->n * sizeof(uint64_t));
+    struct gyre_group_call call = {
+        .shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .vector = kept};
+    if (!kept)
+        return no_memory(&comm->group);
+    uint64_t *room = (uint64_t *)(kept + 1);
+    *kept = *vector;
+    kept->out.count = keep(vector->out.count, comm->n, &room);
+    kept->out.at = keep(vector->out.at, comm->n, &room);
+    kept->in.count = keep(vector->in.count, comm->n, &room);
+    kept->in.at = keep(vector->in.at, comm->n, &room);
+    int status = add(comm, &call, out);
+    if (status)
+        free(kept);
+    return status;
 }
 
 int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message)
@@ -205,18 +253,25 @@ static void end_oldest(struct run *run)
     note(run, status);
 }
 
+static void start_handle(const struct gyre_group_call *call, int status, struct gyre_operation *op)
+{
+    struct gyre_work *work = call->work;
+    work->op = status ? NULL : op;
+    work->status = status;
+    work->deferred = false;
+}
+
 static void start_one(struct run *run, uint32_t first, const struct gyre_shape *shape,
                       const void *input, void *output, uint8_t *pack)
 {
-    struct gyre_work *work = run->comm->group.call[first].work;
+    struct gyre_group_call *call = &run->comm->group.call[first];
     struct gyre_operation *op = NULL;
     if (run->begun - run->ended == WINDOW)
         end_oldest(run);
-    int status = gyre_comm_start(run->comm, shape, input, output, &op);
-    if (work) {
-        work->op = status ? NULL : op;
-        work->status = status;
-        work->deferred = false;
+    int status = call->vector ? gyre_vector_start(run->comm, call->vector, &op)
+                              : gyre_comm_start(run->comm, shape, input, output, &op);
+    if (call->work) {
+        start_handle(call, status, op);
     } else if (!status) {
         run->flight[run->begun++ % WINDOW] = (struct flight){op, pack, first};
     }
@@ -271,17 +326,23 @@ static int run_group(struct gyre_comm *comm)
     return run.status;
 }
 
+static int run_call_alone(struct gyre_comm *comm, const struct gyre_group_call *call)
+{
+    if (!call->vector)
+        return gyre_comm_run(comm, &call->shape, call->input, call->output);
+    gyre_vector_copy_own(comm, call->vector);
+    return 0;
+}
+
 static int run_group_alone(struct gyre_comm *comm)
 {
     struct run run = {.comm = comm};
     struct gyre_group *group = &comm->group;
     for (uint32_t i = 0; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
-        int status = gyre_comm_run(comm, &call->shape, call->input, call->output);
-        if (call->work) {
-            call->work->status = status;
-            call->work->deferred = false;
-        }
+        int status = run_call_alone(comm, call);
+        if (call->work)
+            start_handle(call, status, NULL);
         note(&run, status);
     }
     end_messages(&run);

@@ -17,21 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct side { /* of the exchange: what goes out, or what comes in */
-    const char *name;
-    uint8_t *data;
-    const uint64_t *count, *at;
-};
-
-struct vector {
-    const char *call;
-    struct side out, in;
-    enum gyre_type type;
-};
-
 /* -- checks ------------------------------------------------------------------------------------ */
 
-static uint64_t place(const struct side *side, uint32_t rank)
+static uint64_t place(const struct gyre_vector_side *side, uint32_t rank)
 {
     uint64_t at = 0;
     if (side->at)
@@ -42,7 +30,7 @@ static uint64_t place(const struct side *side, uint32_t rank)
 }
 
 /* Elements up to the end of its last block; UINT64_MAX: more than memory can hold. */
-static uint64_t reach(const struct side *side, uint32_t n, uint64_t element)
+static uint64_t reach(const struct gyre_vector_side *side, uint32_t n, uint64_t element)
 {
     uint64_t most = 0, packed = 0;
     for (uint32_t r = 0; r < n; r++) {
@@ -55,8 +43,8 @@ static uint64_t reach(const struct side *side, uint32_t n, uint64_t element)
     return most;
 }
 
-static int check_side(const struct gyre_comm *comm, const struct vector *vector,
-                      const struct side *side, uint64_t *bytes)
+static int check_side(const struct gyre_comm *comm, const struct gyre_vector *vector,
+                      const struct gyre_vector_side *side, uint64_t *bytes)
 {
     uint64_t element = gyre_type_size(vector->type);
     if (!side->count)
@@ -72,7 +60,7 @@ static int check_side(const struct gyre_comm *comm, const struct vector *vector,
     return 0;
 }
 
-static int check(struct gyre_comm *comm, const struct vector *vector)
+static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     uint64_t out, in;
     int status = gyre_comm_check(comm, vector->call);
@@ -80,8 +68,6 @@ static int check(struct gyre_comm *comm, const struct vector *vector)
         return status;
     if (!gyre_type_size(vector->type))
         return gyre_refuse("%s: type %d is unknown", vector->call, (int)vector->type);
-    if (comm->group.depth)
-        return gyre_refuse("%s: not inside a group; call it after gyre_group_end()", vector->call);
     if ((status = check_side(comm, vector, &vector->out, &out)) ||
         (status = check_side(comm, vector, &vector->in, &in)))
         return status;
@@ -113,8 +99,8 @@ static struct gyre_plan *plan_of(struct gyre_comm *comm, enum gyre_type type)
     return plan;
 }
 
-static struct gyre_message_terms block(const struct vector *vector, const struct side *side,
-                                       uint32_t peer)
+static struct gyre_message_terms block(const struct gyre_vector *vector,
+                                       const struct gyre_vector_side *side, uint32_t peer)
 {
     uint8_t *data = side->data;
     if (side->count[peer])
@@ -123,7 +109,7 @@ static struct gyre_message_terms block(const struct vector *vector, const struct
                                        vector->type};
 }
 
-static void copy_own(const struct gyre_comm *comm, const struct vector *vector)
+void gyre_vector_copy_own(const struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     struct gyre_message_terms from = block(vector, &vector->out, comm->rank);
     struct gyre_message_terms to = block(vector, &vector->in, comm->rank);
@@ -132,7 +118,7 @@ static void copy_own(const struct gyre_comm *comm, const struct vector *vector)
 }
 
 static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
-                      const struct vector *vector)
+                      const struct gyre_vector *vector)
 {
     int status = 0;
     for (uint32_t d = 1; !status && d < comm->n; d++) {
@@ -154,7 +140,8 @@ static void give_up(struct gyre_comm *comm)
                       "gyre_all_to_all_v: no memory for the messages of an operation");
 }
 
-static int start(struct gyre_comm *comm, const struct vector *vector, struct gyre_operation **op)
+int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
+                      struct gyre_operation **op)
 {
     struct gyre_plan *plan = plan_of(comm, vector->type);
     if (!plan)
@@ -162,24 +149,26 @@ static int start(struct gyre_comm *comm, const struct vector *vector, struct gyr
     int status = gyre_comm_start_plan(comm, plan, vector->out.data, vector->in.data, op);
     if (status)
         return status;
-    copy_own(comm, vector);
+    gyre_vector_copy_own(comm, vector);
     if (add_blocks(comm, *op, vector))
         give_up(comm);
     return 0;
 }
 
-static int run(struct gyre_comm *comm, const struct vector *vector)
+static int run(struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     struct gyre_operation *op;
     int status = check(comm, vector);
     if (status)
         return status;
+    if (comm->group.depth)
+        return gyre_group_add_vector(comm, vector, NULL);
     if (comm->n == 1) {
-        copy_own(comm, vector);
+        gyre_vector_copy_own(comm, vector);
         return 0;
     }
     gyre_domain_enter(comm->domain);
-    status = start(comm, vector, &op);
+    status = gyre_vector_start(comm, vector, &op);
     if (!status) {
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
@@ -188,20 +177,22 @@ static int run(struct gyre_comm *comm, const struct vector *vector)
     return status;
 }
 
-static int begin(struct gyre_comm *comm, const struct vector *vector, struct gyre_work **out)
+static int begin(struct gyre_comm *comm, const struct gyre_vector *vector, struct gyre_work **out)
 {
     if (!out)
         return gyre_refuse("%s: the place for the handle is NULL", vector->call);
     *out = NULL;
     int status = check(comm, vector);
+    if (!status && comm->group.depth)
+        return gyre_group_add_vector(comm, vector, out);
     struct gyre_work *work = status ? NULL : gyre_comm_new_work(comm);
     if (!work)
         return status ? status : GYRE_INVALID;
     if (comm->n == 1) {
-        copy_own(comm, vector);
+        gyre_vector_copy_own(comm, vector);
     } else {
         gyre_domain_enter(comm->domain);
-        status = start(comm, vector, &work->op);
+        status = gyre_vector_start(comm, vector, &work->op);
         if (!status && gyre_hub_poll(comm->hub))
             gyre_domain_ring(comm->domain);
         gyre_domain_leave(comm->domain);
@@ -214,11 +205,12 @@ static int begin(struct gyre_comm *comm, const struct vector *vector, struct gyr
 
 /* -- the calls --------------------------------------------------------------------------------- */
 
-static struct vector vector_of(const char *call, const void *input, const uint64_t *send_counts,
-                               const uint64_t *send_at, void *output, const uint64_t *recv_counts,
-                               const uint64_t *recv_at, enum gyre_type type)
+static struct gyre_vector vector_of(const char *call, const void *input,
+                                    const uint64_t *send_counts, const uint64_t *send_at,
+                                    void *output, const uint64_t *recv_counts,
+                                    const uint64_t *recv_at, enum gyre_type type)
 {
-    return (struct vector){
+    return (struct gyre_vector){
         .call = call,
         .out = {"send", (uint8_t *)(uintptr_t)input, send_counts, send_at},
         .in = {"receive", output, recv_counts, recv_at},
@@ -230,8 +222,8 @@ int gyre_all_to_all_v(struct gyre_comm *comm, const void *input, const uint64_t 
                       const uint64_t *send_at, void *output, const uint64_t *recv_counts,
                       const uint64_t *recv_at, enum gyre_type type)
 {
-    struct vector vector = vector_of("gyre_all_to_all_v", input, send_counts, send_at, output,
-                                     recv_counts, recv_at, type);
+    struct gyre_vector vector = vector_of("gyre_all_to_all_v", input, send_counts, send_at, output,
+                                          recv_counts, recv_at, type);
     return run(comm, &vector);
 }
 
@@ -239,7 +231,7 @@ int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input, const uin
                             const uint64_t *send_at, void *output, const uint64_t *recv_counts,
                             const uint64_t *recv_at, enum gyre_type type, struct gyre_work **work)
 {
-    struct vector vector = vector_of("gyre_all_to_all_v_start", input, send_counts, send_at, output,
-                                     recv_counts, recv_at, type);
+    struct gyre_vector vector = vector_of("gyre_all_to_all_v_start", input, send_counts, send_at,
+                                          output, recv_counts, recv_at, type);
     return begin(comm, &vector, work);
 }
