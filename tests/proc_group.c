@@ -297,6 +297,50 @@ static void counts_that_disagree_are_named(void **state)
     }
 }
 
+/* The tables are gone when the group ends, and so is the scaled copy of an input. */
+static int gather_and_scale(struct gyre_comm *comm, struct rig *rig)
+{
+    enum { LARGE = 200000 };
+    uint64_t counts[4], at[4];
+    int32_t own[4], all[16] = {0}, scalar = 2, *in, *out;
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    struct gyre_work *work;
+    enum gyre_op doubled;
+    (void)rig;
+    in = calloc((size_t)n * LARGE, sizeof *in);
+    out = calloc(LARGE, sizeof *out);
+    for (int i = 0; i < n * LARGE; i++)
+        in[i] = rank + i;
+    for (int p = 0; p < n; p++) {
+        own[p] = 10 * rank + p;
+        counts[p] = (uint64_t)p;
+        at[p] = 4 * (uint64_t)(n - 1 - p);
+    }
+    bad |= rig_check(!gyre_op_scaled(comm, &scalar, GYRE_I32, &doubled), comm, "op_scaled");
+    bad |= rig_check(!gyre_group_start(comm), comm, "start");
+    bad |= rig_check(!gyre_all_gather_v(comm, own, all, counts, at, GYRE_I32), comm, "gather");
+    bad |= rig_check(!gyre_reduce_scatter_start(comm, in, out, LARGE, GYRE_I32, doubled, &work),
+                     comm, "scaled");
+    memset(counts, 0xff, sizeof counts);
+    memset(at, 0xff, sizeof at);
+    bad |= rig_check(!gyre_group_end(comm) && !gyre_work_wait(work, -1), comm, "end");
+    for (int p = 0; p < n; p++)
+        for (int i = 0; i < p; i++)
+            bad |= all[4 * (n - 1 - p) + i] != 10 * p + i;
+    for (int i = 0; i < LARGE; i++)
+        bad |= out[i] != 2 * (n * (n - 1) / 2 + n * (rank * LARGE + i));
+    free(in);
+    free(out);
+    return gyre_finalize(comm) || rig_check(!bad, comm, "what came of it");
+}
+
+static void what_a_call_was_given_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(4, gather_and_scale), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 1, .body = gather_and_scale}, 20), 0);
+}
+
 /* -- groups that go wrong ---------------------------------------------------------------------- */
 
 /* The lengths together are equal, their order is not. */
@@ -379,6 +423,7 @@ int main(void)
         cmocka_unit_test(groups_that_differ_are_told),
         cmocka_unit_test(blocks_of_unequal_length),
         cmocka_unit_test(counts_that_disagree_are_named),
+        cmocka_unit_test(what_a_call_was_given_is_kept),
         cmocka_unit_test(group_left_open_is_told),
         cmocka_unit_test(calls_after_an_abort),
     };

@@ -253,12 +253,15 @@ static void end_oldest(struct run *run)
     note(run, status);
 }
 
-static void start_handle(const struct gyre_group_call *call, int status, struct gyre_operation *op)
+/* What the call was given in a buffer is the handle's from here on. */
+static void start_handle(struct gyre_group_call *call, int status, struct gyre_operation *op)
 {
     struct gyre_work *work = call->work;
     work->op = status ? NULL : op;
     work->status = status;
+    work->buffer = call->buffer;
     work->deferred = false;
+    call->buffer = NULL;
 }
 
 static void start_one(struct run *run, uint32_t first, const struct gyre_shape *shape,
