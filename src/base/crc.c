@@ -98,8 +98,9 @@ static uint32_t (*sum)(uint32_t crc, const unsigned char *at, size_t length) = s
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define LEAST_PART_LOG2 7
+#define LEAST_PART_LOG2 6
 #define MOST_PART_LOG2  15
+#define LEAST_PARTS     ((size_t)3 << LEAST_PART_LOG2)
 #define TARGET          __attribute__((target("sse4.2,pclmul")))
 
 /* x^(8 * 2^k - 33): the carry-less product has one bit less than 64, and the crc32 instruction that
@@ -120,14 +121,22 @@ TARGET static uint64_t add_word(uint64_t crc, const unsigned char *at)
     return _mm_crc32_u64(crc, word);
 }
 
+TARGET static uint64_t add_four_words(uint64_t crc, const unsigned char *at)
+{
+    crc = add_word(crc, at);
+    crc = add_word(crc, at + 8);
+    crc = add_word(crc, at + 16);
+    return add_word(crc, at + 24);
+}
+
 TARGET static uint64_t sum_three_parts(uint64_t a, const unsigned char *at, int part_log2)
 {
     size_t part = (size_t)1 << part_log2;
     uint64_t b = 0, c = 0;
-    for (const unsigned char *end = at + part; at < end; at += 8) {
-        a = add_word(a, at);
-        b = add_word(b, at + part);
-        c = add_word(c, at + 2 * part);
+    for (const unsigned char *end = at + part; at < end; at += 32) {
+        a = add_four_words(a, at);
+        b = add_four_words(b, at + part);
+        c = add_four_words(c, at + 2 * part);
     }
     return shift_sum(shift_sum(a, part_log2) ^ b, part_log2) ^ c;
 }
@@ -135,7 +144,7 @@ TARGET static uint64_t sum_three_parts(uint64_t a, const unsigned char *at, int 
 TARGET static uint32_t sum_by_instruction(uint32_t crc, const unsigned char *at, size_t length)
 {
     uint64_t running = crc;
-    for (int k = MOST_PART_LOG2; k >= LEAST_PART_LOG2; k--)
+    for (int k = MOST_PART_LOG2; length >= LEAST_PARTS && k >= LEAST_PART_LOG2; k--)
         for (size_t step = (size_t)3 << k; length >= step; at += step, length -= step)
             running = sum_three_parts(running, at, k);
     for (; length >= 8; at += 8, length -= 8)
