@@ -221,14 +221,19 @@ static void test_environment(void **state)
 
 /* -- sums -------------------------------------------------------------------------------------- */
 
+static uint32_t add_bit_by_bit(uint32_t crc, unsigned char byte)
+{
+    crc ^= byte;
+    for (int bit = 0; bit < 8; bit++)
+        crc = (crc >> 1) ^ (crc & 1 ? UINT32_C(0x82f63b78) : 0);
+    return crc;
+}
+
 static uint32_t sum_bit_by_bit(const unsigned char *bytes, size_t length)
 {
     uint32_t crc = ~UINT32_C(0);
-    for (size_t i = 0; i < length; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc >> 1) ^ (crc & 1 ? UINT32_C(0x82f63b78) : 0);
-    }
+    for (size_t i = 0; i < length; i++)
+        crc = add_bit_by_bit(crc, bytes[i]);
     return ~crc;
 }
 
@@ -297,6 +302,38 @@ static void test_crc_by_instruction(void **state)
 #else
     skip();
 #endif
+}
+
+#if defined(__x86_64__)
+#define BESIDE_TEST_BYTES (((size_t)10 << MOST_BESIDE_PART_LOG2) + LEAST_BESIDE + 64)
+
+/* Every block is a multiple of the least: all lengths up to two of those, then all within 20 bytes of
+ * a multiple. */
+static void check_beside_folding(uint32_t start, const unsigned char *bytes)
+{
+    uint32_t crc = start;
+    for (size_t length = 0; length < BESIDE_TEST_BYTES; length++) {
+        if (length < 2 * LEAST_BESIDE || (length + 20) % LEAST_BESIDE <= 40)
+            assert_int_equal(sum_beside_folding(start, bytes, length), crc);
+        crc = add_bit_by_bit(crc, bytes[length]);
+    }
+}
+#endif
+
+static void test_crc_beside_folding(void **state)
+{
+#if defined(__x86_64__)
+    if (sum == sum_beside_folding || sum == sum_by_folding) {
+        unsigned char *bytes = random_bytes(BESIDE_TEST_BYTES + 8, 5);
+        for (unsigned offset = 0; offset < 8; offset++)
+            check_beside_folding(UINT32_C(0x9e3779b9) * offset, bytes + offset);
+        check_beside_folding(~UINT32_C(0), bytes + 1);
+        free(bytes);
+        return;
+    }
+#endif
+    print_message("skipped: this CPU has no VPCLMULQDQ\n");
+    skip();
 }
 
 static void test_crc_in_parts(void **state)
@@ -484,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_crc_of_any_length),
         cmocka_unit_test(test_crc_by_table),
         cmocka_unit_test(test_crc_by_instruction),
+        cmocka_unit_test(test_crc_beside_folding),
         cmocka_unit_test(test_crc_in_parts),
         cmocka_unit_test(test_crc_combines_great_lengths),
         cmocka_unit_test(test_rng_repeats),

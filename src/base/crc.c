@@ -22,6 +22,13 @@
  *
  *     | 16 bytes: lo hi | ··· 240 bytes ··· | next 16 |      next ^= lo * x^(D+32) ^ hi * x^(D-32)
  *
+ * Where it multiplies two pairs at once (the same on 256 bits), folding alone is no faster than three
+ * streams of the instruction, but the two leave each other's execution units idle. There a fourth
+ * part, twice as long, is folded in the loop that sums the three:
+ *
+ *     |<-- part -->|<-- part -->|<-- part -->|<-------- 2 parts -------->|
+ *      a ─▶         b ─▶         c ─▶         four remainders ═▶
+ *
  * Which code runs is decided before main(). */
 #include "base/crc.h"
 
@@ -164,11 +171,75 @@ static uint32_t power_of_x(uint32_t exponent)
     return result;
 }
 
+/* Multipliers that carry 16 bytes over so many; with a zero below: products of 64 and 33 bits are
+ * aligned. */
+struct carry {
+    uint64_t lo, hi;
+};
+
+static struct carry carry_over(uint32_t bytes)
+{
+    return (struct carry){(uint64_t)power_of_x(8 * bytes + 32) << 1,
+                          (uint64_t)power_of_x(8 * bytes - 32) << 1};
+}
+
+/* -- x86-64: three streams beside folding over 256 bits ---------------------------------------- */
+
+#define BESIDE_BYTES           64u
+#define LEAST_BESIDE_PART_LOG2 9 /* below, joining costs more than the fourth part wins */
+#define MOST_BESIDE_PART_LOG2  (MOST_PART_LOG2 - 1)
+#define LEAST_BESIDE           ((size_t)5 << LEAST_BESIDE_PART_LOG2)
+#define BESIDE                 __attribute__((target("avx2,vpclmulqdq,sse4.2,pclmul")))
+
+static struct carry beside_carry;
+
+BESIDE static __m256i fold_two(__m256i remainders, __m256i by, const unsigned char *next)
+{
+    __m256i lo = _mm256_clmulepi64_epi128(remainders, by, 0x00);
+    __m256i hi = _mm256_clmulepi64_epi128(remainders, by, 0x11);
+    return _mm256_xor_si256(_mm256_xor_si256(lo, hi), _mm256_loadu_si256((const void *)next));
+}
+
+BESIDE static uint64_t sum_four_parts(uint64_t a, const unsigned char *at, int part_log2)
+{
+    size_t part = (size_t)1 << part_log2;
+    const unsigned char *end = at + part, *fourth = at + 3 * part;
+    unsigned char left[BESIDE_BYTES];
+    uint64_t b = 0, c = 0;
+    __m256i d = _mm256_setzero_si256(), e = _mm256_setzero_si256();
+    __m256i by = _mm256_broadcastsi128_si256(
+        _mm_set_epi64x((long long)beside_carry.hi, (long long)beside_carry.lo));
+    for (; at < end; at += BESIDE_BYTES / 2, fourth += BESIDE_BYTES) {
+        d = fold_two(d, by, fourth);
+        e = fold_two(e, by, fourth + 32);
+        a = add_four_words(a, at);
+        b = add_four_words(b, at + part);
+        c = add_four_words(c, at + 2 * part);
+    }
+    _mm256_storeu_si256((void *)left, d);
+    _mm256_storeu_si256((void *)(left + 32), e);
+    uint64_t three = shift_sum(shift_sum(a, part_log2) ^ b, part_log2) ^ c;
+    return shift_sum(three, part_log2 + 1) ^ add_four_words(add_four_words(0, left), left + 32);
+}
+
+static uint32_t sum_beside_folding(uint32_t crc, const unsigned char *at, size_t length)
+{
+    if (length < LEAST_BESIDE)
+        return sum_by_instruction(crc, at, length);
+    uint64_t running = crc;
+    for (int k = MOST_BESIDE_PART_LOG2; k >= LEAST_BESIDE_PART_LOG2; k--)
+        for (size_t step = (size_t)5 << k; length >= step; at += step, length -= step)
+            running = sum_four_parts(running, at, k);
+    return sum_by_instruction((uint32_t)running, at, length);
+}
+
+/* -- x86-64: folding over 512 bits ------------------------------------------------------------- */
+
 #define FOLD_BYTES 256u
 #define FOLD_LEAST 1024u /* below, three streams are as fast */
 #define WIDE       __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
 
-static uint64_t fold_lo, fold_hi; /* with a zero below: products of 64 and 33 bits are aligned */
+static struct carry fold_carry;
 
 WIDE static __m512i fold(__m512i remainder, __m512i by, const unsigned char *next)
 {
@@ -182,7 +253,8 @@ WIDE static uint32_t sum_by_folding(uint32_t crc, const unsigned char *at, size_
     if (length < FOLD_LEAST)
         return sum_by_instruction(crc, at, length);
     unsigned char left[FOLD_BYTES];
-    __m512i by = _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold_hi, (long long)fold_lo));
+    __m512i by =
+        _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold_carry.hi, (long long)fold_carry.lo));
     __m512i a = _mm512_loadu_si512(at), b = _mm512_loadu_si512(at + 64),
             c = _mm512_loadu_si512(at + 128), d = _mm512_loadu_si512(at + 192);
     a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
@@ -208,11 +280,11 @@ static void choose_instruction(void)
     for (int k = LEAST_PART_LOG2; k <= MOST_PART_LOG2; k++)
         shift[k] = power_of_x((UINT32_C(8) << k) - 33);
     sum = sum_by_instruction;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("vpclmulqdq"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("vpclmulqdq"))
         return;
-    fold_lo = (uint64_t)power_of_x(8 * FOLD_BYTES + 32) << 1;
-    fold_hi = (uint64_t)power_of_x(8 * FOLD_BYTES - 32) << 1;
-    sum = sum_by_folding;
+    beside_carry = carry_over(BESIDE_BYTES);
+    fold_carry = carry_over(FOLD_BYTES);
+    sum = __builtin_cpu_supports("avx512f") ? sum_by_folding : sum_beside_folding;
 }
 #else
 static void choose_instruction(void)
