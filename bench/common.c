@@ -9,6 +9,7 @@
  * 0 alone prints. */
 #include "common.h"
 #include "local.h"
+#include "pattern.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -300,11 +301,26 @@ static void run_roots(struct bench *bench, struct bench_call call)
     }
 }
 
+/* With the scalar of this rank. */
+static void run_scaled(struct bench *bench, struct bench_call call)
+{
+    uint64_t scalar;
+    bench_pattern_scalar(call.type, bench->rank, &scalar);
+    bench_must(bench, gyre_op_scaled(bench->comm, &scalar, call.type, &call.op), "gyre_op_scaled");
+    run_roots(bench, call);
+    bench_must(bench, gyre_op_free(bench->comm, call.op), "gyre_op_free");
+}
+
 static void run_ops(struct bench *bench, struct bench_call call)
 {
     for (int op = 0; op < BENCH_OPS; op++) {
-        if (bench->options.ops[op] && bench_op_suits(call.type, (enum gyre_op)op)) {
-            call.op = (enum gyre_op)op;
+        call.op = call.reduction = (enum gyre_op)op;
+        if (!bench->options.ops[op] || !bench_op_suits(call.type, call.op)) {
+            continue;
+        }
+        if (call.op == BENCH_MULSUM) {
+            run_scaled(bench, call);
+        } else {
             run_roots(bench, call);
         }
     }

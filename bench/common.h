@@ -29,7 +29,8 @@ struct bench_call { /* of one row and direction */
     void *output;
     uint64_t count; /* elements: what the call is told, of one block; of unequal ones the mean */
     enum gyre_type type;
-    enum gyre_op op;
+    enum gyre_op op;        /* what the call is told */
+    enum gyre_op reduction; /* as -o has it */
     int root;
     int n, rank;
     struct bench_blocks send, recv; /* of operations with unequal blocks: n of each */

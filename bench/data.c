@@ -171,7 +171,7 @@ static uint64_t check_once(struct bench *bench, const struct bench_call *call)
     struct bench_lay lay;
     struct bench_pattern pattern = {.type = call->type,
                                     .reduce = bench->verb->reduces,
-                                    .op = call->op,
+                                    .op = call->reduction,
                                     .n = bench->n,
                                     .iteration = ++bench->iteration};
     if (bench->verb->check) {

@@ -215,7 +215,7 @@ void bench_measure_row(struct bench *bench, const struct bench_call *call, uint6
     *row = (struct bench_row){.bytes = bench_call_bytes(bench, &aimed),
                               .count = aimed.count,
                               .type = bench_type_name(call->type),
-                              .op = bench->verb->reduces ? bench_op_name(call->op) : "none",
+                              .op = bench->verb->reduces ? bench_op_name(call->reduction) : "none",
                               .root = bench->verb->rooted ? call->root : -1,
                               .in_place = {.wrong = -1}};
     measure(bench, *call, false, bytes, &row->out_of_place, &row->iterations);

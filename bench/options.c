@@ -57,7 +57,8 @@ static const char help[] =
     "  -n, --iters N              calls per row (at least 20 and 50 ms)\n"
     "  -w, --warmup_iters N       untimed calls per size before the first row (1)\n"
     "  -c, --check N              checked calls per row, behind the timing (1)\n"
-    "  -o, --op NAME              sum, prod, min, max, avg, and, or, xor or all (sum)\n"
+    "  -o, --op NAME              sum, prod, min, max, avg, mulsum, and, or, xor or all "
+    "(sum)\n"
     "  -d, --datatype NAME        float, double, half, bfloat16, f8e4m3, f8e5m2, int8, uint8,\n"
     "                             int16, uint16, int32, uint32, int64, uint64 or all (float)\n"
     "  -r, --root RANK            of rooted operations; -1 for each in turn (0)\n"
@@ -76,8 +77,8 @@ static const char help[] =
 static const char *const type_names[BENCH_TYPES] = {
     "float", "double", "half",   "bfloat16", "int32",  "int64",  "uint8",
     "int8",  "uint32", "uint64", "int16",    "uint16", "f8e4m3", "f8e5m2"};
-static const char *const op_names[BENCH_OPS] = {"sum",  "avg", "min", "max",
-                                                "prod", "and", "or",  "xor"};
+static const char *const op_names[BENCH_OPS] = {"sum", "avg", "min", "max",   "prod",
+                                                "and", "or",  "xor", "mulsum"};
 
 const char *bench_type_name(enum gyre_type type)
 {
@@ -96,7 +97,7 @@ bool bench_type_is_float(enum gyre_type type)
 
 bool bench_op_suits(enum gyre_type type, enum gyre_op op)
 {
-    return op < GYRE_AND || !bench_type_is_float(type);
+    return op < GYRE_AND || op == BENCH_MULSUM || !bench_type_is_float(type);
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -267,7 +268,7 @@ static int read_flag(int flag, const char *text, struct bench_options *options)
         return read_int("-a", text, 0, 3, &options->average);
     case 'o':
         return read_choice("-o", text, op_names, BENCH_OPS,
-                           "sum, prod, min, max, avg, and, or, xor or all", options->ops);
+                           "sum, prod, min, max, avg, mulsum, and, or, xor or all", options->ops);
     case 'd':
         return read_choice(
             "-d", text, type_names, BENCH_TYPES,

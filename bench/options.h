@@ -7,7 +7,10 @@
 #include <stdbool.h>
 
 #define BENCH_TYPES 14
-#define BENCH_OPS   8
+#define BENCH_OPS   9
+
+/* Behind those of the library: a sum of inputs, each multiplied by its rank's scalar first. */
+#define BENCH_MULSUM ((enum gyre_op)8)
 
 /* A fault on purpose, by GYRE_BENCH_PLANT: a check that cannot fail would prove nothing. */
 enum bench_plant { BENCH_PLANT_NOTHING, BENCH_PLANT_ELEMENT, BENCH_PLANT_STALE };
@@ -22,7 +25,7 @@ struct bench_options {
     int root;                          /* -r; -1: each */
     int average;                       /* -a: 0 rank 0, 1 mean, 2 min, 3 max */
     bool types[BENCH_TYPES];           /* -d, by enum gyre_type */
-    bool ops[BENCH_OPS];               /* -o, by enum gyre_op */
+    bool ops[BENCH_OPS];               /* -o, by enum gyre_op, and BENCH_MULSUM */
     bool per_iteration;                /* -I */
     const char *json, *csv;            /* -J, --csv; NULL: none */
     int ranks;                         /* --ranks; 0: the launcher's */

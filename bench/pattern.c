@@ -5,7 +5,8 @@
  *
  * Neighbouring ranks and indices differ at random; neighbouring iterations differ everywhere, so
  * data left over from the last call are always noticed. A product of such numbers would be 0 or
- * overflow: there each rank gives 1 or -1 and one rank twice that.
+ * overflow: there each rank gives 1 or -1 and one rank twice that. Where each rank multiplies first,
+ * odd ranks double, as in nccl-tests.
  *
  * The check is exact where the arithmetic must be: integers, and floats as long as every partial
  * sum fits the significand. An average may be off by the rounding of its division, and a sum of
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #define LARGEST 4 /* of |value| */
+#define DOUBLED 2 /* by odd ranks, with BENCH_MULSUM */
 
 static uint64_t scatter(uint64_t x)
 {
@@ -167,6 +169,16 @@ void bench_pattern_fill(const struct bench_pattern *pattern, int rank, void *dat
     }
 }
 
+static int scalar_of(int rank)
+{
+    return rank % 2 ? DOUBLED : 1;
+}
+
+void bench_pattern_scalar(enum gyre_type type, int rank, void *scalar)
+{
+    store(type, scalar, 0, scalar_of(rank));
+}
+
 /* -- the right result -------------------------------------------------------------------------- */
 
 /* What an element of the type holds after the value went in: unsigned and narrow ones wrap. The 64
@@ -197,6 +209,13 @@ static double number(enum gyre_type type, int64_t value)
 static bool is_below(enum gyre_type type, int64_t a, int64_t b)
 {
     return type == GYRE_U64 ? (uint64_t)a < (uint64_t)b : a < b;
+}
+
+/* What a rank adds to the result. */
+static int64_t given_by(const struct bench_pattern *pattern, int rank, uint64_t index)
+{
+    int value = value_of(pattern, rank, index);
+    return seen(pattern->type, pattern->op == BENCH_MULSUM ? value * scalar_of(rank) : value);
 }
 
 static int64_t combine(const struct bench_pattern *pattern, int64_t a, int64_t b)
@@ -234,9 +253,9 @@ static double expected_at(const struct bench_pattern *pattern, uint64_t place)
     if (!pattern->reduce) {
         return number(type, seen(type, value_of(pattern, pattern->source, index)));
     }
-    int64_t result = seen(type, value_of(pattern, 0, index));
+    int64_t result = given_by(pattern, 0, index);
     for (int rank = 1; rank < pattern->n; rank++) {
-        result = combine(pattern, result, seen(type, value_of(pattern, rank, index)));
+        result = combine(pattern, result, given_by(pattern, rank, index));
     }
     return pattern->op == GYRE_AVG ? average(type, result, pattern->n) : number(type, result);
 }
@@ -254,11 +273,13 @@ static int significand_bits(enum gyre_type type)
 static double tolerance(const struct bench_pattern *pattern)
 {
     int bits = significand_bits(pattern->type);
-    bool sums = pattern->reduce && (pattern->op == GYRE_SUM || pattern->op == GYRE_AVG);
-    if (!bits || !sums) {
+    bool scaled = pattern->op == BENCH_MULSUM;
+    bool sums = pattern->op == GYRE_SUM || pattern->op == GYRE_AVG || scaled;
+    if (!bits || !pattern->reduce || !sums) {
         return 0;
     }
-    double unit = ldexp(1, 1 - bits), largest = (double)LARGEST * pattern->n;
+    double unit = ldexp(1, 1 - bits);
+    double largest = (double)(scaled ? DOUBLED * LARGEST : LARGEST) * pattern->n;
     double sum = largest <= ldexp(1, bits) ? 0 : pattern->n * largest * unit;
     return pattern->op == GYRE_AVG ? sum / pattern->n + 2 * LARGEST * unit : sum;
 }
@@ -280,6 +301,6 @@ void bench_pattern_spoil(const struct bench_pattern *pattern, void *data, uint64
     double right = expected_at(pattern, index);
     store(pattern->type, data, index, 0);
     if (fabs(load(pattern->type, data, index) - right) <= tolerance(pattern)) {
-        store(pattern->type, data, index, 3 * LARGEST * pattern->n);
+        store(pattern->type, data, index, 3 * DOUBLED * LARGEST * pattern->n);
     }
 }
