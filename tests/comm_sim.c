@@ -179,6 +179,12 @@ bool gyre_domain_forked(const struct gyre_domain *domain)
     return false;
 }
 
+bool gyre_domain_crowded(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
 {
     (void)domain;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXCHANGE_SPINS 64u
+#define EXCHANGE_LOOKS 64u /* at a line, before the domain's way of waiting, … */
+#define CROWDED_LOOKS  4u  /* unless the rank that shall write it may need this very core */
 
 /* -- driving ----------------------------------------------------------------------------------- */
 
@@ -116,6 +117,7 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     struct gyre_engine *engine = comm->engine;
     struct exchange exchange = {comm->hub, engine, plan, ++engine->sequence, false};
     struct gyre_idle idle = {0};
+    uint32_t looks = gyre_domain_crowded(comm->domain) ? CROWDED_LOOKS : EXCHANGE_LOOKS;
     int status = 0;
     exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
     /* The books are kept while the line travels. */
@@ -127,9 +129,8 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
         status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
         exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
     }
-    idle = (struct gyre_idle){.turns = EXCHANGE_SPINS}; /* the first looks were inside */
-    while (!status &&
-           gyre_exchange_finish(engine, plan, input, output, exchange.sequence, EXCHANGE_SPINS)) {
+    idle = (struct gyre_idle){.turns = EXCHANGE_LOOKS}; /* the first looks were inside */
+    while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.sequence, looks)) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
         gyre_hub_tell_fault(comm);

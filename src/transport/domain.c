@@ -303,6 +303,11 @@ bool gyre_domain_forked(const struct gyre_domain *domain)
     return domain->forked;
 }
 
+bool gyre_domain_crowded(const struct gyre_domain *domain)
+{
+    return domain->crowded;
+}
+
 bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
 {
     return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
