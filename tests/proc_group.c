@@ -166,6 +166,128 @@ static void handles_wait_for_the_end(void **state)
     assert_int_equal(rig_run_everywhere(2, handles), 0);
 }
 
+/* -- handles in packs -------------------------------------------------------------------------- */
+
+#define HANDLES 24
+
+struct sums {
+    struct gyre_work *work[HANDLES]; /* NULL: it was a blocking call */
+    int32_t in[HANDLES][500], out[HANDLES][500];
+};
+
+static uint64_t length(int call)
+{
+    return (uint64_t)(call * 37 % 500);
+}
+
+static int is_summed(struct gyre_comm *comm, const struct sums *sums, int call, int round)
+{
+    int n = gyre_size(comm), bad = 0;
+    for (uint64_t k = 0; k < length(call); k++)
+        bad |= sums->out[call][k] != n * (n - 1) / 2 + n * (100 * round + call + (int32_t)k);
+    return rig_check(!bad, comm, "sum");
+}
+
+/* Which calls have handles differs from rank to rank, what is packed must not. */
+static int add_sums(struct gyre_comm *comm, struct sums *sums, int round)
+{
+    int rank = gyre_rank(comm), bad = gyre_group_start(comm);
+    memset(sums, 0, sizeof *sums);
+    for (int i = 0; i < HANDLES; i++) {
+        for (uint64_t k = 0; k < length(i); k++)
+            sums->in[i][k] = rank + 100 * round + i + (int32_t)k;
+        if ((i + rank) % 3 == 0)
+            bad |= gyre_all_reduce(comm, sums->in[i], sums->out[i], length(i), GYRE_I32, GYRE_SUM);
+        else
+            bad |= gyre_all_reduce_start(comm, sums->in[i], sums->out[i], length(i), GYRE_I32,
+                                         GYRE_SUM, &sums->work[i]);
+    }
+    bad |= rig_check(!bad && !gyre_group_end(comm), comm, "group");
+    for (int i = 0; i < HANDLES; i++)
+        bad |= !sums->work[i] && is_summed(comm, sums, i, round);
+    return bad;
+}
+
+static int take_sums(struct gyre_comm *comm, struct sums *sums, int round)
+{
+    int bad = 0;
+    for (int k = 0; k < HANDLES; k++) {
+        int i = (gyre_rank(comm) + round) % 2 ? HANDLES - 1 - k : k, status = GYRE_AGAIN;
+        while (sums->work[i] && status == GYRE_AGAIN)
+            status = k % 2 ? gyre_work_test(sums->work[i]) : gyre_work_wait(sums->work[i], 1);
+        bad |= sums->work[i] && (status || is_summed(comm, sums, i, round));
+    }
+    return rig_check(!bad, comm, "handles of a pack");
+}
+
+/* The last rank joins when rank 0 has seen that nobody's handle is over. */
+static int wait_in_vain(struct gyre_comm *comm)
+{
+    int32_t data[3] = {1, 1, 1}, go = 0;
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    struct gyre_work *work[3];
+    if (rank == n - 1)
+        bad |= gyre_recv(comm, &go, 1, GYRE_I32, 0);
+    bad |= gyre_group_start(comm);
+    for (int i = 0; i < 3; i++)
+        bad |= gyre_all_reduce_start(comm, &data[i], &data[i], 1, GYRE_I32, GYRE_SUM, &work[i]);
+    bad |= gyre_group_end(comm);
+    if (rank == 0) {
+        bad |= gyre_work_wait(work[1], 1) != GYRE_AGAIN || gyre_work_test(work[2]) != GYRE_AGAIN;
+        bad |= gyre_send(comm, &go, 1, GYRE_I32, n - 1);
+    }
+    for (int i = 2; i >= 0; i--)
+        bad |= gyre_work_wait(work[i], -1) || data[i] != n;
+    return rig_check(!bad, comm, "a wait with a limit");
+}
+
+static int packed_handles(struct gyre_comm *comm, struct rig *rig)
+{
+    struct sums *sums = calloc(2, sizeof *sums);
+    int bad = 0;
+    (void)rig;
+    for (int round = 0; round < 4 && !bad; round++) {
+        bad |= add_sums(comm, &sums[0], round) || add_sums(comm, &sums[1], round + 1);
+        bad |= take_sums(comm, &sums[1], round + 1) || take_sums(comm, &sums[0], round);
+        bad |= gyre_size(comm) > 1 && wait_in_vain(comm);
+    }
+    free(sums);
+    return gyre_finalize(comm) || bad;
+}
+
+static void handles_share_a_pack(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(3, packed_handles), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 1, .body = packed_handles}, 20), 0);
+}
+
+/* More packs than may be in flight: the first one, which has calls from the whole group, is used
+ * again before the last of its calls is passed. */
+static int many_packs(struct gyre_comm *comm, struct rig *rig)
+{
+    enum { PACKS = 50, WHOLE = 1024, COUNT = PACKS * 16 };
+    int32_t *data = malloc(sizeof *data * WHOLE * COUNT);
+    int n = gyre_size(comm), bad = gyre_group_start(comm);
+    (void)rig;
+    for (int i = 0; i < COUNT * WHOLE; i++)
+        data[i] = gyre_rank(comm) + i;
+    for (int i = 0; i < COUNT; i++)
+        bad |= gyre_all_reduce(comm, data + i * WHOLE, data + i * WHOLE, WHOLE,
+                               i % 48 ? GYRE_I32 : GYRE_U32, GYRE_SUM);
+    bad |= gyre_group_end(comm);
+    for (int i = 0; i < COUNT * WHOLE; i++)
+        bad |= data[i] != n * (n - 1) / 2 + n * i;
+    free(data);
+    return gyre_finalize(comm) || rig_check(!bad, comm, "many packs");
+}
+
+static void packs_are_used_again(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(2, many_packs), 0);
+}
+
 /* -- blocks of unequal length ------------------------------------------------------------------ */
 
 #define BLOCK 3000
@@ -424,6 +546,8 @@ int main(void)
         cmocka_unit_test(blocks_of_unequal_length),
         cmocka_unit_test(counts_that_disagree_are_named),
         cmocka_unit_test(what_a_call_was_given_is_kept),
+        cmocka_unit_test(handles_share_a_pack),
+        cmocka_unit_test(packs_are_used_again),
         cmocka_unit_test(group_left_open_is_told),
         cmocka_unit_test(calls_after_an_abort),
     };

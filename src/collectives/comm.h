@@ -19,12 +19,12 @@ struct gyre_registered {
 
 /* Calls between gyre_group_start() and gyre_group_end(); group.c. */
 struct gyre_group_call;
+struct gyre_pack;
 struct gyre_group {
     uint32_t depth, calls, call_room, messages, message_room;
     struct gyre_group_call *call;
     struct gyre_message **message;
-    uint8_t *pack;
-    uint64_t pack_room;
+    struct gyre_pack *pack; /* all that were made */
 };
 
 /* An all_to_all_v; vector.c. */
@@ -171,6 +171,8 @@ int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const
 int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vector,
                           struct gyre_work **work);
 int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message);
+/* Of a handle in a pack whose operation has ended: fills its output, and leaves the pack (owner). */
+void gyre_group_settle(struct gyre_work *work, int status);
 int gyre_group_left_open(struct gyre_comm *comm);
 void gyre_group_deinit(struct gyre_group *group);
 

@@ -9,7 +9,7 @@
  * ranks may send first. Operations are collected until the end, for small all-reduces of one type
  * and reduction then go as one: their inputs are packed behind each other, which shares every round
  * of every message. The pattern of the pack is part of its fingerprint, so ranks whose groups
- * differ are told. Calls with handles are started by themselves.
+ * differ are told. A pack lives until the group and every handle in it have taken their sums.
  *
  * Everything grows to what the largest group needed and is kept by the communicator. */
 #include "collectives/comm.h"
@@ -31,14 +31,21 @@ struct gyre_group_call {
     struct gyre_work *work;           /* handle of a started one; NULL: the group waits */
     void *buffer;                     /* of a scaled input, or of tables; freed at the end */
     const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
-    const uint8_t *pack;              /* it was taken into, NULL: none */
-    bool packed;
+    struct gyre_pack *pack;           /* it was taken into; NULL: none */
+    uint32_t leader;                  /* the pack's first call */
+    const uint8_t *sums;              /* in the pack */
 };
 
-/* An operation of the group that is under way: one call, or a pack of `calls` in `pack`. */
+struct gyre_pack {
+    struct gyre_pack *next;
+    uint32_t holders; /* the group and handles, until they have taken their sums; 0: free */
+    _Alignas(64) uint8_t bytes[PACK_BYTES];
+};
+
+/* An operation of the group that is under way: one call, or a pack of several. */
 struct flight {
     struct gyre_operation *op;
-    uint8_t *pack; /* NULL: none */
+    struct gyre_pack *pack; /* NULL: none */
     uint32_t first;
 };
 
@@ -46,7 +53,6 @@ struct run {
     struct gyre_comm *comm;
     struct flight flight[WINDOW];
     uint64_t begun, ended;
-    uint64_t pack_used;
     int status; /* the first failure */
 };
 
@@ -161,7 +167,10 @@ void gyre_group_deinit(struct gyre_group *group)
 {
     free(group->call);
     free(group->message);
-    free(group->pack);
+    for (struct gyre_pack *pack = group->pack, *next; pack; pack = next) {
+        next = pack->next;
+        free(pack);
+    }
 }
 
 /* -- packs ------------------------------------------------------------------------------------- */
@@ -169,8 +178,8 @@ void gyre_group_deinit(struct gyre_group *group)
 static bool packs(const struct gyre_group_call *call)
 {
     const struct gyre_shape *shape = &call->shape;
-    return shape->verb == GYRE_VERB_ALL_REDUCE && !shape->barrier && !call->work && !call->packed &&
-           !shape->fold && bytes_of(shape) <= PACK_CALL_BYTES;
+    return shape->verb == GYRE_VERB_ALL_REDUCE && !shape->barrier && !call->pack && !shape->fold &&
+           bytes_of(shape) <= PACK_CALL_BYTES;
 }
 
 static bool goes_with(const struct gyre_group_call *call, const struct gyre_group_call *first,
@@ -180,59 +189,76 @@ static bool goes_with(const struct gyre_group_call *call, const struct gyre_grou
            call->shape.op == first->shape.op && bytes + bytes_of(&call->shape) <= PACK_BYTES;
 }
 
-/* The shape of the pack that begins with call `first`: as many calls of its kind as fit. Marks them
- * and copies their inputs; count 0: it stays alone. */
-static struct gyre_shape fill_pack(struct gyre_group *group, uint32_t first, uint8_t *pack)
+static struct gyre_pack *free_pack(struct gyre_group *group)
 {
-    struct gyre_group_call *call = group->call;
-    struct gyre_shape shape = call[first].shape;
-    uint64_t bytes = 0, calls = 0;
-    shape.count = 0;
+    struct gyre_pack *pack = group->pack;
+    while (pack && pack->holders)
+        pack = pack->next;
+    if (pack || !(pack = aligned_alloc(_Alignof(struct gyre_pack), sizeof(*pack))))
+        return pack;
+    pack->next = group->pack;
+    pack->holders = 0;
+    return group->pack = pack;
+}
+
+/* Takes call `first` and as many of its kind as fit; what they are together. One call of its kind
+ * stays alone: false. */
+static bool fill_pack(struct gyre_group *group, uint32_t first, struct gyre_pack *pack,
+                      struct gyre_shape *shape)
+{
+    uint64_t bytes = 0;
+    uint32_t calls = 0;
+    *shape = group->call[first].shape;
+    shape->count = 0;
     for (uint32_t i = first; i < group->calls; i++) {
-        if (!goes_with(&call[i], &call[first], bytes))
+        struct gyre_group_call *call = &group->call[i];
+        if (!goes_with(call, &group->call[first], bytes))
             continue;
-        if (bytes_of(&call[i].shape))
-            memcpy(pack + bytes, call[i].input, bytes_of(&call[i].shape));
-        bytes += bytes_of(&call[i].shape);
-        shape.count += call[i].shape.count;
-        shape.pattern = gyre_mix64(shape.pattern + call[i].shape.count + 1);
+        call->pack = pack;
+        call->leader = first;
+        call->sums = pack->bytes + bytes;
+        if (bytes_of(&call->shape))
+            memcpy(pack->bytes + bytes, call->input, bytes_of(&call->shape));
+        bytes += bytes_of(&call->shape);
+        shape->count += call->shape.count;
+        shape->pattern = gyre_mix64(shape->pattern + call->shape.count + 1);
         calls++;
     }
-    return calls > 1 ? shape : (struct gyre_shape){0};
+    if (calls == 1)
+        group->call[first].pack = NULL;
+    return calls > 1;
 }
 
-/* Walks the same calls again: marks them as taken, or hands out their sums. */
-static void walk_pack(struct gyre_group *group, uint32_t first, const uint8_t *pack, bool unpack)
+/* A pack may be another's by now, its leader is its own. */
+static bool goes_by(const struct gyre_group *group, uint32_t call, uint32_t first)
 {
-    struct gyre_group_call *call = group->call;
-    const struct gyre_group_call leader = call[first];
-    uint64_t bytes = 0;
-    for (uint32_t i = first; i < group->calls; i++) {
-        bool mine = unpack ? call[i].pack == pack : goes_with(&call[i], &leader, bytes);
-        if (!mine)
-            continue;
-        if (unpack && bytes_of(&call[i].shape))
-            memcpy(call[i].output, pack + bytes, bytes_of(&call[i].shape));
-        call[i].packed = true;
-        call[i].pack = pack;
-        bytes += bytes_of(&call[i].shape);
+    return call == first || (group->call[call].pack && group->call[call].leader == first);
+}
+
+/* Whoever holds it last ends the operation too. */
+static void leave_pack(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op)
+{
+    if (--pack->holders == 0)
+        gyre_engine_release(comm->engine, op);
+}
+
+void gyre_group_settle(struct gyre_work *work, int status)
+{
+    if (!status && work->bytes)
+        memcpy(work->output, work->sums, work->bytes);
+    leave_pack(work->comm, work->pack, work->op);
+}
+
+/* The sums of the calls that the group itself waits for. */
+static void unpack(struct run *run, const struct flight *flight, int status)
+{
+    const struct gyre_group *group = &run->comm->group;
+    for (uint32_t i = flight->first; !status && i < group->calls; i++) {
+        const struct gyre_group_call *call = &group->call[i];
+        if (goes_by(group, i, flight->first) && !call->work && bytes_of(&call->shape))
+            memcpy(call->output, call->sums, bytes_of(&call->shape));
     }
-}
-
-/* Room for all packs of the group: their bytes together. */
-static int fit_packs(struct gyre_group *group)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < group->calls; i++)
-        if (packs(&group->call[i]))
-            bytes += bytes_of(&group->call[i].shape);
-    bytes += PACK_CALL_BYTES; /* a call that stays alone was tried here too */
-    if (bytes <= group->pack_room)
-        return 0;
-    free(group->pack);
-    group->pack = aligned_alloc(64, (bytes + 63) & ~UINT64_C(63));
-    group->pack_room = group->pack ? bytes : 0;
-    return group->pack ? 0 : no_memory(group);
+    leave_pack(run->comm, flight->pack, flight->op);
 }
 
 /* -- starting and ending ----------------------------------------------------------------------- */
@@ -247,9 +273,10 @@ static void end_oldest(struct run *run)
 {
     struct flight *flight = &run->flight[run->ended++ % WINDOW];
     int status = gyre_comm_drive(run->comm, flight->op);
-    gyre_engine_release(run->comm->engine, flight->op);
-    if (!status && flight->pack)
-        walk_pack(&run->comm->group, flight->first, flight->pack, true);
+    if (flight->pack)
+        unpack(run, flight, status);
+    else
+        gyre_engine_release(run->comm->engine, flight->op);
     note(run, status);
 }
 
@@ -262,44 +289,65 @@ static void start_handle(struct gyre_group_call *call, int status, struct gyre_o
     work->buffer = call->buffer;
     work->deferred = false;
     call->buffer = NULL;
+    if (status || !call->pack)
+        return;
+    work->pack = call->pack;
+    work->sums = call->sums;
+    work->output = call->output;
+    work->bytes = bytes_of(&call->shape);
+    call->pack->holders++;
 }
 
-static void start_one(struct run *run, uint32_t first, const struct gyre_shape *shape,
-                      const void *input, void *output, uint8_t *pack)
+/* Whoever waits for call `first`, or for those of its pack, is told of the operation. */
+static void hand_out(struct run *run, uint32_t first, int status, struct gyre_operation *op)
 {
-    struct gyre_group_call *call = &run->comm->group.call[first];
-    struct gyre_operation *op = NULL;
-    if (run->begun - run->ended == WINDOW)
-        end_oldest(run);
-    int status = call->vector ? gyre_vector_start(run->comm, call->vector, &op)
-                              : gyre_comm_start(run->comm, shape, input, output, &op);
-    if (call->work) {
-        start_handle(call, status, op);
-    } else if (!status) {
+    struct gyre_group *group = &run->comm->group;
+    struct gyre_pack *pack = group->call[first].pack;
+    bool waits = false;
+    for (uint32_t i = first; i < (pack ? group->calls : first + 1); i++) {
+        struct gyre_group_call *call = &group->call[i];
+        if (!goes_by(group, i, first))
+            continue;
+        if (call->work)
+            start_handle(call, status, op);
+        else
+            waits = true;
+    }
+    if (waits && !status) {
         run->flight[run->begun++ % WINDOW] = (struct flight){op, pack, first};
+        if (pack)
+            pack->holders++;
     }
     note(run, status);
 }
 
-static void start_all(struct run *run)
+static void start_one(struct run *run, uint32_t first)
 {
     struct gyre_group *group = &run->comm->group;
-    for (uint32_t i = 0; i < group->calls; i++) {
-        struct gyre_group_call *call = &group->call[i];
-        uint8_t *pack = group->pack + run->pack_used;
-        struct gyre_shape together = {0};
-        if (call->packed)
-            continue;
-        if (packs(call))
-            together = fill_pack(group, i, pack);
-        if (together.count) {
-            walk_pack(group, i, pack, false);
-            run->pack_used += bytes_of(&together);
-            start_one(run, i, &together, pack, pack, pack);
-        } else {
-            start_one(run, i, &call->shape, call->input, call->output, NULL);
-        }
-    }
+    const struct gyre_group_call *call = &group->call[first];
+    struct gyre_operation *op = NULL;
+    struct gyre_shape together;
+    int status = 0;
+    if (run->begun - run->ended == WINDOW)
+        end_oldest(run);
+    struct gyre_pack *pack = packs(call) ? free_pack(group) : NULL;
+    if (packs(call) && !pack)
+        status = no_memory(group);
+    else if (pack && fill_pack(group, first, pack, &together))
+        status = gyre_comm_start(run->comm, &together, pack->bytes, pack->bytes, &op);
+    else if (call->vector)
+        status = gyre_vector_start(run->comm, call->vector, &op);
+    else
+        status = gyre_comm_start(run->comm, &call->shape, call->input, call->output, &op);
+    hand_out(run, first, status, op);
+}
+
+static void start_all(struct run *run)
+{
+    const struct gyre_group *group = &run->comm->group;
+    for (uint32_t i = 0; i < group->calls; i++)
+        if (!group->call[i].pack)
+            start_one(run, i);
 }
 
 static void end_messages(struct run *run)
@@ -312,10 +360,6 @@ static void end_messages(struct run *run)
 static int run_group(struct gyre_comm *comm)
 {
     struct run run = {.comm = comm};
-    struct gyre_group *group = &comm->group;
-    int status = fit_packs(group);
-    if (status)
-        return status;
     gyre_domain_enter(comm->domain);
     start_all(&run);
     while (run.ended < run.begun)

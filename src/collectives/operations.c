@@ -216,7 +216,9 @@ static int settle(struct gyre_work *work)
     int status = work->op ? work->op->status : work->status;
     if (status == GYRE_AGAIN)
         return status;
-    if (work->op)
+    if (work->pack)
+        gyre_group_settle(work, status);
+    else if (work->op)
         gyre_engine_release(work->comm->engine, work->op);
     free(work->buffer);
     work->used = false;

@@ -18,8 +18,12 @@ struct gyre_work {
     struct gyre_message *message; /* that this is the handle of; NULL: none */
     int status;                   /* of neither */
     bool used;
-    bool deferred; /* its group has not ended: it is not started */
-    void *buffer;  /* freed when it ends */
+    bool deferred;          /* its group has not ended: it is not started */
+    void *buffer;           /* freed when it ends */
+    struct gyre_pack *pack; /* of a group, that it is in; NULL: none */
+    const uint8_t *sums;    /* in the pack */
+    void *output;           /* for them */
+    uint64_t bytes;
 };
 
 /* One message at one end. Lives in the communicator's pool until it is given back. */
