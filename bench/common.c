@@ -409,6 +409,7 @@ int bench_main(int argc, char **argv, const struct bench_verb *verb)
     report_header(&bench);
     bench_ceiling_sample(&bench);
     run_types(&bench);
+    bench_ceiling_settle(&bench);
     bool possible = bench_ceiling_report(&bench);
     bool well = bench_report_close(&bench.report, NULL);
     return bench_leave(&bench, well && possible);

@@ -182,6 +182,9 @@ void bench_call_make(struct bench *bench, const struct bench_call *call);
 /* Looks how fast this machine is at present, and keeps the best of all samples. Collective. */
 void bench_ceiling_sample(struct bench *bench);
 
+/* Samples again while a row is above them. Collective. */
+void bench_ceiling_settle(struct bench *bench);
+
 /* Prints what this machine can do at most with the largest size, and the share that was reached.
  * False if more was reached than is possible. */
 bool bench_ceiling_report(struct bench *bench);

@@ -20,7 +20,6 @@
 #include <string.h>
 
 #define FORMAT_VERSION "2.19.6"
-#define NOISE_PERCENT  5
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 
@@ -273,9 +272,11 @@ void bench_report_row(struct bench_report *report, const struct bench_row *row)
 
 bool bench_report_share(struct bench_report *report, const char *direction, double percent)
 {
-    bool possible = percent <= 100 + NOISE_PERCENT;
+    bool possible = percent <= 100 * BENCH_IMPOSSIBLE;
     bench_report_remark(report, "Share %-14s : %.1f %% of the ceiling%s", direction, percent,
-                        !possible       ? " FAILED: no machine does more than it can"
+                        !possible ? " FAILED: no machine does more than it can"
+                        : percent > 100 * (1 + BENCH_NOISE)
+                            ? ": WARNING, the machine has changed its speed; run again"
                         : percent > 100 ? ", all of it within the noise"
                                         : "");
     return possible;

@@ -52,8 +52,10 @@ void bench_report_remark(struct bench_report *report, const char *format, ...)
 void bench_report_columns(struct bench_report *report);
 void bench_report_row(struct bench_report *report, const struct bench_row *row);
 
-/* The share of a ceiling that was reached, in percent. False if so much is impossible: above 100,
- * and beyond what noise explains. */
+#define BENCH_NOISE      0.05 /* of a ceiling, by which a row may pass it */
+#define BENCH_IMPOSSIBLE 1.5 /* times the ceiling: no change of the machine's speed explains that */
+
+/* The share of a ceiling that was reached, in percent. False if so much is impossible. */
 bool bench_report_share(struct bench_report *report, const char *direction, double percent);
 
 /* The footer. `error`: what ended the run, NULL if nothing. True if all is well. */
