@@ -6,41 +6,17 @@
  *                 all_reduce c ─┘
  *
  * Messages wait for nobody when they are started, so a group starts them at once; that is why all
- * ranks may send first. Operations are collected until the end, for small all-reduces of one type
- * and reduction then go as one: their inputs are packed behind each other, which shares every round
- * of every message. The pattern of the pack is part of its fingerprint, so ranks whose groups
- * differ are told. A pack lives until the group and every handle in it have taken their sums.
+ * ranks may send first. Operations are collected until the end, for small all-reduces then go
+ * together (group_pack.c).
  *
  * Everything grows to what the largest group needed and is kept by the communicator. */
-#include "collectives/comm.h"
-
-#include "base/rng.h"
+#include "collectives/group_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PACK_CALL_BYTES 4096u        /* a longer all-reduce gains nothing from company */
-#define PACK_BYTES      (64u * 1024) /* of one pack */
-#define WINDOW          32u          /* operations of a group in flight */
-
-struct gyre_group_call {
-    struct gyre_shape shape;
-    const void *input;
-    void *output;
-    struct gyre_work *work;           /* handle of a started one; NULL: the group waits */
-    void *buffer;                     /* of a scaled input, or of tables; freed at the end */
-    const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
-    struct gyre_pack *pack;           /* it was taken into; NULL: none */
-    uint32_t leader;                  /* the pack's first call */
-    const uint8_t *sums;              /* in the pack */
-};
-
-struct gyre_pack {
-    struct gyre_pack *next;
-    uint32_t holders; /* the group and handles, until they have taken their sums; 0: free */
-    _Alignas(64) uint8_t bytes[PACK_BYTES];
-};
+#define WINDOW 32u /* operations of a group in flight */
 
 /* An operation of the group that is under way: one call, or a pack of several. */
 struct flight {
@@ -55,11 +31,6 @@ struct run {
     uint64_t begun, ended;
     int status; /* the first failure */
 };
-
-static uint64_t bytes_of(const struct gyre_shape *shape)
-{
-    return shape->count * gyre_type_size(shape->type);
-}
 
 /* -- collecting -------------------------------------------------------------------------------- */
 
@@ -173,94 +144,6 @@ void gyre_group_deinit(struct gyre_group *group)
     }
 }
 
-/* -- packs ------------------------------------------------------------------------------------- */
-
-static bool packs(const struct gyre_group_call *call)
-{
-    const struct gyre_shape *shape = &call->shape;
-    return shape->verb == GYRE_VERB_ALL_REDUCE && !shape->barrier && !call->pack && !shape->fold &&
-           bytes_of(shape) <= PACK_CALL_BYTES;
-}
-
-static bool goes_with(const struct gyre_group_call *call, const struct gyre_group_call *first,
-                      uint64_t bytes)
-{
-    return packs(call) && call->shape.type == first->shape.type &&
-           call->shape.op == first->shape.op && bytes + bytes_of(&call->shape) <= PACK_BYTES;
-}
-
-static struct gyre_pack *free_pack(struct gyre_group *group)
-{
-    struct gyre_pack *pack = group->pack;
-    while (pack && pack->holders)
-        pack = pack->next;
-    if (pack || !(pack = aligned_alloc(_Alignof(struct gyre_pack), sizeof(*pack))))
-        return pack;
-    pack->next = group->pack;
-    pack->holders = 0;
-    return group->pack = pack;
-}
-
-/* Takes call `first` and as many of its kind as fit; what they are together. One call of its kind
- * stays alone: false. */
-static bool fill_pack(struct gyre_group *group, uint32_t first, struct gyre_pack *pack,
-                      struct gyre_shape *shape)
-{
-    uint64_t bytes = 0;
-    uint32_t calls = 0;
-    *shape = group->call[first].shape;
-    shape->count = 0;
-    for (uint32_t i = first; i < group->calls; i++) {
-        struct gyre_group_call *call = &group->call[i];
-        if (!goes_with(call, &group->call[first], bytes))
-            continue;
-        call->pack = pack;
-        call->leader = first;
-        call->sums = pack->bytes + bytes;
-        if (bytes_of(&call->shape))
-            memcpy(pack->bytes + bytes, call->input, bytes_of(&call->shape));
-        bytes += bytes_of(&call->shape);
-        shape->count += call->shape.count;
-        shape->pattern = gyre_mix64(shape->pattern + call->shape.count + 1);
-        calls++;
-    }
-    if (calls == 1)
-        group->call[first].pack = NULL;
-    return calls > 1;
-}
-
-/* A pack may be another's by now, its leader is its own. */
-static bool goes_by(const struct gyre_group *group, uint32_t call, uint32_t first)
-{
-    return call == first || (group->call[call].pack && group->call[call].leader == first);
-}
-
-/* Whoever holds it last ends the operation too. */
-static void leave_pack(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op)
-{
-    if (--pack->holders == 0)
-        gyre_engine_release(comm->engine, op);
-}
-
-void gyre_group_settle(struct gyre_work *work, int status)
-{
-    if (!status && work->bytes)
-        memcpy(work->output, work->sums, work->bytes);
-    leave_pack(work->comm, work->pack, work->op);
-}
-
-/* The sums of the calls that the group itself waits for. */
-static void unpack(struct run *run, const struct flight *flight, int status)
-{
-    const struct gyre_group *group = &run->comm->group;
-    for (uint32_t i = flight->first; !status && i < group->calls; i++) {
-        const struct gyre_group_call *call = &group->call[i];
-        if (goes_by(group, i, flight->first) && !call->work && bytes_of(&call->shape))
-            memcpy(call->output, call->sums, bytes_of(&call->shape));
-    }
-    leave_pack(run->comm, flight->pack, flight->op);
-}
-
 /* -- starting and ending ----------------------------------------------------------------------- */
 
 static void note(struct run *run, int status)
@@ -274,7 +157,7 @@ static void end_oldest(struct run *run)
     struct flight *flight = &run->flight[run->ended++ % WINDOW];
     int status = gyre_comm_drive(run->comm, flight->op);
     if (flight->pack)
-        unpack(run, flight, status);
+        gyre_pack_empty(run->comm, flight->pack, flight->op, flight->first, status);
     else
         gyre_engine_release(run->comm->engine, flight->op);
     note(run, status);
@@ -294,7 +177,7 @@ static void start_handle(struct gyre_group_call *call, int status, struct gyre_o
     work->pack = call->pack;
     work->sums = call->sums;
     work->output = call->output;
-    work->bytes = bytes_of(&call->shape);
+    work->bytes = gyre_group_call_bytes(call);
     call->pack->holders++;
 }
 
@@ -306,7 +189,7 @@ static void hand_out(struct run *run, uint32_t first, int status, struct gyre_op
     bool waits = false;
     for (uint32_t i = first; i < (pack ? group->calls : first + 1); i++) {
         struct gyre_group_call *call = &group->call[i];
-        if (!goes_by(group, i, first))
+        if (!gyre_pack_has(group, first, i))
             continue;
         if (call->work)
             start_handle(call, status, op);
@@ -327,13 +210,13 @@ static void start_one(struct run *run, uint32_t first)
     const struct gyre_group_call *call = &group->call[first];
     struct gyre_operation *op = NULL;
     struct gyre_shape together;
-    int status = 0;
+    struct gyre_pack *pack;
+    int status;
     if (run->begun - run->ended == WINDOW)
         end_oldest(run);
-    struct gyre_pack *pack = packs(call) ? free_pack(group) : NULL;
-    if (packs(call) && !pack)
+    if (gyre_pack_make(group, first, &pack, &together))
         status = no_memory(group);
-    else if (pack && fill_pack(group, first, pack, &together))
+    else if (pack)
         status = gyre_comm_start(run->comm, &together, pack->bytes, pack->bytes, &op);
     else if (call->vector)
         status = gyre_vector_start(run->comm, call->vector, &op);

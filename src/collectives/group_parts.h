@@ -1,0 +1,47 @@
+/* Calls of a group, and packs of them: the inside of group.c and group_pack.c. */
+#ifndef GYRE_COLLECTIVES_GROUP_PARTS_H
+#define GYRE_COLLECTIVES_GROUP_PARTS_H
+
+#include "collectives/comm.h"
+
+#define GYRE_PACK_BYTES (64u * 1024)
+
+struct gyre_group_call {
+    struct gyre_shape shape;
+    const void *input;
+    void *output;
+    struct gyre_work *work;           /* handle of a started one; NULL: the group waits */
+    void *buffer;                     /* of a scaled input, or of tables; freed at the end */
+    const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
+    struct gyre_pack *pack;           /* it was taken into; NULL: none */
+    uint32_t leader;                  /* the pack's first call */
+    const uint8_t *sums;              /* in the pack */
+};
+
+struct gyre_pack {
+    struct gyre_pack *next;
+    uint32_t holders; /* the group and handles, until they have taken their sums; 0: free */
+    _Alignas(64) uint8_t bytes[GYRE_PACK_BYTES];
+};
+
+static inline uint64_t gyre_group_call_bytes(const struct gyre_group_call *call)
+{
+    return call->shape.count * gyre_type_size(call->shape.type);
+}
+
+/* May the call go into a pack? */
+bool gyre_pack_suits(const struct gyre_group_call *call);
+
+/* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is NULL
+ * where the call stays alone. -ENOMEM. */
+int gyre_pack_make(struct gyre_group *group, uint32_t first, struct gyre_pack **pack,
+                   struct gyre_shape *shape);
+
+/* Is the call in the pack that call `first` leads, or that call itself? */
+bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call);
+
+/* Hands out the sums of the calls that the group itself waits for, and leaves the pack. */
+void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op,
+                     uint32_t first, int status);
+
+#endif
