@@ -149,9 +149,11 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
     int status = gyre_comm_start_plan(comm, plan, vector->out.data, vector->in.data, op);
     if (status)
         return status;
-    gyre_vector_copy_own(comm, vector);
     if (add_blocks(comm, *op, vector))
         give_up(comm);
+    if (gyre_hub_poll(comm->hub)) /* what can go is on its way while the own block is copied */
+        gyre_domain_ring(comm->domain);
+    gyre_vector_copy_own(comm, vector);
     return 0;
 }
 
@@ -193,10 +195,9 @@ static int begin(struct gyre_comm *comm, const struct gyre_vector *vector, struc
     } else {
         gyre_domain_enter(comm->domain);
         status = gyre_vector_start(comm, vector, &work->op);
-        if (!status && gyre_hub_poll(comm->hub))
-            gyre_domain_ring(comm->domain);
         gyre_domain_leave(comm->domain);
-        gyre_helper_poke(comm->hub);
+        if (!status && work->op->status == GYRE_AGAIN)
+            gyre_helper_poke(comm->hub);
     }
     work->used = status == 0;
     *out = status ? NULL : work;
