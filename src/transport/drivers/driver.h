@@ -113,7 +113,8 @@ struct gyre_driver {
     int (*recv)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length,
                 uint64_t token);
 
-    /* Withdraws a post: it will complete with -ECANCELED (or had completed: -ENOENT). */
+    /* Withdraws a post: it will complete with -ECANCELED. -ENOENT: it had completed, or is past
+     * recall (the peer reads it in place) and completes by itself. */
     int (*cancel)(struct gyre_pipe *pipe, uint64_t token);
 
     /* Moves everything that can move and writes completions, at most `max`; returns how many. A
