@@ -362,7 +362,7 @@ static int exchanges(struct gyre_comm *comm, struct rig *rig)
     (void)rig;
     for (int round = 0; round < 5 && !bad; round++) {
         struct gyre_work *work = NULL;
-        int32_t sum, got = 0;
+        int32_t sum = 0, got = 0;
         prepare(comm, &x[0], round);
         prepare(comm, &x[1], -1);
         prepare(comm, &x[2], round + 1);
