@@ -2,6 +2,8 @@
  * directly or not: the kernel itself tells, by its end of file, when the last of them has gone. */
 #include "launch_rig.h"
 
+#include "clean_room.h"
+
 #include "base/clock.h"
 
 #include <errno.h>
@@ -211,9 +213,7 @@ static char folder[64];
 
 static void remove_folder(void)
 {
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (system(command))
+    if (clean_room_remove(folder))
         perror(folder);
 }
 
@@ -221,7 +221,7 @@ const char *rig_folder(void)
 {
     if (!*folder) {
         snprintf(folder, sizeof folder, "/tmp/gyre-test-XXXXXX");
-        assert_non_null(mkdtemp(folder));
+        assert_int_equal(clean_room_make(folder), 0);
         atexit(remove_folder);
     }
     return folder;

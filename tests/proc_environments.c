@@ -4,6 +4,8 @@
  *
  *     proc_environments             the tests
  *     proc_environments --rank      a rank: "rank 1 of 3 on node 0 of 1: sum 6" */
+#include "clean_room.h"
+
 #include <gyre/gyre.h>
 
 #include <setjmp.h>
@@ -140,15 +142,13 @@ static int make_home(void **state)
 {
     (void)state;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    return length <= 0 || !mkdtemp(home);
+    return length <= 0 || clean_room_make(home);
 }
 
 static int remove_home(void **state)
 {
-    char line[128];
     (void)state;
-    snprintf(line, sizeof line, "rm -rf '%s'", home);
-    return system(line);
+    return clean_room_remove(home);
 }
 
 int main(int argc, char **argv)
