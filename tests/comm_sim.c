@@ -292,11 +292,6 @@ void comm_sim_check(bool fine, struct gyre_comm *comm, const char *what)
     _Exit(1);
 }
 
-bool comm_sim_in_haste(void)
-{
-    return getenv("GYRE_TEST_SLOW") != NULL;
-}
-
 static void *rank_main(void *argument)
 {
     struct gyre_comm *comm;
@@ -312,13 +307,7 @@ static void *rank_main(void *argument)
 
 static void open_world(struct comm_sim *sim)
 {
-    struct gyre_sim_options options = {.seed = sim->seed,
-                                       .n = sim->n,
-                                       .link = {.latency_ns = 10000,
-                                                .jitter_ns = 5000,
-                                                .bytes_per_second = 1000000000,
-                                                .piece_bytes = sim->piece_bytes,
-                                                .coalesce_ns = sim->seed % 3 ? 0 : 20000}};
+    struct gyre_sim_options options = sim_rough(sim->n, sim->seed, sim->piece_bytes);
     memset(&all, 0, sizeof(all));
     all.n = sim->n;
     sem_init(&all.back, 0, 0);

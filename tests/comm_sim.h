@@ -7,6 +7,8 @@
 #ifndef GYRE_TESTS_COMM_SIM_H
 #define GYRE_TESTS_COMM_SIM_H
 
+#include "sim_rough.h"
+
 #include <gyre/gyre.h>
 
 #include <stdbool.h>
@@ -34,9 +36,6 @@ static inline void must(int status, struct gyre_comm *comm, const char *what)
 {
     comm_sim_check(status == 0, comm, what);
 }
-
-/* Sanitizers and coverage are ten times slower. */
-bool comm_sim_in_haste(void);
 
 /* -- what ranks send each other, for bodies to check ------------------------------------------- */
 

@@ -27,13 +27,7 @@ static const char *name_of(const struct sim_run *run)
 
 void sim_open(struct sim *sim, const struct sim_run *run)
 {
-    struct gyre_sim_options options = {.seed = run->seed,
-                                       .n = run->n,
-                                       .link = {.latency_ns = 10000,
-                                                .jitter_ns = 5000,
-                                                .bytes_per_second = 1000000000,
-                                                .piece_bytes = run->piece_bytes,
-                                                .coalesce_ns = run->seed % 3 ? 0 : 20000}};
+    struct gyre_sim_options options = sim_rough(run->n, run->seed, run->piece_bytes);
     uint32_t n;
     *sim = (struct sim){.n = run->n, .left = run->n};
     if (run->layout)
@@ -230,10 +224,4 @@ void sim_run_built(struct sim_run run, uint32_t root)
     run.uneven = true;
     if (run.verb == GYRE_VERB_ALL_GATHER && is_built(&run))
         sim_run(&run);
-}
-
-/* Sanitizers and coverage are ten times slower. */
-bool sim_in_haste(void)
-{
-    return getenv("GYRE_TEST_SLOW") != NULL;
 }

@@ -6,6 +6,7 @@
 
 #include "collectives/engine.h"
 #include "collectives/layout.h"
+#include "sim_rough.h"
 #include "transport/sim_world.h"
 
 #define SIM_UNEVEN_MAX 64
@@ -54,8 +55,5 @@ uint64_t sim_run(const struct sim_run *run);
 /* Runs it, and an all_gather with uneven blocks too, where the algorithm builds that. The verb's
  * root, if it has one, is `root` % n. */
 void sim_run_built(struct sim_run run, uint32_t root);
-
-/* Sanitizers and coverage are ten times slower. */
-bool sim_in_haste(void);
 
 #endif
