@@ -75,6 +75,23 @@ int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *forma
     return status;
 }
 
+struct gyre_trouble *gyre_thread_trouble(void)
+{
+    static _Thread_local struct gyre_trouble trouble;
+    return &trouble;
+}
+
+int gyre_refuse(const char *format, ...)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    va_list arguments;
+    trouble->status = GYRE_INVALID;
+    va_start(arguments, format);
+    mark_cut(trouble->text, vsnprintf(trouble->text, sizeof trouble->text, format, arguments));
+    va_end(arguments);
+    return GYRE_INVALID;
+}
+
 int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
 {
     if (!trouble || !trouble->status)

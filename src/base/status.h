@@ -26,4 +26,11 @@ int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *forma
 int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* This thread's last failure of a call without a communicator, and its last GYRE_INVALID: what
+ * gyre_error(NULL) tells. */
+struct gyre_trouble *gyre_thread_trouble(void);
+
+/* Writes what is wrong there, in place of what was, and returns GYRE_INVALID. */
+int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

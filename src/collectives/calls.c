@@ -10,8 +10,6 @@
 
 #include "base/size.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct call {
@@ -24,17 +22,6 @@ struct call {
 };
 
 /* -- checks ------------------------------------------------------------------------------------ */
-
-int gyre_refuse(const char *format, ...)
-{
-    struct gyre_trouble *trouble = gyre_thread_trouble();
-    va_list arguments;
-    *trouble = (struct gyre_trouble){.status = GYRE_INVALID};
-    va_start(arguments, format);
-    vsnprintf(trouble->text, sizeof(trouble->text), format, arguments);
-    va_end(arguments);
-    return GYRE_INVALID;
-}
 
 int gyre_comm_check(struct gyre_comm *comm, const char *call)
 {

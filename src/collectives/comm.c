@@ -14,12 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gyre_trouble *gyre_thread_trouble(void)
-{
-    static _Thread_local struct gyre_trouble trouble;
-    return &trouble;
-}
-
 int gyre_version(void)
 {
     return GYRE_VERSION_MAJOR * 10000 + GYRE_VERSION_MINOR * 100 + GYRE_VERSION_PATCH;

@@ -89,9 +89,6 @@ struct gyre_comm {
     uint32_t registereds;
 };
 
-/* This thread's last failure without a communicator, and its last GYRE_INVALID. */
-struct gyre_trouble *gyre_thread_trouble(void);
-
 /* -- for the watch ----------------------------------------------------------------------------- */
 
 /* A thread starts something on it, or waits for it. */
@@ -117,9 +114,6 @@ static inline void gyre_comm_note_finished(struct gyre_comm *comm)
 }
 
 /* -- for the room ------------------------------------------------------------------------------ */
-
-/* Writes what is wrong to this thread's trouble and returns GYRE_INVALID. */
-int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* 0 if a call may go on; otherwise why not. */
 int gyre_comm_check(struct gyre_comm *comm, const char *call);
