@@ -7,7 +7,7 @@
 #ifndef GYRE_COLLECTIVES_KERNELS_FP8_H
 #define GYRE_COLLECTIVES_KERNELS_FP8_H
 
-#include "collectives/kernels/half.h"
+#include "base/half.h"
 
 static inline float gyre_f32_of_f8e4m3(uint8_t byte)
 {

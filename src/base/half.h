@@ -5,8 +5,8 @@
  *     bfloat16   s eeeeeeee mmmmmmm                      the upper half of a binary32
  *     binary16   s eeeee mmmmmmmmmm                      bias 15; below 2^-14 steps of 2^-24
  */
-#ifndef GYRE_COLLECTIVES_KERNELS_HALF_H
-#define GYRE_COLLECTIVES_KERNELS_HALF_H
+#ifndef GYRE_BASE_HALF_H
+#define GYRE_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>
