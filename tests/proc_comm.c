@@ -359,6 +359,38 @@ static void helper_drives_alone(void **state)
     assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "tcp", .body = left_alone}, 30), 0);
 }
 
+/* -- the cost model's word --------------------------------------------------------------------- */
+
+static int costs_are_equal_and_grow(struct gyre_comm *comm, struct rig *rig)
+{
+    uint64_t cost[3], least[3], most[3], counts[3] = {1, 1 << 16, 1 << 24};
+    (void)rig;
+    for (int i = 0; i < 3; i++)
+        if (gyre_all_reduce_cost(comm, counts[i], GYRE_F32, &cost[i]))
+            return 2;
+    if (gyre_all_reduce(comm, cost, least, 3, GYRE_U64, GYRE_MIN) ||
+        gyre_all_reduce(comm, cost, most, 3, GYRE_U64, GYRE_MAX))
+        return 3;
+    if (memcmp(least, most, sizeof least) != 0)
+        return 5;
+    bool refused = gyre_all_reduce_cost(comm, 1, (enum gyre_type)99, cost) == GYRE_INVALID &&
+                   gyre_all_reduce_cost(NULL, 1, GYRE_F32, cost) == GYRE_INVALID &&
+                   gyre_all_reduce_cost(comm, 1, GYRE_F32, NULL) == GYRE_INVALID;
+    return least[0] && least[0] < least[1] && least[1] < least[2] && refused ? gyre_finalize(comm)
+                                                                             : 4;
+}
+
+static void costs_are_predicted(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(rig_run(&(struct rig){.n = 3,
+                                               .transport = i ? "tcp" : "shm",
+                                               .body = costs_are_equal_and_grow},
+                                 30),
+                         0);
+}
+
 /* -- arguments --------------------------------------------------------------------------------- */
 
 static int bad_arguments(struct gyre_comm *comm, struct rig *rig)
@@ -416,6 +448,7 @@ int main(void)
         cmocka_unit_test(many_operations_in_flight),
         cmocka_unit_test(helper_drives_alone),
         cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(costs_are_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

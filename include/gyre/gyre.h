@@ -241,6 +241,15 @@ GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
 GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type, enum gyre_op op);
 
+/* What the cost model expects an all-reduce (sum) of this size to take on this communicator: the
+ * table's prices or those of `gyre tune`, not a measurement. The same on every rank; 0 for one rank
+ * alone.
+ *   Blocks:    never; computes for some microseconds.
+ *   Errors:    GYRE_INVALID, -ENOMEM.
+ *   Threads:   one thread. */
+GYRE_API int gyre_all_reduce_cost(const struct gyre_comm *comm, uint64_t count, enum gyre_type type,
+                                  uint64_t *nanoseconds);
+
 /* output = the root's input, on every rank. `input` is read on the root only and may be NULL
  * elsewhere.
  *   In place:  `input == output`, on the root.

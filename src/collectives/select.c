@@ -19,8 +19,8 @@ static struct gyre_slice whole_of(const struct gyre_shape *shape,
                                .out = shape->blocks};
 }
 
-int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
-                struct gyre_choice *choice, struct gyre_trouble *trouble)
+static struct gyre_question question_of(const struct gyre_shape *shape,
+                                        const struct gyre_plan_options *options)
 {
     const struct gyre_preference *wish = options->preference;
     struct gyre_question question = {
@@ -33,5 +33,20 @@ int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *
         .lanes = options->lanes};
     if (wish && !question.algorithm)
         question.algorithm = gyre_rules_find(&wish->rules, &question.whole);
+    return question;
+}
+
+int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                struct gyre_choice *choice, struct gyre_trouble *trouble)
+{
+    struct gyre_question question = question_of(shape, options);
     return gyre_choose(&question, choice, NULL, trouble);
+}
+
+int gyre_select_priced(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                       struct gyre_choice *choice, struct gyre_trouble *trouble)
+{
+    struct gyre_question question = question_of(shape, options);
+    struct gyre_choice second; /* asking for it makes the chooser compute */
+    return gyre_choose(&question, choice, &second, trouble);
 }

@@ -11,4 +11,8 @@
 int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
                 struct gyre_choice *choice, struct gyre_trouble *trouble);
 
+/* The same with choice->cost_ps always computed, on mapped memory too. */
+int gyre_select_priced(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                       struct gyre_choice *choice, struct gyre_trouble *trouble);
+
 #endif
