@@ -1,0 +1,215 @@
+/* Gyre's engine for data-parallel training: every rank computes gradients of its own samples, and
+ * all ranks get the gradient of all samples, reduced while the backward pass still runs.
+ *
+ *     struct gyre_ddp *ddp;
+ *     gyre_ddp_create(&ddp, comm, parameter, parameters, NULL);
+ *     for (;;) {
+ *         gyre_ddp_begin(ddp, samples);               samples of this rank in this step, 0 too
+ *         ... forward; backward writes gyre_ddp_gradient(ddp, i), then gyre_ddp_ready(ddp, i) ...
+ *         gyre_ddp_wait(ddp);
+ *         if (!gyre_ddp_step(ddp)->samples) break;    no rank has data any more
+ *         ... value -= rate × gradient, for every parameter ...
+ *     }
+ *     gyre_ddp_destroy(ddp);
+ *
+ * The contract. A rank writes the gradient of the SUM of its samples' losses. After the wait the
+ * gradient is the MEAN over all samples of all ranks, whatever each rank's share: a rank with fewer
+ * samples, or none, needs no special mode, and nothing is to be undone by hand. (A rank that has a
+ * gradient of a mean multiplies it, or its loss, by its number of samples first.)
+ *
+ * Gradients live in the engine's memory from the start, in buckets: parameters whose gradients are
+ * ready one after the other lie side by side and travel together. Buckets are launched strictly in
+ * their order on every rank. After the first step in which rank 0 has samples they are cut once more,
+ * in the order in which its gradients became ready; so addresses from gyre_ddp_gradient() (and, of a
+ * sharded engine, gyre_ddp_value()) may change in that gyre_ddp_wait(), and never again.
+ *
+ * Calls return GYRE_OK or a negative status; gyre_error() of the communicator tells the story. A
+ * failure of one rank is a failure of all: none is left waiting. Every call is collective unless it
+ * says "local". All are for one thread.
+ */
+#ifndef GYRE_DDP_H
+#define GYRE_DDP_H
+
+#include <gyre/gyre.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gyre_ddp; /* opaque */
+
+/* -- construction ------------------------------------------------------------------------------ */
+
+#define GYRE_DDP_DIMENSIONS 8
+
+/* What is trained. Names and shapes must be equal on all ranks. */
+struct gyre_ddp_parameter {
+    const char *name;    /* copied; unique */
+    enum gyre_type type; /* GYRE_F32 or GYRE_F64 */
+    int dimensions;      /* 0: a single number */
+    uint64_t shape[GYRE_DDP_DIMENSIONS];
+    void *value; /* the caller's, rank 0's reach all ranks; see gyre_ddp_value() */
+};
+
+/* What belongs to the model, is not trained and shall be equal at the start: running means and the
+ * like. Given as parameters are, of any type. */
+struct gyre_ddp_buffers {
+    const struct gyre_ddp_parameter *buffer;
+    int count;
+};
+
+enum gyre_ddp_mean {
+    GYRE_DDP_MEAN_OF_SAMPLES = 0, /* the mean over all samples of the global batch */
+    GYRE_DDP_MEAN_OF_RANKS = 1    /* the mean of the means of the ranks that had samples */
+};
+
+enum gyre_ddp_wire { /* in what gradients of GYRE_F32 travel */
+                     GYRE_DDP_WIRE_AS_IS = 0,
+                     GYRE_DDP_WIRE_BF16 = 1,
+                     GYRE_DDP_WIRE_F16 = 2
+};
+
+enum gyre_ddp_look { /* where gradients are looked at for NaN and infinity before they travel */
+                     GYRE_DDP_LOOK_SMALL =
+                         0, /* in parameters of up to 16,384 elements, biases among them */
+                     GYRE_DDP_LOOK_ALL = 1,
+                     GYRE_DDP_LOOK_NONE = 2
+};
+
+/* Zero the struct (or use GYRE_DDP_OPTIONS_INIT), set `size`, and only what you need. Must be equal
+ * on all ranks. */
+struct gyre_ddp_options {
+    size_t size;             /* sizeof(struct gyre_ddp_options) */
+    uint64_t first_bucket;   /* bytes that close the first bucket; 0: an eighth of bucket_cap */
+    uint64_t bucket_cap;     /* bytes that close every other; 0: from the cost model */
+    enum gyre_ddp_mean mean; /* what the gradient is after the wait */
+    enum gyre_ddp_wire wire; /* a shorter type on the way; summed in f32 all the same */
+    int no_feedback;         /* 1: forget what the shorter type cannot hold, instead of adding it
+                                to the next step's gradient */
+    int strict;              /* 1: a parameter without a gradient is a failure of all ranks */
+    int sharded;             /* 1: a rank holds and updates only its part (ZeRO, stage 1) */
+    int norm;                /* 1: gyre_ddp_step()->norm is computed */
+    int unscaled;            /* 1: gradients stay sums; multiply by gyre_ddp_step()->factor */
+    enum gyre_ddp_look look; /* for NaN and infinity */
+    int compare_every; /* steps between two comparisons of all parameters; 0: 100, -1: never */
+    struct gyre_ddp_buffers buffers;
+};
+
+#define GYRE_DDP_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(struct gyre_ddp_options), 0, 0, GYRE_DDP_MEAN_OF_SAMPLES, GYRE_DDP_WIRE_AS_IS, 0,   \
+            0, 0, 0, 0, GYRE_DDP_LOOK_SMALL, 0,                                                    \
+        {                                                                                          \
+            NULL, 0                                                                                \
+        }                                                                                          \
+    }
+
+/* Makes the engine: compares names, shapes, types and options of all ranks, then gives every rank
+ * the values of rank 0. List parameters in the order of the forward pass. `options` may be NULL.
+ *   Blocks:    until every rank has called it.
+ *   Ownership: the caller destroys *ddp before the communicator ends; values stay the caller's and
+ *              must live as long. Arrays and names are copied. On failure *ddp is NULL.
+ *   Errors:    GYRE_INVALID (on all ranks, if any rank's arguments are), GYRE_MISMATCH with the
+ *              first difference and who has it, -ENOMEM, as gyre_all_reduce(). */
+GYRE_API int gyre_ddp_create(struct gyre_ddp **ddp, struct gyre_comm *comm,
+                             const struct gyre_ddp_parameter *parameter, int parameters,
+                             const struct gyre_ddp_options *options);
+
+/* Frees the engine; started reductions are waited for. NULL is allowed. Local. */
+GYRE_API void gyre_ddp_destroy(struct gyre_ddp *ddp);
+
+/* -- a step ------------------------------------------------------------------------------------ */
+
+/* Begins a step in which this rank has `samples` samples. Every rank begins every step; one that is
+ * out of data gives 0, writes no gradient, and goes on until a step has no samples on any rank.
+ *   Errors:    GYRE_INVALID (the step before was not waited for), GYRE_CORRUPT (ranks hold other
+ *              values of a parameter, which is named with the rank). */
+GYRE_API int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples);
+
+/* Where the gradient of a parameter is written in the step, row-major; and where its value is: the
+ * caller's memory, or the engine's if it is sharded. NULL for an unknown index. Local. */
+GYRE_API void *gyre_ddp_gradient(struct gyre_ddp *ddp, int parameter);
+GYRE_API void *gyre_ddp_value(struct gyre_ddp *ddp, int parameter);
+
+/* Must this backward pass add to the gradients, because a part of the same step before it has
+ * written them (gyre_ddp_no_sync)? Local. */
+GYRE_API int gyre_ddp_adds(const struct gyre_ddp *ddp);
+
+/* The gradient of this parameter is written. Starts every bucket that is complete and whose turn it
+ * is; a parameter never said to be ready is taken as zeros and named once in a warning.
+ *   Blocks:    no.
+ *   Errors:    GYRE_INVALID (said twice, outside of a step, unknown index). */
+GYRE_API int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter);
+
+/* Between on = 1 and on = 0, steps are parts of one: what is begun and waited for adds up its
+ * samples and gradients on this rank, and nothing travels until a step is waited for with on = 0.
+ * Between begin and wait it cannot be changed. Local, equal on all ranks.
+ *   Errors:    GYRE_INVALID. */
+GYRE_API int gyre_ddp_no_sync(struct gyre_ddp *ddp, int on);
+
+/* Ends the step: waits until all gradients are reduced.
+ *   Blocks:    until every rank has come here.
+ *   Errors:    GYRE_INVALID (strict, on all ranks: who left which parameter without a gradient), as
+ *              gyre_all_reduce(). */
+GYRE_API int gyre_ddp_wait(struct gyre_ddp *ddp);
+
+/* -- what ranks tell each other on the way ----------------------------------------------------- */
+
+#define GYRE_DDP_SUMS 8
+
+/* Adds to a number that is summed over all ranks with this step's gradients: loss, right answers,
+ * whatever. `which` is 0 … GYRE_DDP_SUMS - 1. Local, within a step. */
+GYRE_API int gyre_ddp_add(struct gyre_ddp *ddp, int which, double value);
+
+/* Asks all ranks to end training after this step, or not to update in it. Local, within a step. */
+GYRE_API int gyre_ddp_ask_stop(struct gyre_ddp *ddp);
+GYRE_API int gyre_ddp_ask_skip(struct gyre_ddp *ddp);
+
+/* What the last step came to; equal on all ranks but for the times. */
+struct gyre_ddp_result {
+    uint64_t number;  /* of the step, from 1 */
+    uint64_t samples; /* of all ranks; 0: nobody has data */
+    double sum[GYRE_DDP_SUMS];
+    double factor; /* multiply gradients by it; 1 unless `unscaled` */
+    double norm;   /* of the mean gradient over all parameters, if asked for */
+    int stop;      /* ranks that asked to stop */
+    int skip;      /* ranks that asked to skip the update */
+    int nonfinite; /* ranks that had a NaN or an infinity in a gradient or a sum; do not update */
+    int culprit;   /* the lowest of them; -1: none */
+    const char *culprit_name; /* the parameter, or "sum 0"; NULL: none */
+    uint64_t waited_ns;       /* this rank's time in gyre_ddp_wait(): communication not hidden */
+    uint64_t reduced_bytes;   /* of gradients, as they travelled */
+    int buckets;
+};
+
+/* Ownership: the engine's, until the next gyre_ddp_wait(). Local. */
+GYRE_API const struct gyre_ddp_result *gyre_ddp_step(const struct gyre_ddp *ddp);
+
+/* -- sharded ----------------------------------------------------------------------------------- */
+
+/* A part of a parameter that this rank updates; addresses of its first element. */
+struct gyre_ddp_piece {
+    int parameter;
+    uint64_t first, count; /* elements */
+    void *value, *gradient;
+};
+
+/* The pieces of this rank, in the order of memory; of an engine that is not sharded, every whole
+ * parameter. They are final after the first step in which rank 0 has samples: make the optimiser's state
+ * then. Returns GYRE_AGAIN past the last. Local. */
+GYRE_API int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_piece *piece);
+
+/* After the update of its pieces: gives every rank all values. Nothing to do unless sharded. */
+GYRE_API int gyre_ddp_gather(struct gyre_ddp *ddp);
+
+/* -- what it looks like ------------------------------------------------------------------------ */
+
+/* Bytes of gradients in a bucket, and how many parameters; GYRE_AGAIN past the last. Local. */
+GYRE_API int gyre_ddp_bucket(const struct gyre_ddp *ddp, int index, uint64_t *bytes,
+                             int *parameters);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,147 @@
+/* The flat memory of gradients, and of values where the engine is sharded.
+ *
+ * After the first step it is laid out anew, once, if rank 0's gradients became ready in another
+ * order than assumed (the reverse of the forward pass): everything moves to the new place, and the
+ * old memory is given back. */
+#include "ddp/parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t item_bytes(const struct gyre_ddp *ddp, uint32_t i)
+{
+    return ddp->item[i].elements * gyre_type_size(ddp->item[i].type);
+}
+
+/* -- made and freed ---------------------------------------------------------------------------- */
+
+static int allocate_wire(struct gyre_ddp *ddp)
+{
+    uint64_t elements = ddp->cut.bytes / sizeof(float);
+    void *half;
+    int status;
+    if (ddp->options.wire == GYRE_DDP_WIRE_AS_IS || ddp->n == 1)
+        return 0;
+    status = gyre_alloc(ddp->comm, elements * sizeof(uint16_t), &half);
+    if (status)
+        return status;
+    ddp->wire.half = half;
+    if (ddp->options.no_feedback)
+        return 0;
+    ddp->wire.feedback = calloc(elements, sizeof(float));
+    return ddp->wire.feedback ? 0 : -ENOMEM;
+}
+
+static int allocate_values(struct gyre_ddp *ddp)
+{
+    void *memory;
+    int status;
+    if (!ddp->options.sharded)
+        return 0;
+    status = gyre_alloc(ddp->comm, ddp->cut.bytes, &memory);
+    if (status)
+        return status;
+    ddp->values = memory;
+    for (uint32_t i = 0; i < ddp->items; i++)
+        memcpy(ddp->values + ddp->cut.at[i], ddp->item[i].value, item_bytes(ddp, i));
+    return 0;
+}
+
+static int allocate_books(struct gyre_ddp *ddp)
+{
+    size_t room = ddp->cut.buckets ? ddp->cut.buckets : 1;
+    ddp->missing = calloc(room, sizeof *ddp->missing);
+    ddp->work = calloc(room, sizeof *ddp->work);
+    return ddp->missing && ddp->work ? 0 : -ENOMEM;
+}
+
+int gyre_ddp_allocate(struct gyre_ddp *ddp)
+{
+    void *memory;
+    int status = gyre_alloc(ddp->comm, ddp->cut.bytes ? ddp->cut.bytes : 1, &memory);
+    if (!status) {
+        ddp->gradients = memory;
+        status = allocate_values(ddp);
+    }
+    if (!status)
+        status = allocate_wire(ddp);
+    return status ? status : allocate_books(ddp);
+}
+
+void gyre_ddp_release(struct gyre_ddp *ddp)
+{
+    gyre_free(ddp->comm, ddp->gradients);
+    gyre_free(ddp->comm, ddp->values);
+    gyre_free(ddp->comm, ddp->wire.half);
+    free(ddp->wire.feedback);
+    free(ddp->missing);
+    free(ddp->work);
+    ddp->gradients = ddp->values = NULL;
+    ddp->wire = (struct gyre_ddp_wire_room){0};
+    ddp->missing = NULL;
+    ddp->work = NULL;
+}
+
+/* -- laid out anew ----------------------------------------------------------------------------- */
+
+/* Rank 0's order, on all ranks; what it did not use follows in the order that was assumed. */
+static int learn_order(struct gyre_ddp *ddp, uint32_t *order)
+{
+    bool *has = calloc(ddp->items ? ddp->items : 1, sizeof *has);
+    uint32_t filled = 0;
+    if (!has)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < ddp->seens; i++)
+        has[order[filled++] = ddp->seen[i]] = true;
+    for (uint32_t place = 0; place < ddp->items; place++)
+        if (!has[ddp->cut.order[place]])
+            order[filled++] = ddp->cut.order[place];
+    free(has);
+    return gyre_broadcast(ddp->comm, order, order, ddp->items, GYRE_U32, 0);
+}
+
+static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
+{
+    struct gyre_ddp old = *ddp;
+    ddp->cut = *cut;
+    ddp->gradients = ddp->values = NULL;
+    ddp->wire = (struct gyre_ddp_wire_room){0};
+    ddp->missing = NULL;
+    ddp->work = NULL;
+    int status = gyre_ddp_allocate(ddp);
+    if (status) { /* as it was */
+        gyre_ddp_release(ddp);
+        *cut = ddp->cut;
+        *ddp = old;
+        return status;
+    }
+    for (uint32_t i = 0; i < ddp->items; i++) {
+        uint64_t bytes = item_bytes(ddp, i);
+        memcpy(ddp->gradients + ddp->cut.at[i], old.gradients + old.cut.at[i], bytes);
+        if (ddp->values)
+            memcpy(ddp->values + ddp->cut.at[i], old.values + old.cut.at[i], bytes);
+    }
+    gyre_ddp_release(&old);
+    *cut = old.cut;
+    return 0;
+}
+
+int gyre_ddp_settle(struct gyre_ddp *ddp)
+{
+    struct gyre_cut cut = {0};
+    uint32_t *order = malloc((ddp->items ? ddp->items : 1) * sizeof *order);
+    int status = order ? learn_order(ddp, order) : -ENOMEM;
+    if (!status)
+        status =
+            gyre_cut_make(&cut, ddp->size, ddp->items, order, &ddp->limits, gyre_thread_trouble());
+    bool moves = !status && memcmp(cut.at, ddp->cut.at, ddp->items * sizeof *cut.at) != 0;
+    if (moves && ddp->options.sharded) /* blocks will be other ranks' */
+        status = gyre_ddp_spread_blocks(ddp, ddp->gradients);
+    if (moves && !status)
+        status = move_to(ddp, &cut);
+    gyre_cut_deinit(&cut);
+    free(order);
+    ddp->settled = !status;
+    return status;
+}
