@@ -348,7 +348,7 @@ static void run_at(uint32_t n, uint32_t per_node,
 
 static void everything_is_right_up_to_16_ranks(void **state)
 {
-    const uint32_t step = sim_in_haste() ? 5 : 1;
+    const uint32_t step = in_haste() ? 5 : 1;
     (void)state;
     for (uint32_t n = 2; n <= 16; n += step) {
         run_at(n, 1, everything);
@@ -361,7 +361,7 @@ static void everything_is_right_up_to_64_ranks(void **state)
 {
     (void)state;
     run_at(23, 4, everything);
-    if (!sim_in_haste())
+    if (!in_haste())
         run_at(31, 1, everything);
     run_at(64, 8, everything);
 }

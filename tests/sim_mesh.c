@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "haste.h"
 #include "mesh_sim.h"
 
 #define FEW 9 /* ranks: all sizes up to here */
@@ -143,7 +144,7 @@ static void many_ranks(void **state)
 {
     static const uint32_t ns[] = {10, 13, 16, 17, 31, 48, 64};
     static const uint64_t counts[] = {1, 17, 303, 5003};
-    const uint32_t step = getenv("GYRE_TEST_SLOW") ? 4 : 1;
+    const uint32_t step = in_haste() ? 4 : 1;
     (void)state;
     for (uint32_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i += step) {
         struct node node;

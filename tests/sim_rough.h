@@ -3,9 +3,8 @@
 #ifndef GYRE_TESTS_SIM_ROUGH_H
 #define GYRE_TESTS_SIM_ROUGH_H
 
+#include "haste.h"
 #include "transport/sim_world.h"
-
-#include <stdlib.h>
 
 static inline struct gyre_sim_options sim_rough(uint32_t n, uint64_t seed, uint32_t piece_bytes)
 {
@@ -16,12 +15,6 @@ static inline struct gyre_sim_options sim_rough(uint32_t n, uint64_t seed, uint3
                                               .bytes_per_second = 1000000000,
                                               .piece_bytes = piece_bytes,
                                               .coalesce_ns = seed % 3 ? 0 : 20000}};
-}
-
-/* Sanitizers and coverage are ten times slower: a sample will do. */
-static inline bool sim_in_haste(void)
-{
-    return getenv("GYRE_TEST_SLOW") != NULL;
 }
 
 #endif

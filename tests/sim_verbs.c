@@ -25,7 +25,7 @@ static void every_verb(struct sim_run run, uint32_t root)
 static void every_algorithm_is_right(void **state)
 {
     static const uint64_t counts[] = {0, 1, 5, 16, 17, 1000, 1025, 6000, 40001};
-    const uint32_t most = sim_in_haste() ? 5 : 9;
+    const uint32_t most = in_haste() ? 5 : 9;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t n = 2; n <= most; n++)
@@ -45,7 +45,7 @@ static void every_algorithm_is_right(void **state)
 static void every_algorithm_is_right_with_many_ranks(void **state)
 {
     static const uint32_t ns[] = {33, 64};
-    const uint32_t runs = sim_in_haste() ? 2 : 4;
+    const uint32_t runs = in_haste() ? 2 : 4;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t i = 0; i < runs; i++)
@@ -85,7 +85,7 @@ static void every_layout_is_right(void **state)
 static void every_algorithm_is_right_up_to_16_ranks(void **state)
 {
     static const uint64_t counts[] = {3, 17, 9001};
-    const uint32_t step = sim_in_haste() ? 3 : 1;
+    const uint32_t step = in_haste() ? 3 : 1;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t n = 10; n <= 16; n += step)
@@ -103,7 +103,7 @@ static void every_algorithm_is_right_up_to_16_ranks(void **state)
 static void every_algorithm_is_right_at_sampled_sizes(void **state)
 {
     static const uint32_t ns[] = {17, 31, 61};
-    const uint32_t step = sim_in_haste() ? 4 : 1;
+    const uint32_t step = in_haste() ? 4 : 1;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t i = 0; i < COUNT(ns); i += step)
@@ -132,7 +132,7 @@ static void whatever_is_chosen_is_right(void **state)
     static const uint32_t ns[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21, 64};
     static const uint64_t counts[] = {50, 1, 3001};
     static const uint32_t nodes[] = {0, 1, 3, 8};
-    const uint32_t step = sim_in_haste() ? 4 : 1;
+    const uint32_t step = in_haste() ? 4 : 1;
     (void)state;
     for (uint32_t i = 0; i < COUNT(ns); i += step)
         for (uint32_t c = 0; c < (ns[i] > 16 ? 1 : COUNT(counts)); c++)

@@ -1,5 +1,7 @@
 /* Layouts: their tables, what text means, and every algorithm of the table proved on them: even and
  * uneven nodes, ranks in order and dealt over the nodes in turn. */
+#include "haste.h"
+
 #include "collectives/layout.h"
 
 #include "collectives/check.h"
@@ -115,7 +117,7 @@ static void test_every_algorithm(void **state)
                                        "6x1",  "4+2",   "5+1",  "1+7+3",  "2+3+4+5", "1+2",
                                        "40+9", "33+35", "3x21", "12x1+1", "8x128"};
     /* Sanitizers and coverage are ten times slower and prove nothing. */
-    const uint32_t most = getenv("GYRE_TEST_SLOW") ? 64 : 1024;
+    const uint32_t most = in_haste() ? 64 : 1024;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         uint32_t n;
         struct gyre_layout *ordered = read_layout(text[i], &n), *dealt = interleave(ordered, n);

@@ -1,6 +1,8 @@
 /* Every algorithm of the table is proved: all ranks from 1 to 16, all roots, the counts at which
  * cuts go wrong, and samples up to 1,024 ranks. A new line in the table is covered without an edit
  * here. */
+#include "haste.h"
+
 #include "collectives/check.h"
 
 #include <setjmp.h>
@@ -16,7 +18,7 @@ static uint32_t every_n = 16, larges = sizeof large_n / sizeof *large_n;
  */
 static void spare_time(void)
 {
-    if (!getenv("GYRE_TEST_SLOW"))
+    if (!in_haste())
         return;
     every_n = 7;
     larges = 3;
