@@ -49,6 +49,7 @@ ninja-build command -v ninja
 pkg-config command -v pkg-config
 libssl-dev pkg-config --exists libcrypto
 liburing-dev pkg-config --exists liburing
+zlib1g-dev pkg-config --exists zlib
 libcmocka-dev pkg-config --exists cmocka
 END
 }
