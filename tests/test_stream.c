@@ -402,8 +402,69 @@ static void credit_comes_back(void **state)
     }
     assert_int_equal(f->completions, 2 * COUNT);
     assert_int_equal(there, COUNT * (GYRE_FRAME_BYTES + LENGTH));
-    assert_int_equal(back,
-                     COUNT * GYRE_FRAME_BYTES); /* each message was GYRE_EAGER_MAX of charge */
+    assert_int_equal(back, COUNT / 2 * GYRE_FRAME_BYTES); /* one for each half of the store */
+    free(data);
+    free(out);
+    fixture_free(f);
+}
+
+/* Where messages go both ways credit never goes alone: an end that has nothing to send is silent. */
+static void credit_goes_beside_messages(void **state)
+{
+    enum { COUNT = 100, LENGTH = GYRE_EAGER_MAX - GYRE_UNEXPECTED_CHARGE };
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t *data = pattern(LENGTH, 1), *out = malloc(LENGTH);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        int end = (int)(i % 2);
+        size_t credit = i > 0 ? GYRE_FRAME_BYTES : 0; /* for the message before */
+        assert_int_equal(post_recv(f, 1 - end, i, out, LENGTH), 0);
+        assert_int_equal(post_send(f, end, i, data, LENGTH), 0);
+        assert_int_equal(stream_pair_move(&f->pair, end), credit + GYRE_FRAME_BYTES + LENGTH);
+        assert_int_equal(stream_pair_move(&f->pair, 1 - end), 0);
+        fetch(f);
+        assert_int_equal(f->got[i], 0);
+    }
+    free(data);
+    free(out);
+    fixture_free(f);
+}
+
+/* A carrier need not read for an end all of whose posts have completed, fetched or not. */
+static void an_end_waits_until_its_posts_have_completed(void **state)
+{
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t data = 5, out = 0;
+    assert_false(gyre_stream_waits(f->pair.end[0]));
+    assert_int_equal(post_send(f, 0, 0, &data, 1), 0);
+    assert_int_equal(post_recv(f, 1, 0, &out, 1), 0);
+    assert_true(gyre_stream_waits(f->pair.end[0]));
+    assert_true(gyre_stream_waits(f->pair.end[1]));
+    stream_pair_move(&f->pair, 0);
+    assert_false(gyre_stream_waits(f->pair.end[0]));
+    assert_false(gyre_stream_waits(f->pair.end[1]));
+    fetch(f);
+    assert_int_equal(f->completions, 2);
+    assert_false(gyre_stream_waits(f->pair.end[0]));
+    fixture_free(f);
+}
+
+/* Without credit an end starves, until it has asked for the message instead or has heard of room. */
+static void an_end_starves_without_credit(void **state)
+{
+    struct fixture *f = fixture_new(POSTS, true);
+    uint8_t *data = pattern(GYRE_EAGER_MAX, 1), *out = malloc(GYRE_EAGER_MAX);
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(post_send(f, 0, i, data, GYRE_EAGER_MAX), 0);
+        assert_false(gyre_stream_starves(f->pair.end[0]));
+        stream_pair_move(&f->pair, 0);
+    }
+    assert_int_equal(post_send(f, 0, 3, data, GYRE_EAGER_MAX), 0);
+    assert_true(gyre_stream_starves(f->pair.end[0]));
+    for (uint64_t i = 0; i < 2; i++) {
+        assert_int_equal(post_recv(f, 1, i, out, GYRE_EAGER_MAX), 0);
+    }
+    stream_pair_move(&f->pair, 1);
+    assert_false(gyre_stream_starves(f->pair.end[0]));
     free(data);
     free(out);
     fixture_free(f);
@@ -853,6 +914,9 @@ int main(void)
         cmocka_unit_test(ten_thousand_unexpected_both_ways),
         cmocka_unit_test(credit_bounds_what_is_unexpected),
         cmocka_unit_test(credit_comes_back),
+        cmocka_unit_test(credit_goes_beside_messages),
+        cmocka_unit_test(an_end_waits_until_its_posts_have_completed),
+        cmocka_unit_test(an_end_starves_without_credit),
         cmocka_unit_test(a_posted_receive_is_served_past_a_full_store),
         cmocka_unit_test(a_long_message_without_grant_blocks_nobody),
         cmocka_unit_test(a_question_may_cross_its_answer),

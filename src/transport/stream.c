@@ -133,6 +133,11 @@ void gyre_stream_tell(struct gyre_stream *stream, uint64_t token, int status, bo
         (struct gyre_done){.completion = {.token = token, .status = status}, .send = send};
 }
 
+bool gyre_stream_waits(const struct gyre_stream *stream)
+{
+    return stream->sends_out + stream->receives_out != stream->done_end - stream->done_first;
+}
+
 int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out, int max)
 {
     int count = 0;

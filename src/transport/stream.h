@@ -84,6 +84,11 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
 bool gyre_stream_fetch(struct gyre_stream *stream);
 bool gyre_stream_pending(const struct gyre_stream *stream);
 
+/* waits(): some post has not completed; starves(): the next short message has no credit. Either may
+ * be helped by reading. */
+bool gyre_stream_waits(const struct gyre_stream *stream);
+bool gyre_stream_starves(const struct gyre_stream *stream);
+
 /* Returns how many it wrote. */
 int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out, int max);
 

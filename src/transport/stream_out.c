@@ -88,6 +88,30 @@ static void offer_credit(struct gyre_stream *stream)
     stream->credit.reported = stream->credit.given;
 }
 
+static bool has_credit(const struct gyre_credit *credit, uint64_t length)
+{
+    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <=
+           GYRE_UNEXPECTED_BYTES;
+}
+
+bool gyre_stream_starves(const struct gyre_stream *stream)
+{
+    const struct gyre_send *eager = (const struct gyre_send *)stream->out.eager.head;
+    return eager && !has_credit(&stream->credit, eager->length);
+}
+
+/* A frame of its own costs both ends a system call, beside another one nothing: credit goes early
+ * with what goes anyway, and alone only when half the store is owed. So much may be owed for ever:
+ * the other half has room for any eager message. */
+static bool owes_credit(const struct gyre_stream *stream)
+{
+    const struct gyre_outgoing *out = &stream->out;
+    bool company =
+        out->offers > 0 || out->granted.head || (out->eager.head && !gyre_stream_starves(stream));
+    uint64_t owed = stream->credit.given - stream->credit.reported;
+    return owed >= (company ? GYRE_STREAM_CREDIT_BESIDE : GYRE_STREAM_CREDIT_ALONE);
+}
+
 static bool offer_control(struct gyre_stream *stream)
 {
     struct gyre_outgoing *out = &stream->out;
@@ -114,7 +138,7 @@ static bool offer_control(struct gyre_stream *stream)
         offer_place(stream, send);
         return true;
     }
-    if (stream->credit.given - stream->credit.reported >= GYRE_EAGER_MAX) {
+    if (owes_credit(stream)) {
         offer_credit(stream);
         return true;
     }
@@ -135,12 +159,6 @@ static void frame_message(struct gyre_stream *stream, struct gyre_send *send,
         send->state = GYRE_SEND_FRAMED;
         stream->out.unframed--;
     }
-}
-
-static bool has_credit(const struct gyre_credit *credit, uint64_t length)
-{
-    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <=
-           GYRE_UNEXPECTED_BYTES;
 }
 
 static bool offer_eager(struct gyre_stream *stream)

@@ -14,14 +14,16 @@
 #include "transport/stream_store.h"
 #include "transport/stream_table.h"
 
-#define GYRE_STREAM_AHEAD_BYTES (16u * 1024)  /* read-ahead: what follows the payload being read */
-#define GYRE_STREAM_STAGE_BYTES (8u * 1024)   /* headers, and payloads that are cheaper copied */
-#define GYRE_STREAM_INLINE_MAX  256u          /* such payloads */
-#define GYRE_STREAM_OFFERS      64u           /* frames offered, not yet written; a power of two */
-#define GYRE_STREAM_OFFER_BYTES (256u * 1024) /* enough offered: summed, and still in the cache */
-#define GYRE_STREAM_BURST       32u           /* eager frames in a row if a long one could move */
-#define GYRE_STREAM_ASKS        16u           /* ASK frames in one gather */
-#define GYRE_STREAM_PATIENCE    256u          /* idle gathers before a long send asks for a grant */
+#define GYRE_STREAM_AHEAD_BYTES   (16u * 1024) /* read-ahead: what follows the payload being read */
+#define GYRE_STREAM_STAGE_BYTES   (8u * 1024)  /* headers, and payloads that are cheaper copied */
+#define GYRE_STREAM_INLINE_MAX    256u         /* such payloads */
+#define GYRE_STREAM_OFFERS        64u          /* frames offered, not yet written; a power of two */
+#define GYRE_STREAM_OFFER_BYTES   (256u * 1024) /* enough offered: summed, and still in the cache */
+#define GYRE_STREAM_BURST         32u           /* eager frames in a row if a long one could move */
+#define GYRE_STREAM_ASKS          16u           /* ASK frames in one gather */
+#define GYRE_STREAM_CREDIT_BESIDE (GYRE_UNEXPECTED_BYTES / 4) /* owed: told beside other frames */
+#define GYRE_STREAM_CREDIT_ALONE  (GYRE_UNEXPECTED_BYTES / 2) /* owed: told in any case */
+#define GYRE_STREAM_PATIENCE      256u /* idle gathers before a long send asks for a grant */
 
 /* What is alive of one (comm, sequence), local or remote, has one fingerprint: that of its record
  * here. */

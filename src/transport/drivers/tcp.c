@@ -249,6 +249,8 @@ static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, co
     gyre_tcp_socket_use(socket);
     bool later =
         length > GYRE_EAGER_MAX || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
+    if (!later && gyre_stream_starves(socket->stream))
+        gyre_tcp_socket_pull(socket); /* credit may be here, and spares a question */
     if (!later)
         gyre_tcp_socket_push(socket);
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
@@ -363,6 +365,17 @@ static int harvest_departed(struct gyre_tcp_wire *wire, struct gyre_completion *
     return got;
 }
 
+/* Those that wait for the peer. Whose posts have all completed is not: a root that only sends would
+ * read nothing once per message. Now and then all are, to hear of an end. */
+static void mark_used(struct gyre_tcp_wire *wire)
+{
+    struct gyre_tcp_socket *socket;
+    bool all = wire->polls % GYRE_TCP_LOOK_EVERY == 0;
+    LIST_FOREACH(socket, &wire->use, in_use)
+    if (all || gyre_stream_waits(socket->stream))
+        gyre_tcp_socket_mark(socket, GYRE_TCP_READ);
+}
+
 static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
 {
     struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
@@ -372,8 +385,7 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
     wire->polls++;
     wire->poller->look(wire);
     if (!gyre_tcp_is_crowded(wire))
-        LIST_FOREACH(socket, &wire->use, in_use)
-    gyre_tcp_socket_mark(socket, GYRE_TCP_READ);
+        mark_used(wire);
     int got = harvest_departed(wire, out, max);
     struct gyre_tcp_socket *last = TAILQ_LAST(&wire->due, gyre_tcp_due_list);
     for (bool more = last; more && got < max;) {
