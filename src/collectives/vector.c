@@ -10,6 +10,7 @@
  * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d. */
 #include "collectives/comm.h"
 
+#include "base/copy.h"
 #include "base/rng.h"
 #include "base/size.h"
 
@@ -114,7 +115,7 @@ void gyre_vector_copy_own(const struct gyre_comm *comm, const struct gyre_vector
     struct gyre_message_terms from = block(vector, &vector->out, comm->rank);
     struct gyre_message_terms to = block(vector, &vector->in, comm->rank);
     if (from.count)
-        memcpy(to.data, from.data, from.count * gyre_type_size(vector->type));
+        gyre_copy(to.data, from.data, from.count * gyre_type_size(vector->type));
 }
 
 static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,

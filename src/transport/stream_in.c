@@ -16,6 +16,7 @@
  * beyond the credit, a piece that was not granted) fails at once. */
 #include "transport/stream_state.h"
 
+#include "base/copy.h"
 #include "base/crc.h"
 
 #include <assert.h>
@@ -223,7 +224,7 @@ static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32
     struct gyre_incoming *in = &stream->in;
     switch (in->where) {
     case GYRE_IN_BUFFER:
-        memcpy(in->at, bytes, length);
+        gyre_copy(in->at, bytes, length);
         in->at += length;
         break;
     case GYRE_IN_STORE:

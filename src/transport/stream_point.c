@@ -12,6 +12,7 @@
 #include "transport/stream_state.h"
 
 #include "base/bytes.h"
+#include "base/copy.h"
 
 #include <string.h>
 
@@ -67,7 +68,7 @@ bool gyre_stream_fetch(struct gyre_stream *stream)
                                        receive->offset + receive->got, bytes);
         if (!from)
             return false;
-        memcpy(receive->data + receive->got, from, bytes);
+        gyre_copy(receive->data + receive->got, from, bytes);
     }
     receive->got += bytes;
     if (receive->got == receive->length)

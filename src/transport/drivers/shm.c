@@ -11,6 +11,8 @@
  * the payload's sum; what both sides can map is read in place (sight.h) and never enters a ring.
  * This path serves schedules that are not fused; fused operations never touch it. */
 #include "transport/drivers/driver.h"
+
+#include "base/copy.h"
 #include "transport/frame.h"
 #include "transport/signature.h"
 #include "transport/stream.h"
@@ -163,8 +165,8 @@ static void ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t lengt
 {
     uint64_t at = pipe->written % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
-    memcpy(pipe->mine->bytes + at, from, first);
-    memcpy(pipe->mine->bytes, from + first, length - first);
+    gyre_copy(pipe->mine->bytes + at, from, first);
+    gyre_copy(pipe->mine->bytes, from + first, length - first);
     pipe->written += length;
 }
 
@@ -172,8 +174,8 @@ static void ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
 {
     uint64_t at = pipe->read % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
-    memcpy(to, pipe->theirs->bytes + at, first);
-    memcpy(to + first, pipe->theirs->bytes, length - first);
+    gyre_copy(to, pipe->theirs->bytes + at, first);
+    gyre_copy(to + first, pipe->theirs->bytes, length - first);
     pipe->read += length;
 }
 
