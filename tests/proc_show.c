@@ -188,10 +188,6 @@ int main(void)
         cmocka_unit_test(every_algorithm_plays_to_the_end),
         cmocka_unit_test(a_layout_is_played),
         cmocka_unit_test(choices_are_shown),
-        cmocka_unit_test(a_wrong_word_gets_one_sentence),
-        cmocka_unit_test(tables_and_json),
-        cmocka_unit_test(every_algorithm_plays_to_the_end),
-        cmocka_unit_test(a_layout_is_played),
         cmocka_unit_test(every_verb_plays_to_the_end),
     };
     return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);
