@@ -1,0 +1,30 @@
+/* A stretch of samples divided among ranks by weight: how many each gets, and at which places. */
+#ifndef GYRE_SAMPLER_SHARES_H
+#define GYRE_SAMPLER_SHARES_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* The weight of a rank that has this many (2^20), in whole numbers, still fits 64 bits. */
+#define GYRE_SHARES_WORLD_MAX (UINT32_C(1) << 20)
+
+struct gyre_shares {
+    uint32_t world;
+    uint64_t *count; /* of each rank; they add up to the stretch */
+};
+
+/* Divides `whole` samples (at most 2^53) by the weights, one per rank: the largest remainders are
+ * rounded up, of equal ones the lower rank's. In whole numbers, so equal on every machine.
+ * GYRE_INVALID (a weight that is not positive and finite, named), -ENOMEM. */
+int gyre_shares_init(struct gyre_shares *shares, const double *weight, uint32_t world,
+                     uint64_t whole, struct gyre_trouble *trouble);
+void gyre_shares_deinit(struct gyre_shares *shares);
+
+/* The place in the stretch of sample k of the rank; k is below its count. */
+uint64_t gyre_shares_place(const struct gyre_shares *shares, uint32_t rank, uint64_t k);
+
+/* How many samples of the rank lie before `place`, which may be the end. */
+uint64_t gyre_shares_before(const struct gyre_shares *shares, uint32_t rank, uint64_t place);
+
+#endif
