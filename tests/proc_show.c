@@ -53,6 +53,14 @@ static const struct wrong wrongs[] = {
     {{"choices", "-t", "smh"}, "did you mean \"shm\"?"},
     {{"choices", "more"}, "unexpected word 'more'"},
     {{"env", "more"}, "unexpected word 'more'"},
+    {{"sampler", "-n", "0"}, "--samples is \"0\": expected a whole number from 1 to 1000000000"},
+    {{"sampler", "--world", "0"}, "--world is \"0\": expected a whole number from 1 to 4096"},
+    {{"sampler", "--shares", "4,0"}, "the share of rank 1 is 0: shares are positive and finite"},
+    {{"sampler", "--shares", "4,2,"}, "--shares is \"4,2,\": expected a weight per rank, as 4,2"},
+    {{"sampler", "--shares", "4,2", "-w3"}, "--shares has 2 weights for 3 ranks"},
+    {{"sampler", "--shares", "1,1", "--drop-last"}, "--drop-last and --shares contradict"},
+    {{"sampler", "--cursor", "11"}, "cursor 11 of epoch 0 is beyond its 10 samples"},
+    {{"sampler", "more"}, "unexpected word 'more'"},
 };
 
 static void a_wrong_word_gets_one_sentence(void **state)
@@ -146,6 +154,22 @@ static void choices_are_shown(void **state)
     unsetenv("GYRE_ALGO");
 }
 
+/* By the library's own sampler; the numbers are those of torch's DistributedSampler. */
+static void samples_are_shown(void **state)
+{
+    (void)state;
+    expect_shown((const char *const[]){"show", "sampler", "-n142", "--world=4", "--epoch=3", NULL},
+                 "\nrank 1: 96 43 93 114 131 50 129 ", "rank 3: 73 72 70 49 84 37 81 95 8 0 11 ");
+    expect_shown((const char *const[]){"show", "sampler", "--drop-last", "-w", "4", NULL},
+                 "rank 0: 4 3\nrank 1: 1 9\n", "rank 3: 5 8");
+    expect_shown((const char *const[]){"show", "sampler", "--once", "-w4", "--cursor=5", NULL},
+                 "rank 0: 6\nrank 1: 9 2\n", "rank 3: 8");
+    expect_shown((const char *const[]){"show", "sampler", "--no-shuffle", "--shares", "4,2", NULL},
+                 "rank 0: 0 2 3 4 6 7 9\n", "rank 1: 1 5 8");
+    expect_shown((const char *const[]){"show", "sampler", "--help", NULL}, "\n  -n, --samples ",
+                 "example: gyre show sampler");
+}
+
 static void every_verb_plays_to_the_end(void **state)
 {
     static const struct {
@@ -188,6 +212,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_plays_to_the_end),
         cmocka_unit_test(a_layout_is_played),
         cmocka_unit_test(choices_are_shown),
+        cmocka_unit_test(samples_are_shown),
         cmocka_unit_test(every_verb_plays_to_the_end),
     };
     return cmocka_run_group_tests_name("gyre show", tests, NULL, NULL);

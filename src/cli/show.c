@@ -12,11 +12,14 @@ int gyre_cli_show(char **argv)
         return gyre_cli_show_choices(argv + 1);
     if (*argv && !strcmp(*argv, "env"))
         return gyre_cli_show_env(argv + 1);
+    if (*argv && !strcmp(*argv, "sampler"))
+        return gyre_cli_show_sampler(argv + 1);
     int code = gyre_cli_show_schedule(argv);
     for (; *argv; argv++)
         if (!strcmp(*argv, "--help") || !strcmp(*argv, "-h"))
             return puts("\nalso: gyre show choices   what is chosen for which size, and why\n"
-                        "      gyre show env       every variable, its value and its origin"),
+                        "      gyre show env       every variable, its value and its origin\n"
+                        "      gyre show sampler   which samples of a data set go to which rank"),
                    code;
     return code;
 }

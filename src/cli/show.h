@@ -4,8 +4,9 @@
 #ifndef GYRE_CLI_SHOW_H
 #define GYRE_CLI_SHOW_H
 
-int gyre_cli_show(char **argv);         /* by the first word: choices, env, or an operation */
+int gyre_cli_show(char **argv); /* by the first word: choices, env, sampler, or an operation */
 int gyre_cli_show_choices(char **argv); /* what is chosen for which size, and what it would take */
 int gyre_cli_show_env(char **argv);     /* every knob, its value and where that came from */
+int gyre_cli_show_sampler(char **argv); /* which samples of an epoch go to which rank */
 
 #endif
