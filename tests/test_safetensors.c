@@ -537,11 +537,18 @@ int __wrap_fsync(int fd);
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
 
+/* What does not fit is not looked at either. */
+static void note(const char *what)
+{
+    if (strlen(asked) + 1 < sizeof asked)
+        strcat(asked, what);
+}
+
 int __wrap_fsync(int fd)
 {
     struct stat about;
     fstat(fd, &about);
-    strcat(asked, S_ISDIR(about.st_mode) ? "d" : about.st_size ? "s" : "?");
+    note(S_ISDIR(about.st_mode) ? "d" : about.st_size ? "s" : "?");
     if (sync_fails)
         errno = EIO;
     return sync_fails ? -1 : __real_fsync(fd);
@@ -549,7 +556,7 @@ int __wrap_fsync(int fd)
 
 int __wrap_rename(const char *from, const char *to)
 {
-    strcat(asked, "r");
+    note("r");
     return __real_rename(from, to);
 }
 
