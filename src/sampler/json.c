@@ -209,7 +209,7 @@ int gyre_json_string(struct gyre_json *json, char *to)
         if (!length)
             return refuse(json, json->at, "a string is not UTF-8");
         if (*json->at < ' ')
-            return expected(json, "an escape, for control characters have to be,");
+            return refuse(json, json->at, "a string holds a control character, not escaped");
         if (*json->at == '\\') {
             json->at++;
             status = take_escape(json, &to);
