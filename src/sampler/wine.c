@@ -2,67 +2,10 @@
  * the test, and the rest, in its order, for training. */
 #include "sampler/wine.h"
 
+#include "sampler/permutation.h"
 #include "sampler/scale.h"
 
 #include <string.h>
-
-/* -- order ------------------------------------------------------------------------------------- */
-
-enum { WORDS = 624, AHEAD = 397 };
-
-struct twister {
-    uint32_t word[WORDS];
-    uint32_t used;
-};
-
-static void seed_twister(struct twister *twister, uint32_t seed)
-{
-    twister->word[0] = seed;
-    for (uint32_t i = 1; i < WORDS; i++)
-        twister->word[i] = 1812433253u * (twister->word[i - 1] ^ twister->word[i - 1] >> 30) + i;
-    twister->used = WORDS;
-}
-
-static void twist(struct twister *twister)
-{
-    uint32_t *word = twister->word;
-    for (uint32_t i = 0; i < WORDS; i++) {
-        uint32_t both = (word[i] & 0x80000000u) | (word[(i + 1) % WORDS] & 0x7fffffffu);
-        word[i] = word[(i + AHEAD) % WORDS] ^ both >> 1 ^ (both & 1 ? 0x9908b0dfu : 0);
-    }
-    twister->used = 0;
-}
-
-static uint32_t draw(struct twister *twister)
-{
-    if (twister->used == WORDS)
-        twist(twister);
-    uint32_t x = twister->word[twister->used++];
-    x ^= x >> 11;
-    x ^= x << 7 & 0x9d2c5680u;
-    x ^= x << 15 & 0xefc60000u;
-    return x ^ x >> 18;
-}
-
-/* numpy.random.RandomState(seed).permutation(n): what is drawn has as many bits as i, and is drawn
- * again where it is above i. */
-static void shuffle(uint32_t *row, uint32_t n, uint32_t seed)
-{
-    struct twister twister;
-    seed_twister(&twister, seed);
-    for (uint32_t i = 0; i < n; i++)
-        row[i] = i;
-    for (uint32_t i = n - 1; i > 0; i--) {
-        uint32_t mask = UINT32_MAX >> __builtin_clz(i), j = draw(&twister) & mask;
-        while (j > i)
-            j = draw(&twister) & mask;
-        uint32_t kept = row[i];
-        row[i] = row[j];
-        row[j] = kept;
-    }
-}
-
-/* -- the split --------------------------------------------------------------------------------- */
 
 int32_t gyre_wine_class(uint32_t row)
 {
@@ -93,7 +36,10 @@ static void scale_all(struct gyre_wine *wine)
 void gyre_wine_split(uint32_t seed, struct gyre_wine *wine)
 {
     uint32_t row[GYRE_WINE_ROWS];
-    shuffle(row, GYRE_WINE_ROWS, seed);
+    struct gyre_permutation order = {.n = GYRE_WINE_ROWS, .narrow = row};
+    struct gyre_mt19937 twister;
+    gyre_mt19937_seed(&twister, seed);
+    gyre_permutation_numpy(&order, &twister);
     memcpy(wine->test_row, row, sizeof wine->test_row);
     memcpy(wine->train_row, row + GYRE_WINE_TEST, sizeof wine->train_row);
     scale_all(wine);
