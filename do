@@ -69,6 +69,7 @@ needs_ci() {
     cat <<'END'
 clang command -v clang
 gcovr command -v gcovr
+libopenblas0-pthread ls /usr/lib/*/libopenblas.so.0
 gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
 qemu-user command -v qemu-aarch64

@@ -43,6 +43,7 @@ const struct gyre_knob gyre_knobs[] = {
     NUMBER("GYRE_TCP_CONNECTIONS", 1, 8, "1", true, "data connections to each peer"),
     WORD("GYRE_TCP_POLLER", "auto io_uring epoll", "auto", false, "how TCP waits"),
     TEXT("GYRE_KERNELS", "the fastest", false, "the best instruction set that sums may use"),
+    WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),
     TIME("GYRE_JOIN_TIMEOUT", "300s", "how long to wait for all ranks"),
     TIME("GYRE_TIMEOUT", "30min", "limit of one operation"),

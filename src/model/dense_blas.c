@@ -1,0 +1,77 @@
+/* OpenBLAS, loaded while the program runs: nothing has to be there when Gyre is built, and what it
+ * reads from the environment while it is loaded can be set before. That is the only moment: version
+ * 0.3.21 (Debian 12) takes CPUs that are younger than itself for a Haswell and leaves AVX-512
+ * alone, and it starts a thread for every core. So OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS are
+ * set where they are unset, and taken back afterwards: programs that this one starts see nothing. */
+#include "model/dense_parts.h"
+#include "model/ops_sets.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 }; /* cblas.h */
+
+typedef void sgemm_call(int order, int transpose_a, int transpose_b, int m, int n, int k,
+                        float alpha, const float *a, int lda, const float *b, int ldb, float beta,
+                        float *c, int ldc);
+
+static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static sgemm_call *sgemm;
+static const char *core = "";
+
+/* -- finding it -------------------------------------------------------------------------------- */
+
+/* True if the variable has to be unset again. */
+static bool lend(const char *name, const char *value, bool wanted)
+{
+    return wanted && !getenv(name) && setenv(name, value, 0) == 0;
+}
+
+static void look(void)
+{
+    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
+    bool type = lend("OPENBLAS_CORETYPE", "SkylakeX", gyre_has_avx512());
+    bool threads = lend("OPENBLAS_NUM_THREADS", "1", true);
+    void *library = NULL;
+    for (int i = 0; i < 2 && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    if (type)
+        unsetenv("OPENBLAS_CORETYPE");
+    if (threads)
+        unsetenv("OPENBLAS_NUM_THREADS");
+    if (!library)
+        return;
+    sgemm = (sgemm_call *)dlsym(library, "cblas_sgemm");
+    char *(*name)(void) = (char *(*)(void))dlsym(library, "openblas_get_corename");
+    core = name ? name() : "of unknown kind";
+}
+
+bool gyre_dense_blas_found(void)
+{
+    pthread_once(&looked, look);
+    return sgemm != NULL;
+}
+
+const char *gyre_dense_blas_core(void)
+{
+    return core;
+}
+
+/* -- using it ---------------------------------------------------------------------------------- */
+
+bool gyre_dense_blas_pays(const struct gyre_product *p)
+{
+    const size_t most = INT32_MAX;
+    if (p->m > most || p->n > most || p->k > most || p->lda > most || p->ldb > most ||
+        p->ldc > most)
+        return false;
+    return p->m * p->n >= 256 && p->m * p->n * p->k >= (size_t)1 << 20;
+}
+
+void gyre_dense_blas(const struct gyre_product *p)
+{
+    sgemm(ROW_MAJOR, p->form == GYRE_DENSE_TN ? TRANSPOSED : AS_IS,
+          p->form == GYRE_DENSE_NT ? TRANSPOSED : AS_IS, (int)p->m, (int)p->n, (int)p->k, p->alpha,
+          p->a, (int)p->lda, p->b, (int)p->ldb, p->beta, p->c, (int)p->ldc);
+}
