@@ -185,6 +185,11 @@ RUN(run_normalize)
     ops->normalize(Y, X, 0.1f, 0.3f, 0.7f, t->count);
 }
 
+RUN(run_combine)
+{
+    ops->combine(Y, Y, 0.1f, X, 0.3f, 0.7f, 0.2f, t->count);
+}
+
 RUN(run_round_bf16)
 {
     ops->round_bf16(X, X, t->count);
@@ -237,6 +242,7 @@ static const struct entry {
     {"scale", run_scale, 8},
     {"axpy", run_axpy, 12},
     {"normalize", run_normalize, 8},
+    {"combine", run_combine, 12},
     {"round_bf16", run_round_bf16, 8},
     {"round_f16", run_round_f16, 8},
     {"is_finite", run_is_finite, 4},
@@ -375,6 +381,8 @@ static void test_elements(void **state)
     assert_memory_equal(y, ((float[]){4.5f, 4, 10.5f, 8}), sizeof y);
     ops->normalize(y, y, 0.5f, 2, 1, 4);
     assert_memory_equal(y, ((float[]){9, 8, 21, 16}), sizeof y);
+    ops->combine(y, y, 2, (float[]){1, 2, 3, 4}, 1, 3, 4, 4); /* 2 y + 3 (x - 1) + 4 */
+    assert_memory_equal(y, ((float[]){22, 23, 52, 45}), sizeof y);
     ops->relu(dx, (float[]){-1, NAN, 2}, 3);
     assert_true(dx[0] == 0 && isnan(dx[1]) && dx[2] == 2);
 }

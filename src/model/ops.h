@@ -75,6 +75,10 @@ struct gyre_ops {
     void (*normalize)(float *y, const float *x, float about, float factor, float offset,
                       size_t count);
 
+    /* y = a * p + b * (q - about) + c; y may be p. */
+    void (*combine)(float *y, const float *p, float a, const float *q, float about, float b,
+                    float c, size_t count);
+
     /* y = x as if stored in 16 bits and read again, to nearest even; y may be x. */
     void (*round_bf16)(float *y, const float *x, size_t count);
     void (*round_f16)(float *y, const float *x, size_t count);

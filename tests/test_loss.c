@@ -1,0 +1,81 @@
+/* Losses against figures worked out by hand, their gradients against differences, and labels that
+ * no model has. */
+#include "model/loss.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void assert_near(double got, double wanted, double tolerance)
+{
+    if (!(fabs(got - wanted) <= tolerance))
+        fail_msg("%.9g is not within %g of %.9g", got, tolerance, wanted);
+}
+
+/* Softmax of 0, ln 2, ln 5 is 1/8, 2/8, 5/8. */
+static void test_cross_entropy(void **state)
+{
+    const float outputs[6] = {0, logf(2), logf(5), 3, 3, 3};
+    float gradient[6];
+    struct gyre_loss loss = {.sum = 100, .samples = 1, .right = 1};
+    assert_int_equal(gyre_loss_cross_entropy(gyre_ops(), outputs, (int64_t[]){1, 0}, 2, 3, 4,
+                                             gradient, &loss, NULL),
+                     0);
+    assert_near(loss.sum, 100 + log(4) + log(3), 1e-6);
+    assert_int_equal(loss.samples, 3);
+    assert_int_equal(loss.right, 2); /* of three equal outputs the first is taken */
+    assert_near((double)gradient[0], 0.5, 1e-6);
+    assert_near((double)gradient[1], -3, 1e-6);
+    assert_near((double)gradient[2], 2.5, 1e-6);
+    assert_near((double)gradient[3], 4.0 / 3 - 4, 1e-6);
+    gyre_loss_cross_entropy(gyre_ops(), outputs + 3, (int64_t[]){2}, 1, 3, 1, gradient, &loss,
+                            NULL);
+    assert_int_equal(loss.right, 2);
+}
+
+static void test_wrong_label(void **state)
+{
+    const int64_t bad[] = {3, -1, INT64_MIN, INT64_MAX};
+    for (int i = 0; i < 4; i++) {
+        struct gyre_trouble trouble = {0};
+        struct gyre_loss loss = {0};
+        float gradient[6] = {7, 7, 7, 7, 7, 7}, outputs[6] = {0};
+        assert_int_equal(gyre_loss_cross_entropy(gyre_ops(), outputs, (int64_t[]){2, bad[i]}, 2, 3,
+                                                 1, gradient, &loss, &trouble),
+                         GYRE_INVALID);
+        assert_non_null(strstr(trouble.text, "of sample 1 of the batch is outside 0 to 2"));
+        assert_true(loss.samples == 0 && loss.sum == 0 && gradient[0] == 7);
+    }
+}
+
+static void test_not_a_number(void **state)
+{
+    struct gyre_loss loss = {0};
+    float gradient[2];
+    gyre_loss_cross_entropy(gyre_ops(), (float[]){NAN, 0}, (int64_t[]){0}, 1, 2, 1, gradient, &loss,
+                            NULL);
+    assert_true(isnan(loss.sum) && loss.right == 0);
+}
+
+static void test_squared_error(void **state)
+{
+    float gradient[4];
+    struct gyre_loss loss = {0};
+    gyre_loss_squared_error((float[]){1, 2, 3, 4}, (float[]){0, 4, 3, 1}, 2, 2, 2, gradient, &loss);
+    assert_near(loss.sum, 2.5 + 4.5, 1e-12);
+    assert_int_equal(loss.samples, 2);
+    assert_memory_equal(gradient, ((float[]){2, -4, 0, 6}), sizeof gradient);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_wrong_label),
+        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_squared_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
