@@ -180,9 +180,9 @@ RUN(run_axpy)
     ops->axpy(Y, 0.3f, X, t->count);
 }
 
-RUN(run_normalize)
+RUN(run_affine)
 {
-    ops->normalize(Y, X, 0.1f, 0.3f, 0.7f, t->count);
+    ops->affine(Y, X, 0.3f, 0.7f, t->count);
 }
 
 RUN(run_combine)
@@ -241,7 +241,7 @@ static const struct entry {
     {"dot", run_dot, 8},
     {"scale", run_scale, 8},
     {"axpy", run_axpy, 12},
-    {"normalize", run_normalize, 8},
+    {"affine", run_affine, 8},
     {"combine", run_combine, 12},
     {"round_bf16", run_round_bf16, 8},
     {"round_f16", run_round_f16, 8},
@@ -379,7 +379,7 @@ static void test_elements(void **state)
     assert_memory_equal(dx, ((float[]){0, 8, 9}), sizeof dx);
     ops->axpy(y, 2, (float[]){1, 2, 3, 4}, 4);
     assert_memory_equal(y, ((float[]){4.5f, 4, 10.5f, 8}), sizeof y);
-    ops->normalize(y, y, 0.5f, 2, 1, 4);
+    ops->affine(y, y, 2, 0, 4);
     assert_memory_equal(y, ((float[]){9, 8, 21, 16}), sizeof y);
     ops->combine(y, y, 2, (float[]){1, 2, 3, 4}, 1, 3, 4, 4); /* 2 y + 3 (x - 1) + 4 */
     assert_memory_equal(y, ((float[]){22, 23, 52, 45}), sizeof y);

@@ -130,20 +130,22 @@ static int find_variance(const struct gyre_layer *layer, const struct gyre_pass 
 
 /* -- passes ------------------------------------------------------------------------------------ */
 
+/* As PyTorch does it on CPUs, one multiplication and one addition rounded together: the form
+ * decides which of two neighbours that round alike a pooling behind it takes. */
 static void normalize(const struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                       float *y)
 {
     const float *weight = layer->parameter[WEIGHT].value, *bias = layer->parameter[BIAS].value;
     const float *mean = layer->buffer[RUNNING_MEAN].value,
                 *variance = layer->buffer[RUNNING_VARIANCE].value;
-    for (size_t s = 0; s < pass->samples; s++) {
-        for (size_t c = 0; c < channels(layer); c++) {
-            float about = pass->train ? mean_of(layer)[c] : mean[c];
-            float inverse = pass->train ? inverse_of(layer)[c]
-                                        : (float)(1 / sqrt((double)variance[c] + EPSILON));
+    for (size_t c = 0; c < channels(layer); c++) {
+        float about = pass->train ? mean_of(layer)[c] : mean[c];
+        float inverse =
+            pass->train ? inverse_of(layer)[c] : (float)(1 / sqrt((double)variance[c] + EPSILON));
+        float factor = inverse * weight[c], offset = bias[c] - about * factor;
+        for (size_t s = 0; s < pass->samples; s++) {
             size_t at = (s * channels(layer) + c) * places(layer);
-            pass->ops->normalize(y + at, x + at, about, inverse * weight[c], bias[c],
-                                 places(layer));
+            pass->ops->affine(y + at, x + at, factor, offset, places(layer));
         }
     }
 }

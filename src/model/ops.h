@@ -71,9 +71,8 @@ struct gyre_ops {
 
     void (*scale)(float *x, float factor, size_t count);
     void (*axpy)(float *y, float factor, const float *x, size_t count); /* y += factor * x */
-    /* y = (x - about) * factor + offset; y may be x. */
-    void (*normalize)(float *y, const float *x, float about, float factor, float offset,
-                      size_t count);
+    /* y = x * factor + offset, computed in double and rounded once; y may be x. */
+    void (*affine)(float *y, const float *x, float factor, float offset, size_t count);
 
     /* y = a * p + b * (q - about) + c; y may be p. */
     void (*combine)(float *y, const float *p, float a, const float *q, float about, float b,
