@@ -23,6 +23,13 @@ static size_t terms(const struct gyre_layer *layer)
     return layer->in.channels * layer->kernel * layer->kernel;
 }
 
+/* A sample with its zeros around, so that every line of every row is one run of it. */
+static size_t padded_floats(const struct gyre_layer *layer)
+{
+    return layer->in.channels * (layer->in.height + 2 * layer->padding) *
+           (layer->in.width + 2 * layer->padding);
+}
+
 static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const struct gyre_shape in = layer->in;
@@ -38,7 +45,7 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
     layer->out = (struct gyre_shape){outputs, in.height + pad - k + 1, in.width + pad - k + 1};
     layer->kept_floats = 0;
     layer->scratch_floats = terms(layer) * places(layer) + outputs * terms(layer) +
-                            outputs * places(layer) + gyre_shape_count(in);
+                            outputs * places(layer) + padded_floats(layer);
     layer->parameter_count = layer->buffer_count = 0;
     gyre_layer_parameter(layer, "weight", 4, (size_t[]){outputs, in.channels, k, k})->fan_in =
         terms(layer);
@@ -48,79 +55,79 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
 
 /* -- spreading --------------------------------------------------------------------------------- */
 
-/* Which outputs of a line the element `offset` of the kernel reaches: those whose input exists. */
-struct reach {
-    size_t first, end;
-};
-
-static struct reach reach_of(size_t offset, size_t padding, size_t inputs, size_t outputs)
+/* Between the image and the same with zeros around it, whichever is const. */
+static float *inside(const struct gyre_layer *layer, float *padded, size_t channel, size_t y)
 {
-    struct reach reach = {offset < padding ? padding - offset : 0, 0};
-    if (offset < inputs + padding)
-        reach.end = inputs + padding - offset;
-    if (reach.end > outputs)
-        reach.end = outputs;
-    if (reach.first > reach.end)
-        reach.first = reach.end;
-    return reach;
+    const size_t width = layer->in.width + 2 * layer->padding,
+                 height = layer->in.height + 2 * layer->padding;
+    return padded + (channel * height + y + layer->padding) * width + layer->padding;
 }
 
-static void spread_row(const struct gyre_layer *layer, const float *plane, size_t ky, size_t kx,
-                       float *row)
+static void pad(const struct gyre_layer *layer, const float *x, float *padded)
 {
-    const struct gyre_shape in = layer->in, out = layer->out;
-    const size_t pad = layer->padding;
-    struct reach ys = reach_of(ky, pad, in.height, out.height),
-                 xs = reach_of(kx, pad, in.width, out.width);
-    memset(row, 0, ys.first * out.width * sizeof *row);
-    for (size_t y = ys.first; y < ys.end; y++) {
-        float *line = row + y * out.width;
-        memset(line, 0, xs.first * sizeof *line);
-        size_t from = (y + ky - pad) * in.width + xs.first + kx - pad;
-        if (xs.first < xs.end)
-            memcpy(line + xs.first, plane + from, (xs.end - xs.first) * sizeof *line);
-        memset(line + xs.end, 0, (out.width - xs.end) * sizeof *line);
-    }
-    memset(row + ys.end * out.width, 0, (out.height - ys.end) * out.width * sizeof *row);
+    const struct gyre_shape in = layer->in;
+    memset(padded, 0, padded_floats(layer) * sizeof *padded);
+    for (size_t c = 0; c < in.channels; c++)
+        for (size_t y = 0; y < in.height; y++, x += in.width)
+            memcpy(inside(layer, padded, c, y), x, in.width * sizeof *x);
 }
 
-static void spread(const struct gyre_layer *layer, const float *x, float *to)
+static void cut(const struct gyre_layer *layer, float *padded, float *dx)
 {
-    const size_t k = layer->kernel, plane = layer->in.height * layer->in.width;
-    for (size_t c = 0; c < layer->in.channels; c++)
-        for (size_t at = 0; at < k * k; at++, to += places(layer))
-            spread_row(layer, x + c * plane, at / k, at % k, to);
+    const struct gyre_shape in = layer->in;
+    for (size_t c = 0; c < in.channels; c++)
+        for (size_t y = 0; y < in.height; y++, dx += in.width)
+            memcpy(dx, inside(layer, padded, c, y), in.width * sizeof *dx);
 }
 
-static void gather_row(const struct gyre_layer *layer, float *plane, size_t ky, size_t kx,
-                       const float *row)
+/* Where the element `at` of the kernel, of all channels' kernels, meets the first output. */
+static size_t first_of(const struct gyre_layer *layer, size_t at)
 {
-    const struct gyre_shape in = layer->in, out = layer->out;
-    const size_t pad = layer->padding;
-    struct reach ys = reach_of(ky, pad, in.height, out.height),
-                 xs = reach_of(kx, pad, in.width, out.width);
-    for (size_t y = ys.first; y < ys.end; y++) {
-        const float *line = row + y * out.width + xs.first;
-        const size_t to = (y + ky - pad) * in.width + xs.first + kx - pad;
-        for (size_t x = 0; x < xs.end - xs.first; x++)
-            plane[to + x] += line[x];
+    const size_t k = layer->kernel, width = layer->in.width + 2 * layer->padding,
+                 height = layer->in.height + 2 * layer->padding;
+    return (at / (k * k) * height + at / k % k) * width + at % k;
+}
+
+/* Lines are short, and a call of memcpy() for each would take longer than its work. */
+static inline void copy_line(float *to, const float *from, size_t count)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        memcpy(to + i, from + i, 8 * sizeof *to);
+    if (count >= 8)
+        memcpy(to + count - 8, from + count - 8, 8 * sizeof *to);
+    else
+        for (; i < count; i++)
+            to[i] = from[i];
+}
+
+static void spread(const struct gyre_layer *layer, const float *padded, float *to)
+{
+    const size_t width = layer->in.width + 2 * layer->padding;
+    for (size_t at = 0; at < terms(layer); at++) {
+        const float *from = padded + first_of(layer, at);
+        for (size_t y = 0; y < layer->out.height; y++, to += layer->out.width, from += width)
+            copy_line(to, from, layer->out.width);
     }
 }
 
-static void gather(const struct gyre_layer *layer, const float *from, float *dx)
+static void gather(const struct gyre_layer *layer, const float *from, float *padded)
 {
-    const size_t k = layer->kernel, plane = layer->in.height * layer->in.width;
-    memset(dx, 0, layer->in.channels * plane * sizeof *dx);
-    for (size_t c = 0; c < layer->in.channels; c++)
-        for (size_t at = 0; at < k * k; at++, from += places(layer))
-            gather_row(layer, dx + c * plane, at / k, at % k, from);
+    const size_t width = layer->in.width + 2 * layer->padding, line = layer->out.width;
+    memset(padded, 0, padded_floats(layer) * sizeof *padded);
+    for (size_t at = 0; at < terms(layer); at++) {
+        float *to = padded + first_of(layer, at);
+        for (size_t y = 0; y < layer->out.height; y++, to += width, from += line)
+            for (size_t x = 0; x < line; x++)
+                to[x] += from[x];
+    }
 }
 
 /* -- passes ------------------------------------------------------------------------------------ */
 
 /* How pass->scratch is cut. */
 struct workplace {
-    float *spread, *weight, *dy, *x;
+    float *spread, *weight, *dy, *padded;
 };
 
 static struct workplace workplace(const struct gyre_layer *layer, const struct gyre_pass *pass)
@@ -128,8 +135,18 @@ static struct workplace workplace(const struct gyre_layer *layer, const struct g
     struct workplace work = {.spread = pass->scratch};
     work.weight = work.spread + terms(layer) * places(layer);
     work.dy = work.weight + layer->outputs * terms(layer);
-    work.x = work.dy + layer->outputs * places(layer);
+    work.padded = work.dy + layer->outputs * places(layer);
     return work;
+}
+
+/* Puts a sample, as a product takes it, into work.spread. */
+static void spread_sample(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                          const float *x)
+{
+    const struct workplace work = workplace(layer, pass);
+    pad(layer, x, work.padded);
+    spread(layer, gyre_pass_operand(pass, work.padded, work.padded, padded_floats(layer)),
+           work.spread);
 }
 
 static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
@@ -140,7 +157,7 @@ static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const
         gyre_pass_operand(pass, work.weight, layer->parameter[0].value, layer->parameter[0].count);
     const float *bias = layer->parameter[1].value;
     for (size_t s = 0; s < pass->samples; s++, x += in, y += outputs * places(layer)) {
-        spread(layer, gyre_pass_operand(pass, work.x, x, in), work.spread);
+        spread_sample(layer, pass, x);
         for (size_t o = 0; o < outputs; o++)
             for (size_t p = 0; p < places(layer); p++)
                 y[o * places(layer) + p] = bias[o];
@@ -182,7 +199,7 @@ static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pa
     if (pass->samples == 0 && !pass->accumulate)
         memset(weight->gradient, 0, weight->count * sizeof(float));
     for (size_t s = 0; s < pass->samples; s++) {
-        spread(layer, gyre_pass_operand(pass, work.x, x + s * in, in), work.spread);
+        spread_sample(layer, pass, x + s * in);
         gyre_dense_multiply(pass->dense,
                             &(struct gyre_product){
                                 .form = GYRE_DENSE_NT,
@@ -223,7 +240,8 @@ static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pas
                                 .c = work.spread,
                                 .ldc = places(layer),
                             });
-        gather(layer, work.spread, dx + s * in);
+        gather(layer, work.spread, work.padded);
+        cut(layer, work.padded, dx + s * in);
     }
 }
 
