@@ -58,17 +58,27 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* Panels are 4 to 32 floats wide: a call of memcpy() for each line would take longer than its work.
+ * The last four may overlap those before. */
+static inline void copy_run(float *to, const float *from, size_t count)
+{
+    for (size_t i = 0; i + 4 <= count; i += 4)
+        memcpy(to + i, from + i, 4 * sizeof *to);
+    memcpy(to + count - 4, from + count - 4, 4 * sizeof *to);
+}
+
 /* `width` neighbours of `depth` lines: line p of the panel is line p of `from`. */
 static void panel_along(float *to, const float *from, size_t ld, size_t depth, size_t width,
                         size_t full)
 {
+    if (width < full)
+        memset(to, 0, depth * full * sizeof *to);
     for (size_t p = 0; p < depth; p++, to += full, from += ld) {
-        if (width == full) {
-            memcpy(to, from, full * sizeof *to);
-            continue;
-        }
-        memcpy(to, from, width * sizeof *to);
-        memset(to + width, 0, (full - width) * sizeof *to);
+        if (width >= 4)
+            copy_run(to, from, width);
+        else
+            for (size_t w = 0; w < width; w++)
+                to[w] = from[w];
     }
 }
 
