@@ -9,7 +9,7 @@
 #include "model/loss.h"
 #include "model/model.h"
 #include "model/optimizer.h"
-#include "model/mt19937.h"
+#include "sampler/mt19937.h"
 
 #include <math.h>
 #include <setjmp.h>

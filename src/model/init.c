@@ -1,6 +1,7 @@
 /* See init.h. This file must not be compiled with contraction, as no file of this house is. */
 #include "model/init.h"
-#include "model/mt19937.h"
+
+#include "sampler/mt19937.h"
 
 #include <math.h>
 
