@@ -43,6 +43,26 @@ static void mixed_memory_gives_the_same(void **state)
     }
 }
 
+/* More slices than a stage and an outbox have slots: none is written again too early. */
+static void slots_are_used_again(void **state)
+{
+    uint64_t turn = 0;
+    (void)state;
+    for (uint32_t n = 2; n <= 4; n++) {
+        struct node node;
+        mesh_sim_open(&node, n, 7000 + n);
+        for (uint32_t repeat = 0; repeat < 6; repeat++)
+            for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb <= GYRE_VERB_REDUCE; verb++)
+                mesh_sim_run(&node,
+                             (struct gyre_shape){.verb = verb,
+                                                 .type = GYRE_I32,
+                                                 .root = gyre_verb_has_root(verb) ? n - 1 : 0,
+                                                 .count = 900001},
+                             ++turn);
+        mesh_sim_close(&node);
+    }
+}
+
 /* Up to 4 KiB of INPUT, a little more, one slice, several. */
 static void verbs_with_roots_and_blocks(struct node *node, uint64_t count, uint64_t *turn)
 {
@@ -251,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mixed_memory_gives_the_same),
+        cmocka_unit_test(slots_are_used_again),
         cmocka_unit_test(every_verb_on_mixed_memory),
         cmocka_unit_test(in_place_waits_for_its_stage),
         cmocka_unit_test(unequal_blocks),

@@ -70,6 +70,19 @@ static void only_all_to_all_stages_in_place(void **state)
         }
 }
 
+/* Sums take the place of the inputs that they were read from; blocks would land on others. */
+static void single_blocks_stage_in_the_outbox(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 9; n++)
+        for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb < GYRE_VERBS; verb++) {
+            struct gyre_plan *plan = make("direct", verb, n, 0, 100003, true);
+            assert_int_equal(plan->stage_in_outbox,
+                             verb == GYRE_VERB_ALL_REDUCE || verb == GYRE_VERB_REDUCE);
+            gyre_plan_destroy(plan);
+        }
+}
+
 /* What goes through a stage or an outbox: never what only its own rank uses. */
 static void own_blocks_are_not_staged(void **state)
 {
@@ -270,6 +283,7 @@ int main(void)
         cmocka_unit_test(direct_is_fused_on_shared_memory),
         cmocka_unit_test(verbs_with_blocks_are_fused),
         cmocka_unit_test(only_all_to_all_stages_in_place),
+        cmocka_unit_test(single_blocks_stage_in_the_outbox),
         cmocka_unit_test(own_blocks_are_not_staged),
         cmocka_unit_test(slices_of_blocks_fit_the_stage),
         cmocka_unit_test(unequal_blocks_are_part_of_the_shape),

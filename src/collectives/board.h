@@ -11,7 +11,8 @@
  * overwritten only when every peer's `finished` says that it is done with the turn before (16 turns
  * ago), so a rank that runs ahead (a broadcast's root) stops there, and nothing is ever reused by
  * guess. The second region, the outbox, can be written by peers: they put finished blocks there for
- * a rank whose output they cannot map. */
+ * a rank whose output they cannot map. Where a plan allows it, what peers read of INPUT is shown
+ * there too, and what they write takes its place; then nothing goes through the stage. */
 #ifndef GYRE_COLLECTIVES_BOARD_H
 #define GYRE_COLLECTIVES_BOARD_H
 

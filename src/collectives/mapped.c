@@ -78,13 +78,15 @@ static void copy_out(const struct gyre_plan *plan, void *const *to, uint32_t des
         gyre_mapped_copy(plan, apart, count, from, bytes, stream);
 }
 
-/* In place the lines that are written have just been read: storing around the cache would only
- * throw them out of it. */
-static bool in_place(void *const *to, const void *const *from, uint32_t sources)
+/* In place, and where a stage is the outbox, the lines that are written have just been read: storing
+ * around the cache would only throw them out of it. */
+static bool writes_what_it_read(void *const *to, uint32_t destinations, const void *const *from,
+                                uint32_t sources)
 {
-    for (uint32_t s = 0; s < sources; s++)
-        if (to[0] == from[s])
-            return true;
+    for (uint32_t d = 0; d < destinations; d++)
+        for (uint32_t s = 0; s < sources; s++)
+            if (to[d] == from[s])
+                return true;
     return false;
 }
 
@@ -98,7 +100,8 @@ void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t de
                                   .count = bytes / plan->element,
                                   .context = plan->shape.context,
                                   .divisor = plan->divisor,
-                                  .stream = stream && !in_place(to, from, sources)};
+                                  .stream = stream &&
+                                            !writes_what_it_read(to, destinations, from, sources)};
     if (sources > 1 || plan->divisor)
         plan->fold(&task, NULL);
     else

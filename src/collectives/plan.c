@@ -124,6 +124,14 @@ static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *
     }
 }
 
+/* May what peers write of a slice take the place of what they read of it? Both are one block then,
+ * and a slot is like a buffer of a rank that runs in place. */
+static bool can_stage_in_outbox(const struct gyre_plan *plan, const struct gyre_binding *binding)
+{
+    return binding->safe_in_place && gyre_verb_reduces(plan->shape.verb) &&
+           !gyre_verb_scatters(plan->shape.verb);
+}
+
 /* Where all blocks end at one rank, that rank would copy alone: their senders do it together. */
 static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
@@ -143,6 +151,7 @@ static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options
     else if (binding.safe_in_place || binding.stays_at_home)
         plan->form = GYRE_FORM_PUSH;
     plan->stage_in_place = !binding.safe_in_place;
+    plan->stage_in_outbox = can_stage_in_outbox(plan, &binding);
     bind_spread(plan, options);
 }
 

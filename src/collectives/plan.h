@@ -85,7 +85,8 @@ struct gyre_plan {
     uint64_t line_bytes;                  /* EXCHANGE: the longest INPUT of any rank */
     uint64_t published_bytes;             /* EXCHANGE: of this rank's, 0 if nobody folds it */
     bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
-    bool stage_in_place; /* PUSH: a rank that runs in place shows its INPUT through its stage */
+    bool stage_in_place;  /* PUSH: a rank that runs in place shows its INPUT through its stage */
+    bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
 
     uint64_t used; /* when, for the cache */
 };

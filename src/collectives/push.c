@@ -9,7 +9,9 @@
  *
  * A rank whose memory peers cannot map copies what they read of its INPUT slice by slice into its
  * stage, and empties what they wrote from its outbox behind them; four slices are under way, and
- * `staged`, `pushed`, `drained` say how far everybody is. */
+ * `staged`, `pushed`, `drained` say how far everybody is. Where all that may run in place, the stage
+ * is the outbox: a sum is written over the input that it was read from, in a line that the writer
+ * has just fetched, and no third buffer goes from core to core. */
 #include "collectives/mapped_parts.h"
 
 static const struct gyre_progress *peer_progress(const struct gyre_mesh *mesh, uint32_t rank)
@@ -112,6 +114,14 @@ static uint64_t slice_pitch(const struct gyre_plan *plan, uint64_t slice)
     return gyre_plan_slice_count(plan, slice) * plan->element;
 }
 
+/* Where `rank` shows a slice of an INPUT that peers cannot map. */
+static const uint8_t *stage_of(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                               uint32_t rank, uint64_t slice)
+{
+    uint64_t slot = slice % GYRE_STAGE_SLOTS;
+    return plan->stage_in_outbox ? mesh->outbox[rank]->stage[slot] : mesh->board[rank]->stage[slot];
+}
+
 static bool input_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
 {
     if (rank == mesh->rank || mesh->current.input[rank])
@@ -153,8 +163,8 @@ static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_
     if (input)
         return input + slice_base(plan, slice) +
                (scatters ? gyre_plan_block_at(plan, tap.block) : 0) + tap.offset;
-    return mesh->board[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] +
-           tap.block * slice_pitch(plan, slice) + tap.offset;
+    return stage_of(mesh, plan, tap.rank, slice) + tap.block * slice_pitch(plan, slice) +
+           tap.offset;
 }
 
 static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
@@ -232,20 +242,30 @@ static uint64_t pushed_by_all(struct gyre_mesh *mesh, uint64_t enough)
     return least;
 }
 
-/* Copies what peers read of the next slice of INPUT into the stage, once its slot has been read by
- * all. */
+/* May the slot of the next slice be written: has it been read by all, and, where sums come back in
+ * it, been emptied? */
+static bool slot_is_free(struct gyre_mesh *mesh, const struct gyre_plan *plan)
+{
+    uint64_t next = mesh->current.staged;
+    if (next < GYRE_STAGE_SLOTS)
+        return true;
+    uint64_t before = next - GYRE_STAGE_SLOTS; /* the slice that had it */
+    return pushed_by_all(mesh, before + 1) > before &&
+           (!plan->stage_in_outbox || mesh->current.drained > before);
+}
+
+/* Copies what peers read of the next slice of INPUT into the stage. */
 static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
-    if (turn->staged == plan->slices || (plan->spread_full && turn->resolved < mesh->n))
-        return false;
-    if (turn->staged >= GYRE_STAGE_SLOTS &&
-        pushed_by_all(mesh, turn->staged - GYRE_STAGE_SLOTS + 1) + GYRE_STAGE_SLOTS <= turn->staged)
+    if (turn->staged == plan->slices || (plan->spread_full && turn->resolved < mesh->n) ||
+        !slot_is_free(mesh, plan))
         return false;
     uint64_t slice = turn->staged, pitch = slice_pitch(plan, slice);
     const struct gyre_fused *fused = fused_of(turn, slice);
-    uint8_t *stage = mesh->mine->stage[slice % GYRE_STAGE_SLOTS];
+    uint8_t *stage = (plan->stage_in_outbox ? mesh->outbox[mesh->rank]->stage
+                                            : mesh->mine->stage)[slice % GYRE_STAGE_SLOTS];
     for (uint32_t p = 0; p < fused->reads; p++) {
         const struct gyre_part *part = &fused->read[p];
         uint32_t limit = plan->blocks.count ? mesh->rank : part->block;
