@@ -9,7 +9,9 @@
 #include "model/loss.h"
 #include "model/model.h"
 #include "model/optimizer.h"
-#include "sampler/mt19937.h"
+#include "sampler/permutation.h"
+#include "sampler/safetensors.h"
+#include "sampler/wine.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -55,29 +57,25 @@ static const double convnet_losses[] = {2.35723543, 2.52519059, 5.2402463,  5.33
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-static char file_bytes[200000];
-
-/* As much of safetensors as these files need: where the tensor's bytes begin, or NULL. */
-static const void *find_tensor(const char *file, const char *name, size_t bytes)
+/* One of the two states of a case, "init" or "final". */
+static struct gyre_safetensors *open_state(const struct golden *g, const char *which)
 {
-    char path[256], key[GYRE_NAME_MOST + 8];
-    uint64_t header;
-    size_t from = 0, to = 0;
-    snprintf(path, sizeof path, "%s/golden/%s.safetensors", GYRE_TEST_DATA, file);
-    FILE *stream = fopen(path, "rb");
-    if (!stream)
-        fail_msg("%s cannot be opened", path);
-    size_t length = fread(file_bytes, 1, sizeof file_bytes - 1, stream);
-    fclose(stream);
-    file_bytes[length] = '\0';
-    memcpy(&header, file_bytes, 8);
-    snprintf(key, sizeof key, "\"%s\":{", name);
-    const char *at = strstr(file_bytes + 8, key);
-    if (!at || sscanf(strstr(at, "data_offsets"), "data_offsets\":[%zu,%zu]", &from, &to) != 2)
-        fail_msg("%s has no tensor %s", path, name);
-    assert_int_equal(to - from, bytes);
-    assert_true(8 + header + to <= length);
-    return file_bytes + 8 + header + from;
+    char path[256];
+    struct gyre_safetensors *file;
+    struct gyre_trouble trouble = {0};
+    snprintf(path, sizeof path, "%s/golden/%s.w1.%s.safetensors", GYRE_TEST_DATA, g->name, which);
+    if (gyre_safetensors_open(&file, path, &trouble))
+        fail_msg("%s", trouble.text);
+    return file;
+}
+
+static const void *find(const struct gyre_safetensors *file, const char *name, size_t bytes)
+{
+    const struct gyre_stored_tensor *tensor = gyre_safetensors_find(file, name);
+    if (!tensor)
+        fail_msg("there is no tensor %s", name);
+    assert_int_equal(tensor->bytes, bytes);
+    return tensor->data;
 }
 
 /* -- data -------------------------------------------------------------------------------------- */
@@ -85,36 +83,42 @@ static const void *find_tensor(const char *file, const char *name, size_t bytes)
 static float *x;
 static int64_t labels[SAMPLES_MOST];
 
-static void make_data(const struct golden *g)
+static void make_wine(void)
 {
-    const size_t count = g->samples * g->inputs;
-    x = calloc(count, sizeof *x);
-    assert_non_null(x);
-    if (strcmp(g->name, "wine") == 0) {
-        memcpy(x, find_tensor("wine.data", "x", count * sizeof *x), count * sizeof *x);
-        memcpy(labels, find_tensor("wine.data", "y", g->samples * 8), g->samples * 8);
-        return;
-    }
+    static struct gyre_wine wine;
+    gyre_wine_split(42, &wine);
+    memcpy(x, wine.train, sizeof wine.train);
+    for (int i = 0; i < GYRE_WINE_TRAIN; i++)
+        labels[i] = wine.train_class[i];
+}
+
+/* torch.rand, then torch.randint, of one generator. */
+static void make_synthetic(const struct golden *g)
+{
     struct gyre_mt19937 mt;
     gyre_mt19937_seed(&mt, 123);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < g->samples * g->inputs; i++)
         x[i] = (float)(gyre_mt19937_next32(&mt) & 0xffffff) * 0x1p-24f;
     for (size_t i = 0; i < g->samples; i++)
         labels[i] = gyre_mt19937_next32(&mt) % (uint32_t)g->classes;
 }
 
-/* torch.randperm(samples) of a generator with seed + epoch, which DistributedSampler takes. */
-static void make_order(const struct golden *g, int epoch, size_t *order)
+static void make_data(const struct golden *g)
+{
+    x = calloc(g->samples * g->inputs, sizeof *x);
+    assert_non_null(x);
+    if (strcmp(g->name, "wine") == 0)
+        make_wine();
+    else
+        make_synthetic(g);
+}
+
+/* DistributedSampler's, for one rank. */
+static void make_order(const struct golden *g, int epoch, struct gyre_permutation *order)
 {
     struct gyre_mt19937 mt;
     gyre_mt19937_seed(&mt, (uint32_t)g->seed + (uint32_t)epoch);
-    for (size_t i = 0; i < g->samples; i++)
-        order[i] = i;
-    for (size_t i = 0; i + 1 < g->samples; i++) {
-        size_t j = i + gyre_mt19937_next32(&mt) % (g->samples - i), old = order[i];
-        order[i] = order[j];
-        order[j] = old;
-    }
+    gyre_permutation_randperm(order, &mt);
 }
 
 /* -- a training -------------------------------------------------------------------------------- */
@@ -140,17 +144,17 @@ static size_t load(const struct golden *g, struct gyre_model *model)
 {
     struct gyre_parameter *const *parameter;
     struct gyre_buffer *const *buffer;
-    char file[64];
+    struct gyre_safetensors *file = open_state(g, "init");
     size_t floats = 0, more = 0;
     int count = gyre_model_parameters(model, &parameter);
-    snprintf(file, sizeof file, "%s.w1.init", g->name);
     for (int p = 0; p < count; p++) {
         const size_t bytes = parameter[p]->count * sizeof(float);
         parameter[p]->value = values + floats;
         parameter[p]->gradient = gradients + floats;
-        memcpy(values + floats, find_tensor(file, parameter[p]->name, bytes), bytes);
+        memcpy(values + floats, find(file, parameter[p]->name, bytes), bytes);
         floats += parameter[p]->count;
     }
+    gyre_safetensors_close(file);
     count = gyre_model_buffers(model, &buffer);
     for (int b = 0; b < count; more += buffer[b++]->count)
         buffer[b]->value = buffer[b]->whole ? (void *)(counters + b) : (void *)(running + more);
@@ -166,16 +170,18 @@ static void check_loss(const struct golden *g, int step, double got)
         fail_msg("%s, step %d: loss %.9g, PyTorch has %.9g", g->name, step, got, wanted);
 }
 
-static double run_batch(const struct golden *g, struct gyre_model *model, const size_t *index,
-                        size_t samples)
+/* Samples `first` and those after it in the order. */
+static double run_batch(const struct golden *g, struct gyre_model *model,
+                        const struct gyre_permutation *order, size_t first, size_t samples)
 {
     static float batch[SAMPLES_MOST * 784];
     int64_t label[SAMPLES_MOST];
     struct gyre_loss loss = {0};
     const float *outputs;
     for (size_t i = 0; i < samples; i++) {
-        memcpy(batch + i * g->inputs, x + index[i] * g->inputs, g->inputs * sizeof(float));
-        label[i] = labels[index[i]];
+        size_t sample = gyre_permutation_at(order, first + i);
+        memcpy(batch + i * g->inputs, x + sample * g->inputs, g->inputs * sizeof(float));
+        label[i] = labels[sample];
     }
     assert_int_equal(gyre_model_forward(model, batch, samples, true, &outputs, NULL), 0);
     assert_int_equal(gyre_loss_cross_entropy(gyre_ops(), outputs, label, samples, g->classes, 1,
@@ -188,14 +194,15 @@ static double run_batch(const struct golden *g, struct gyre_model *model, const 
 static void train(const struct golden *g, struct gyre_model *model, size_t floats)
 {
     struct gyre_optimizer *optimizer;
-    size_t order[SAMPLES_MOST];
+    struct gyre_permutation order;
     int step = 0;
+    assert_int_equal(gyre_permutation_init(&order, g->samples, NULL), 0);
     assert_int_equal(gyre_optimizer_create(&optimizer, &g->optimizer, floats, NULL), 0);
     for (int epoch = 0; epoch < g->epochs; epoch++) {
-        make_order(g, epoch, order);
+        make_order(g, epoch, &order);
         for (size_t at = 0; at < g->samples; at += g->batch, step++) {
             size_t samples = g->samples - at < g->batch ? g->samples - at : g->batch;
-            double loss = run_batch(g, model, order + at, samples);
+            double loss = run_batch(g, model, &order, at, samples);
             if (step < g->loss_count)
                 check_loss(g, step, loss);
             gyre_optimizer_begin(optimizer, g->rate);
@@ -203,16 +210,15 @@ static void train(const struct golden *g, struct gyre_model *model, size_t float
         }
     }
     gyre_optimizer_destroy(optimizer);
+    gyre_permutation_deinit(&order);
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static void add_difference(const struct golden *g, const char *name, const float *got, size_t count,
-                           double *difference, double *length)
+static void add_difference(const struct gyre_safetensors *file, const char *name, const float *got,
+                           size_t count, double *difference, double *length)
 {
-    char file[64];
-    snprintf(file, sizeof file, "%s.w1.final", g->name);
-    const char *wanted = find_tensor(file, name, count * sizeof(float));
+    const char *wanted = find(file, name, count * sizeof(float));
     for (size_t i = 0; i < count; i++) {
         float value;
         memcpy(&value, wanted + i * sizeof value, sizeof value);
@@ -225,19 +231,21 @@ static void compare_end(const struct golden *g, struct gyre_model *model)
 {
     struct gyre_parameter *const *parameter;
     struct gyre_buffer *const *buffer;
+    struct gyre_safetensors *file = open_state(g, "final");
     double difference = 0, length = 0;
     int count = gyre_model_parameters(model, &parameter);
     for (int p = 0; p < count; p++)
-        add_difference(g, parameter[p]->name, parameter[p]->value, parameter[p]->count, &difference,
-                       &length);
+        add_difference(file, parameter[p]->name, parameter[p]->value, parameter[p]->count,
+                       &difference, &length);
     count = gyre_model_buffers(model, &buffer);
     for (int b = 0; b < count; b++)
         if (!buffer[b]->whole)
-            add_difference(g, buffer[b]->name, buffer[b]->value, buffer[b]->count, &difference,
+            add_difference(file, buffer[b]->name, buffer[b]->value, buffer[b]->count, &difference,
                            &length);
         else
             assert_int_equal(*(int64_t *)buffer[b]->value,
                              (int64_t)(g->epochs * (int)((g->samples + g->batch - 1) / g->batch)));
+    gyre_safetensors_close(file);
     print_message("%s: final values differ by %.2e of their length\n", g->name,
                   sqrt(difference / length));
     assert_true(sqrt(difference / length) <= 2e-3);
