@@ -214,10 +214,10 @@ static void wrong_numbers_are_refused(void **state)
         char header[160];
         snprintf(header, sizeof header,
                  ONE("\"dtype\":\"U8\",\"shape\":[1,%s],\"data_offsets\":[0,1]"), bad[i]);
-        refuse(header, 1, "\"w\"", "of the header: ");
+        refuse(header, 1, "\"w\"", "of its JSON: ");
         snprintf(header, sizeof header,
                  ONE("\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,%s]"), bad[i]);
-        refuse(header, 1, "\"w\"", "of the header: ");
+        refuse(header, 1, "\"w\"", "of its JSON: ");
     }
 }
 
@@ -275,7 +275,7 @@ static void wrong_json_is_refused(void **state)
         "{\"w\\u12\":{}}",
         "{\"w\\u12g4\":{}}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        refuse(bad[i], 1, "byte", "of the header");
+        refuse(bad[i], 1, "byte", "of its JSON");
     static const char *const skipped[] = {
         "tru",        "-",   "1.",      "1e",    "01",       "nul",      "+1",
         ".5",         "[1",  "{",       "{1:2}", "\"",       "\"\\q\"",  "[1,]",
@@ -284,7 +284,7 @@ static void wrong_json_is_refused(void **state)
         char header[160];
         snprintf(header, sizeof header,
                  ONE("\"x\":%s,\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]"), skipped[i]);
-        refuse(header, 1, "\"w\"", "of the header: ");
+        refuse(header, 1, "\"w\"", "of its JSON: ");
     }
 }
 
@@ -311,7 +311,7 @@ static void wrong_strings_are_refused(void **state)
         char header[160];
         snprintf(header, sizeof header,
                  "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", bad[i]);
-        refuse(header, 1, "byte", "of the header");
+        refuse(header, 1, "byte", "of its JSON");
     }
 }
 
@@ -369,7 +369,7 @@ static void a_cut_character_is_not_read_beyond(void **state)
     gyre_put64(bytes, strlen(header));
     memcpy(bytes + 8, header, strlen(header));
     assert_int_equal(over(bytes, length), GYRE_INVALID);
-    assert_non_null(strstr(trouble.text, "byte 2 of the header: a string is not UTF-8"));
+    assert_non_null(strstr(trouble.text, "byte 2 of its JSON: a string is not UTF-8"));
     free(bytes);
 }
 

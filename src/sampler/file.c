@@ -107,7 +107,7 @@ static int fill(const char *path, int fd, const struct iovec *part, uint64_t par
     return fsync(fd) ? fail(path, "have it on the disk", trouble) : 0;
 }
 
-static int sync_folder(const char *path, struct gyre_trouble *trouble)
+int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
@@ -139,5 +139,5 @@ int gyre_file_replace(const char *path, const struct iovec *part, uint64_t parts
         unlink(fresh);
         return status;
     }
-    return sync_folder(path, trouble);
+    return gyre_file_sync_folder(path, trouble);
 }

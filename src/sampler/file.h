@@ -28,4 +28,7 @@ void gyre_file_unmap(struct gyre_file *file);
 int gyre_file_replace(const char *path, const struct iovec *part, uint64_t parts,
                       struct gyre_trouble *trouble);
 
+/* Has on the disk what names the folder of `path` holds. */
+int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble);
+
 #endif

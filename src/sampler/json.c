@@ -24,7 +24,7 @@ struct gyre_json gyre_json_over(const char *name, const void *text, uint64_t len
 
 static int refuse(const struct gyre_json *json, const uint8_t *at, const char *what)
 {
-    return gyre_trouble_set(json->trouble, GYRE_INVALID, "%s: %sbyte %" PRIu64 " of the header: %s",
+    return gyre_trouble_set(json->trouble, GYRE_INVALID, "%s: %sbyte %" PRIu64 " of its JSON: %s",
                             json->name, json->inside, (uint64_t)(at - json->begin), what);
 }
 

@@ -1,9 +1,9 @@
-/* Just enough JSON (RFC 8259) for the header of a safetensors file: a cursor that takes one thing
+/* Just enough JSON (RFC 8259) for what this house reads of it: a cursor that takes one thing
  * after the other and refuses at the first byte that is wrong.
  *
  * Nothing is allocated and nothing calls itself, so a hostile text costs no more than its length.
- * Each function that fails has set trouble to "NAME: INSIDE: byte N of the header: …", and returns its status.
- * White space before what is taken is skipped. */
+ * Each function that fails has set trouble to "NAME: INSIDE: byte N of its JSON: …", and returns
+ * its status. White space before what is taken is skipped. */
 #ifndef GYRE_SAMPLER_JSON_H
 #define GYRE_SAMPLER_JSON_H
 

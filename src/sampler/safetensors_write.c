@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/size.h"
+#include "sampler/json_out.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,94 +31,50 @@ static int refuse(const struct plan *plan, const char *name, const char *what)
 
 /* -- the header -------------------------------------------------------------------------------- */
 
-struct out {
-    char *to; /* NULL: count only */
-    uint64_t used;
-};
-
-static void put(struct out *out, const char *bytes, size_t length)
+static void put_tensor(struct gyre_json_out *out, const struct gyre_stored_tensor *tensor,
+                       uint64_t begin, uint64_t end)
 {
-    if (out->to)
-        memcpy(out->to + out->used, bytes, length);
-    out->used += length;
-}
-
-static void put_text(struct out *out, const char *text)
-{
-    put(out, text, strlen(text));
-}
-
-static void put_string(struct out *out, const char *text)
-{
-    static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
-    put_text(out, "\"");
-    for (; *text; text++) {
-        const char *found = strchr(plain, *text);
-        char escape[8];
-        if (found) {
-            put(out, "\\", 1);
-            put(out, names + (found - plain), 1);
-        } else if ((unsigned char)*text < ' ') {
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
-            put_text(out, escape);
-        } else {
-            put(out, text, 1);
-        }
-    }
-    put_text(out, "\"");
-}
-
-static void put_whole(struct out *out, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, value);
-    put_text(out, text);
-}
-
-static void put_tensor(struct out *out, const struct gyre_stored_tensor *tensor, uint64_t begin,
-                       uint64_t end)
-{
-    put_string(out, tensor->name);
-    put_text(out, ":{\"dtype\":\"");
-    put_text(out, gyre_stored_type_name(tensor->type));
-    put_text(out, "\",\"shape\":[");
+    gyre_json_put_string(out, tensor->name);
+    gyre_json_put_text(out, ":{\"dtype\":\"");
+    gyre_json_put_text(out, gyre_stored_type_name(tensor->type));
+    gyre_json_put_text(out, "\",\"shape\":[");
     for (uint32_t i = 0; i < tensor->dims; i++) {
-        put_text(out, i ? "," : "");
-        put_whole(out, tensor->shape[i]);
+        gyre_json_put_text(out, i ? "," : "");
+        gyre_json_put_whole(out, tensor->shape[i]);
     }
-    put_text(out, "],\"data_offsets\":[");
-    put_whole(out, begin);
-    put_text(out, ",");
-    put_whole(out, end);
-    put_text(out, "]}");
+    gyre_json_put_text(out, "],\"data_offsets\":[");
+    gyre_json_put_whole(out, begin);
+    gyre_json_put_text(out, ",");
+    gyre_json_put_whole(out, end);
+    gyre_json_put_text(out, "]}");
 }
 
-static void put_texts(struct out *out, const struct plan *plan)
+static void put_texts(struct gyre_json_out *out, const struct plan *plan)
 {
-    put_text(out, "\"__metadata__\":{");
+    gyre_json_put_text(out, "\"__metadata__\":{");
     for (uint64_t i = 0; i < plan->texts; i++) {
-        put_text(out, i ? "," : "");
-        put_string(out, plan->text[i].key);
-        put_text(out, ":");
-        put_string(out, plan->text[i].value);
+        gyre_json_put_text(out, i ? "," : "");
+        gyre_json_put_string(out, plan->text[i].key);
+        gyre_json_put_text(out, ":");
+        gyre_json_put_string(out, plan->text[i].value);
     }
-    put_text(out, "}");
+    gyre_json_put_text(out, "}");
 }
 
-static void put_header(struct out *out, const struct plan *plan)
+static void put_header(struct gyre_json_out *out, const struct plan *plan)
 {
     uint64_t at = 0;
-    put_text(out, "{");
+    gyre_json_put_text(out, "{");
     if (plan->texts)
         put_texts(out, plan);
     for (uint64_t i = 0; i < plan->count; i++) {
-        put_text(out, i || plan->texts ? "," : "");
+        gyre_json_put_text(out, i || plan->texts ? "," : "");
         put_tensor(out, plan->tensor[i], at, at + plan->bytes[i]);
         at += plan->bytes[i];
     }
-    put_text(out, "}");
+    gyre_json_put_text(out, "}");
     while (out->used % 8)
-        put_text(out, " ");
+        gyre_json_put_text(out, " ");
 }
 
 /* -- checks ------------------------------------------------------------------------------------ */
@@ -179,7 +136,7 @@ static int check_texts(const struct plan *plan)
 
 static int write_plan(const struct plan *plan, struct iovec *part)
 {
-    struct out out = {0};
+    struct gyre_json_out out = {0};
     put_header(&out, plan);
     if (out.used > GYRE_STORED_HEADER_MAX)
         return gyre_trouble_set(plan->trouble, GYRE_INVALID,
@@ -190,7 +147,7 @@ static int write_plan(const struct plan *plan, struct iovec *part)
     if (!header)
         return gyre_trouble_set(plan->trouble, -ENOMEM, "%s: out of memory", plan->path);
     gyre_put64(header, out.used);
-    out = (struct out){.to = (char *)header + 8};
+    out = (struct gyre_json_out){.to = (char *)header + 8};
     put_header(&out, plan);
     part[0] = (struct iovec){header, 8 + out.used};
     for (uint64_t i = 0; i < plan->count; i++)
