@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #define GYRE_STORED_HEADER_MAX 100000000 /* bytes of JSON, the format's own limit */
+#define GYRE_STORED_SHOWN      84        /* a name in a text, cut to fit */
 
 /* In the order of the format: a writer puts tensors of the last type first. */
 enum gyre_stored_type {
@@ -67,6 +68,9 @@ enum gyre_stored_type gyre_stored_type_named(const char *name);
  * elements of 4 or 6 bits do not fill their last byte. `elements` may be NULL. */
 int gyre_stored_size(enum gyre_stored_type type, const uint64_t *shape, uint32_t dims,
                      uint64_t *elements, uint64_t *bytes);
+
+/* Writes a name from a file, fit to be printed, to `text` of GYRE_STORED_SHOWN bytes; returns it. */
+const char *gyre_stored_shown(const char *name, char *text);
 
 /* -- reading ----------------------------------------------------------------------------------- */
 

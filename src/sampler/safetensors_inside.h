@@ -1,4 +1,4 @@
-/* What the files safetensors*.c share: the open file, and texts that name a tensor. */
+/* What the files safetensors*.c share: the open file, and the way through its header. */
 #ifndef GYRE_SAMPLER_SAFETENSORS_INSIDE_H
 #define GYRE_SAMPLER_SAFETENSORS_INSIDE_H
 
@@ -8,8 +8,6 @@
 #include "sampler/json.h"
 
 #include <stdbool.h>
-
-#define GYRE_STORED_SHOWN 84 /* a name in a text, cut to fit */
 
 struct gyre_stored_entry {
     struct gyre_stored_tensor tensor;
@@ -38,8 +36,5 @@ struct gyre_stored_pass {
 };
 
 int gyre_stored_pass(struct gyre_stored_pass *pass);
-
-/* Writes a name from a file, fit to be printed, to `text` of GYRE_STORED_SHOWN bytes; returns it. */
-const char *gyre_stored_shown(const char *name, char *text);
 
 #endif
