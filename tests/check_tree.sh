@@ -45,7 +45,7 @@ allowed() {
     src/sampler/*) echo 'base/*|sampler/*' ;;
     src/model/*) echo 'base/*|device/*|ddp/*|sampler/*|model/*' ;;
     src/launch/*) echo 'base/*|transport/job.h|transport/join.h|transport/handshake.h|launch/*' ;;
-    src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*" ;;
+    src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|sampler/safetensors.h|sampler/json_out.h" ;;
     *) echo '*' ;;
     esac
 }

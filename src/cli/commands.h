@@ -5,6 +5,7 @@
 
 int gyre_cli_run(char **argv);
 int gyre_cli_tune(char **argv);
+int gyre_cli_inspect(char **argv);
 
 /* Prints "gyre COMMAND: story" and returns the exit code for `status`: 2 for bad input, else 1. */
 struct gyre_trouble;

@@ -23,6 +23,7 @@ static const struct command commands[] = {
     {"show", gyre_cli_show,
      "print a collective's schedule, what is chosen when, or the environment"},
     {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},
+    {"inspect", gyre_cli_inspect, "list the tensors of a file of weights, or check checkpoints"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };
