@@ -43,6 +43,7 @@ allowed() {
     src/collectives/*) echo 'base/*|device/*|!transport/drivers/*|transport/*|collectives/*' ;;
     src/ddp/*) echo 'base/*|device/*|ddp/*' ;;
     src/sampler/*) echo 'base/*|sampler/*' ;;
+    src/model/report*) echo 'base/*|model/report*' ;;
     src/model/*) echo 'base/*|device/*|ddp/*|sampler/*|model/*' ;;
     src/launch/*) echo 'base/*|transport/job.h|transport/join.h|transport/handshake.h|launch/*' ;;
     src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|sampler/safetensors.h|sampler/json_out.h" ;;
