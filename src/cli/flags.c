@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FLAGS_MAX 32
+#define FLAGS_MAX 96
 
 /* Copies the flag's name with '_' as '-'; returns what follows '=' or NULL. */
 static const char *cut_name(const char *word, char *name, size_t capacity)
