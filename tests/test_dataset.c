@@ -59,6 +59,23 @@ static void wine_is_built_in(void **state)
     refuse("wine", true, "has classes");
 }
 
+/* -- random ------------------------------------------------------------------------------------ */
+
+static void random_is_the_same_everywhere(void **state)
+{
+    struct gyre_dataset set;
+    (void)state;
+    assert_int_equal(open_set(&set, "random:100,7,3", false), 0);
+    assert_true(set.samples == 100 && set.features == 7 && set.classes == 3);
+    for (int i = 0; i < 700; i++)
+        assert_true(set.x[i] >= 0 && set.x[i] < 1);
+    gyre_dataset_close(&set);
+    refuse("random:100,7", false, "random:SAMPLES,NUMBERS,CLASSES");
+    refuse("random:100,7,0", false, "SAMPLES");
+    refuse("random:100,7,3x", false, "SAMPLES");
+    refuse("random:4611686018427387905,16,3", false, "SAMPLES");
+}
+
 /* -- safetensors ------------------------------------------------------------------------------- */
 
 #define SAMPLES 3
@@ -221,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wine_is_built_in),
+        cmocka_unit_test(random_is_the_same_everywhere),
         cmocka_unit_test(tensors_are_read_where_they_lie),
         cmocka_unit_test(wrong_tensors_are_refused),
         cmocka_unit_test(images_find_their_labels),

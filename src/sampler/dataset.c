@@ -11,6 +11,7 @@
 #include "sampler/wine.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,40 @@ static int open_wine(struct gyre_dataset *set, bool test, struct gyre_trouble *t
     set->dims = 1;
     set->shape[0] = GYRE_WINE_FEATURES;
     set->x = test ? wine->test[0] : wine->train[0];
+    set->label = label;
+    return 0;
+}
+
+/* -- random ------------------------------------------------------------------------------------ */
+
+/* "random:1000,784,10": samples, numbers of each, classes. The same on every machine. */
+static int open_random(struct gyre_dataset *set, const char *source, bool targets,
+                       struct gyre_trouble *trouble)
+{
+    unsigned long long samples, features, classes, cells;
+    struct gyre_rng rng;
+    char rest;
+    if (sscanf(source, "random:%llu,%llu,%llu%c", &samples, &features, &classes, &rest) != 3 ||
+        !samples || !features || !classes || classes > INT32_MAX ||
+        __builtin_mul_overflow(samples, features, &cells) || cells > SIZE_MAX / 8 || targets)
+        return gyre_trouble_set(
+            trouble, GYRE_INVALID,
+            "%s: expected random:SAMPLES,NUMBERS,CLASSES, for a loss of classes", source);
+    float *x = malloc(cells * sizeof *x);
+    int64_t *label = malloc(samples * sizeof *label);
+    set->owned[0] = x;
+    set->owned[1] = label;
+    if (!x || !label)
+        return no_memory(source, trouble);
+    gyre_rng_seed(&rng, 1);
+    for (uint64_t i = 0; i < cells; i++)
+        x[i] = (float)(gyre_rng_next(&rng) >> 40) * 0x1p-24f;
+    for (uint64_t i = 0; i < samples; i++)
+        label[i] = (int64_t)gyre_rng_below(&rng, classes);
+    set->samples = samples;
+    set->dims = 1;
+    set->shape[0] = features;
+    set->x = x;
     set->label = label;
     return 0;
 }
@@ -291,6 +326,8 @@ static int open_kind(struct gyre_dataset *set, const struct gyre_dataset_options
         return options->targets
                    ? gyre_trouble_set(trouble, GYRE_INVALID, "%s: has classes, not targets", source)
                    : open_wine(set, source[4] == ':', trouble);
+    if (strncmp(source, "random:", 7) == 0)
+        return open_random(set, source, options->targets, trouble);
     if (ends_with(source, ".safetensors"))
         return open_safetensors(set, options, trouble);
     if (ends_with(source, ".csv"))

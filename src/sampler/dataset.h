@@ -2,6 +2,7 @@
  *
  *     source                     x                          y
  *     wine, wine:test            built in, standardised     class
+ *     random:1000,784,10         uniform in [0, 1)          class; for benches
  *     FILE.safetensors           x: f32 or u8 / 255         y: i64 (classes) or f32 (targets)
  *     images[.gz]                IDX, pixels / 255          the labels file beside it
  *     FILE.csv                   all columns but the last   the last: a class, or a number
