@@ -126,6 +126,11 @@ static void make_order(const struct golden *g, int epoch, struct gyre_permutatio
 static float values[FLOATS_MOST], gradients[FLOATS_MOST], running[256];
 static int64_t counters[8];
 
+/* Two inputs of one pooling in the ConvNet's fifth step are so near to each other that rounding decides
+ * which one is the greater. Products by OpenBLAS, on one thread, decide as PyTorch did; others may go
+ * the other way, and are 2e-4 off from there on. */
+static bool as_pytorch_rounds;
+
 static struct gyre_model *make_model(const struct golden *g)
 {
     const struct gyre_model_settings settings = {.batch = g->samples};
@@ -136,6 +141,7 @@ static struct gyre_model *make_model(const struct golden *g)
                                                  &settings, &trouble);
     if (status)
         fail_msg("%s", trouble.text);
+    as_pytorch_rounds = strncmp(gyre_model_products(model), "OpenBLAS", 8) == 0;
     return model;
 }
 
@@ -166,6 +172,8 @@ static size_t load(const struct golden *g, struct gyre_model *model)
 static void check_loss(const struct golden *g, int step, double got)
 {
     double wanted = g->losses[step], tolerance = step < 20 ? 1e-5 : 1e-4;
+    if (!g->widths && !as_pytorch_rounds && step >= 4)
+        tolerance = 5e-4;
     if (!(fabs(got - wanted) <= tolerance * wanted))
         fail_msg("%s, step %d: loss %.9g, PyTorch has %.9g", g->name, step, got, wanted);
 }
@@ -352,6 +360,7 @@ static void test_convnet(void **state)
 
 int main(void)
 {
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wine),
         cmocka_unit_test(test_synthetic),
