@@ -4,6 +4,7 @@
 #define GYRE_CLI_COMMANDS_H
 
 int gyre_cli_run(char **argv);
+int gyre_cli_train(char **argv);
 int gyre_cli_tune(char **argv);
 int gyre_cli_inspect(char **argv);
 

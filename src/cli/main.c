@@ -20,6 +20,7 @@ static int version(char **argv);
 
 static const struct command commands[] = {
     {"run", gyre_cli_run, "start a program as n ranks, here or on several machines"},
+    {"train", gyre_cli_train, "train a model over the ranks of a job"},
     {"show", gyre_cli_show,
      "print a collective's schedule, what is chosen when, or the environment"},
     {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},

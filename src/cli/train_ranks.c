@@ -1,0 +1,44 @@
+/* gyre train --ranks: becomes `gyre run` over the same words without --ranks. The ranks' output comes
+ * through a pipe, so rank 0 is told of the terminal. */
+#include "cli/train_ranks.h"
+
+#include "base/env.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORDS_MOST 512
+
+static bool is_ranks(const char *word)
+{
+    return strncmp(word, "--ranks", 7) == 0 && (!word[7] || word[7] == '=');
+}
+
+int gyre_cli_train_ranks(const char *ranks, char **argv, struct gyre_trouble *trouble)
+{
+    char tool[4096], *word[WORDS_MOST] = {tool,          "run", "-n",   (char *)(uintptr_t)ranks,
+                                          "--no-prefix", tool,  "train"};
+    int64_t count;
+    int words = 7, status = gyre_parse_int("--ranks", ranks, 1, 4096, &count, trouble);
+    ssize_t length = readlink("/proc/self/exe", tool, sizeof tool - 1);
+    if (status)
+        return status;
+    if (length < 0)
+        return gyre_trouble_set(trouble, -errno, "where am I? /proc/self/exe: %s", strerror(errno));
+    tool[length] = '\0';
+    for (; *argv && words < WORDS_MOST - 1; argv++) {
+        if (!is_ranks(*argv))
+            word[words++] = *argv;
+        else if (!strchr(*argv, '=') && argv[1])
+            argv++;
+    }
+    if (isatty(STDERR_FILENO) && ttyname(STDERR_FILENO))
+        setenv("GYRE_TERMINAL", ttyname(STDERR_FILENO), 1);
+    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* `gyre run` would take all cores of a rank */
+    execv(tool, word);
+    return gyre_trouble_set(trouble, -errno, "%s: %s", tool, strerror(errno));
+}

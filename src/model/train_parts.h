@@ -1,0 +1,131 @@
+/* A training run's inside, for its own files.
+ *
+ *   train_setup.c   options ─▶ data, model, engine, optimiser; ranks agree
+ *   train_step.c    batch ─▶ forward ─▶ loss ─▶ backward ─▶ reduced ─▶ update
+ *   train_eval.c    every test sample once
+ *   train_digest.c  who saw what
+ *   train_save.c    checkpoints
+ *   train.c         epochs
+ */
+#ifndef GYRE_MODEL_TRAIN_PARTS_H
+#define GYRE_MODEL_TRAIN_PARTS_H
+
+#include "model/checkpoint.h"
+#include "model/learning_rate.h"
+#include "model/loader.h"
+#include "model/loss.h"
+#include "model/model.h"
+#include "model/optimizer.h"
+#include "model/report.h"
+#include "model/scaler.h"
+#include "model/train.h"
+
+#include <gyre/ddp.h>
+
+enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM }; /* of gyre_ddp_add() */
+
+/* Part of the optimiser's range: elements first … first + count - 1 of a parameter stand at `at`. */
+struct gyre_train_piece {
+    int parameter;
+    uint64_t first, count, at;
+};
+
+/* What a checkpoint has of the optimiser, until there is one to take it. */
+struct gyre_train_state {
+    float *full[2]; /* of all parameters, in their order; NULL: none */
+    int64_t steps;
+};
+
+/* Sums over the steps of an epoch. */
+struct gyre_train_tally {
+    double loss, right, samples;
+    double seconds, exposed;
+    uint64_t steps;
+};
+
+/* Who saw what in an epoch; train_digest.c. */
+struct gyre_train_digest {
+    uint8_t *seen; /* by sample, how often; NULL: not asked for */
+    uint64_t samples, hash;
+};
+
+struct gyre_train {
+    struct gyre_comm *comm;
+    int rank, n;
+    const struct gyre_train_options *options;
+    struct gyre_trouble *trouble;
+    FILE *terminal;
+
+    struct gyre_dataset data, test;
+    struct gyre_sampler *sampler;
+    struct gyre_loader *loader;
+    double *shares;
+    uint64_t span; /* samples of all ranks in a part of a step */
+    uint64_t room; /* of one rank */
+    uint64_t steps_per_epoch;
+
+    const struct gyre_ops *ops;
+    struct gyre_model *model;
+    struct gyre_parameter *const *parameter;
+    struct gyre_buffer *const *buffer;
+    int parameters, buffers;
+    float *values;  /* of all parameters */
+    void **statics; /* of each buffer */
+    struct gyre_ddp *ddp;
+    int ready_status; /* of gyre_ddp_ready() within a backward pass */
+
+    struct gyre_optimizer *optimizer; /* made after the first step */
+    struct gyre_train_piece *piece;
+    int pieces;
+    struct gyre_train_state resumed;
+    struct gyre_rate_settings rate;
+    struct gyre_scaler scaler;
+
+    uint64_t step, epoch, cursor; /* done */
+    struct gyre_train_tally tally;
+    struct gyre_train_digest digest;
+    bool stop;
+    struct gyre_report *report;         /* rank 0 */
+    struct gyre_trouble report_trouble; /* what could not be written: training goes on */
+    struct gyre_train_outcome *outcome;
+};
+
+/* -- train_setup.c ----------------------------------------------------------------------------- */
+
+int gyre_train_open(struct gyre_train *t);
+void gyre_train_close(struct gyre_train *t);
+
+/* -- train_step.c ------------------------------------------------------------------------------ */
+
+/* GYRE_AGAIN at the end of the epoch. */
+int gyre_train_step(struct gyre_train *t);
+void gyre_train_ready(void *context, struct gyre_parameter *parameter);
+int gyre_train_make_optimizer(struct gyre_train *t);
+
+/* -- train_eval.c ------------------------------------------------------------------------------ */
+
+/* Rank 0's buffers (running means) to all, as PyTorch's are. */
+int gyre_train_share_buffers(struct gyre_train *t);
+int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss);
+
+/* -- train_digest.c ---------------------------------------------------------------------------- */
+
+void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batch);
+int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
+
+/* -- train_save.c ------------------------------------------------------------------------------ */
+
+int gyre_train_save(struct gyre_train *t);
+int gyre_train_resume(struct gyre_train *t); /* before the engine is made */
+int gyre_train_restore_optimizer(struct gyre_train *t);
+int gyre_train_load_init(struct gyre_train *t);
+
+/* -- train.c ----------------------------------------------------------------------------------- */
+
+bool gyre_train_stop_asked(void);
+void gyre_train_tell_step(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns);
+
+/* Is `status` of this rank fine on all? Collective: the lowest rank's failure becomes everybody's. */
+int gyre_train_agree(struct gyre_train *t, int status);
+
+#endif

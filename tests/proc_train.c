@@ -1,0 +1,672 @@
+/* gyre train as its users run it: PyTorch's losses and weights from PyTorch's starting point, one rank
+ * and many, the same whatever the number of ranks and nodes; stopped and resumed; and what is wrong,
+ * told. tests/data/golden/README.md says where the reference files are from. */
+#include "launch_rig.h"
+
+#include "sampler/safetensors.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define STEPS_MOST  4000
+#define EPOCHS_MOST 200
+
+static struct rig rig;
+
+/* -- files ------------------------------------------------------------------------------------- */
+
+static const char *golden(const char *name)
+{
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/golden/%s", GYRE_TEST_DATA, name);
+    return path[next];
+}
+
+/* This program is <build>/tests/proc_train; the tool is <build>/gyre. */
+static const char *tool(void)
+{
+    static char path[600];
+    ssize_t length = readlink("/proc/self/exe", path, 500);
+    assert_true(length > 0);
+    path[length] = 0;
+    strcpy(strrchr(path, '/') - strlen("/tests") + 1, "gyre");
+    return path;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", rig_folder(), name);
+    return path[next];
+}
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = calloc(1, 1 << 22);
+    if (!file || !text || !fread(text, 1, (1 << 22) - 1, file))
+        fail_msg("%s cannot be read", path);
+    fclose(file);
+    return text;
+}
+
+/* The numbers of "name": [ … ]. */
+static int read_numbers(const char *text, const char *name, double *numbers, int most)
+{
+    char key[64];
+    int count = 0;
+    snprintf(key, sizeof key, "\"%s\": [", name);
+    const char *at = strstr(text, key);
+    assert_non_null(at);
+    for (at += strlen(key); *at && *at != ']' && count < most; count++) {
+        char *end;
+        numbers[count] = strtod(at, &end);
+        if (end == at)
+            break;
+        at = end + strspn(end, ", \n");
+    }
+    return count;
+}
+
+static double read_number(const char *text, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(text, key);
+    if (!at)
+        fail_msg("there is no \"%s\" in %.200s", name, text);
+    return strtod(at + strlen(key), NULL);
+}
+
+/* What --metrics wrote. */
+struct metrics {
+    int steps, epochs;
+    double step[STEPS_MOST], epoch[EPOCHS_MOST], tested[EPOCHS_MOST];
+};
+
+static void read_metrics(const char *path, struct metrics *m)
+{
+    char *text = read_text(path), *save = NULL;
+    m->steps = m->epochs = 0;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        if (strstr(line, "\"kind\":\"step\"")) {
+            assert_true(m->steps < STEPS_MOST);
+            m->step[m->steps++] = read_number(line, "loss");
+        } else if (strstr(line, "\"kind\":\"epoch\"")) {
+            assert_true(m->epochs < EPOCHS_MOST);
+            m->tested[m->epochs] =
+                strstr(line, "\"test_accuracy\":") ? read_number(line, "test_accuracy") : -1;
+            m->epoch[m->epochs++] = read_number(line, "loss");
+        }
+    }
+    free(text);
+}
+
+/* -- PyTorch's runs ---------------------------------------------------------------------------- */
+
+struct parity {
+    const char *name;
+    int world;
+    const char *words[24];
+};
+
+static const struct parity parities[] = {
+    {"wine", 1, {"--preset", "wine"}},
+    {"wine", 2, {"--preset", "wine"}},
+    {"wine", 4, {"--preset", "wine"}},
+#define SYNTH_SGD                                                                                  \
+    {                                                                                              \
+        "--layers", "20,50,30,5", "--batch", "16", "--epochs", "10", "--optimizer", "sgd", "--lr", \
+            "0.05", "--momentum", "0.9", "--weight-decay", "1e-4", "--seed", "3"                   \
+    }
+    {"synth_sgd", 1, SYNTH_SGD},
+    {"synth_sgd", 3, SYNTH_SGD},
+    {"synth_adamw_clip",
+     2,
+     {"--layers", "12,24,4", "--batch", "10", "--epochs", "8", "--optimizer", "adamw", "--lr",
+      "0.01", "--weight-decay", "0.05", "--clip", "0.25", "--seed", "5"}},
+#define CONVNET                                                                                    \
+    {                                                                                              \
+        "--model", "convnet", "--batch", "16", "--epochs", "3", "--lr", "0.01"                     \
+    }
+    {"convnet", 1, CONVNET},
+    {"convnet", 2, CONVNET},
+};
+
+/* Words for a run from the reference's starting point; returns how many. */
+static int parity_words(const struct parity *p, const char **word, const char *data)
+{
+    static char ranks[16], init[512], metrics[512], save[512];
+    int n = 0;
+    snprintf(ranks, sizeof ranks, "%d", p->world);
+    snprintf(init, sizeof init, "%s.w1.init.safetensors", p->name);
+    snprintf(init, sizeof init, "%s", golden(init));
+    snprintf(metrics, sizeof metrics, "%s", in_folder("metrics"));
+    snprintf(save, sizeof save, "%s", in_folder("save"));
+    const char *first[] = {"train",     "--ranks", ranks,    "--init", init,
+                           "--metrics", metrics,   "--save", save,     NULL};
+    for (; first[n]; n++)
+        word[n] = first[n];
+    if (strcmp(p->name, "wine") != 0) {
+        word[n++] = "--data";
+        word[n++] = data;
+        word[n++] = "--test";
+        word[n++] = data;
+    }
+    for (int i = 0; p->words[i]; i++)
+        word[n++] = p->words[i];
+    word[n] = NULL;
+    return n;
+}
+
+/* Rounding decides a pooling of the ConvNet, see test_golden.c: `rounds_alike` if as PyTorch's. */
+static void compare_losses(const struct parity *p, const char *text, const struct metrics *m,
+                           bool rounds_alike)
+{
+    double near = strcmp(p->name, "convnet") == 0 && !rounds_alike ? 5e-4 : 1e-5;
+    double step[64], epoch[EPOCHS_MOST], accuracy = read_number(text, "test_accuracy");
+    int steps = read_numbers(text, "loss_per_step_first", step, 64);
+    int epochs = read_numbers(text, "loss_per_epoch", epoch, EPOCHS_MOST);
+    assert_int_equal(m->epochs, epochs);
+    for (int i = 0; i < steps && i < 20; i++)
+        if (!(fabs(m->step[i] - step[i]) <= near * step[i]))
+            fail_msg("%s, %d ranks: step %d has loss %.9g, PyTorch %.9g", p->name, p->world, i + 1,
+                     m->step[i], step[i]);
+    for (int i = 0; i < epochs; i++)
+        if (!(fabs(m->epoch[i] - epoch[i]) <= 1e-3 * epoch[i]))
+            fail_msg("%s, %d ranks: epoch %d has loss %.9g, PyTorch %.9g", p->name, p->world, i + 1,
+                     m->epoch[i], epoch[i]);
+    if (!(fabs(m->tested[epochs - 1] - accuracy) < 1e-6))
+        fail_msg("%s, %d ranks: test accuracy %.9g, PyTorch %.9g", p->name, p->world,
+                 m->tested[epochs - 1], accuracy);
+}
+
+/* The newest checkpoint's model. */
+static const char *saved_model(const char *folder)
+{
+    static char path[1024];
+    char command[1200];
+    snprintf(command, sizeof command, "ls -d %s/step-* | tail -n 1", folder);
+    FILE *listing = popen(command, "r");
+    path[0] = 0;
+    assert_non_null(listing);
+    assert_non_null(fgets(path, 900, listing));
+    pclose(listing);
+    path[strcspn(path, "\n")] = 0;
+    strcat(path, "/model.safetensors");
+    return path;
+}
+
+static struct gyre_safetensors *open_tensors(const char *path)
+{
+    struct gyre_safetensors *file;
+    struct gyre_trouble trouble = {0};
+    if (gyre_safetensors_open(&file, path, &trouble))
+        fail_msg("%s", trouble.text);
+    return file;
+}
+
+static void compare_weights(const struct parity *p, const char *mine, const char *theirs)
+{
+    struct gyre_safetensors *a = open_tensors(mine), *b = open_tensors(theirs);
+    double apart = 0, length = 0;
+    assert_int_equal(gyre_safetensors_count(a), gyre_safetensors_count(b));
+    for (uint64_t i = 0; i < gyre_safetensors_count(b); i++) {
+        const struct gyre_stored_tensor *want = gyre_safetensors_at(b, i);
+        const struct gyre_stored_tensor *got = gyre_safetensors_find(a, want->name);
+        assert_non_null(got);
+        assert_int_equal(got->bytes, want->bytes);
+        if (want->type != GYRE_STORED_F32) {
+            assert_memory_equal(got->data, want->data, want->bytes);
+            continue;
+        }
+        for (uint64_t k = 0; k < want->bytes / 4; k++) {
+            float x, y;
+            memcpy(&x, (const char *)got->data + 4 * k, 4);
+            memcpy(&y, (const char *)want->data + 4 * k, 4);
+            apart += ((double)x - (double)y) * ((double)x - (double)y);
+            length += (double)y * (double)y;
+        }
+    }
+    gyre_safetensors_close(a);
+    gyre_safetensors_close(b);
+    if (!(sqrt(apart / length) <= 2e-3))
+        fail_msg("%s, %d ranks: weights are %.3g apart", p->name, p->world, sqrt(apart / length));
+}
+
+static void clean(void)
+{
+    char command[700];
+    snprintf(command, sizeof command, "rm -rf %s/*", rig_folder());
+    assert_int_equal(system(command), 0);
+}
+
+static void expect_success(const char *const *words)
+{
+    rig_run(&rig, NULL, words);
+    if (rig.code)
+        fail_msg("exit code %d: %s", rig.code, rig.err_text);
+    rig_end(&rig);
+}
+
+static void pytorch_gets_the_same(void **state)
+{
+    static struct metrics m;
+    (void)state;
+    for (size_t i = 0; i < sizeof parities / sizeof *parities; i++) {
+        const struct parity *p = &parities[i];
+        const char *word[64];
+        char data[64], name[96];
+        snprintf(data, sizeof data, "%s.data.safetensors", p->name);
+        clean();
+        parity_words(p, word, golden(data));
+        rig_run(&rig, NULL, word);
+        if (rig.code)
+            fail_msg("exit code %d: %s", rig.code, rig.err_text);
+        bool rounds_alike = rig_has(rig.err_text, "OpenBLAS");
+        rig_end(&rig);
+        snprintf(name, sizeof name, "%s.w%d.json", p->name, p->world);
+        char *text = read_text(golden(name));
+        read_metrics(in_folder("metrics"), &m);
+        compare_losses(p, text, &m, rounds_alike);
+        free(text);
+        snprintf(name, sizeof name, "%s.w%d.final.safetensors", p->name, p->world);
+        compare_weights(p, saved_model(in_folder("save")), golden(name));
+    }
+}
+
+/* -- any number of ranks ----------------------------------------------------------------------- */
+
+static void run_layout(const char *ranks, const char *nodes, const char *metrics, const char *more)
+{
+    const char *words[] = {
+        "run",      "-n",       ranks,     "--simulate-nodes", nodes,   "--no-prefix", "gyre",
+        "train",    "--preset", "wine",    "--global-batch",   "32",    "--tail",      "once",
+        "--epochs", "2",        "--quiet", "--metrics",        metrics, more,          NULL};
+    words[6] = tool();
+    if (!nodes) /* without the flag */
+        memmove(words + 3, words + 5, (sizeof words / sizeof *words - 5) * sizeof *words);
+    expect_success(words);
+}
+
+static void ranks_and_nodes_do_not_matter(void **state)
+{
+    static const char *const layouts[][2] = {
+        {"2", NULL}, {"3", NULL}, {"6", "4+2"}, {"4", "1+3"}, {"4", "1+1+2"}};
+    static struct metrics alone, many;
+    (void)state;
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    clean();
+    run_layout("1", NULL, in_folder("alone"), NULL);
+    read_metrics(in_folder("alone"), &alone);
+    assert_int_equal(alone.steps, 10);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        run_layout(layouts[i][0], layouts[i][1], in_folder("many"), NULL);
+        read_metrics(in_folder("many"), &many);
+        assert_int_equal(many.steps, alone.steps);
+        for (int s = 0; s < alone.steps; s++)
+            if (!(fabs(many.step[s] - alone.step[s]) <= 1e-6 * alone.step[s]))
+                fail_msg("%s ranks on %s: step %d has loss %.9g, alone %.9g", layouts[i][0],
+                         layouts[i][1] ? layouts[i][1] : "one node", s + 1, many.step[s],
+                         alone.step[s]);
+    }
+    run_layout("3", NULL, in_folder("many"), "--sharded");
+    read_metrics(in_folder("many"), &many);
+    for (int s = 0; s < alone.steps; s++)
+        assert_true(fabs(many.step[s] - alone.step[s]) <= 1e-6 * alone.step[s]);
+    unsetenv("GYRE_REPRODUCIBLE");
+}
+
+/* A ConvNet normalised over all ranks is the one-rank net; on a rank's own batch it is not. */
+static void batches_may_be_normalised_together(void **state)
+{
+    static struct metrics alone, many, apart;
+    const char *words[] = {"train",
+                           "--data",
+                           golden("convnet.data.safetensors"),
+                           "--model",
+                           "convnet",
+                           "--global-batch",
+                           "16",
+                           "--tail",
+                           "once",
+                           "--epochs",
+                           "1",
+                           "--lr",
+                           "0.001",
+                           "--quiet",
+                           "--metrics",
+                           NULL,
+                           "--ranks",
+                           NULL,
+                           "--sync-batch-norm",
+                           NULL};
+    (void)state;
+    clean();
+    words[15] = in_folder("m");
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    for (int run = 0; run < 3; run++) {
+        words[17] = run ? "3" : "1";
+        words[18] = run < 2 ? "--sync-batch-norm" : NULL;
+        expect_success(words);
+        read_metrics(in_folder("m"), run == 0 ? &alone : run == 1 ? &many : &apart);
+    }
+    unsetenv("GYRE_REPRODUCIBLE");
+    for (int s = 0; s < alone.steps; s++)
+        if (!(fabs(many.step[s] - alone.step[s]) <= 1e-5 * alone.step[s]))
+            fail_msg("step %d has loss %.9g on three ranks, %.9g on one", s + 1, many.step[s],
+                     alone.step[s]);
+    assert_true(fabs(apart.step[0] - alone.step[0]) > 1e-4);
+}
+
+/* -- stopped and resumed ----------------------------------------------------------------------- */
+
+static void train_wine(const char *ranks, const char *epochs, const char *save, const char *metrics)
+{
+    const char *words[] = {"train",    "--preset", "wine",    "--ranks", ranks,
+                           "--epochs", epochs,     "--save",  save,      "--metrics",
+                           metrics,    "--resume", "--quiet", NULL};
+    expect_success(words);
+}
+
+static void compare_files(const char *a, const char *b)
+{
+    char command[2200];
+    snprintf(command, sizeof command, "cmp %s %s", a, b);
+    assert_int_equal(system(command), 0);
+}
+
+/* In one go, and in two: the same bytes. With another number of ranks it goes on all the same. */
+static void a_resumed_run_has_the_same_bits(void **state)
+{
+    static struct metrics m;
+    char whole[1024];
+    (void)state;
+    clean();
+    train_wine("2", "6", in_folder("whole"), in_folder("m1"));
+    snprintf(whole, sizeof whole, "%s", saved_model(in_folder("whole")));
+    train_wine("2", "4", in_folder("parts"), in_folder("m2"));
+    train_wine("2", "6", in_folder("parts"), in_folder("m2"));
+    compare_files(whole, saved_model(in_folder("parts")));
+    read_metrics(in_folder("m2"), &m);
+    assert_int_equal(m.steps, 18);
+    assert_int_equal(m.epochs, 6);
+    train_wine("3", "8", in_folder("parts"), in_folder("m2"));
+    read_metrics(in_folder("m2"), &m);
+    assert_int_equal(m.epochs, 8);
+    assert_true(m.epoch[7] < m.epoch[5]);
+}
+
+static void a_signal_saves_and_stops_all(void **state)
+{
+    (void)state;
+    const char *words[] = {"train",      "--preset", "wine", "--ranks",   "2",  "--epochs",
+                           "1000000000", "--save",   NULL,   "--metrics", NULL, NULL};
+    clean();
+    words[8] = in_folder("save");
+    words[10] = in_folder("metrics");
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "epoch");
+    rig_signal(&rig, SIGTERM);
+    rig_wait_end(&rig);
+    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    struct gyre_safetensors *file = open_tensors(saved_model(in_folder("save")));
+    assert_int_equal(gyre_safetensors_count(file), 4);
+    gyre_safetensors_close(file);
+}
+
+static void the_digest_proves_who_saw_what(void **state)
+{
+    (void)state;
+    const char *once[] = {"train", "--preset", "wine", "--ranks",       "3",       "--epochs",
+                          "2",     "--tail",   "once", "--data-digest", "--quiet", NULL};
+    const char *again[] = {"train",    "--preset", "wine",          "--ranks", "4",
+                           "--epochs", "1",        "--data-digest", "--quiet", NULL};
+    rig_run(&rig, NULL, once);
+    assert_int_equal(rig.code, 0);
+    assert_true(
+        rig_has(rig.err_text, "epoch 0: 142 of 142 samples were seen once, 0 again, 0 never"));
+    assert_true(rig_has(rig.err_text, "epoch 1, rank 2: 47 samples"));
+    rig_end(&rig);
+    rig_run(&rig, NULL, again);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "140 of 142 samples were seen once, 2 again, 0 never"));
+    rig_end(&rig);
+}
+
+/* -- other ways -------------------------------------------------------------------------------- */
+
+/* Options that must change nothing, or little, in where the training goes. */
+static void other_ways_go_there_too(void **state)
+{
+    static const char *const ways[][6] = {
+        {"--wire", "bf16"},
+        {"--wire", "f16"},
+        {"--precision", "bf16"},
+        {"--precision", "f16"},
+        {"--sharded"},
+        {"--accumulate", "2", "--batch", "16"},
+        {"--mean", "torch"},
+        {"--tail", "drop"},
+        {"--shares", "2,1", "--tail", "once"},
+        {"--schedule", "cosine", "--warmup", "5", "--lr", "0.003"},
+        {"--bucket", "1K"},
+        {"--batch", "100000"},
+    };
+    static struct metrics m;
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const char *words[32] = {"train", "--preset", "wine", "--ranks", "2",        "--epochs",
+                                 "40",    "--lr",     "0.01", "--quiet", "--metrics"};
+        clean();
+        words[11] = in_folder("m");
+        for (int k = 0; k < 6 && ways[i][k]; k++)
+            words[12 + k] = ways[i][k];
+        expect_success(words);
+        read_metrics(in_folder("m"), &m);
+        if (!(m.epochs == 40 && m.tested[39] >= 0.9))
+            fail_msg("%s %s: test accuracy %g after %d epochs", ways[i][0],
+                     ways[i][1] ? ways[i][1] : "", m.tested[39], m.epochs);
+    }
+}
+
+/* -- what is wrong ----------------------------------------------------------------------------- */
+
+struct wrong {
+    const char *words[14]; /* behind "train" */
+    int code;
+    const char *says;
+};
+
+static const struct wrong wrongs[] = {
+    {{NULL}, 2, "nothing to train on: --data FILE"},
+    {{"--data", "wine"}, 2, "an mlp needs --layers"},
+    {{"--preset", "vine"}, 2, "did you mean \"wine\"?"},
+    {{"--preset", "wine", "--bacth", "3"}, 2, "did you mean '--batch'?"},
+    {{"--preset", "wine", "--batch", "0"}, 2, "--batch"},
+    {{"--preset", "wine", "--batch"}, 2, "--batch"},
+    {{"--preset", "wine", "--lr", "fast"}, 2, "--lr fast: a number from 0 to"},
+    {{"--preset", "wine", "--optimizer", "adma"}, 2, "did you mean \"adam\"?"},
+    {{"--preset", "wine", "--layers", "12,3"},
+     2,
+     "--layers 12,3 begins with 12; samples of wine have 13"},
+    {{"--preset", "wine", "--layers", "13,2"}, 2, "--layers 13,2 ends in 2; wine has 3 classes"},
+    {{"--preset", "wine", "--model", "convnet"}, 2, "--layers is of an mlp"},
+    {{"--preset", "wine", "--nesterov"}, 2, "--nesterov needs --optimizer sgd"},
+    {{"--preset", "wine", "--resume"}, 2, "--resume and --save-every need --save"},
+    {{"--preset", "wine", "--shares", "1,2"}, 2, "--shares needs --tail once"},
+    {{"--preset", "wine", "--ranks", "0"}, 2, "--ranks is \"0\""},
+    {{"--preset", "wine", "--config", "/nowhere/x"}, 1, "--config /nowhere/x: No such file"},
+    {{"--data", "/nowhere/x.csv", "--layers", "1,1"}, 1, "/nowhere/x.csv"},
+    {{"--preset", "wine", "--test", "/nowhere/x.safetensors"}, 1, "/nowhere/x.safetensors"},
+    {{"--preset", "wine", "--ranks", "2", "--test", "/nowhere/x.safetensors"},
+     1,
+     "/nowhere/x.safetensors"},
+    {{"--preset", "wine", "--ranks", "2", "--global-batch", "33"}, 2, "does not divide by 2 ranks"},
+    {{"--preset", "wine", "--ranks", "2", "--tail", "once", "--shares", "1,2,3"},
+     2,
+     "2 numbers are expected"},
+    {{"--preset", "wine", "--ranks", "2", "--metrics", "/nowhere/m"}, 1, "/nowhere/m"},
+    {{"--preset", "wine", "--ranks", "2", "--metrics", "/dev/full", "--epochs", "1"},
+     1,
+     "/dev/full"},
+    {{"--preset", "wine", "--ranks", "2", "--lr", "1e30", "--optimizer", "sgd", "--epochs", "9"},
+     2,
+     "--lr"},
+    {{"more"}, 2, "unexpected word 'more'"},
+};
+
+static void wrong_words_are_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        const char *words[17] = {"train"};
+        memcpy(words + 1, wrongs[i].words, sizeof wrongs[i].words);
+        rig_run(&rig, NULL, words);
+        if (rig.code != wrongs[i].code || !rig_has(rig.err_text, wrongs[i].says))
+            fail_msg("%s %s %s %s: exit code %d, \"%s\" is not in: %s", words[1], words[2],
+                     words[3], words[4], rig.code, wrongs[i].says, rig.err_text);
+        rig_wait_lifeless(&rig);
+        rig_end(&rig);
+    }
+}
+
+static void write_lines(const char *path, const char *lines)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(lines, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Options from a file; a wrong one is told with its line. */
+static void a_file_may_hold_the_options(void **state)
+{
+    const char *words[] = {"train", "--config", NULL, "--epochs", "1", NULL};
+    (void)state;
+    clean();
+    words[2] = in_folder("job.conf");
+    write_lines(words[2], "# wine, by hand\ndata = wine\nlayers = 13,8,3 # small\nquiet\n"
+                          "optimizer=adam\nepochs = 7\n");
+    expect_success(words);
+    write_lines(words[2], "data = wine\nlayers = 13,8,3\n\nlearning-rate = 1\n");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "job.conf, line 4: unknown option '--learning-rate'"));
+    rig_end(&rig);
+}
+
+static void a_checkpoint_of_another_model_is_refused(void **state)
+{
+    const char *words[] = {"train", "--preset", "wine",    "--layers", "13,32,3", "--save",
+                           NULL,    "--resume", "--quiet", "--ranks",  "2",       NULL};
+    (void)state;
+    clean();
+    train_wine("1", "1", in_folder("save"), in_folder("m"));
+    words[6] = in_folder("save");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "0.bias") || rig_has(rig.err_text, "0.weight"));
+    rig_end(&rig);
+}
+
+/* Labels and features that cannot be, in files of the user's. */
+static void bad_data_is_named(void **state)
+{
+    const char *words[] = {"train", "--data", NULL, "--layers", "2,3", "--ranks", "2", NULL};
+    (void)state;
+    clean();
+    words[2] = in_folder("bad.csv");
+    write_lines(words[2], "1,2,0\n3,4,-1\n");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "line 2"));
+    rig_end(&rig);
+    write_lines(words[2], "");
+    rig_run(&rig, NULL, words);
+    assert_int_not_equal(rig.code, 0);
+    rig_end(&rig);
+    write_lines(words[2], "1,2,0\n3,4,1\n"); /* two samples for two ranks, batches of 32 */
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    rig_end(&rig);
+    words[6] = "4"; /* and for four, of which two get theirs again */
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    rig_end(&rig);
+}
+
+/* One rank reads another file. */
+static void different_data_are_told(void **state)
+{
+    char script[1200];
+    const char *words[] = {"run", "-n", "3", "--no-prefix", "sh", "-c", script, NULL};
+    (void)state;
+    clean();
+    write_lines(in_folder("data0.csv"), "1,2,0\n3,4,1\n5,6,1\n");
+    write_lines(in_folder("data1.csv"), "1,2,0\n3,4,1\n5,6,1\n");
+    write_lines(in_folder("data2.csv"), "1,2,0\n3,4,1\n5,7,1\n");
+    snprintf(script, sizeof script, "exec %s train --data %s/data$RANK.csv --layers 2,2 --epochs 1",
+             tool(), rig_folder());
+    rig_run(&rig, NULL, words);
+    assert_int_not_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "rank 2 has other data in"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* A rank that is killed ends the others, who name it. */
+static void a_killed_rank_is_named(void **state)
+{
+    const char *words[] = {"train", "--preset", "wine",       "--ranks",
+                           "3",     "--epochs", "1000000000", NULL};
+    char command[600];
+    (void)state;
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "epoch");
+    snprintf(command, sizeof command,
+             "{ for p in $(cat /proc/%d/task/*/children); do "
+             "tr '\\0' '\\n' </proc/$p/environ | grep -qx RANK=2 && kill -9 $p; done; } "
+             "2>/dev/null; true",
+             (int)rig.pid);
+    assert_int_equal(system(command), 0);
+    rig_wait_end(&rig);
+    assert_int_not_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "rank 2"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pytorch_gets_the_same),
+        cmocka_unit_test(ranks_and_nodes_do_not_matter),
+        cmocka_unit_test(batches_may_be_normalised_together),
+        cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(a_signal_saves_and_stops_all),
+        cmocka_unit_test(the_digest_proves_who_saw_what),
+        cmocka_unit_test(other_ways_go_there_too),
+        cmocka_unit_test(wrong_words_are_told),
+        cmocka_unit_test(a_file_may_hold_the_options),
+        cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
+        cmocka_unit_test(bad_data_is_named),
+        cmocka_unit_test(different_data_are_told),
+        cmocka_unit_test(a_killed_rank_is_named),
+    };
+    return cmocka_run_group_tests_name("gyre train", tests, NULL, NULL);
+}
