@@ -27,7 +27,7 @@ static inline struct rig_state rig_state_of(uint64_t seed)
     }
     state.bias[0] = (float)seed;
     state.bias[1] = -0.0f;
-    state.counter = (int64_t)seed << 40;
+    state.counter = (int64_t)(seed << 40);
     state.step = (int64_t)seed;
     state.cursor = -(int64_t)seed;
     state.scale = 65536.5 + (double)seed;

@@ -492,12 +492,18 @@ static void only_rests_are_removed(void **state)
     }
     assert_true(touch_in("notes.txt"));
     mkdir(path_of(5, NULL), 0777);
+    assert_true(touch_in("step-00000005/manifest.json"));
+    assert_true(touch_in("step-00000005/model.safetensors"));
     assert_true(touch_in("step-00000005/notes.txt"));
-    snprintf(path, sizeof path, "%s/step-00000004", folder);
-    assert_int_equal(symlink("/tmp", path), 0);
+    mkdir(path_of(10, "../elsewhere"), 0777);
+    assert_true(touch_in("elsewhere/model.safetensors"));
+    assert_int_equal(symlink("elsewhere", path_of(4, NULL)), 0);
     save(20);
     save(30);
-    assert_int_equal(rig_count(folder), 2 + 8 + 1 + 2);
+    assert_int_equal(rig_count(folder), 2 + 8 + 1 + 2 + 1);
+    snprintf(path, sizeof path, "%s/step-00000005", folder);
+    assert_int_equal(rig_count(path), 3);
+    assert_int_equal(access(path_of(30, "../elsewhere/model.safetensors"), F_OK), 0);
     opens(30, 0);
 }
 

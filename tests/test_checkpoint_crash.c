@@ -260,6 +260,8 @@ static void a_failure_anywhere_leaves_what_opens(void **state)
     at_the_end = FAIL;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         cut_everywhere(&scenes[i]);
+    const struct scene put_back = {"the only step, without exchange", {10}, 10, 10, 0, true};
+    cut_everywhere(&put_back);
 }
 
 /* A failed save leaves nothing beside, as soon as it returns. */
