@@ -285,6 +285,24 @@ static void a_signal_is_passed_on(void **state)
     }
 }
 
+/* A batch system's early warning: ranks may take their time. */
+static void a_user_signal_is_only_passed_on(void **state)
+{
+    (void)state;
+    rig_start(&rig, WORDS("-n", "2",
+                          SHELL("trap 'echo heard; exit 0' USR1; echo ready;"
+                                "while :; do sleep 1 & wait; done")));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig, "[1] ready");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.out_text, "[0] heard"));
+    assert_true(rig_has(rig.out_text, "[1] heard"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
 static void a_deaf_rank_is_killed_after_all(void **state)
 {
     (void)state;
@@ -403,6 +421,7 @@ int main(void)
         cmocka_unit_test(an_echo_is_heard_but_not_blamed),
         cmocka_unit_test(a_missing_program_is_reported_once),
         cmocka_unit_test(a_signal_is_passed_on),
+        cmocka_unit_test(a_user_signal_is_only_passed_on),
         cmocka_unit_test(a_deaf_rank_is_killed_after_all),
         cmocka_unit_test(a_second_interrupt_kills),
         cmocka_unit_test(a_stop_stops_the_ranks_too),

@@ -28,7 +28,7 @@
 
 enum { SLOT_SIGNALS, SLOT_EXEC, SLOT_OUT, SLOT_ERR, SLOT_CHILDREN, SLOTS_PER_CHILD = 3 };
 
-static const int heeded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT};
+static const int heeded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2};
 
 /* --- set-up ----------------------------------------------------------------------------------- */
 
@@ -84,10 +84,16 @@ void gyre_crew_destroy(struct gyre_crew *crew)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
+/* Signals that end nothing by themselves: a rank does with them what it likes. */
+static bool is_passed_on(int number)
+{
+    return number == SIGTSTP || number == SIGCONT || number == SIGUSR1 || number == SIGUSR2;
+}
+
 static void heed(struct gyre_crew *crew, int number)
 {
     char text[96];
-    if (number == SIGTSTP || number == SIGCONT) {
+    if (is_passed_on(number)) {
         gyre_crew_signal(crew, number);
     } else if (number == SIGKILL || (number == SIGINT && crew->phase == GYRE_CREW_ENDS)) {
         gyre_crew_kill(crew);
