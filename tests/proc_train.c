@@ -409,9 +409,8 @@ static void a_resumed_run_has_the_same_bits(void **state)
     assert_true(m.epoch[7] < m.epoch[5]);
 }
 
-static void a_signal_saves_and_stops_all(void **state)
+static void stop_by(int number, int code)
 {
-    (void)state;
     const char *words[] = {"train",      "--preset", "wine", "--ranks",   "2",  "--epochs",
                            "1000000000", "--save",   NULL,   "--metrics", NULL, NULL};
     clean();
@@ -419,14 +418,22 @@ static void a_signal_saves_and_stops_all(void **state)
     words[10] = in_folder("metrics");
     rig_start(&rig, words);
     rig_wait_for(&rig, "epoch");
-    rig_signal(&rig, SIGTERM);
+    rig_signal(&rig, number);
     rig_wait_end(&rig);
+    assert_int_equal(rig.code, code);
     assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
     rig_wait_lifeless(&rig);
     rig_end(&rig);
     struct gyre_safetensors *file = open_tensors(saved_model(in_folder("save")));
     assert_int_equal(gyre_safetensors_count(file), 4);
     gyre_safetensors_close(file);
+}
+
+static void a_signal_saves_and_stops_all(void **state)
+{
+    (void)state;
+    stop_by(SIGTERM, 128 + SIGTERM);
+    stop_by(SIGUSR1, 0);
 }
 
 static void the_digest_proves_who_saw_what(void **state)
@@ -446,6 +453,55 @@ static void the_digest_proves_who_saw_what(void **state)
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.err_text, "140 of 142 samples were seen once, 2 again, 0 never"));
     rig_end(&rig);
+}
+
+/* -- images ------------------------------------------------------------------------------------ */
+
+/* An IDX file of bytes: `sizes` and then `bytes` of them, from a function of the place. */
+static void write_idx(const char *path, const unsigned *size, int dims,
+                      unsigned char (*at)(unsigned))
+{
+    FILE *file = fopen(path, "w");
+    unsigned bytes = 1;
+    assert_non_null(file);
+    fprintf(file, "%c%c%c%c", 0, 0, 8, dims);
+    for (int d = 0; d < dims; bytes *= size[d++])
+        fprintf(file, "%c%c%c%c", size[d] >> 24, size[d] >> 16 & 255, size[d] >> 8 & 255,
+                size[d] & 255);
+    for (unsigned i = 0; i < bytes; i++)
+        fputc(at(i), file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static unsigned char digit(unsigned image)
+{
+    return (unsigned char)(image * 7 % 10);
+}
+
+/* A bright row for each digit, on noise. */
+static unsigned char pixel(unsigned i)
+{
+    unsigned row = i / 28 % 28, noise = (i * 2654435761u) >> 27;
+    return (unsigned char)(row / 2 == 2u + digit(i / 784) ? 220 + noise : noise);
+}
+
+static void the_preset_for_mnist_learns_digits(void **state)
+{
+    static const unsigned sizes[] = {600, 28, 28};
+    static struct metrics m;
+    const char *words[] = {"train",  "--preset", "mnist",     "--data", NULL,
+                           "--test", NULL,       "--ranks",   "2",      "--batch",
+                           "30",     "--quiet",  "--metrics", NULL,     NULL};
+    (void)state;
+    clean();
+    write_idx(in_folder("train-labels-idx1-ubyte"), sizes, 1, digit);
+    words[4] = words[6] = in_folder("train-images-idx3-ubyte");
+    write_idx(words[4], sizes, 3, pixel);
+    words[13] = in_folder("m");
+    expect_success(words);
+    read_metrics(words[13], &m);
+    assert_int_equal(m.epochs, 2);
+    assert_true(m.tested[1] > 0.95);
 }
 
 /* -- other ways -------------------------------------------------------------------------------- */
@@ -660,6 +716,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(a_signal_saves_and_stops_all),
         cmocka_unit_test(the_digest_proves_who_saw_what),
+        cmocka_unit_test(the_preset_for_mnist_learns_digits),
         cmocka_unit_test(other_ways_go_there_too),
         cmocka_unit_test(wrong_words_are_told),
         cmocka_unit_test(a_file_may_hold_the_options),
