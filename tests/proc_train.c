@@ -371,6 +371,31 @@ static void batches_may_be_normalised_together(void **state)
     assert_true(fabs(apart.step[0] - alone.step[0]) > 1e-4);
 }
 
+/* Two halves of a batch, one after the other, are the batch. */
+static void parts_of_a_step_are_the_step(void **state)
+{
+    static struct metrics whole, parts;
+    const char *words[] = {"train",    "--preset", "wine",         "--ranks",   "2",
+                           "--epochs", "3",        "--quiet",      "--metrics", NULL,
+                           "--batch",  NULL,       "--accumulate", NULL,        "--optimizer",
+                           "sgd",      "--lr",     "0.1",          NULL};
+    (void)state;
+    clean();
+    words[9] = in_folder("m");
+    for (int run = 0; run < 2; run++) {
+        words[11] = run ? "16" : "32";
+        words[13] = run ? "2" : "1";
+        expect_success(words);
+        read_metrics(words[9], run ? &parts : &whole);
+        assert_int_equal(unlink(words[9]), 0);
+    }
+    assert_int_equal(parts.steps, whole.steps);
+    for (int s = 0; s < whole.steps; s++)
+        if (!(fabs(parts.step[s] - whole.step[s]) <= 1e-6 * whole.step[s]))
+            fail_msg("step %d has loss %.9g in parts, %.9g whole", s + 1, parts.step[s],
+                     whole.step[s]);
+}
+
 /* -- stopped and resumed ----------------------------------------------------------------------- */
 
 static void train_wine(const char *ranks, const char *epochs, const char *save, const char *metrics)
@@ -434,6 +459,42 @@ static void a_signal_saves_and_stops_all(void **state)
     (void)state;
     stop_by(SIGTERM, 128 + SIGTERM);
     stop_by(SIGUSR1, 0);
+}
+
+static void train_long(const char *save, const char *metrics, int stops)
+{
+    const char *words[] = {"train",    "--preset",  "wine",    "--ranks",  "2",
+                           "--epochs", "600",       "--batch", "2",        "--save",
+                           save,       "--metrics", metrics,   "--resume", "--save-every",
+                           "1000",     "--svg",     NULL,      NULL};
+    words[17] = in_folder("curve.svg");
+    for (int stop = 0; stop < stops; stop++) {
+        rig_start(&rig, words);
+        rig_wait_for(&rig, "epoch");
+        rig_signal(&rig, SIGUSR1);
+        rig_wait_end(&rig);
+        assert_int_equal(rig.code, 0);
+        rig_end(&rig);
+    }
+    expect_success(words);
+}
+
+/* Wherever it is stopped, mostly within an epoch: weights and the losses of epochs are the same. */
+static void a_stop_leaves_no_trace(void **state)
+{
+    char whole[1024], command[2600];
+    (void)state;
+    clean();
+    train_long(in_folder("whole"), in_folder("m1"), 0);
+    snprintf(whole, sizeof whole, "%s", saved_model(in_folder("whole")));
+    train_long(in_folder("parts"), in_folder("m2"), 3);
+    compare_files(whole, saved_model(in_folder("parts")));
+    snprintf(command, sizeof command,
+             "cd %s && for m in m1 m2; do grep '\"epoch\",' $m | "
+             "sed 's/.*\"epoch\":\\([0-9]*\\).*\"loss\":\\([^,]*\\).*/\\1 \\2/' >$m.epochs; done; "
+             "test $(wc -l <m1.epochs) = 600 && cmp m1.epochs m2.epochs",
+             rig_folder());
+    assert_int_equal(system(command), 0);
 }
 
 static void the_digest_proves_who_saw_what(void **state)
@@ -713,7 +774,9 @@ int main(void)
         cmocka_unit_test(pytorch_gets_the_same),
         cmocka_unit_test(ranks_and_nodes_do_not_matter),
         cmocka_unit_test(batches_may_be_normalised_together),
+        cmocka_unit_test(parts_of_a_step_are_the_step),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(a_stop_leaves_no_trace),
         cmocka_unit_test(a_signal_saves_and_stops_all),
         cmocka_unit_test(the_digest_proves_who_saw_what),
         cmocka_unit_test(the_preset_for_mnist_learns_digits),
