@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +174,9 @@ static int wrong_in_a_part(struct gyre_comm *comm, struct rig *rig)
     bad |= rig_check(!gyre_split(comm, rank ? 1 : -1, rank, &part), comm, "split");
     for (int i = 0; i < 5 && part && !gyre_barrier(part); i++)
         continue; /* rank 2 may leave the last one first, and go wrong */
+    atomic_fetch_add(&rig->shared->ready, 1);
+    if (rank == 2)
+        rig_until(&rig->shared->ready, 4); /* rank 0, too, has split */
     uint64_t since = rig_now();
     int status = rank == 0   ? gyre_barrier(comm)
                  : rank == 2 ? one_goes_wrong(comm, part, trouble)
