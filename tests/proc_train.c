@@ -609,6 +609,30 @@ static void other_ways_go_there_too(void **state)
     }
 }
 
+/* Products in halves and gradients in halves change losses by their rounding only. */
+static void halves_are_near(void **state)
+{
+    static const char *const ways[][2] = {{"--precision", "f32"},
+                                          {"--precision", "bf16"},
+                                          {"--precision", "f16"},
+                                          {"--wire", "bf16"}};
+    static struct metrics whole, half;
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const char *words[] = {"train",     "--preset", "wine",     "--ranks",  "2", "--optimizer",
+                               "sgd",       "--lr",     "0.1",      "--epochs", "5", "--quiet",
+                               "--metrics", NULL,       ways[i][0], ways[i][1], NULL};
+        clean();
+        words[13] = in_folder("m");
+        expect_success(words);
+        read_metrics(words[13], i ? &half : &whole);
+        for (int s = 0; s < half.steps; s++)
+            if (!(fabs(half.step[s] - whole.step[s]) <= 0.02 * whole.step[s]))
+                fail_msg("%s %s: step %d has loss %g, not %g", ways[i][0], ways[i][1], s + 1,
+                         half.step[s], whole.step[s]);
+    }
+}
+
 /* -- what is wrong ----------------------------------------------------------------------------- */
 
 struct wrong {
@@ -789,6 +813,7 @@ int main(void)
         cmocka_unit_test(the_digest_proves_who_saw_what),
         cmocka_unit_test(the_preset_for_mnist_learns_digits),
         cmocka_unit_test(other_ways_go_there_too),
+        cmocka_unit_test(halves_are_near),
         cmocka_unit_test(wrong_words_are_told),
         cmocka_unit_test(a_file_may_hold_the_options),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),

@@ -150,12 +150,13 @@ static int find_factor(struct gyre_train *t, const struct gyre_ddp_result *r, do
                        bool *skip)
 {
     float unscale = 1;
-    *skip = r->skip > 0;
+    bool overflowed = false;
     int status = gyre_scaler_unscale(&t->scaler, !r->nonfinite, &unscale, t->trouble);
     if (!status)
-        status = gyre_scaler_step(&t->scaler, skip, t->trouble);
+        status = gyre_scaler_step(&t->scaler, &overflowed, t->trouble);
     if (status)
         return status;
+    *skip = overflowed || r->skip > 0;
     if (r->nonfinite && !t->scaler.enabled)
         return tell_nonfinite(t, r);
     *factor = r->factor * (double)unscale;
