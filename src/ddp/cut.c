@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ALIGN 256u
 
@@ -67,7 +66,8 @@ static void sort_order(struct gyre_cut *cut, uint32_t *by_bucket)
         struct gyre_bucket *bucket = &cut->bucket[cut->bucket_of[cut->order[place]]];
         by_bucket[bucket->first + bucket->items++] = cut->order[place];
     }
-    memcpy(cut->order, by_bucket, cut->items * sizeof *by_bucket);
+    for (uint32_t place = 0; place < cut->items; place++)
+        cut->order[place] = by_bucket[place];
 }
 
 static void lay_out(struct gyre_cut *cut, const struct gyre_cut_item *item,
@@ -125,7 +125,8 @@ int gyre_cut_make(struct gyre_cut *cut, const struct gyre_cut_item *item, uint32
         status =
             gyre_trouble_set(trouble, -ENOMEM, "no memory for the buckets of %u parameters", items);
     if (!status) {
-        memcpy(cut->order, order, items * sizeof *order);
+        for (uint32_t place = 0; place < items; place++)
+            cut->order[place] = order[place];
         assign(cut, item, limits);
         sort_order(cut, by_bucket);
         lay_out(cut, item, limits);
