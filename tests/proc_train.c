@@ -464,10 +464,10 @@ static void a_signal_saves_and_stops_all(void **state)
 static void train_long(const char *save, const char *metrics, int stops, const char *tail,
                        const char *sharded)
 {
-    const char *words[] = {"train",    "--preset",  "wine",    "--ranks",  "2",
-                           "--epochs", "300",       "--batch", "2",        "--save",
-                           save,       "--metrics", metrics,   "--resume", "--save-every",
-                           "1000",     "--svg",     NULL,      NULL};
+    const char *words[] = {
+        "train", "--preset", "wine",   "--ranks",   "2",     "--epochs", "300",          "--batch",
+        "2",     "--save",   save,     "--metrics", metrics, "--resume", "--save-every", "1000",
+        "--svg", NULL,       "--tail", tail,        sharded, NULL};
     words[17] = in_folder("curve.svg");
     for (int stop = 0; stop < stops; stop++) {
         rig_start(&rig, words);
