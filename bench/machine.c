@@ -69,6 +69,20 @@ double bench_machine_load(void)
     return getloadavg(&load, 1) == 1 ? load : -1;
 }
 
+uint64_t bench_machine_peak_bytes(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && !kib && fgets(line, sizeof line, file)) {
+        sscanf(line, "VmHWM: %llu", &kib);
+    }
+    if (file) {
+        fclose(file);
+    }
+    return kib * 1024;
+}
+
 int bench_machine_cores(void)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

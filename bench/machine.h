@@ -19,6 +19,9 @@ void bench_machine_place(int local_rank, struct bench_place *place);
 /* Runnable tasks over the last minute; negative where the kernel does not tell. */
 double bench_machine_load(void);
 
+/* The most memory that this process has held so far, code and libraries included; 0: unknown. */
+uint64_t bench_machine_peak_bytes(void);
+
 /* The machine's, whatever this process is bound to. */
 int bench_machine_cores(void);
 

@@ -205,6 +205,54 @@ static void expect_rows(const char *program, const char *plant, int found)
     assert_true(found ? tally.wrong >= found : tally.wrong == 0);
 }
 
+static const char *find_text(const char *text)
+{
+    expect_text(text);
+    return strstr(output, text);
+}
+
+static void expect_share(const char *text, double expected)
+{
+    double told = atof(find_text(text) + strlen(text));
+    if (!(told > expected - 0.1 && told < expected + 0.1)) {
+        fail_msg("%s%g, expected %g:\n%s", text, told, expected, output);
+    }
+}
+
+/* One round, so that the medians are that round's and what follows from them can be worked out. */
+static void expect_step_figures(double n)
+{
+    double alone, on, off, bare;
+    const char *header = "round,alone_us,on_us,off_us,bare_us\n";
+    assert_int_equal(
+        sscanf(find_text(header) + strlen(header), "1,%lf,%lf,%lf,%lf", &alone, &on, &off, &bare),
+        4);
+    assert_true(alone > 0 && on > 0 && off > 0 && bare > 0);
+    expect_share("# scaling ", n * alone / on);
+    expect_share("bound ", n * alone / (off + bare));
+    expect_share("share of the bound ", 100 * (off + bare) / on);
+    expect_share("hidden ", 100 * (1 - (on - off) / bare));
+}
+
+static void test_step(void **state)
+{
+    const char *line = "step --layers 30,200,5 --batch 64 --ranks 2 --rounds 1 --steps 20 --bucket "
+                       "1K --csv step.csv && cat step.csv";
+    expect_code(run("", line), 0);
+    expect_step_figures(2);
+    expect_text("1 rounds of 20 steps");
+    expect_code(run("", "step --layers 4,2 --batch 1 --ranks 3 --rounds 2 --transport tcp "
+                        "--optimizer adam --steps 2"),
+                0);
+    expect_text("3 ranks on ");
+    expect_code(run("GYRE_BENCH_PLANT=nan", "step --layers 4,2 --ranks 2 --rounds 1 --steps 2"), 1);
+    expect_text("a loss or a gradient is not finite");
+    expect_code(run("", "step --layers 4"), 2);
+    expect_text("--layers");
+    expect_code(run("", "step --batch 0"), 2);
+    expect_code(run("GYRE_BENCH_PLANT=element", "step --ranks 2"), 2);
+}
+
 static void test_every_operation(void **state)
 {
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
@@ -301,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_link),
         cmocka_unit_test(test_late),
+        cmocka_unit_test(test_step),
         cmocka_unit_test(test_every_operation),
         cmocka_unit_test(test_planted_faults_show),
         cmocka_unit_test(test_ceilings),
