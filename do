@@ -15,6 +15,8 @@ usage: ./do WORD [ARGUMENTS]
 
   bench [NAME] [FLAGS]  measure: all-reduce on 2 local ranks, 8 B to 64 MiB; or another bench, other flags
   compare [FLAGS]       measure against Open MPI, MPICH and gloo, where they are installed, in turns
+  compare_training [FLAGS]
+                        measure training against PyTorch's DistributedDataParallel with gloo, in turns
   test [NAMES, FLAGS]   build and run all tests, or those named; flags go to `meson test`
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree
@@ -182,6 +184,11 @@ compare() {
     BUILD=$BUILD exec bench/compare "$@"
 }
 
+compare_training() {
+    build >&2
+    BUILD=$BUILD exec bench/compare_training "$@"
+}
+
 # meson's log has one JSON object per line; a test's own output is the string between "stdout" and "result".
 log_count() {
     grep -c "\"result\": \"\\($1\\)\"" "$BUILD/meson-logs/testlog.json" || true
@@ -259,6 +266,7 @@ word=${1-}
 case $word in
 bench) bench "$@" ;;
 compare) compare "$@" ;;
+compare_training) compare_training "$@" ;;
 test) run_tests "$@" ;;
 build) build "$@" ;;
 check) provide check && tests/check_tree.sh "$@" ;;
@@ -269,7 +277,7 @@ ci) exec .ci/run "$@" ;;
 clean) clean ;;
 '' | help | -h | --help) usage ;;
 *)
-    echo "./do: unknown word '$word'; these are known: bench compare test build check format install packages ci clean" >&2
+    echo "./do: unknown word '$word'; these are known: bench compare compare_training test build check format install packages ci clean" >&2
     exit 2
     ;;
 esac
