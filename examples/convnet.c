@@ -119,9 +119,10 @@ int main(int argc, char **argv)
              gyre_network_convnet(&net, 1, SIDE, SIDE, 10, &options) ||
              gyre_network_join(net, comm, NULL, &ddp) ||
              train(comm, net, ddp, files, sampler, &accuracy);
-    if (failed)
+    if (failed) {
         fprintf(stderr, "convnet: %s\n", gyre_error(NULL));
-    else if (gyre_rank(comm) == 0)
+        gyre_abort(comm, "training failed"); /* ends it on all ranks */
+    } else if (gyre_rank(comm) == 0)
         printf("%.1f %% of the last epoch were right\n", 100 * accuracy);
     gyre_network_destroy(net);
     gyre_sampler_destroy(sampler);

@@ -63,8 +63,10 @@ int main(void)
     int failed = gyre_init(&comm, NULL) ||
                  gyre_network_perceptron(&net, (const uint64_t[]){INPUTS, 1}, 2, &options) ||
                  gyre_network_join(net, comm, NULL, &ddp) || train(comm, net, ddp, &loss);
-    if (failed)
+    if (failed) {
         fprintf(stderr, "linear: %s\n", gyre_error(NULL));
+        gyre_abort(comm, "training failed"); /* ends it on all ranks */
+    }
     gyre_network_destroy(net);
     return gyre_finalize(comm) || failed || loss > 20; /* it began at about 400 */
 }

@@ -77,9 +77,10 @@ int main(int argc, char **argv)
 
     int failed = gyre_init(&comm, NULL) || run(comm, NULL, path, &start, &saved) ||
                  run(comm, path, NULL, &loaded, &end);
-    if (failed)
+    if (failed) {
         fprintf(stderr, "save_and_load: %s\n", gyre_error(NULL));
-    else if (gyre_rank(comm) == 0)
+        gyre_abort(comm, "training failed"); /* ends it on all ranks */
+    } else if (gyre_rank(comm) == 0)
         printf("loss at the start %.6f, saved %.6f, loaded %.6f, at the end %.6f\n",
                start.loss / ROWS, saved.loss / ROWS, loaded.loss / ROWS, end.loss / ROWS);
     failed = failed || saved.loss != loaded.loss || !(end.loss < start.loss);

@@ -101,8 +101,10 @@ int main(void)
                  gyre_network_perceptron(&net, (const uint64_t[]){2, 1}, 2, &options) ||
                  gyre_network_join(net, comm, NULL, &ddp) ||
                  train(comm, net, ddp, sampler, &seen, &loss);
-    if (failed)
+    if (failed) {
         fprintf(stderr, "uneven: %s\n", gyre_error(NULL));
+        gyre_abort(comm, "training failed"); /* ends it on all ranks */
+    }
     gyre_network_destroy(net);
     gyre_sampler_destroy(sampler);
     return gyre_finalize(comm) || failed || seen != ROWS || loss > 0.05;

@@ -90,9 +90,10 @@ int main(void)
                  gyre_network_perceptron(&net, (const uint64_t[]){FEATURES, 64, 3}, 3, &options) ||
                  gyre_network_join(net, comm, NULL, &ddp) || train(comm, net, ddp, training) ||
                  test(comm, net, testing, &accuracy);
-    if (failed)
+    if (failed) {
         fprintf(stderr, "wine: %s\n", gyre_error(NULL));
-    else if (gyre_rank(comm) == 0)
+        gyre_abort(comm, "training failed"); /* ends it on all ranks */
+    } else if (gyre_rank(comm) == 0)
         printf("%.1f %% of the test set are right\n", 100 * accuracy);
     gyre_network_destroy(net);
     gyre_samples_close(testing);
