@@ -13,6 +13,7 @@
  * logarithmic axis if it spans more than a factor of 50. Colours follow the reader's light or dark
  * preference; there is no script and nothing is loaded. */
 #include "model/report_parts.h"
+#include "model/report_scale.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,84 +25,12 @@ static const double LEAST_SPAN = 0.05;
 
 enum { LABEL_LEADING = 15, MOST_MARKS = 50 };
 
-struct scale {
-    bool log;
-    double low, high;
-    double step;     /* between ticks; of a logarithmic scale: decades, 0 for 1 2 5 10 */
-    double from, to; /* pixels */
-};
-
 struct panel {
     FILE *to;
-    struct scale x, y;
+    struct gyre_report_scale x, y;
     double unit; /* steps per unit of x */
     bool percent;
 };
-
-/* -- scales ------------------------------------------------------------------------------------ */
-
-/* The next of 1 2 5 × 10^k. */
-static double round_up(double value)
-{
-    double power = pow(10, floor(log10(value))), first = value / power;
-    return power * (first <= 1.0001 ? 1 : first <= 2.0001 ? 2 : first <= 5.0001 ? 5 : 10);
-}
-
-static struct scale linear(double low, double high, int intervals)
-{
-    if (!(high - low > 1e-9 * fmax(fabs(low), fabs(high)))) {
-        double room = fmax(fabs(low) * 0.1, 1e-3);
-        low -= room;
-        high += room;
-    }
-    double step = round_up((high - low) / intervals);
-    return (struct scale){.low = floor(low / step + 1e-6) * step,
-                          .high = ceil(high / step - 1e-6) * step,
-                          .step = step};
-}
-
-static struct scale logarithmic(double low, double high)
-{
-    double decades = log10(high / low);
-    if (decades <= 3) {
-        double below = 10 / round_up(10 / low); /* 1 2 5 read backwards */
-        return (struct scale){.log = true, .low = below, .high = round_up(high)};
-    }
-    return (struct scale){.log = true,
-                          .low = pow(10, floor(log10(low))),
-                          .high = pow(10, ceil(log10(high))),
-                          .step = ceil(decades / 6)};
-}
-
-static double place(const struct scale *scale, double value)
-{
-    double share = (value - scale->low) / (scale->high - scale->low);
-    if (scale->log)
-        share = value > 0 ? log(value / scale->low) / log(scale->high / scale->low) : 0;
-    return scale->from + (scale->to - scale->from) * fmax(0, fmin(1, share));
-}
-
-/* Calls tick(panel, value) for each round number of the scale. */
-static void each_tick(const struct panel *panel, const struct scale *scale,
-                      void (*tick)(const struct panel *, double))
-{
-    static const int first[] = {1, 2, 5};
-    if (!scale->log) {
-        double begin = ceil(scale->low / scale->step - 1e-6);
-        for (int i = 0; i < 32 && (begin + i) * scale->step <= scale->high + scale->step * 1e-6;
-             i++)
-            tick(panel, (begin + i) * scale->step);
-        return;
-    }
-    int per_decade = scale->step > 0 ? 1 : 3, stride = scale->step > 0 ? (int)scale->step : 1;
-    int last = (int)ceil(log10(scale->high) + 1e-6);
-    for (int k = (int)floor(log10(scale->low) + 1e-6); k <= last; k += stride)
-        for (int i = 0; i < per_decade; i++) {
-            double value = first[i] * pow(10, k);
-            if (value >= scale->low * 0.999 && value <= scale->high * 1.001)
-                tick(panel, value);
-        }
-}
 
 /* -- words ------------------------------------------------------------------------------------- */
 
@@ -138,7 +67,8 @@ static void put_escaped(FILE *to, const char *text)
     }
 }
 
-static void put_number(const struct panel *panel, const struct scale *scale, double value)
+static void put_number(const struct panel *panel, const struct gyre_report_scale *scale,
+                       double value)
 {
     double step = scale->log ? value : scale->step;
     int decimals = (int)fmax(0, -floor(log10(step) + 1e-6));
@@ -234,7 +164,7 @@ static void put_keys(FILE *to, const struct gyre_report_curves *curves)
 
 static void tick_x(const struct panel *panel, double value)
 {
-    double x = place(&panel->x, value);
+    double x = gyre_report_scale_place(&panel->x, value);
     fprintf(panel->to, "<path class=\"grid\" d=\"M%.1f %.1fv5\"/>\n", x, panel->y.from);
     fprintf(panel->to, "<text class=\"faint\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">", x,
             panel->y.from + 19);
@@ -244,7 +174,7 @@ static void tick_x(const struct panel *panel, double value)
 
 static void tick_y(const struct panel *panel, double value)
 {
-    double y = place(&panel->y, value);
+    double y = gyre_report_scale_place(&panel->y, value);
     fprintf(panel->to, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, y, RIGHT);
     fprintf(panel->to, "<text class=\"faint\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">", LEFT - 8,
             y + 4);
@@ -254,21 +184,24 @@ static void tick_y(const struct panel *panel, double value)
 
 static void put_axes(const struct panel *panel, const char *name)
 {
+    double tick[GYRE_REPORT_TICKS];
     fprintf(panel->to, "<text x=\"%d\" y=\"%.0f\">%s</text>\n", LEFT, panel->y.to - 10, name);
-    each_tick(panel, &panel->y, tick_y);
-    each_tick(panel, &panel->x, tick_x);
+    for (int i = 0, ticks = gyre_report_scale_ticks(&panel->y, tick); i < ticks; i++)
+        tick_y(panel, tick[i]);
+    for (int i = 0, ticks = gyre_report_scale_ticks(&panel->x, tick); i < ticks; i++)
+        tick_x(panel, tick[i]);
 }
 
 /* -- curves ------------------------------------------------------------------------------------ */
 
 static double x_of(const struct panel *panel, const struct gyre_report_bin *bin)
 {
-    return place(&panel->x, bin->x / panel->unit);
+    return gyre_report_scale_place(&panel->x, bin->x / panel->unit);
 }
 
 static double y_of(const struct panel *panel, double value)
 {
-    return place(&panel->y, panel->percent ? value * 100 : value);
+    return gyre_report_scale_place(&panel->y, panel->percent ? value * 100 : value);
 }
 
 static void put_band(const struct panel *panel, const struct gyre_report_series *series)
@@ -358,7 +291,8 @@ static void put_loss(struct panel *panel, const struct gyre_report_curves *curve
     widen(&curves->loss, &low, &high);
     widen(&curves->test_loss, &low, &high);
     bool log = low > 0 && high / low > 50;
-    panel->y = log ? logarithmic(low, high) : linear(low > 0 ? 0 : low, high, 6);
+    panel->y = log ? gyre_report_scale_logarithmic(low, high)
+                   : gyre_report_scale_linear(low > 0 ? 0 : low, high, 6);
     panel->y.from = LOSS_BOTTOM;
     panel->y.to = TOP;
     panel->percent = false;
@@ -377,7 +311,7 @@ static void put_accuracy(struct panel *panel, const struct gyre_report_curves *c
     double low = INFINITY, high = -INFINITY;
     widen(&curves->accuracy, &low, &high);
     widen(&curves->test_accuracy, &low, &high);
-    panel->y = linear(fmax(0, fmin(low, high - LEAST_SPAN) * 100), high * 100, 4);
+    panel->y = gyre_report_scale_linear(fmax(0, fmin(low, high - LEAST_SPAN) * 100), high * 100, 4);
     panel->y.low = fmax(0, panel->y.low);
     panel->y.high = fmin(100, panel->y.high);
     panel->y.from = ACCURACY_BOTTOM;
@@ -392,11 +326,12 @@ static void put_accuracy(struct panel *panel, const struct gyre_report_curves *c
 }
 
 /* From 0, but for a resumed run, which begins where it does. */
-static struct scale x_scale(const struct gyre_report_curves *curves, double unit)
+static struct gyre_report_scale x_scale(const struct gyre_report_curves *curves, double unit)
 {
     double first = curves->step_loss.bins ? curves->step_loss.bin[0].x / unit : 0;
     double last = fmax((double)curves->steps / unit, 1 / unit);
-    struct scale scale = linear(first > last / 5 ? first : 0, last, 8);
+    struct gyre_report_scale scale =
+        gyre_report_scale_linear(first > last / 5 ? first : 0, last, 8);
     if (unit == 1 || scale.step < 1)
         scale.step = fmax(1, scale.step);
     scale.low = first > last / 5 ? first : 0;

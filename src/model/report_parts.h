@@ -130,7 +130,7 @@ struct gyre_report_terminal {
     double samples, seconds, exposed; /* sums of its steps */
 };
 
-/* `to` is told by the terminal's name and may be one that was never opened. */
+/* A `to` that was never opened takes nothing, as a sink does. */
 void gyre_report_terminal_init(struct gyre_report_terminal *terminal, struct gyre_report_sink *to,
                                const struct gyre_report_options *options, uint64_t now_ns);
 void gyre_report_terminal_step(struct gyre_report_terminal *terminal,
