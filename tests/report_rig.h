@@ -7,6 +7,7 @@
 #include "model/report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,6 +100,26 @@ static inline struct gyre_report *opened(const struct gyre_report_options *optio
     if (gyre_report_open(&report, options, BEGAN_NS, &trouble) != 0)
         fail_msg("%s", trouble.text);
     return report;
+}
+
+/* One step with everything, one with nothing, an epoch tested and one not. */
+static inline void report_four(struct gyre_report *report)
+{
+    struct gyre_step_record full = step_at(1), bare = step_at(2);
+    struct gyre_epoch_record tested = epoch_at(1), untested = epoch_at(2);
+    full.loss = 1 / 3.0;
+    full.accuracy = 0.1;
+    full.learning_rate = 0.1 + 0.2; /* 16 digits would say 0.3 */
+    full.gradient_norm = 1e-300;
+    full.loss_scale = 65536;
+    bare.loss = NAN;
+    bare.learning_rate = INFINITY;
+    untested.tested = false;
+    untested.accuracy = untested.exposed_share = -1;
+    assert_int_equal(gyre_report_step(report, &full, BEGAN_NS + GYRE_SECOND / 2, NULL), 0);
+    assert_int_equal(gyre_report_step(report, &bare, BEGAN_NS + GYRE_SECOND, NULL), 0);
+    assert_int_equal(gyre_report_epoch(report, &tested, BEGAN_NS + 2 * GYRE_SECOND, NULL), 0);
+    assert_int_equal(gyre_report_epoch(report, &untested, BEGAN_NS + 3 * GYRE_SECOND, NULL), 0);
 }
 
 #endif

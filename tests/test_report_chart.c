@@ -1,5 +1,6 @@
 /* The curves of a report: series of any length in 800 bins, and a drawing that XML readers take. */
 #include "model/report_parts.h"
+#include "model/report_scale.h"
 #include "report_rig.h"
 
 #include <ctype.h>
@@ -35,6 +36,44 @@ static void a_series_keeps_every_point_in_order(void **state)
     (void)state;
     for (int i = 0; i < 10; i++)
         check_series(lengths[i], 3), check_series(lengths[i], -3);
+}
+
+/* -- scales ------------------------------------------------------------------------------------ */
+
+/* 1, 2 or 5 times a power of ten, and nothing beside it. */
+static void assert_round(double value)
+{
+    double power = pow(10, floor(log10(value * 1.000001))), first = value / power;
+    assert_true(fabs(first - 1) < 1e-6 || fabs(first - 2) < 1e-6 || fabs(first - 5) < 1e-6);
+}
+
+static void check_ticks(const struct gyre_report_scale *scale, double low, double high)
+{
+    double tick[GYRE_REPORT_TICKS], slack = 1e-6 * (high - low);
+    int ticks = gyre_report_scale_ticks(scale, tick);
+    assert_in_range(ticks, 3, 13);
+    assert_true(tick[0] >= scale->low - (scale->log ? scale->low * 1e-3 : slack));
+    assert_true(scale->low <= low + slack && scale->high >= high - slack);
+    for (int i = 1; i < ticks; i++) {
+        if (scale->log)
+            assert_round(tick[i]);
+        else
+            assert_round(tick[i] - tick[i - 1]);
+        assert_true(tick[i] > tick[i - 1] && tick[i] <= scale->high + slack);
+    }
+}
+
+static void scales_hold_their_values_between_round_ticks(void **state)
+{
+    (void)state;
+    for (double low = -3.7; low < 4; low += 0.83)
+        for (double span = 1.1e-6; span < 1e9; span *= 3.3) {
+            struct gyre_report_scale linear = gyre_report_scale_linear(low, low + span, 6);
+            struct gyre_report_scale log =
+                gyre_report_scale_logarithmic(pow(10, low), pow(10, low + 1.6 + log1p(span)));
+            check_ticks(&linear, low, low + span);
+            check_ticks(&log, pow(10, low), pow(10, low + 1.6 + log1p(span)));
+        }
 }
 
 /* -- XML --------------------------------------------------------------------------------------- */
@@ -227,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_series_keeps_every_point_in_order),
+        cmocka_unit_test(scales_hold_their_values_between_round_ticks),
         cmocka_unit_test(long_runs_stay_small),
         cmocka_unit_test(axes_have_round_numbers),
         cmocka_unit_test(any_numbers_make_a_drawing),
