@@ -257,6 +257,8 @@ int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options,
     if (!status) {
         tell_start(&t);
         status = run(&t);
+        if (status)
+            gyre_abort(comm, trouble->text); /* others may wait for this rank within a step */
     }
     int closed = gyre_report_close(t.report, trouble);
     gyre_train_close(&t);
