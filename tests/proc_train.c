@@ -676,6 +676,10 @@ static const struct wrong wrongs[] = {
     {{"--preset", "wine", "--ranks", "2", "--lr", "1e30", "--optimizer", "sgd", "--epochs", "9"},
      2,
      "--lr"},
+    {{"--preset", "wine", "--ranks", "3", "--lr", "1e6", "--momentum", "0.99", "--optimizer", "sgd",
+      "--epochs", "300"},
+     2,
+     "has a NaN or an infinity in the gradient of 2."},
     {{"more"}, 2, "unexpected word 'more'"},
 };
 
