@@ -6,8 +6,10 @@
 #include "base/env.h"
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct command {
     const char *name;
@@ -35,6 +37,15 @@ int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *tr
 {
     fprintf(stderr, "gyre%s%s: %s\n", *command ? " " : "", command, trouble->text);
     return status == GYRE_INVALID ? 2 : 1;
+}
+
+int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble)
+{
+    ssize_t length = readlink("/proc/self/exe", path, room - 1);
+    if (length < 0)
+        return gyre_trouble_set(trouble, -errno, "where am I? /proc/self/exe: %s", strerror(errno));
+    path[length] = '\0';
+    return 0;
 }
 
 static int version(char **argv)

@@ -3,6 +3,7 @@
 #include "cli/train_ranks.h"
 
 #include "base/env.h"
+#include "cli/commands.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -24,18 +25,19 @@ int gyre_cli_train_ranks(const char *ranks, char **argv, struct gyre_trouble *tr
                                           "--no-prefix", tool,  "train"};
     int64_t count;
     int words = 7, status = gyre_parse_int("--ranks", ranks, 1, 4096, &count, trouble);
-    ssize_t length = readlink("/proc/self/exe", tool, sizeof tool - 1);
+    if (!status)
+        status = gyre_cli_path(tool, sizeof tool, trouble);
     if (status)
         return status;
-    if (length < 0)
-        return gyre_trouble_set(trouble, -errno, "where am I? /proc/self/exe: %s", strerror(errno));
-    tool[length] = '\0';
     for (; *argv && words < WORDS_MOST - 1; argv++) {
         if (!is_ranks(*argv))
             word[words++] = *argv;
         else if (!strchr(*argv, '=') && argv[1])
             argv++;
     }
+    if (*argv)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "more than %d words; --config FILE takes any", WORDS_MOST - 8);
     if (isatty(STDERR_FILENO) && ttyname(STDERR_FILENO))
         setenv("GYRE_TERMINAL", ttyname(STDERR_FILENO), 1);
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* `gyre run` would take all cores of a rank */

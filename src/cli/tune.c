@@ -84,12 +84,10 @@ static int start_ranks(const char *ranks, const char *path, struct gyre_trouble 
     char tool[4096];
     int64_t count;
     int status = gyre_parse_int("--ranks", ranks, 2, 64, &count, trouble);
-    ssize_t length = readlink("/proc/self/exe", tool, sizeof tool - 1);
+    if (!status)
+        status = gyre_cli_path(tool, sizeof tool, trouble);
     if (status)
         return status;
-    if (length < 0)
-        return gyre_trouble_set(trouble, -errno, "where am I? /proc/self/exe: %s", strerror(errno));
-    tool[length] = '\0';
     for (int i = 0; i < 2; i++)
         if (run_job(tool, ranks, transports[i], path))
             return gyre_trouble_set(
