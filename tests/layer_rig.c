@@ -67,8 +67,8 @@ void layer_rig_init(struct layer_rig *rig, const struct gyre_layer *layer, size_
     if (rig->layer.kind->shape(&rig->layer, samples, &trouble))
         fail_msg("%s", trouble.text);
     give_memory(&rig->layer);
-    rig->in = samples * gyre_shape_count(rig->layer.in);
-    rig->out = samples * gyre_shape_count(rig->layer.out);
+    rig->in = samples * gyre_volume_count(rig->layer.in);
+    rig->out = samples * gyre_volume_count(rig->layer.out);
     rig->x = random_floats(rig->in);
     rig->y = floats(rig->out);
     rig->dy = random_floats(rig->out);

@@ -110,7 +110,7 @@ static void *run_rank(void *context)
 /* Cuts `whole`'s batch among the ranks and runs them together. */
 static void run_ranks(const struct layer_rig *whole, struct layer_rig *rank, const size_t *samples)
 {
-    const size_t each = gyre_shape_count(whole->layer.in);
+    const size_t each = gyre_volume_count(whole->layer.in);
     pthread_t thread[RANKS];
     size_t at = 0;
     for (int r = 0; r < RANKS; at += samples[r++] * each) {

@@ -137,8 +137,8 @@ static struct gyre_model *make_model(const struct golden *g)
     struct gyre_model *model;
     struct gyre_trouble trouble = {0};
     int status = g->widths ? gyre_mlp_create(&model, g->widths, g->width_count, &settings, &trouble)
-                           : gyre_convnet_create(&model, (struct gyre_shape){1, 28, 28}, g->classes,
-                                                 &settings, &trouble);
+                           : gyre_convnet_create(&model, (struct gyre_volume){1, 28, 28},
+                                                 g->classes, &settings, &trouble);
     if (status)
         fail_msg("%s", trouble.text);
     as_pytorch_rounds = strncmp(gyre_model_products(model), "OpenBLAS", 8) == 0;

@@ -82,9 +82,9 @@ static void test_convolutional_model(void **state)
     const struct gyre_layer convolution = {
         .kind = &gyre_layer_convolution, .kernel = 5, .stride = 1, .padding = 2};
     layer[0] = layer[1] = convolution;
-    layer[0].in = (struct gyre_shape){1, 28, 28};
+    layer[0].in = (struct gyre_volume){1, 28, 28};
     layer[0].outputs = 16;
-    layer[1].in = (struct gyre_shape){16, 14, 14};
+    layer[1].in = (struct gyre_volume){16, 14, 14};
     layer[1].outputs = 32;
     layer[2] = (struct gyre_layer){.kind = &gyre_layer_linear, .in = {1568, 1, 1}, .outputs = 10};
     assert_sha256(draw(3, 0), "70093aed2f6507b9");

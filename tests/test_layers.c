@@ -115,11 +115,11 @@ static double plain_convolution(const struct layer_rig *rig, size_t sample, size
 
 static void check_convolution(struct layer_rig *rig)
 {
-    const struct gyre_shape out = rig->layer.out;
+    const struct gyre_volume out = rig->layer.out;
     layer_rig_forward(rig);
     for (size_t i = 0; i < rig->out; i++) {
         size_t x = i % out.width, y = i / out.width % out.height;
-        size_t o = i / out.width / out.height % out.channels, s = i / gyre_shape_count(out);
+        size_t o = i / out.width / out.height % out.channels, s = i / gyre_volume_count(out);
         double wanted = plain_convolution(rig, s, o, (int)y, (int)x);
         if (!(fabs((double)rig->y[i] - wanted) < 1e-5))
             fail_msg("y[%zu] is %g, wanted %g", i, (double)rig->y[i], wanted);
@@ -145,7 +145,7 @@ static void test_convolution_edges(void **state)
                                       {4, 3, 0, 3}, {2, 2, 2, 3}, {3, 9, 1, 2}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct gyre_layer layer = convolution;
-        layer.in = (struct gyre_shape){2, sizes[i][0], sizes[i][1]};
+        layer.in = (struct gyre_volume){2, sizes[i][0], sizes[i][1]};
         layer.padding = sizes[i][2];
         layer.kernel = sizes[i][3];
         INIT(layer, 2, 5 + i);

@@ -61,7 +61,7 @@ static struct gyre_model *mlp(size_t batch, enum gyre_precision precision)
 static struct gyre_model *convnet(size_t batch, enum gyre_precision precision)
 {
     const struct gyre_model_settings settings = {.batch = batch, .precision = precision};
-    const struct gyre_shape image = {2, 9, 8};
+    const struct gyre_volume image = {2, 9, 8};
     struct gyre_model *model;
     assert_int_equal(gyre_convnet_create(&model, image, 4, &settings, &trouble), 0);
     return model;
@@ -69,7 +69,7 @@ static struct gyre_model *convnet(size_t batch, enum gyre_precision precision)
 
 static float *random_batch(const struct gyre_model *model, int64_t *labels)
 {
-    size_t count = BATCH * gyre_shape_count(gyre_model_input(model));
+    size_t count = BATCH * gyre_volume_count(gyre_model_input(model));
     float *x = calloc(count, sizeof *x);
     assert_non_null(x);
     gyre_rng_seed(&rng, 5);
@@ -127,7 +127,7 @@ static void test_convnet_names(void **state)
     struct gyre_buffer *const *b;
     char names[512] = "";
     assert_int_equal(
-        gyre_convnet_create(&model, (struct gyre_shape){1, 28, 28}, 10, &settings, &trouble), 0);
+        gyre_convnet_create(&model, (struct gyre_volume){1, 28, 28}, 10, &settings, &trouble), 0);
     int count = gyre_model_parameters(model, &p);
     for (int i = 0; i < count; i++)
         strcat(strcat(names, p[i]->name), " ");
@@ -343,9 +343,9 @@ static void test_refused(void **state)
     for (int i = 0; i < 70; i++)
         many[i] = 2;
     assert_says(gyre_mlp_create(&model, many, 70, &settings, &trouble), "at most 64 layers");
-    assert_says(gyre_convnet_create(&model, (struct gyre_shape){1, 3, 9}, 2, &settings, &trouble),
+    assert_says(gyre_convnet_create(&model, (struct gyre_volume){1, 3, 9}, 2, &settings, &trouble),
                 "max pool layer2.3");
-    assert_says(gyre_convnet_create(&model, (struct gyre_shape){SIZE_MAX, SIZE_MAX, 9}, 2,
+    assert_says(gyre_convnet_create(&model, (struct gyre_volume){SIZE_MAX, SIZE_MAX, 9}, 2,
                                     &settings, &trouble),
                 "inputs of");
     assert_null(model);

@@ -35,7 +35,7 @@ static size_t places(const struct gyre_layer *layer)
 static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const size_t count = channels(layer);
-    if (gyre_shape_count(layer->in) == 0)
+    if (gyre_volume_count(layer->in) == 0)
         return gyre_trouble_set(trouble, GYRE_INVALID, "batch norm %s: its input is empty",
                                 layer->name);
     layer->out = layer->in;

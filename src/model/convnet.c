@@ -36,7 +36,7 @@ static int add_block(struct gyre_model *model, const char *name, size_t channels
     return status;
 }
 
-int gyre_convnet_create(struct gyre_model **out, struct gyre_shape image, size_t classes,
+int gyre_convnet_create(struct gyre_model **out, struct gyre_volume image, size_t classes,
                         const struct gyre_model_settings *settings, struct gyre_trouble *trouble)
 {
     const struct gyre_layer flatten = {.kind = &gyre_layer_flatten, .name = "flatten"};

@@ -32,7 +32,7 @@ static size_t padded_floats(const struct gyre_layer *layer)
 
 static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
-    const struct gyre_shape in = layer->in;
+    const struct gyre_volume in = layer->in;
     const size_t k = layer->kernel, pad = 2 * layer->padding, outputs = layer->outputs;
     if (k == 0 || layer->stride != 1 || layer->padding >= k || in.height + pad < k ||
         in.width + pad < k || in.channels == 0 || outputs == 0)
@@ -42,7 +42,7 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
                                 "less than the kernel and an image of at least its size",
                                 layer->name, k, layer->stride, layer->padding, in.channels,
                                 in.height, in.width, outputs);
-    layer->out = (struct gyre_shape){outputs, in.height + pad - k + 1, in.width + pad - k + 1};
+    layer->out = (struct gyre_volume){outputs, in.height + pad - k + 1, in.width + pad - k + 1};
     layer->kept_floats = 0;
     layer->scratch_floats = terms(layer) * places(layer) + outputs * terms(layer) +
                             outputs * places(layer) + padded_floats(layer);
@@ -65,7 +65,7 @@ static float *inside(const struct gyre_layer *layer, float *padded, size_t chann
 
 static void pad(const struct gyre_layer *layer, const float *x, float *padded)
 {
-    const struct gyre_shape in = layer->in;
+    const struct gyre_volume in = layer->in;
     memset(padded, 0, padded_floats(layer) * sizeof *padded);
     for (size_t c = 0; c < in.channels; c++)
         for (size_t y = 0; y < in.height; y++, x += in.width)
@@ -74,7 +74,7 @@ static void pad(const struct gyre_layer *layer, const float *x, float *padded)
 
 static void cut(const struct gyre_layer *layer, float *padded, float *dx)
 {
-    const struct gyre_shape in = layer->in;
+    const struct gyre_volume in = layer->in;
     for (size_t c = 0; c < in.channels; c++)
         for (size_t y = 0; y < in.height; y++, dx += in.width)
             memcpy(dx, inside(layer, padded, c, y), in.width * sizeof *dx);
@@ -151,7 +151,7 @@ static void spread_sample(const struct gyre_layer *layer, const struct gyre_pass
 
 static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
 {
-    const size_t outputs = layer->outputs, in = gyre_shape_count(layer->in);
+    const size_t outputs = layer->outputs, in = gyre_volume_count(layer->in);
     const struct workplace work = workplace(layer, pass);
     const float *weight =
         gyre_pass_operand(pass, work.weight, layer->parameter[0].value, layer->parameter[0].count);
@@ -193,7 +193,7 @@ static void bias_gradient(struct gyre_layer *layer, const struct gyre_pass *pass
 static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                             const float *dy)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs * places(layer);
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs * places(layer);
     const struct workplace work = workplace(layer, pass);
     struct gyre_parameter *weight = &layer->parameter[0];
     if (pass->samples == 0 && !pass->accumulate)
@@ -221,7 +221,7 @@ static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pa
 static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
                            float *dx)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs * places(layer);
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs * places(layer);
     const struct workplace work = workplace(layer, pass);
     const float *weight =
         gyre_pass_operand(pass, work.weight, layer->parameter[0].value, layer->parameter[0].count);

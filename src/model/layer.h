@@ -22,11 +22,12 @@
 #define GYRE_LAYER_PARAMETERS_MOST 2
 #define GYRE_LAYER_BUFFERS_MOST    3
 
-struct gyre_shape {
+/* What a sample is, or a row of outputs. */
+struct gyre_volume {
     size_t channels, height, width;
 };
 
-static inline size_t gyre_shape_count(struct gyre_shape shape)
+static inline size_t gyre_volume_count(struct gyre_volume shape)
 {
     return shape.channels * shape.height * shape.width;
 }
@@ -80,12 +81,12 @@ struct gyre_layer_kind;
 struct gyre_layer {
     const struct gyre_layer_kind *kind;
     char name[GYRE_NAME_MOST / 2]; /* goes before the names of its parameters: "layer1.0" */
-    struct gyre_shape in;
+    struct gyre_volume in;
     size_t outputs;                 /* linear, convolution */
     size_t kernel, stride, padding; /* convolution (stride 1), pooling (padding 0) */
     bool relu;                      /* linear: its output goes through a ReLU */
 
-    struct gyre_shape out;
+    struct gyre_volume out;
     size_t kept_floats;    /* between forward and backward, for a whole batch */
     size_t scratch_floats; /* within one call */
     int parameter_count, buffer_count;

@@ -9,13 +9,13 @@
 
 static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs;
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     if (in == 0 || out == 0)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "linear layer %s: %zu inputs and %zu outputs; both must be more "
                                 "than 0",
                                 layer->name, in, out);
-    layer->out = (struct gyre_shape){out, 1, 1};
+    layer->out = (struct gyre_volume){out, 1, 1};
     layer->kept_floats = 0;
     layer->scratch_floats = batch * (in + out) + in * out; /* operands in half precision */
     layer->parameter_count = layer->buffer_count = 0;
@@ -26,7 +26,7 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
 
 static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs;
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     const struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
     float *scratch = pass->scratch;
     const float *a = gyre_pass_operand(pass, scratch, x, pass->samples * in);
@@ -51,7 +51,7 @@ static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const
 static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
                             const float *x)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs;
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     gyre_dense_multiply(pass->dense, &(struct gyre_product){
                                          .form = GYRE_DENSE_TN,
                                          .m = out,
@@ -71,7 +71,7 @@ static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pa
 static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
                            const float *weight, float *dx)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs;
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     gyre_dense_multiply(pass->dense, &(struct gyre_product){
                                          .form = GYRE_DENSE_NN,
                                          .m = pass->samples,
@@ -90,7 +90,7 @@ static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pas
 static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                     const float *y, float *dy, float *dx)
 {
-    const size_t in = gyre_shape_count(layer->in), out = layer->outputs;
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
     float *for_dy = pass->scratch, *for_x = for_dy + pass->samples * out,
           *for_weight = for_x + pass->samples * in;

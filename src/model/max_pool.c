@@ -8,7 +8,7 @@
 
 static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
-    const struct gyre_shape in = layer->in;
+    const struct gyre_volume in = layer->in;
     const size_t k = layer->kernel, stride = layer->stride;
     if (k == 0 || stride == 0 || layer->padding != 0 || in.height < k || in.width < k ||
         in.height * in.width > UINT32_MAX)
@@ -16,9 +16,9 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
                                 "max pool %s: a kernel of %zu, stride %zu, padding %zu on "
                                 "%zu x %zu; it takes no padding and an image of at least its size",
                                 layer->name, k, stride, layer->padding, in.height, in.width);
-    layer->out =
-        (struct gyre_shape){in.channels, (in.height - k) / stride + 1, (in.width - k) / stride + 1};
-    layer->kept_floats = batch * gyre_shape_count(layer->out);
+    layer->out = (struct gyre_volume){in.channels, (in.height - k) / stride + 1,
+                                      (in.width - k) / stride + 1};
+    layer->kept_floats = batch * gyre_volume_count(layer->out);
     layer->scratch_floats = 0;
     layer->parameter_count = layer->buffer_count = 0;
     return 0;
@@ -41,7 +41,7 @@ static uint32_t greatest_at(const struct gyre_layer *layer, const float *plane, 
 static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
 {
     const size_t plane = layer->in.height * layer->in.width;
-    const struct gyre_shape out = layer->out;
+    const struct gyre_volume out = layer->out;
     uint32_t *from = (uint32_t *)layer->kept;
     for (size_t p = 0; p < pass->samples * layer->in.channels; p++, x += plane) {
         for (size_t at = 0; at < out.height * out.width; at++, y++, from++) {

@@ -14,7 +14,7 @@ int gyre_mlp_create(struct gyre_model **out, const size_t *widths, int count,
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "a model of %d widths: expected at least inputs and outputs",
                                 count);
-    int status = gyre_model_begin(&model, (struct gyre_shape){widths[0], 1, 1}, settings, trouble);
+    int status = gyre_model_begin(&model, (struct gyre_volume){widths[0], 1, 1}, settings, trouble);
     if (status)
         return status;
     for (int i = 1; i < count && !status; i++) {

@@ -15,7 +15,7 @@
 
 struct gyre_model {
     struct gyre_model_settings settings;
-    struct gyre_shape input;
+    struct gyre_volume input;
     int layers, parameters, buffers;
     struct gyre_layer layer[GYRE_LAYERS_MOST];
     float *y[GYRE_LAYERS_MOST];
@@ -37,19 +37,19 @@ static int check_size(const char *what, size_t size, struct gyre_trouble *troubl
                             size, GYRE_SIZE_MOST);
 }
 
-static bool is_image(struct gyre_shape s)
+static bool is_image(struct gyre_volume s)
 {
     uint64_t count;
     return gyre_mul_u64(s.channels, s.height, &count) && gyre_mul_u64(count, s.width, &count);
 }
 
-int gyre_model_begin(struct gyre_model **out, struct gyre_shape input,
+int gyre_model_begin(struct gyre_model **out, struct gyre_volume input,
                      const struct gyre_model_settings *settings, struct gyre_trouble *trouble)
 {
     int status = check_size("batches of", settings->batch, trouble);
     if (!status)
         status =
-            check_size("inputs of", is_image(input) ? gyre_shape_count(input) : SIZE_MAX, trouble);
+            check_size("inputs of", is_image(input) ? gyre_volume_count(input) : SIZE_MAX, trouble);
     if (status)
         return status;
     struct gyre_model *model = calloc(1, sizeof *model);
@@ -76,7 +76,7 @@ int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
         return check_size("outputs of a layer of", added->outputs, trouble);
     int status = added->kind->shape(added, model->settings.batch, trouble);
     if (!status)
-        status = check_size("outputs of a layer of", gyre_shape_count(added->out), trouble);
+        status = check_size("outputs of a layer of", gyre_volume_count(added->out), trouble);
     if (status)
         return status;
     for (int p = 0; p < added->parameter_count; p++)
@@ -107,7 +107,7 @@ static int allocate(struct gyre_model *model, struct gyre_trouble *trouble)
     bool good = true;
     for (int i = 0; i < model->layers; i++) {
         struct gyre_layer *layer = &model->layer[i];
-        size_t out = batch * gyre_shape_count(layer->out);
+        size_t out = batch * gyre_volume_count(layer->out);
         widest = out > widest ? out : widest;
         scratch = layer->scratch_floats > scratch ? layer->scratch_floats : scratch;
         model->y[i] = shares(model, i) ? model->y[i - 1] : floats(out);
@@ -164,14 +164,14 @@ int gyre_model_buffers(struct gyre_model *model, struct gyre_buffer *const **lis
     return model->buffers;
 }
 
-struct gyre_shape gyre_model_input(const struct gyre_model *model)
+struct gyre_volume gyre_model_input(const struct gyre_model *model)
 {
     return model->input;
 }
 
 size_t gyre_model_outputs(const struct gyre_model *model)
 {
-    return gyre_shape_count(model->layer[model->layers - 1].out);
+    return gyre_volume_count(model->layer[model->layers - 1].out);
 }
 
 const char *gyre_model_products(const struct gyre_model *model)

@@ -32,7 +32,7 @@ int gyre_mlp_parse(const char *name, const char *text, size_t *widths, int most,
 
 /* Twice convolution (5 x 5; 16, then 32 channels), batch norm, ReLU and pooling by 2, then a linear
  * layer; "layer1.0.weight", "layer1.1.running_mean", "fc.bias". Images of at least 4 x 4. */
-int gyre_convnet_create(struct gyre_model **model, struct gyre_shape image, size_t classes,
+int gyre_convnet_create(struct gyre_model **model, struct gyre_volume image, size_t classes,
                         const struct gyre_model_settings *settings, struct gyre_trouble *trouble);
 
 void gyre_model_destroy(struct gyre_model *model); /* takes NULL */
@@ -43,7 +43,7 @@ void gyre_model_destroy(struct gyre_model *model); /* takes NULL */
 int gyre_model_parameters(struct gyre_model *model, struct gyre_parameter *const **list);
 int gyre_model_buffers(struct gyre_model *model, struct gyre_buffer *const **list);
 
-struct gyre_shape gyre_model_input(const struct gyre_model *model);
+struct gyre_volume gyre_model_input(const struct gyre_model *model);
 size_t gyre_model_outputs(const struct gyre_model *model);
 
 /* Who multiplies, as gyre_dense_name() says it. */

@@ -8,7 +8,7 @@
 #define GYRE_SIZE_MOST   ((size_t)1 << 24) /* of a batch, an image, a layer's outputs */
 
 /* An empty model. */
-int gyre_model_begin(struct gyre_model **model, struct gyre_shape input,
+int gyre_model_begin(struct gyre_model **model, struct gyre_volume input,
                      const struct gyre_model_settings *settings, struct gyre_trouble *trouble);
 
 /* Puts a layer behind the last one, which gives it its `in`. */

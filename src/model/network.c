@@ -196,7 +196,7 @@ int gyre_network_convnet(struct gyre_network **network, uint64_t channels, uint6
     if (status)
         return status;
     const struct gyre_model_settings settings = {.batch = options->batch};
-    status = gyre_convnet_create(&model, (struct gyre_shape){channels, height, width}, classes,
+    status = gyre_convnet_create(&model, (struct gyre_volume){channels, height, width}, classes,
                                  &settings, gyre_network_trouble());
     return status ? status : make(network, model, options);
 }
@@ -215,7 +215,7 @@ void gyre_network_destroy(struct gyre_network *network)
 
 uint64_t gyre_network_inputs(const struct gyre_network *network)
 {
-    return network ? gyre_shape_count(gyre_model_input(network->model)) : 0;
+    return network ? gyre_volume_count(gyre_model_input(network->model)) : 0;
 }
 
 uint64_t gyre_network_outputs(const struct gyre_network *network)

@@ -15,7 +15,7 @@ static int shape_same(struct gyre_layer *layer, size_t batch, struct gyre_troubl
 static int relu_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                         float *y)
 {
-    pass->ops->relu(y, x, pass->samples * gyre_shape_count(layer->in));
+    pass->ops->relu(y, x, pass->samples * gyre_volume_count(layer->in));
     return 0;
 }
 
@@ -23,7 +23,7 @@ static int relu_backward(struct gyre_layer *layer, const struct gyre_pass *pass,
                          const float *y, float *dy, float *dx)
 {
     if (dx)
-        pass->ops->relu_back(dx, dy, y, pass->samples * gyre_shape_count(layer->in));
+        pass->ops->relu_back(dx, dy, y, pass->samples * gyre_volume_count(layer->in));
     return 0;
 }
 
@@ -38,7 +38,7 @@ const struct gyre_layer_kind gyre_layer_relu = {
 static int shape_flat(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     shape_same(layer, batch, trouble);
-    layer->out = (struct gyre_shape){gyre_shape_count(layer->in), 1, 1};
+    layer->out = (struct gyre_volume){gyre_volume_count(layer->in), 1, 1};
     return 0;
 }
 
@@ -46,7 +46,7 @@ static void copy(const struct gyre_layer *layer, const struct gyre_pass *pass, f
                  const float *from)
 {
     if (to && to != from)
-        memcpy(to, from, pass->samples * gyre_shape_count(layer->in) * sizeof *to);
+        memcpy(to, from, pass->samples * gyre_volume_count(layer->in) * sizeof *to);
 }
 
 static int flat_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,

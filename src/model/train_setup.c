@@ -161,9 +161,9 @@ static int make_convnet(struct gyre_train *t, const struct gyre_model_settings *
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "--model convnet needs images; samples of %s have %u dimensions",
                                 t->options->data, t->data.dims);
-    struct gyre_shape image = {.channels = t->data.dims == 3 ? shape[0] : 1,
-                               .height = shape[t->data.dims - 2],
-                               .width = shape[t->data.dims - 1]};
+    struct gyre_volume image = {.channels = t->data.dims == 3 ? shape[0] : 1,
+                                .height = shape[t->data.dims - 2],
+                                .width = shape[t->data.dims - 1]};
     return gyre_convnet_create(&t->model, image, t->data.classes, settings, t->trouble);
 }
 
