@@ -132,6 +132,7 @@ int gyre_hub_idle_turn(struct gyre_hub *hub, struct gyre_idle *idle, bool (*read
 {
     if (!hub->helping)
         gyre_activity_look(gyre_domain_activity(hub->domain));
+    idle->aside = hub->helping;
     return gyre_domain_idle(hub->domain, idle, ready, context, deadline);
 }
 

@@ -1,7 +1,7 @@
 /* Waiting: spin, yield, sleep; the doorbell; and who may drive.
  *
  *   every rank has a core     spin for ~4 µs (no clock in the first 64 turns), give way, and sleep
- *                             after ~50 µs
+ *                             after ~1 ms; ~50 µs where the program computes meanwhile
  *   ranks outnumber cores     give way at once, sleep after ~200 µs
  *
  * Sleep is a futex in a page that the node's peers can write, or the links' descriptors where
@@ -27,8 +27,9 @@
 
 #define SPINS_WITHOUT_CLOCK 64u
 #define PAUSE_NS            (4 * UINT64_C(1000))
-#define SPIN_NS             (50 * UINT64_C(1000))
-#define YIELD_NS            (200 * UINT64_C(1000))
+#define SPIN_NS             (1000 * UINT64_C(1000))
+#define ASIDE_NS            (50 * UINT64_C(1000))
+#define CROWDED_NS          (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
 #define STAND_NS            (2 * GYRE_MS)
 #define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all failed */
@@ -251,6 +252,11 @@ static void give_way(const struct gyre_domain *domain, const struct gyre_idle *i
         gyre_pause();
 }
 
+static uint64_t patience(const struct gyre_domain *domain, const struct gyre_idle *idle)
+{
+    return domain->crowded ? CROWDED_NS : idle->aside ? ASIDE_NS : SPIN_NS;
+}
+
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
                      bool (*ready)(void *context), void *context, uint64_t deadline)
 {
@@ -264,7 +270,7 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
     if (!idle->since)
         idle->since = now;
     idle->long_wait = now - idle->since > PAUSE_NS;
-    if (now >= deadline || now - idle->since < (domain->crowded ? YIELD_NS : SPIN_NS))
+    if (now >= deadline || now - idle->since < patience(domain, idle))
         return 0;
     sleep_once(domain, ready, context,
                deadline - now < SLEEP_MAX_NS ? deadline - now : SLEEP_MAX_NS);

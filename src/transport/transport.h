@@ -123,6 +123,7 @@ struct gyre_idle {
     uint32_t turns;
     uint64_t since; /* when the wait began, 0: not read yet */
     bool long_wait;
+    bool aside; /* nobody is in a call: the program computes, so sleep soon */
 };
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
                      bool (*ready)(void *context), void *context, uint64_t deadline);
