@@ -80,7 +80,7 @@ enum gyre_ddp_look { /* where gradients are looked at for NaN and infinity befor
  * on all ranks. */
 struct gyre_ddp_options {
     size_t size;             /* sizeof(struct gyre_ddp_options) */
-    uint64_t first_bucket;   /* bytes that close the first bucket; 0: an eighth of bucket_cap */
+    uint64_t first_bucket;   /* bytes that close the first bucket; 0: from the cost model */
     uint64_t bucket_cap;     /* bytes that close every other; 0: from the cost model */
     enum gyre_ddp_mean mean; /* what the gradient is after the wait */
     enum gyre_ddp_wire wire; /* a shorter type on the way; summed in f32 all the same */

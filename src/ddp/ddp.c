@@ -9,8 +9,9 @@
 
 #define CAP_LEAST  (64u * 1024)
 #define CAP_MOST   (64u * 1024 * 1024)
-#define UNIT       16u /* elements: blocks of a sharded bucket begin at whole lines */
-#define COMPARE    100 /* steps */
+#define WORTH_NS   100000u /* what hides less costs more: the helper must be woken for it */
+#define UNIT       16u     /* elements: blocks of a sharded bucket begin at whole lines */
+#define COMPARE    100     /* steps */
 #define ITEMS_MOST 1000000
 
 /* -- arguments --------------------------------------------------------------------------------- */
@@ -148,6 +149,20 @@ static int default_cap(struct gyre_ddp *ddp)
     return status;
 }
 
+/* The smallest bucket that is worth hiding. */
+static int default_first(struct gyre_ddp *ddp)
+{
+    uint64_t cost, bytes = CAP_LEAST;
+    int status = 0;
+    for (; !status && bytes < ddp->limits.cap_bytes; bytes *= 2) {
+        status = gyre_all_reduce_cost(ddp->comm, bytes / 4, GYRE_F32, &cost);
+        if (cost >= WORTH_NS)
+            break;
+    }
+    ddp->limits.first_bytes = bytes;
+    return status;
+}
+
 static int find_limits(struct gyre_ddp *ddp)
 {
     int status = 0;
@@ -157,8 +172,8 @@ static int find_limits(struct gyre_ddp *ddp)
                                  .unit = UNIT * (ddp->options.sharded ? (uint64_t)ddp->n : 1)};
     if (!ddp->limits.cap_bytes)
         status = default_cap(ddp);
-    if (!ddp->limits.first_bytes)
-        ddp->limits.first_bytes = ddp->limits.cap_bytes / 8;
+    if (!status && !ddp->limits.first_bytes)
+        status = default_first(ddp);
     if (!ddp->options.compare_every)
         ddp->options.compare_every = COMPARE;
     return status;
