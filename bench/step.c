@@ -9,6 +9,7 @@
  *     off    the same without communication: all ranks compute, nothing travels
  *     bare   all-reduce of the same buckets, started one behind the other, nothing computed meanwhile;
  *            every rank rewrites its own before, as a step does
+ *     skew   of on: how long a rank waits, in the mean, until the slowest has computed as well
  *
  * One set of processes does all of it in turns, so that whatever else the machine does meets all alike:
  * only figures of one run may be compared. A time is that of the slowest rank. What follows from it:
@@ -16,7 +17,9 @@
  *     scaling = n T1 / on      bound = n T1 / (off + bare)      share = scaling / bound
  *     exposed = on - off       hidden = 1 - exposed / bare
  *
- * The bound hides nothing: a step that hides communication behind the backward pass may be above it. */
+ * The bound hides nothing: a step that hides communication behind the backward pass may be above it.
+ * It knows no skew either, for with communication off nobody waits: where ranks take turns at being
+ * slow, as on a shared machine, the slowest of every step counts in on, in off that of the stretch. */
 #include "local.h"
 #include "machine.h"
 #include "step_net.h"
@@ -24,6 +27,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <gyre/gyre.h>
 #include <math.h>
@@ -41,10 +45,10 @@
 #define EXIT_USAGE     2
 #define EXIT_LIBRARY   3
 
-enum { ALONE, ON, OFF, BARE, KINDS };
-static const char *const kind_text[KINDS] = {"T1    one rank by itself", "on    all ranks",
-                                             "off   all ranks, communication off",
-                                             "bare  all-reduce of the buckets"};
+enum { ALONE, ON, OFF, BARE, SKEW, KINDS };
+static const char *const kind_text[KINDS] = {
+    "T1    one rank by itself", "on    all ranks", "off   all ranks, communication off",
+    "bare  all-reduce of the buckets", "skew  waiting for the slowest rank"};
 
 struct options {
     struct step_settings settings;
@@ -66,6 +70,7 @@ struct bench {
     struct bucket bucket[BUCKETS_MOST];
     int buckets, steps, rounds;
     double load;
+    double *waited;                  /* the ranks' last stretch, seconds by step */
     double peak[2];                  /* MiB of a rank: least, greatest */
     double time[KINDS][ROUNDS_MOST]; /* us a step */
     struct gyre_trouble trouble;
@@ -196,7 +201,7 @@ static double time_alone(struct bench *bench)
     together(bench);
     if (!bench->rank) {
         uint64_t since = gyre_now_ns();
-        must(bench, step_net_run(&bench->alone, bench->steps), bench->alone.trouble.text);
+        must(bench, step_net_run(&bench->alone, bench->steps, NULL), bench->alone.trouble.text);
         seconds = seconds_since(since);
     }
     together(bench);
@@ -207,8 +212,23 @@ static double time_on(struct bench *bench)
 {
     together(bench);
     uint64_t since = gyre_now_ns();
-    must(bench, step_net_run(&bench->net, bench->steps), bench->net.trouble.text);
+    must(bench, step_net_run(&bench->net, bench->steps, bench->waited), bench->net.trouble.text);
     return seconds_since(since) / bench->steps;
+}
+
+/* Of the stretch with communication. Who waits least is who came last: the rest of a wait is skew. */
+static double find_skew(struct bench *bench)
+{
+    double sum = 0;
+    for (int i = 0; i < bench->steps; i++)
+        sum += bench->waited[i];
+    must(bench,
+         gyre_all_reduce(bench->comm, bench->waited, bench->waited, (uint64_t)bench->steps,
+                         GYRE_F64, GYRE_MIN),
+         "");
+    for (int i = 0; i < bench->steps; i++)
+        sum -= bench->waited[i];
+    return agree(bench, sum, GYRE_AVG) / bench->steps;
 }
 
 static double time_off(struct bench *bench)
@@ -248,7 +268,7 @@ static double time_bare(struct bench *bench)
 }
 
 static double (*const time_kind[KINDS])(struct bench *bench) = {time_alone, time_on, time_off,
-                                                                time_bare};
+                                                                time_bare, find_skew};
 
 /* -- before and behind ------------------------------------------------------------------------- */
 
@@ -280,17 +300,19 @@ static void prepare(struct bench *bench)
 {
     const struct step_settings *settings = &bench->options.settings;
     must(bench, step_net_open(&bench->net, bench->comm, settings), bench->net.trouble.text);
-    must(bench, step_net_run(&bench->net, WARM_UP), bench->net.trouble.text);
+    must(bench, step_net_run(&bench->net, WARM_UP, NULL), bench->net.trouble.text);
     double peak = (double)bench_machine_peak_bytes() / (1 << 20);
     bench->peak[0] = agree(bench, peak, GYRE_MIN);
     bench->peak[1] = agree(bench, peak, GYRE_MAX);
     must(bench, gyre_split(bench->comm, bench->rank, 0, &bench->own), "");
     if (!bench->rank) {
         must(bench, step_net_open(&bench->alone, bench->own, settings), bench->alone.trouble.text);
-        must(bench, step_net_run(&bench->alone, WARM_UP), bench->alone.trouble.text);
+        must(bench, step_net_run(&bench->alone, WARM_UP, NULL), bench->alone.trouble.text);
     }
     get_buckets(bench);
     bench->steps = choose_steps(bench);
+    bench->waited = calloc((size_t)bench->steps, sizeof *bench->waited);
+    must(bench, bench->waited ? 0 : -ENOMEM, "no memory");
 }
 
 static void measure(struct bench *bench)
@@ -356,10 +378,11 @@ static int write_csv(const struct bench *bench)
     if (!bench->options.csv)
         return 0;
     if (file)
-        fprintf(file, "round,alone_us,on_us,off_us,bare_us\n");
+        fprintf(file, "round,alone_us,on_us,off_us,bare_us,skew_us\n");
     for (int i = 0; file && i < bench->rounds; i++)
-        fprintf(file, "%d,%.3f,%.3f,%.3f,%.3f\n", i + 1, bench->time[ALONE][i], bench->time[ON][i],
-                bench->time[OFF][i], bench->time[BARE][i]);
+        fprintf(file, "%d,%.3f,%.3f,%.3f,%.3f,%.3f\n", i + 1, bench->time[ALONE][i],
+                bench->time[ON][i], bench->time[OFF][i], bench->time[BARE][i],
+                bench->time[SKEW][i]);
     if (file && !fclose(file))
         return 0;
     fprintf(stderr, "step: --csv %s: %m\n", bench->options.csv);
@@ -376,6 +399,7 @@ static int end(struct bench *bench)
     if (!well && !bench->rank)
         fprintf(stderr,
                 "step: a loss or a gradient is not finite: these are no times of training\n");
+    free(bench->waited);
     step_net_close(&bench->alone);
     step_net_close(&bench->net);
     must(bench, gyre_finalize(bench->comm), "gyre_finalize failed");

@@ -189,11 +189,14 @@ static int run_one(struct step_net *net, bool travels)
     return 0;
 }
 
-int step_net_run(struct step_net *net, int steps)
+int step_net_run(struct step_net *net, int steps, double *waited)
 {
     int status = 0;
-    for (int i = 0; !status && i < steps; i++)
+    for (int i = 0; !status && i < steps; i++) {
         status = run_one(net, true);
+        if (waited)
+            waited[i] = (double)gyre_ddp_step(net->ddp)->waited_ns / 1e9;
+    }
     return status;
 }
 

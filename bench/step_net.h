@@ -43,8 +43,9 @@ int step_net_open(struct step_net *net, struct gyre_comm *comm,
                   const struct step_settings *settings);
 void step_net_close(struct step_net *net);
 
-/* Steps with communication; collective. */
-int step_net_run(struct step_net *net, int steps);
+/* Steps with communication; collective. waited[i]: seconds that step i's gyre_ddp_wait() took; may
+ * be NULL. */
+int step_net_run(struct step_net *net, int steps, double *waited);
 
 /* The same work, the update included, but nothing travels and, at a rate of 0, no value changes. A
  * step with communication ends it, and takes no part in what *seconds says. Collective. */

@@ -223,7 +223,7 @@ static void expect_share(const char *text, double expected)
 static void expect_step_figures(double n)
 {
     double alone, on, off, bare;
-    const char *header = "round,alone_us,on_us,off_us,bare_us\n";
+    const char *header = "round,alone_us,on_us,off_us,bare_us,skew_us\n";
     assert_int_equal(
         sscanf(find_text(header) + strlen(header), "1,%lf,%lf,%lf,%lf", &alone, &on, &off, &bare),
         4);
