@@ -202,7 +202,8 @@ static int place_values(struct gyre_train *t)
         if (!t->statics[i])
             return no_memory(t);
     }
-    gyre_init_parameters(t->parameter, t->parameters, (uint64_t)t->options->seed);
+    if (!t->rank) /* the engine gives them to all */
+        gyre_init_parameters(t->parameter, t->parameters, (uint64_t)t->options->seed);
     gyre_init_buffers(t->buffer, t->buffers);
     return t->options->init ? gyre_train_load_init(t) : 0;
 }

@@ -22,14 +22,17 @@ void gyre_mt19937_seed(struct gyre_mt19937 *mt, uint32_t seed)
 static uint32_t twist(uint32_t upper, uint32_t lower)
 {
     uint32_t joined = (upper & UINT32_C(0x80000000)) | (lower & UINT32_C(0x7fffffff));
-    return joined >> 1 ^ (joined & 1 ? UINT32_C(0x9908b0df) : 0);
+    return joined >> 1 ^ (-(joined & 1) & UINT32_C(0x9908b0df)); /* no branch: the bit is random */
 }
 
 static void renew(struct gyre_mt19937 *mt)
 {
     uint32_t *x = mt->state;
-    for (uint32_t k = 0; k < WORDS; k++)
-        x[k] = x[(k + SHIFT) % WORDS] ^ twist(x[k], x[(k + 1) % WORDS]);
+    for (uint32_t k = 0; k < WORDS - SHIFT; k++)
+        x[k] = x[k + SHIFT] ^ twist(x[k], x[k + 1]);
+    for (uint32_t k = WORDS - SHIFT; k < WORDS - 1; k++)
+        x[k] = x[k + SHIFT - WORDS] ^ twist(x[k], x[k + 1]);
+    x[WORDS - 1] = x[SHIFT - 1] ^ twist(x[WORDS - 1], x[0]);
     mt->next = 0;
 }
 
