@@ -1,9 +1,7 @@
 /* gyre train as its users run it: PyTorch's losses and weights from PyTorch's starting point, one rank
  * and many, the same whatever the number of ranks and nodes; stopped and resumed; and what is wrong,
  * told. tests/data/golden/README.md says where the reference files are from. */
-#include "launch_rig.h"
-
-#include "sampler/safetensors.h"
+#include "train_rig.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -16,51 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define STEPS_MOST  4000
-#define EPOCHS_MOST 200
-
-static struct rig rig;
-
 /* -- files ------------------------------------------------------------------------------------- */
-
-static const char *golden(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/golden/%s", GYRE_TEST_DATA, name);
-    return path[next];
-}
-
-/* This program is <build>/tests/proc_train; the tool is <build>/gyre. */
-static const char *tool(void)
-{
-    static char path[600];
-    ssize_t length = readlink("/proc/self/exe", path, 500);
-    assert_true(length > 0);
-    path[length] = 0;
-    strcpy(strrchr(path, '/') - strlen("/tests") + 1, "gyre");
-    return path;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][512];
-    static int next;
-    next = (next + 1) % 4;
-    snprintf(path[next], sizeof path[next], "%s/%s", rig_folder(), name);
-    return path[next];
-}
-
-static char *read_text(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 1 << 22);
-    if (!file || !text || !fread(text, 1, (1 << 22) - 1, file))
-        fail_msg("%s cannot be read", path);
-    fclose(file);
-    return text;
-}
 
 /* The numbers of "name": [ … ]. */
 static int read_numbers(const char *text, const char *name, double *numbers, int most)
@@ -78,40 +32,6 @@ static int read_numbers(const char *text, const char *name, double *numbers, int
         at = end + strspn(end, ", \n");
     }
     return count;
-}
-
-static double read_number(const char *text, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, "\"%s\":", name);
-    const char *at = strstr(text, key);
-    if (!at)
-        fail_msg("there is no \"%s\" in %.200s", name, text);
-    return strtod(at + strlen(key), NULL);
-}
-
-/* What --metrics wrote. */
-struct metrics {
-    int steps, epochs;
-    double step[STEPS_MOST], epoch[EPOCHS_MOST], tested[EPOCHS_MOST];
-};
-
-static void read_metrics(const char *path, struct metrics *m)
-{
-    char *text = read_text(path), *save = NULL;
-    m->steps = m->epochs = 0;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        if (strstr(line, "\"kind\":\"step\"")) {
-            assert_true(m->steps < STEPS_MOST);
-            m->step[m->steps++] = read_number(line, "loss");
-        } else if (strstr(line, "\"kind\":\"epoch\"")) {
-            assert_true(m->epochs < EPOCHS_MOST);
-            m->tested[m->epochs] =
-                strstr(line, "\"test_accuracy\":") ? read_number(line, "test_accuracy") : -1;
-            m->epoch[m->epochs++] = read_number(line, "loss");
-        }
-    }
-    free(text);
 }
 
 /* -- PyTorch's runs ---------------------------------------------------------------------------- */
@@ -193,31 +113,6 @@ static void compare_losses(const struct parity *p, const char *text, const struc
                  m->tested[epochs - 1], accuracy);
 }
 
-/* The newest checkpoint's model. */
-static const char *saved_model(const char *folder)
-{
-    static char path[1024];
-    char command[1200];
-    snprintf(command, sizeof command, "ls -d %s/step-* | tail -n 1", folder);
-    FILE *listing = popen(command, "r");
-    path[0] = 0;
-    assert_non_null(listing);
-    assert_non_null(fgets(path, 900, listing));
-    pclose(listing);
-    path[strcspn(path, "\n")] = 0;
-    strcat(path, "/model.safetensors");
-    return path;
-}
-
-static struct gyre_safetensors *open_tensors(const char *path)
-{
-    struct gyre_safetensors *file;
-    struct gyre_trouble trouble = {0};
-    if (gyre_safetensors_open(&file, path, &trouble))
-        fail_msg("%s", trouble.text);
-    return file;
-}
-
 static void compare_weights(const struct parity *p, const char *mine, const char *theirs)
 {
     struct gyre_safetensors *a = open_tensors(mine), *b = open_tensors(theirs);
@@ -244,21 +139,6 @@ static void compare_weights(const struct parity *p, const char *mine, const char
     gyre_safetensors_close(b);
     if (!(sqrt(apart / length) <= 2e-3))
         fail_msg("%s, %d ranks: weights are %.3g apart", p->name, p->world, sqrt(apart / length));
-}
-
-static void clean(void)
-{
-    char command[700];
-    snprintf(command, sizeof command, "rm -rf %s/*", rig_folder());
-    assert_int_equal(system(command), 0);
-}
-
-static void expect_success(const char *const *words)
-{
-    rig_run(&rig, NULL, words);
-    if (rig.code)
-        fail_msg("exit code %d: %s", rig.code, rig.err_text);
-    rig_end(&rig);
 }
 
 static void pytorch_gets_the_same(void **state)
@@ -404,13 +284,6 @@ static void train_wine(const char *ranks, const char *epochs, const char *save, 
                            "--epochs", epochs,     "--save",  save,      "--metrics",
                            metrics,    "--resume", "--quiet", NULL};
     expect_success(words);
-}
-
-static void compare_files(const char *a, const char *b)
-{
-    char command[2200];
-    snprintf(command, sizeof command, "cmp %s %s", a, b);
-    assert_int_equal(system(command), 0);
 }
 
 /* In one go, and in two: the same bytes. With another number of ranks it goes on all the same. */
@@ -696,14 +569,6 @@ static void wrong_words_are_told(void **state)
         rig_wait_lifeless(&rig);
         rig_end(&rig);
     }
-}
-
-static void write_lines(const char *path, const char *lines)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(lines, file) >= 0);
-    assert_int_equal(fclose(file), 0);
 }
 
 /* Options from a file; a wrong one is told with its line. */
