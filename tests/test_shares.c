@@ -75,6 +75,58 @@ static void places_are_in_the_order_of_times(void **state)
     }
 }
 
+static void expect_weights(uint32_t world, const uint64_t *speed, const double *expected)
+{
+    double weight[8];
+    gyre_shares_from_speeds(speed, world, weight);
+    for (uint32_t r = 0; r < world; r++)
+        assert_true(weight[r] == expected[r]);
+}
+
+static void speeds_become_small_whole_numbers(void **state)
+{
+    (void)state;
+    expect_weights(1, (uint64_t[]){17}, (double[]){1});
+    expect_weights(2, (uint64_t[]){812, 405}, (double[]){2, 1});
+    expect_weights(2, (uint64_t[]){300, 200}, (double[]){3, 2});
+    expect_weights(3, (uint64_t[]){1000, 2000, 1500}, (double[]){2, 4, 3});
+    expect_weights(2, (uint64_t[]){5, 4}, (double[]){4, 3});
+    expect_weights(4, (uint64_t[]){97, 104, 100, 101}, (double[]){1, 1, 1, 1});
+    expect_weights(2, (uint64_t[]){100, 111}, (double[]){1, 1});
+    expect_weights(2, (uint64_t[]){100, 112}, (double[]){5, 6});
+    expect_weights(2, (uint64_t[]){1, 1000000}, (double[]){1, 8});
+    expect_weights(3, (uint64_t[]){UINT64_MAX, UINT64_MAX / 3, 1}, (double[]){8, 8, 1});
+    expect_weights(2, (uint64_t[]){UINT64_MAX, UINT64_MAX / 3}, (double[]){3, 1});
+}
+
+/* Whatever the speeds: nobody is over a tenth off what it is due, nobody faster gets less. */
+static void speeds_are_kept_to_a_tenth(void **state)
+{
+    (void)state;
+    for (uint64_t number = 0; number < 2000; number++) {
+        uint64_t speed[12], slowest = UINT64_MAX;
+        double weight[12], least = 1e9;
+        struct gyre_rng rng;
+        gyre_rng_seed(&rng, number);
+        uint32_t world = 1 + (uint32_t)gyre_rng_below(&rng, 12);
+        for (uint32_t r = 0; r < world; r++) {
+            speed[r] = 1000 + gyre_rng_below(&rng, number % 2 ? 200 : 12000);
+            slowest = speed[r] < slowest ? speed[r] : slowest;
+        }
+        gyre_shares_from_speeds(speed, world, weight);
+        for (uint32_t r = 0; r < world; r++)
+            least = weight[r] < least ? weight[r] : least;
+        assert_true(least >= 1 && least <= 5);
+        for (uint32_t r = 0; r < world; r++) {
+            double ratio = (double)speed[r] / (double)slowest,
+                   due = least * (ratio < 8 ? ratio : 8);
+            assert_true(fabs(weight[r] - due) <= 0.1 * due * (1 + 1e-12));
+            for (uint32_t s = 0; s < world; s++)
+                assert_true(speed[r] < speed[s] || weight[r] >= weight[s]);
+        }
+    }
+}
+
 static void expect_refused(const double *weight, const char *says)
 {
     struct gyre_trouble trouble = {0};
@@ -98,6 +150,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_remainders_are_rounded_up),
         cmocka_unit_test(places_are_in_the_order_of_times),
+        cmocka_unit_test(speeds_become_small_whole_numbers),
+        cmocka_unit_test(speeds_are_kept_to_a_tenth),
         cmocka_unit_test(weights_are_positive_and_finite),
     };
     return cmocka_run_group_tests_name("shares", tests, NULL, NULL);

@@ -16,14 +16,19 @@
  * rank r are r, r + world, r + 2 · world, … A place is computed without those before it:
  *
  *     place(r, k) = Σ over ranks s of how many of their samples are due before that time
- */
+ *
+ * From speeds. A rank is due d · its speed / the slowest's, where the slowest gets d. Rounded to a
+ * whole number that is off by a half at most, so d = 5 is within a tenth for all; mostly a smaller d
+ * is, and the smallest that is is taken. */
 #include "sampler/shares.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define WEIGHT_BITS 42 /* of the largest; 2^20 of them stay below 2^63 */
+#define LEAST_MOST  5  /* the slowest's, from speeds */
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -97,6 +102,33 @@ void gyre_shares_deinit(struct gyre_shares *shares)
 {
     free(shares->count);
     *shares = (struct gyre_shares){0};
+}
+
+/* -- from speeds ------------------------------------------------------------------------------- */
+
+/* False where a tenth is not kept. */
+static bool weigh(const uint64_t *speed, uint32_t world, uint64_t slowest, uint64_t least,
+                  double *weight)
+{
+    bool good = true;
+    for (uint32_t r = 0; r < world; r++) {
+        wide most = (wide)slowest * GYRE_SHARES_RATIO_MOST;
+        wide due = least * (speed[r] < most ? speed[r] : most); /* in parts of the slowest */
+        uint64_t whole = (uint64_t)((2 * due + slowest) / (2 * (wide)slowest));
+        wide got = (wide)whole * slowest;
+        good = good && 10 * (got > due ? got - due : due - got) <= due;
+        weight[r] = (double)whole;
+    }
+    return good;
+}
+
+void gyre_shares_from_speeds(const uint64_t *speed, uint32_t world, double *weight)
+{
+    uint64_t slowest = UINT64_MAX, least = 1;
+    for (uint32_t r = 0; r < world; r++)
+        slowest = speed[r] < slowest ? speed[r] : slowest;
+    while (!weigh(speed, world, slowest, least, weight) && least < LEAST_MOST)
+        least++;
 }
 
 /* -- where ------------------------------------------------------------------------------------- */

@@ -21,6 +21,14 @@ int gyre_shares_init(struct gyre_shares *shares, const double *weight, uint32_t 
                      uint64_t whole, struct gyre_trouble *trouble);
 void gyre_shares_deinit(struct gyre_shares *shares);
 
+#define GYRE_SHARES_RATIO_MOST 8
+
+/* Weights for ranks of these speeds, each at least 1 in whatever unit: whole numbers, of which the
+ * slowest rank gets as few as it can, 5 at most. No rank gets over a tenth more or less than it is
+ * due, so ranks within a tenth of the slowest are alike; but none is due more than
+ * GYRE_SHARES_RATIO_MOST times the slowest. Equal on every machine. */
+void gyre_shares_from_speeds(const uint64_t *speed, uint32_t world, double *weight);
+
 /* The place in the stretch of sample k of the rank; k is below its count. */
 uint64_t gyre_shares_place(const struct gyre_shares *shares, uint32_t rank, uint64_t k);
 
