@@ -155,6 +155,7 @@ static void tell_start(struct gyre_train *t)
                      (unsigned long long)(t->span * (uint64_t)t->options->accumulate),
                      (unsigned long long)t->steps_per_epoch,
                      t->options->mean ? "the means of the ranks" : "them all");
+    gyre_train_tell_shares(t);
     if (t->step)
         gyre_report_note(t->report, "goes on behind step %llu, sample %llu of epoch %llu",
                          (unsigned long long)t->step, (unsigned long long)t->cursor,

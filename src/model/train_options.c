@@ -64,7 +64,7 @@ static const struct option table[] = {
 
     {"mean", "OVER", "gradient: mean over all samples, or torch's of ranks (samples)", WORD, AT(mean), .words = means},
     {"tail", "NAME", "last samples: repeat some, drop, or give each out once (repeat)", WORD, AT(tail), .words = tails},
-    {"shares", "LIST", "samples of ranks in proportion, 4,2", TEXT, AT(shares)},
+    {"shares", "LIST", "samples of ranks in proportion, 4,2; or measured", TEXT, AT(shares)},
     {"no-shuffle", NULL, "samples in the order of the file", SWITCH, AT(no_shuffle)},
     {"wire", "TYPE", "of gradients between ranks: f32, bf16 or f16 (f32)", WORD, AT(wire), .words = wires},
     {"sharded", NULL, "each rank holds a part of the optimiser's state", SWITCH, AT(sharded)},

@@ -1,6 +1,7 @@
 /* A training run's inside, for its own files.
  *
- *   train_setup.c   options ─▶ data, model, engine, optimiser; ranks agree
+ *   train_setup.c   options ─▶ data, model, engine, sampler; ranks agree
+ *   train_shares.c  how much of a step each rank gets
  *   train_step.c    batch ─▶ forward ─▶ loss ─▶ backward ─▶ reduced ─▶ update
  *   train_eval.c    every test sample once
  *   train_digest.c  who saw what
@@ -36,6 +37,15 @@ struct gyre_train_state {
     int64_t steps;
 };
 
+/* How much of a step each rank gets. */
+struct gyre_train_shares {
+    double *weight;  /* NULL: all are alike; measured ones are 0 until then */
+    char *text;      /* the same as words for --shares */
+    uint64_t *speed; /* of each rank, in samples per 1000 s; NULL: not measured by this run */
+    bool resumed;    /* rank 0: they are the checkpoint's; */
+    bool refused;    /* or the checkpoint's are those of another number of ranks */
+};
+
 /* Sums over the steps of an epoch. */
 struct gyre_train_tally {
     double loss, right, samples;
@@ -59,7 +69,7 @@ struct gyre_train {
     struct gyre_dataset data, test;
     struct gyre_sampler *sampler;
     struct gyre_loader *loader;
-    double *shares;
+    struct gyre_train_shares shares;
     uint64_t span; /* samples of all ranks in a part of a step */
     uint64_t room; /* of one rank */
     uint64_t steps_per_epoch;
@@ -94,6 +104,18 @@ struct gyre_train {
 
 int gyre_train_open(struct gyre_train *t);
 void gyre_train_close(struct gyre_train *t);
+size_t gyre_train_buffer_size(const struct gyre_buffer *buffer);
+
+/* -- train_shares.c ---------------------------------------------------------------------------- */
+
+bool gyre_train_shares_are_measured(const struct gyre_train *t);
+int gyre_train_read_shares(struct gyre_train *t);
+/* Rank 0: the text that a checkpoint has of them, or NULL. */
+int gyre_train_resume_shares(struct gyre_train *t, const char *text);
+/* Has the engine, but nobody told yet when gradients are ready. Collective. */
+int gyre_train_settle_shares(struct gyre_train *t);
+void gyre_train_tell_shares(const struct gyre_train *t); /* rank 0 */
+void gyre_train_free_shares(struct gyre_train *t);
 
 /* -- train_step.c ------------------------------------------------------------------------------ */
 
@@ -101,6 +123,12 @@ void gyre_train_close(struct gyre_train *t);
 int gyre_train_step(struct gyre_train *t);
 void gyre_train_ready(void *context, struct gyre_parameter *parameter);
 int gyre_train_make_optimizer(struct gyre_train *t);
+
+/* Where values and gradients lie now. */
+void gyre_train_connect_memory(struct gyre_train *t);
+/* Forward, loss and backward, and nothing else; `adds` to the gradients, or puts them. */
+int gyre_train_pass(struct gyre_train *t, const struct gyre_batch *batch, bool adds,
+                    struct gyre_loss *loss);
 
 /* -- train_eval.c ------------------------------------------------------------------------------ */
 

@@ -173,9 +173,12 @@ static int write_generation(struct gyre_train *t, float *const *full)
         training.tensor[training.count++] = gyre_checkpoint_whole(place_names[i], &place[i]);
     for (int i = 0; !status && i < REALS; i++)
         training.tensor[training.count++] = gyre_checkpoint_real(real_names[i], &real[i]);
+    struct gyre_stored_text shares = {"shares", t->shares.text};
     struct gyre_checkpoint_content content = {
         .step = t->step,
         .world = (uint64_t)t->n,
+        .text = &shares,
+        .texts = t->shares.text != NULL,
         .part = {{model.tensor, model.count}, {training.tensor, training.count}}};
     if (!status)
         status = gyre_checkpoint_save(t->options->save, &content, (uint64_t)t->options->keep,
@@ -293,6 +296,8 @@ static int read_generation(struct gyre_train *t, int64_t *place, double *real, b
         status = read_model(t, checkpoint);
     for (int s = 0; !status && s < states; s++)
         status = read_state(t, checkpoint, names[s], t->resumed.full[s]);
+    if (!status)
+        status = gyre_train_resume_shares(t, gyre_checkpoint_text(checkpoint, "shares"));
     gyre_checkpoint_close(checkpoint);
     return status;
 }

@@ -60,26 +60,6 @@ static int compare_data(struct gyre_train *t)
 
 /* -- sampler ----------------------------------------------------------------------------------- */
 
-static int parse_shares(struct gyre_train *t)
-{
-    const char *text = t->options->shares;
-    t->shares = calloc((size_t)t->n, sizeof *t->shares);
-    if (!t->shares)
-        return no_memory(t);
-    for (int rank = 0; rank < t->n; rank++) {
-        char *end;
-        t->shares[rank] = strtod(text, &end);
-        bool more = rank + 1 < t->n;
-        if (end == text || *end != (more ? ',' : 0))
-            return gyre_trouble_set(t->trouble, GYRE_INVALID,
-                                    "--shares %s: %d numbers are expected, one for each rank, "
-                                    "between commas",
-                                    t->options->shares, t->n);
-        text = end + more;
-    }
-    return 0;
-}
-
 static int find_span(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
@@ -107,20 +87,15 @@ static int find_span(struct gyre_train *t)
 static int make_sampler(struct gyre_train *t)
 {
     struct gyre_sampler_options options = GYRE_SAMPLER_OPTIONS_INIT;
-    int status = t->options->shares ? parse_shares(t) : 0;
-    if (!status)
-        status = find_span(t);
-    if (status)
-        return status;
     options.samples = t->data.samples;
     options.seed = (uint64_t)t->options->seed;
     options.rank = t->rank;
     options.world = t->n;
     options.shuffle = !t->options->no_shuffle;
     options.tail = (enum gyre_tail)t->options->tail;
-    options.shares = t->shares;
-    options.step = t->shares ? t->span : 0;
-    status = gyre_sampler_create(&t->sampler, &options);
+    options.shares = t->shares.weight;
+    options.step = t->shares.weight ? t->span : 0;
+    int status = gyre_sampler_create(&t->sampler, &options);
     if (status)
         return gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL));
     uint64_t part = t->span * (uint64_t)t->options->accumulate;
@@ -177,7 +152,7 @@ static int make_model(struct gyre_train *t)
 
 /* -- memory of values -------------------------------------------------------------------------- */
 
-static size_t buffer_size(const struct gyre_buffer *buffer)
+size_t gyre_train_buffer_size(const struct gyre_buffer *buffer)
 {
     return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
 }
@@ -198,7 +173,7 @@ static int place_values(struct gyre_train *t)
         at += gyre_round_up(t->parameter[i]->count, ALIGN / sizeof(float));
     }
     for (int i = 0; i < t->buffers; i++) {
-        t->statics[i] = t->buffer[i]->value = calloc(1, buffer_size(t->buffer[i]) + 1);
+        t->statics[i] = t->buffer[i]->value = calloc(1, gyre_train_buffer_size(t->buffer[i]) + 1);
         if (!t->statics[i])
             return no_memory(t);
     }
@@ -280,26 +255,33 @@ static int make_rate(struct gyre_train *t)
                                           .gamma = o->gamma,
                                           .total = (uint64_t)o->epochs * t->steps_per_epoch,
                                           .least = o->least_lr};
-    gyre_scaler_init(&t->scaler, o->precision == GYRE_TRAIN_F16);
     return gyre_rate_check(&t->rate, t->trouble);
 }
 
 static int make_own(struct gyre_train *t)
 {
     int status = open_data(t);
+    gyre_scaler_init(&t->scaler, t->options->precision == GYRE_TRAIN_F16);
     if (!status)
-        status = make_sampler(t);
+        status = gyre_train_read_shares(t);
+    if (!status)
+        status = find_span(t);
     if (!status)
         status = make_model(t);
     if (!status)
         status = place_values(t);
-    if (!status)
-        status = make_rate(t);
     if (!status && t->options->data_digest) {
         t->digest.seen = calloc(t->data.samples, 1);
         status = t->digest.seen ? 0 : no_memory(t);
     }
     return status;
+}
+
+/* Who takes which samples, and at which rate they are learnt from. */
+static int make_order(struct gyre_train *t)
+{
+    int status = make_sampler(t);
+    return status ? status : make_rate(t);
 }
 
 int gyre_train_open(struct gyre_train *t)
@@ -312,6 +294,10 @@ int gyre_train_open(struct gyre_train *t)
         status = gyre_train_resume(t);
     if (!status)
         status = make_engine(t);
+    if (!status)
+        status = gyre_train_settle_shares(t);
+    if (!status)
+        status = gyre_train_agree(t, make_order(t));
     if (!status)
         connect_model(t);
     return status;
@@ -329,7 +315,7 @@ void gyre_train_close(struct gyre_train *t)
         free(t->statics[i]);
     free(t->statics);
     free(t->values);
-    free(t->shares);
+    gyre_train_free_shares(t);
     free(t->digest.seen);
     free(t->resumed.full[0]);
     free(t->resumed.full[1]);

@@ -14,7 +14,7 @@
 /* -- where things lie -------------------------------------------------------------------------- */
 
 /* Addresses may have changed with the end of the first step. */
-static void connect_memory(struct gyre_train *t)
+void gyre_train_connect_memory(struct gyre_train *t)
 {
     for (int i = 0; i < t->parameters; i++) {
         t->parameter[i]->value = gyre_ddp_value(t->ddp, i);
@@ -46,17 +46,22 @@ static int find_loss(struct gyre_train *t, const struct gyre_batch *batch, const
     return 0;
 }
 
-/* A rank without samples passes an empty batch where layers talk to each other. */
-static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struct gyre_loss *loss)
+int gyre_train_pass(struct gyre_train *t, const struct gyre_batch *batch, bool adds,
+                    struct gyre_loss *loss)
 {
     const float *outputs;
-    if (!batch->samples && !t->options->sync_bn)
-        return 0;
     int status = gyre_model_forward(t->model, batch->x, batch->samples, true, &outputs, t->trouble);
     if (!status)
         status = find_loss(t, batch, outputs, loss);
-    if (!status)
-        status = gyre_model_backward(t->model, gyre_ddp_adds(t->ddp), t->trouble);
+    return status ? status : gyre_model_backward(t->model, adds, t->trouble);
+}
+
+/* A rank without samples passes an empty batch where layers talk to each other. */
+static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struct gyre_loss *loss)
+{
+    if (!batch->samples && !t->options->sync_bn)
+        return 0;
+    int status = gyre_train_pass(t, batch, gyre_ddp_adds(t->ddp), loss);
     return status ? status : t->ready_status;
 }
 
@@ -217,7 +222,7 @@ static int run_parts(struct gyre_train *t)
 int gyre_train_step(struct gyre_train *t)
 {
     uint64_t since = gyre_now_ns();
-    connect_memory(t);
+    gyre_train_connect_memory(t);
     int status = run_parts(t);
     if (status)
         return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm))
