@@ -1,0 +1,137 @@
+/* gyre train stopped and resumed: wherever it was stopped, the bits are those of a run in one go. */
+#include "train_rig.h"
+
+#include <signal.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* -- stopped and resumed ----------------------------------------------------------------------- */
+
+static void train_wine(const char *ranks, const char *epochs, const char *save, const char *metrics)
+{
+    const char *words[] = {"train",    "--preset", "wine",    "--ranks", ranks,
+                           "--epochs", epochs,     "--save",  save,      "--metrics",
+                           metrics,    "--resume", "--quiet", NULL};
+    expect_success(words);
+}
+
+/* In one go, and in two: the same bytes. With another number of ranks it goes on all the same. */
+static void a_resumed_run_has_the_same_bits(void **state)
+{
+    static struct metrics m;
+    char whole[1024];
+    (void)state;
+    clean();
+    train_wine("2", "6", in_folder("whole"), in_folder("m1"));
+    snprintf(whole, sizeof whole, "%s", saved_model(in_folder("whole")));
+    train_wine("2", "4", in_folder("parts"), in_folder("m2"));
+    train_wine("2", "6", in_folder("parts"), in_folder("m2"));
+    compare_files(whole, saved_model(in_folder("parts")));
+    read_metrics(in_folder("m2"), &m);
+    assert_int_equal(m.steps, 18);
+    assert_int_equal(m.epochs, 6);
+    train_wine("3", "8", in_folder("parts"), in_folder("m2"));
+    read_metrics(in_folder("m2"), &m);
+    assert_int_equal(m.epochs, 8);
+    assert_true(m.epoch[7] < m.epoch[5]);
+}
+
+static void stop_by(int number, int code)
+{
+    const char *words[] = {"train",      "--preset", "wine", "--ranks",   "2",  "--epochs",
+                           "1000000000", "--save",   NULL,   "--metrics", NULL, NULL};
+    clean();
+    words[8] = in_folder("save");
+    words[10] = in_folder("metrics");
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "epoch");
+    rig_signal(&rig, number);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, code);
+    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    struct gyre_safetensors *file = open_tensors(saved_model(in_folder("save")));
+    assert_int_equal(gyre_safetensors_count(file), 4);
+    gyre_safetensors_close(file);
+}
+
+static void a_signal_saves_and_stops_all(void **state)
+{
+    (void)state;
+    stop_by(SIGTERM, 128 + SIGTERM);
+    stop_by(SIGUSR1, 0);
+}
+
+static void train_long(const char *save, const char *metrics, int stops, const char *tail,
+                       const char *sharded)
+{
+    const char *words[] = {
+        "train", "--preset", "wine",   "--ranks",   "2",     "--epochs", "300",          "--batch",
+        "2",     "--save",   save,     "--metrics", metrics, "--resume", "--save-every", "1000",
+        "--svg", NULL,       "--tail", tail,        sharded, NULL};
+    words[17] = in_folder("curve.svg");
+    for (int stop = 0; stop < stops; stop++) {
+        rig_start(&rig, words);
+        rig_wait_for(&rig, "epoch");
+        rig_signal(&rig, SIGUSR1);
+        rig_wait_end(&rig);
+        assert_int_equal(rig.code, 0);
+        rig_end(&rig);
+    }
+    expect_success(words);
+}
+
+/* Wherever it is stopped, mostly within an epoch: weights and the losses of epochs are the same. */
+static void stop_and_compare(const char *tail, const char *sharded)
+{
+    char whole[1024], command[2600];
+    clean();
+    train_long(in_folder("whole"), in_folder("m1"), 0, tail, sharded);
+    snprintf(whole, sizeof whole, "%s", saved_model(in_folder("whole")));
+    train_long(in_folder("parts"), in_folder("m2"), 3, tail, sharded);
+    compare_files(whole, saved_model(in_folder("parts")));
+    snprintf(command, sizeof command,
+             "cd %s && for m in m1 m2; do grep '\"epoch\",' $m | "
+             "sed 's/.*\"epoch\":\\([0-9]*\\).*\"loss\":\\([^,]*\\).*/\\1 \\2/' >$m.epochs; done; "
+             "test $(wc -l <m1.epochs) = 300 && cmp m1.epochs m2.epochs",
+             rig_folder());
+    assert_int_equal(system(command), 0);
+}
+
+static void a_stop_leaves_no_trace(void **state)
+{
+    (void)state;
+    stop_and_compare("repeat", NULL);
+    stop_and_compare("drop", NULL);
+    stop_and_compare("once", "--sharded");
+}
+
+static void a_checkpoint_of_another_model_is_refused(void **state)
+{
+    const char *words[] = {"train", "--preset", "wine",    "--layers", "13,32,3", "--save",
+                           NULL,    "--resume", "--quiet", "--ranks",  "2",       NULL};
+    (void)state;
+    clean();
+    train_wine("1", "1", in_folder("save"), in_folder("m"));
+    words[6] = in_folder("save");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "0.bias") || rig_has(rig.err_text, "0.weight"));
+    rig_end(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(a_stop_leaves_no_trace),
+        cmocka_unit_test(a_signal_saves_and_stops_all),
+        cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
+    };
+    return cmocka_run_group_tests_name("gyre train, resumed", tests, NULL, NULL);
+}
