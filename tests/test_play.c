@@ -26,11 +26,17 @@ static int64_t input(uint32_t rank, uint64_t element)
     return 2520 * ((int64_t)(rank + 1) * 100003 + (int64_t)element * (rank + 3));
 }
 
-/* The table once more, for blocks that lie side by side. */
+/* Of all ranks, in one step. */
+static int64_t sum_of_inputs(int64_t n, uint64_t element)
+{
+    return 2520 * (n * (n + 1) / 2 * 100003 + (int64_t)element * (n * (n - 1) / 2 + 3 * n));
+}
+
+/* The table once more, for blocks of equal length. */
 static int64_t expected(const struct gyre_slice *s, bool average, uint32_t block, uint64_t element)
 {
-    uint64_t mine = s->rank * s->count + element;
-    int64_t total = 0;
+    uint64_t mine = s->rank * s->stride + element;
+    int64_t total;
     switch (s->verb) {
     case GYRE_VERB_BROADCAST:
         return input(s->root, element);
@@ -42,12 +48,13 @@ static int64_t expected(const struct gyre_slice *s, bool average, uint32_t block
     case GYRE_VERB_GATHER:
         return input(block, element);
     default:
-        for (uint32_t rank = 0; rank < s->n; rank++)
-            total += input(rank, s->verb == GYRE_VERB_REDUCE_SCATTER ? mine : element);
+        total = sum_of_inputs(s->n, s->verb == GYRE_VERB_REDUCE_SCATTER ? mine : element);
         return average ? total / s->n : total;
     }
 }
 
+/* Every element; the player's own table, which adds all ranks up for each, at the first and at
+ * every 61st. */
 static void expect_output(const struct gyre_play *play, const struct gyre_player *player,
                           uint32_t block)
 {
@@ -55,10 +62,15 @@ static void expect_output(const struct gyre_play *play, const struct gyre_player
     struct gyre_span span = gyre_slice_block(s, GYRE_OUTPUT, block);
     const int64_t *got = player->buffer[GYRE_OUTPUT] + span.at / s->element;
     for (uint64_t i = 0; i < span.bytes / s->element; i++) {
-        int64_t right = gyre_play_expected(play, s->rank, block, i);
-        if (s->stride == s->count)
-            assert_int_equal(right, expected(s, play->options.average, block, i));
-        assert_int_equal(got[i], right);
+        int64_t right = expected(s, play->options.average, block, i);
+        if (got[i] != right ||
+            ((i < 64 || i % 61 == 0) && gyre_play_expected(play, s->rank, block, i) != right))
+            fail_msg("%s %s, n = %u, count = %llu: rank %u, block %u, element %llu is %lld, not "
+                     "%lld, or the player wants %lld",
+                     play->algorithm->name, gyre_verb_word[s->verb], s->n,
+                     (unsigned long long)s->count, s->rank, block, (unsigned long long)i,
+                     (long long)got[i], (long long)right,
+                     (long long)gyre_play_expected(play, s->rank, block, i));
     }
 }
 
@@ -67,12 +79,15 @@ static void expect_result(const struct gyre_play *play)
     for (uint32_t rank = 0; rank < play->n; rank++) {
         const struct gyre_player *player = &play->player[rank];
         const struct gyre_slice *s = &player->slice;
-        for (uint32_t i = 0; i < gyre_slice_blocks(s, GYRE_OUTPUT); i++)
-            expect_output(play, player, i);
-        for (uint64_t i = 0; !s->in_place && i < player->count[GYRE_INPUT]; i++)
-            assert_true(
-                player->buffer[GYRE_INPUT][i] == input(rank, i) ||
-                (s->stride > s->count && player->buffer[GYRE_INPUT][i] == GYRE_PLAY_UNDEFINED));
+        const int64_t *given = player->buffer[GYRE_INPUT];
+        uint64_t i = 0;
+        for (uint32_t block = 0; block < gyre_slice_blocks(s, GYRE_OUTPUT); block++)
+            expect_output(play, player, block);
+        while (!s->in_place && i < player->count[GYRE_INPUT] &&
+               (given[i] == input(rank, i) ||
+                (s->stride > s->count && given[i] == GYRE_PLAY_UNDEFINED)))
+            i++;
+        assert_true(s->in_place || i == player->count[GYRE_INPUT]);
     }
 }
 

@@ -6,6 +6,9 @@
  *              COPY       │
  *     rank 1   RECV ◀─────┘
  *
+ * Turns are listed rank by rank, so a RECV looks for its SEND among its peer's only; the order in
+ * which they are taken is a list beside.
+ *
  * A SEND takes a copy of its data when its turn comes, so writes of the same round that should not
  * be there show in the numbers under some seed. */
 #include "collectives/play.h"
@@ -125,10 +128,13 @@ int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorith
     int status = play->player != NULL ? 0 : -ENOMEM;
     for (uint32_t rank = 0; status == 0 && rank < play->n; rank++)
         status = init_player(play, slice, rank);
-    if (status == 0)
+    if (status == 0) {
         play->turn = calloc(play->turns + 1, sizeof *play->turn);
+        play->order = calloc(play->turns + 1, sizeof *play->order);
+        status = play->turn != NULL && play->order != NULL ? 0 : -ENOMEM;
+    }
     play->turns = 0;
-    return status == 0 && play->turn == NULL ? -ENOMEM : status;
+    return status;
 }
 
 static void deinit_player(struct gyre_player *player)
@@ -154,6 +160,7 @@ void gyre_play_deinit(struct gyre_play *play)
         deinit_player(&play->player[rank]);
     free(play->player);
     free(play->turn);
+    free(play->order);
     *play = (struct gyre_play){0};
 }
 
@@ -206,28 +213,36 @@ static bool step_fits(const struct gyre_player *player, const struct gyre_step *
     return all;
 }
 
-static int64_t sum(const struct gyre_player *player, const struct gyre_step *step, uint64_t element)
+#define AT_ONCE 256 /* elements: a sum may land on one of its sources, so it is made apart */
+
+static void add(int64_t *total, const int64_t *term, uint64_t count)
 {
-    int64_t total = 0;
-    for (uint32_t i = 0; i < step->sources; i++) {
-        int64_t term = cells(player, player->round.source[step->first + i])[element];
-        if (term == GYRE_PLAY_UNDEFINED)
-            return GYRE_PLAY_UNDEFINED;
-        total += term;
-    }
-    return total;
+    for (uint64_t i = 0; i < count; i++)
+        total[i] = total[i] == GYRE_PLAY_UNDEFINED || term[i] == GYRE_PLAY_UNDEFINED
+                       ? GYRE_PLAY_UNDEFINED
+                       : total[i] + term[i];
+}
+
+static void divide(int64_t *total, uint32_t n, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (total[i] != GYRE_PLAY_UNDEFINED)
+            total[i] /= n;
 }
 
 /* COPY is a REDUCE of one source. */
 static void take_reduce(const struct gyre_play *play, const struct gyre_player *player,
                         const struct gyre_step *step)
 {
-    bool divides = play->options.average && (step->flags & GYRE_STEP_FINAL) != 0;
-    int64_t *to = cells(player, step->at);
-    for (uint64_t i = 0; i < step->length / player->slice.element; i++) {
-        to[i] = sum(player, step, i);
-        if (divides && to[i] != GYRE_PLAY_UNDEFINED)
-            to[i] /= play->n;
+    uint64_t count = step->length / player->slice.element;
+    for (uint64_t at = 0; at < count; at += AT_ONCE) {
+        int64_t total[AT_ONCE] = {0};
+        uint64_t some = count - at < AT_ONCE ? count - at : AT_ONCE;
+        for (uint32_t i = 0; i < step->sources; i++)
+            add(total, cells(player, player->round.source[step->first + i]) + at, some);
+        if (play->options.average && (step->flags & GYRE_STEP_FINAL) != 0)
+            divide(total, play->n, some);
+        memcpy(cells(player, step->at) + at, total, some * sizeof *total);
     }
 }
 
@@ -246,11 +261,14 @@ static int take_send(const struct gyre_player *player, const struct gyre_step *s
 static struct gyre_play_turn *find_send(const struct gyre_play *play, uint32_t rank,
                                         const struct gyre_step *recv)
 {
-    for (size_t i = 0; i < play->turns; i++) {
-        struct gyre_play_turn *turn = &play->turn[i];
-        const struct gyre_step *step = step_of(play, turn);
-        if (turn->data != NULL && !turn->delivered && turn->rank == recv->peer &&
-            step->peer == rank && step->length == recv->length)
+    if (recv->peer >= play->n)
+        return NULL;
+    const struct gyre_player *peer = &play->player[recv->peer];
+    for (uint32_t i = 0; i < peer->round.steps; i++) {
+        struct gyre_play_turn *turn = &play->turn[peer->first + i];
+        const struct gyre_step *step = &peer->round.step[i];
+        if (turn->data != NULL && !turn->delivered && step->peer == rank &&
+            step->length == recv->length)
             return turn;
     }
     return NULL;
@@ -290,12 +308,14 @@ static int list_turns_of(struct gyre_play *play, struct gyre_player *player,
     struct gyre_round *round = &player->round;
     gyre_round_clear(round);
     play->algorithm->round(&player->slice, play->round, round);
+    player->first = play->turns;
     for (uint32_t i = 0; i < round->steps; i++) {
         if (!step_fits(player, &round->step[i]))
             return gyre_trouble_set(trouble, GYRE_INVALID,
                                     "rank %u, round %llu, step %u: %s leaves its buffer",
                                     player->slice.rank, (unsigned long long)play->round, i,
                                     gyre_step_kind_name[round->step[i].kind]);
+        play->order[play->turns] = play->turns;
         play->turn[play->turns++] = (struct gyre_play_turn){.rank = player->slice.rank, .step = i};
     }
     return 0;
@@ -305,9 +325,9 @@ static void shuffle_turns(struct gyre_play *play)
 {
     for (size_t i = play->turns; play->options.seed != 0 && i > 1; i--) {
         size_t j = gyre_rng_below(&play->rng, i);
-        struct gyre_play_turn moved = play->turn[i - 1];
-        play->turn[i - 1] = play->turn[j];
-        play->turn[j] = moved;
+        size_t moved = play->order[i - 1];
+        play->order[i - 1] = play->order[j];
+        play->order[j] = moved;
     }
 }
 
@@ -316,11 +336,13 @@ static int take_turns(struct gyre_play *play, size_t *taken)
 {
     int status = 0;
     *taken = 0;
-    for (size_t i = 0; status == 0 && i < play->turns; i++)
-        if (!play->turn[i].taken) {
-            status = take(play, &play->turn[i]);
-            *taken += play->turn[i].taken;
-        }
+    for (size_t i = 0; status == 0 && i < play->turns; i++) {
+        struct gyre_play_turn *turn = &play->turn[play->order[i]];
+        if (turn->taken)
+            continue;
+        status = take(play, turn);
+        *taken += turn->taken;
+    }
     return status;
 }
 

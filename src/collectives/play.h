@@ -28,6 +28,7 @@ struct gyre_player {
     int64_t *buffer[3]; /* by enum gyre_buffer; in place one of the first two lies in the other */
     uint64_t count[3];  /* elements, also those between blocks */
     int64_t *memory[3]; /* what was allocated */
+    size_t first;       /* its turns in the round in work: turn[first …] */
 };
 
 struct gyre_play_turn;
@@ -38,7 +39,8 @@ struct gyre_play {
     uint32_t n;
     uint64_t round, rounds; /* the next one; all of them */
     struct gyre_player *player;
-    struct gyre_play_turn *turn; /* the steps of all ranks in the round in work */
+    struct gyre_play_turn *turn; /* the steps of all ranks in the round in work, rank by rank */
+    size_t *order;               /* in which they are taken */
     size_t turns;
     struct gyre_rng rng;
 };
