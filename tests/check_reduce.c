@@ -3,10 +3,12 @@
  *
  * For each set of variants that this CPU can run, and each type and reduction: trials of
  * reduce_trial.c over small and large counts, every pair of misalignments, every number of sources
- * and destinations, in place or not, and in a caller's strange floating-point modes.
+ * and destinations, in place or not, and in a caller's strange floating-point modes. In haste a
+ * third of the trials of each count, a fifth of the pairs (which has every single misalignment).
  *
  * `check_reduce --bench` times the same calls instead. */
 #include "collectives/kernels/float_mode.h"
+#include "haste.h"
 #include "reduce_trial.h"
 
 #include <setjmp.h>
@@ -54,7 +56,7 @@ static void check_small_counts(const struct gyre_reduce_table *table, int type, 
     struct gyre_rng rng;
     gyre_rng_seed(&rng, (uint64_t)(type * 10 + op));
     for (uint64_t count = 0; count <= 67; count++) {
-        for (int repeat = 0; repeat < 6; repeat++) {
+        for (int repeat = 0; repeat < (in_haste() ? 2 : 6); repeat++) {
             struct trial trial = random_trial(&rng, type, op, count);
             check_trial(&trial, table);
         }
@@ -66,7 +68,7 @@ static void check_powers_of_two(const struct gyre_reduce_table *table, int type,
     struct gyre_rng rng;
     gyre_rng_seed(&rng, (uint64_t)(100 + type * 10 + op));
     for (uint64_t power = 128; power < COUNT_MOST; power *= 2) {
-        for (int repeat = 0; repeat < 6; repeat++) {
+        for (int repeat = 0; repeat < (in_haste() ? 3 : 6); repeat++) {
             struct trial trial = random_trial(&rng, type, op, power - 1 + (uint64_t)repeat % 3);
             check_trial(&trial, table);
         }
@@ -77,7 +79,7 @@ static void check_powers_of_two(const struct gyre_reduce_table *table, int type,
  * and more, and several times four columns of the other types. */
 static void check_misaligned(const struct gyre_reduce_table *table, int type, int op)
 {
-    for (unsigned pair = 0; pair < 256; pair++) {
+    for (unsigned pair = 0; pair < 256; pair += in_haste() ? 5 : 1) {
         struct trial trial = {.type = type, .op = op, .count = 150, .sources = 3};
         trial.destinations = 2;
         trial.in_place = -1;
