@@ -1,0 +1,480 @@
+/* Device memory: memfds that the application may not touch, exported by descriptor.
+ *
+ * A *memory* is what cuMemCreate() makes: a memfd and the stand-in's own mapping of it. A *range*
+ * is what the application has of addresses; it shows a memory, or nothing yet. cuMemAlloc() makes
+ * both at once. A memory lives as long as handles or ranges refer to it. */
+#include "fake_parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MEMORIES = 1024, RANGES = 1024 };
+
+enum origin { RESERVED, ALLOCATED, OPENED }; /* by cuMemAddressReserve, cuMemAlloc, cuIpcOpen... */
+
+struct memory {
+    int references; /* 0: free */
+    int handles;
+    int fd;
+    int device; /* that has the bytes; -1: another process does */
+    uint64_t length;
+    char *alias;
+};
+
+struct range {
+    char *base; /* NULL: free */
+    uint64_t length;
+    enum origin origin;
+    struct memory *memory; /* NULL: nothing is mapped */
+    uint64_t shown;        /* bytes of it */
+    unsigned access;       /* a bit per device */
+};
+
+/* What travels in a classic IPC handle. */
+struct ticket {
+    int pid, fd;
+    uint64_t length;
+};
+
+static struct memory memories[MEMORIES];
+static struct range ranges[RANGES];
+static int open_kernels;
+
+/* -- memories ---------------------------------------------------------------------------------- */
+
+static CUresult add_memory(int fd, int device, uint64_t length, struct memory **made)
+{
+    for (int i = 0; i < MEMORIES; i++)
+        if (!memories[i].references) {
+            void *alias = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            if (alias == MAP_FAILED)
+                return CUDA_ERROR_OPERATING_SYSTEM;
+            memories[i] = (struct memory){1, 0, fd, device, length, alias};
+            *made = &memories[i];
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Fresh memory is full of what nobody wrote, as on a device. */
+static CUresult make_memory(int device, uint64_t length, struct memory **made)
+{
+    if (!length || length > fake_settings.memory ||
+        fake_device[device].used > fake_settings.memory - length)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int fd = memfd_create("fakecuda", MFD_CLOEXEC);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    CUresult status = ftruncate(fd, (off_t)length) ? CUDA_ERROR_OPERATING_SYSTEM
+                                                   : add_memory(fd, device, length, made);
+    if (status) {
+        close(fd);
+        return status;
+    }
+    memset((*made)->alias, 0xd7, length < 1 << 20 ? length : 1 << 20);
+    fake_device[device].used += length;
+    return CUDA_SUCCESS;
+}
+
+static void drop_memory(struct memory *memory)
+{
+    if (--memory->references)
+        return;
+    munmap(memory->alias, memory->length);
+    close(memory->fd);
+    if (memory->device >= 0)
+        fake_device[memory->device].used -= memory->length;
+}
+
+static CUmemGenericAllocationHandle give_handle(struct memory *memory)
+{
+    memory->handles++;
+    fake_counts.handles++;
+    return (CUmemGenericAllocationHandle)(memory - memories) + 1;
+}
+
+static struct memory *memory_of(CUmemGenericAllocationHandle handle)
+{
+    if (handle < 1 || handle > MEMORIES || !memories[handle - 1].handles)
+        return NULL;
+    return &memories[handle - 1];
+}
+
+/* -- ranges ------------------------------------------------------------------------------------ */
+
+static struct range *range_at(uint64_t address)
+{
+    for (int i = 0; i < RANGES; i++)
+        if (ranges[i].base && address >= (uint64_t)(uintptr_t)ranges[i].base &&
+            address - (uint64_t)(uintptr_t)ranges[i].base < ranges[i].length)
+            return &ranges[i];
+    return NULL;
+}
+
+/* Addresses that nobody may touch; a page that is never mapped lies behind them. */
+static struct range *add_range(uint64_t length, enum origin origin)
+{
+    for (int i = 0; i < RANGES; i++)
+        if (!ranges[i].base) {
+            char *base = mmap(NULL, length + FAKE_GRANULARITY + 4096, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (base == MAP_FAILED)
+                return NULL;
+            uint64_t slack = FAKE_GRANULARITY - (uintptr_t)base % FAKE_GRANULARITY;
+            munmap(base, slack);
+            munmap(base + slack + length + 4096, FAKE_GRANULARITY - slack);
+            ranges[i] = (struct range){base + slack, length, origin, NULL, 0, 0};
+            fake_counts.ranges++;
+            return &ranges[i];
+        }
+    return NULL;
+}
+
+static void hide(struct range *range)
+{
+    mmap(range->base, range->length, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    range->memory = NULL;
+    range->access = 0;
+}
+
+static void remove_range(struct range *range)
+{
+    munmap(range->base, range->length + 4096);
+    range->base = NULL;
+    fake_counts.ranges--;
+}
+
+static CUresult show(struct range *range, struct memory *memory, uint64_t length)
+{
+    if (mmap(range->base, length, PROT_NONE, MAP_SHARED | MAP_FIXED, memory->fd, 0) == MAP_FAILED)
+        return CUDA_ERROR_MAP_FAILED;
+    range->memory = memory;
+    range->shown = length;
+    memory->references++;
+    return CUDA_SUCCESS;
+}
+
+void *fake_resolve(uint64_t address, uint64_t length)
+{
+    struct range *range = range_at(address);
+    if (!range)
+        return (void *)(uintptr_t)address;
+    uint64_t offset = address - (uint64_t)(uintptr_t)range->base;
+    if (!range->memory || !range->access || offset > range->shown || length > range->shown - offset)
+        return NULL;
+    return range->memory->alias + offset;
+}
+
+static void protect_all(int protection)
+{
+    for (int i = 0; i < RANGES; i++)
+        if (ranges[i].base && ranges[i].memory && ranges[i].access)
+            mprotect(ranges[i].base, ranges[i].shown, protection);
+}
+
+void fake_open_memory(void)
+{
+    if (open_kernels++ == 0)
+        protect_all(PROT_READ | PROT_WRITE);
+}
+
+void fake_close_memory(void)
+{
+    if (--open_kernels == 0)
+        protect_all(PROT_NONE);
+}
+
+/* -- plain memory ------------------------------------------------------------------------------ */
+
+CUresult cuMemGetInfo(size_t *unused, size_t *total)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status) {
+        *total = fake_settings.memory;
+        *unused = fake_settings.memory - fake_current()->used;
+    }
+    return fake_end(status);
+}
+
+/* A range that shows `memory`, whose reference it takes over. */
+static CUresult range_of(struct memory *memory, enum origin origin, CUdeviceptr *base)
+{
+    struct range *range = add_range(memory->length, origin);
+    CUresult status = range ? show(range, memory, memory->length) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!status) {
+        range->access = 1U << fake_current()->device;
+        *base = (CUdeviceptr)(uintptr_t)range->base;
+    } else if (range) {
+        remove_range(range);
+    }
+    drop_memory(memory);
+    return status;
+}
+
+static CUresult remove_whole(uint64_t base, enum origin origin)
+{
+    struct range *range = range_at(base);
+    if (!range || range->origin != origin || (uint64_t)(uintptr_t)range->base != base)
+        return CUDA_ERROR_INVALID_VALUE;
+    drop_memory(range->memory);
+    remove_range(range);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *base, size_t length)
+{
+    struct memory *memory;
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status)
+        status = make_memory(fake_current()->device, length, &memory);
+    if (!status)
+        status = range_of(memory, ALLOCATED, base);
+    return fake_end(status);
+}
+
+CUresult cuMemFree(CUdeviceptr base)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    return fake_end(status ? status : remove_whole(base, ALLOCATED));
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **values,
+                                CUdeviceptr address)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = range_at(address);
+    for (unsigned i = 0; i < count && !status; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            *(unsigned *)values[i] = range && range->memory ? CU_MEMORYTYPE_DEVICE : 0;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
+            *(unsigned *)values[i] = 0;
+        else
+            status = CUDA_ERROR_INVALID_VALUE;
+    return fake_end(status);
+}
+
+/* -- exportable memory ------------------------------------------------------------------------- */
+
+static CUresult check_properties(const CUmemAllocationProp *properties)
+{
+    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (properties->location.id < 0 || properties->location.id >= fake_settings.devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
+                                       CUmemAllocationGranularity_flags option)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status)
+        status = check_properties(properties);
+    if (!status)
+        *granularity = FAKE_GRANULARITY;
+    return fake_end(status);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t length,
+                     const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    struct memory *memory;
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status)
+        status = check_properties(properties);
+    if (!status && length % FAKE_GRANULARITY)
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status && properties->requestedHandleTypes && !fake_settings.export)
+        status = CUDA_ERROR_NOT_SUPPORTED;
+    if (!status)
+        status = make_memory(properties->location.id, length, &memory);
+    if (!status)
+        *handle = give_handle(memory);
+    return fake_end(status);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct memory *memory = memory_of(handle);
+    if (!status && !memory)
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status) {
+        memory->handles--;
+        fake_counts.handles--;
+        drop_memory(memory);
+    }
+    return fake_end(status);
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = range_at((uint64_t)(uintptr_t)address);
+    if (!status && (!range || range->origin != RESERVED || !range->memory))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status) {
+        range->memory->references++;
+        *handle = give_handle(range->memory);
+    }
+    return fake_end(status);
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *base, size_t length, size_t alignment, CUdeviceptr wish,
+                             unsigned long long flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = NULL;
+    if (!status && (!length || length % FAKE_GRANULARITY))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status && !(range = add_range(length, RESERVED)))
+        status = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!status)
+        *base = (CUdeviceptr)(uintptr_t)range->base;
+    return fake_end(status);
+}
+
+/* The reserved range that begins at `base` and has that length. */
+static struct range *reserved(CUdeviceptr base, size_t length)
+{
+    struct range *range = range_at(base);
+    if (!range || range->origin != RESERVED || range->length != length ||
+        (CUdeviceptr)(uintptr_t)range->base != base)
+        return NULL;
+    return range;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr base, size_t length)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = reserved(base, length);
+    if (!status && (!range || range->memory))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status)
+        remove_range(range);
+    return fake_end(status);
+}
+
+CUresult cuMemMap(CUdeviceptr base, size_t length, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = reserved(base, length);
+    struct memory *memory = memory_of(handle);
+    if (!status && (!range || range->memory || !memory || offset || length > memory->length))
+        status = CUDA_ERROR_INVALID_VALUE;
+    return fake_end(status ? status : show(range, memory, length));
+}
+
+CUresult cuMemUnmap(CUdeviceptr base, size_t length)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = reserved(base, length);
+    if (!status && (!range || !range->memory))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status) {
+        drop_memory(range->memory);
+        hide(range);
+    }
+    return fake_end(status);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr base, size_t length, const CUmemAccessDesc *access,
+                        size_t count)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct range *range = reserved(base, length);
+    if (!status && (!range || !range->memory))
+        status = CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count && !status; i++)
+        if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            range->access |= 1U << access[i].location.id;
+    return fake_end(status);
+}
+
+/* -- between processes ------------------------------------------------------------------------- */
+
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    struct memory *memory = memory_of(handle);
+    if (!status && (!memory || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+        status = CUDA_ERROR_INVALID_VALUE;
+    int fd = status ? -1 : fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
+    if (!status && fd < 0)
+        status = CUDA_ERROR_OPERATING_SYSTEM;
+    if (!status)
+        *(int *)shareable = fd;
+    return fake_end(status);
+}
+
+/* Takes over `fd`. */
+static CUresult open_memory(int fd, struct memory **memory)
+{
+    struct stat file;
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult status = CUDA_ERROR_INVALID_VALUE;
+    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_size > 0 &&
+        file.st_size % FAKE_GRANULARITY == 0)
+        status = add_memory(fd, -1, (uint64_t)file.st_size, memory);
+    if (status)
+        close(fd);
+    return status;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
+                                        CUmemAllocationHandleType type)
+{
+    struct memory *memory;
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status)
+        status = open_memory(fcntl((int)(intptr_t)shareable, F_DUPFD_CLOEXEC, 0), &memory);
+    if (!status)
+        *handle = give_handle(memory);
+    return fake_end(status);
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr base)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    struct range *range = range_at(base);
+    if (!status && (!range || range->origin != ALLOCATED))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status) {
+        struct ticket ticket = {getpid(), range->memory->fd, range->length};
+        memset(handle, 0, sizeof *handle);
+        memcpy(handle, &ticket, sizeof ticket);
+    }
+    return fake_end(status);
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *base, CUipcMemHandle handle, unsigned int flags)
+{
+    struct ticket ticket;
+    struct memory *memory;
+    char path[64];
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    memcpy(&ticket, &handle, sizeof ticket);
+    if (!status && ticket.pid == getpid())
+        status = CUDA_ERROR_INVALID_CONTEXT;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", ticket.pid, ticket.fd);
+    if (!status)
+        status = open_memory(open(path, O_RDWR | O_CLOEXEC), &memory);
+    if (!status)
+        status = range_of(memory, OPENED, base);
+    return fake_end(status);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr base)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    return fake_end(status ? status : remove_whole(base, OPENED));
+}

@@ -1,0 +1,427 @@
+/* Streams, events, and the thread of each device that does what is ready.
+ *
+ *     stream a   copy ─▶ record e ─▶ kernel        ready: the first of each stream, unless it waits
+ *     stream b   wait e ─▶ set                     for an event; dice choose among the streams
+ *
+ * Work is done one piece at a time, without the lock. A piece that fails loses the device: what is
+ * queued on it never happens, and every call returns that error. */
+#include "fake_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FUNCTIONS = 512, ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
+
+enum job_kind { COPY, SET, KERNEL, RECORD, WAIT };
+
+struct job {
+    enum job_kind kind;
+    struct job *next;
+    uint64_t to, from, length, number;
+    unsigned char value;
+    CUevent event;
+    const void *function;
+    dim3 grid, block;
+    size_t shared_bytes;
+    void *argument[ARGUMENTS];
+    char bytes[ARGUMENT_BYTES]; /* what the arguments point to; 16-byte places */
+};
+
+struct CUstream_st {
+    int device;
+    bool busy, destroyed;
+    struct job *first, **last;
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    int device;
+    int references; /* jobs, and the application until it destroys the event */
+    uint64_t asked, reached;
+};
+
+struct function {
+    const void *function;
+    int arguments;
+    size_t bytes[ARGUMENTS];
+};
+
+static struct function functions[FUNCTIONS];
+
+/* -- doing work -------------------------------------------------------------------------------- */
+
+static void drop_event(CUevent event)
+{
+    if (event && --event->references == 0)
+        free(event);
+}
+
+static CUresult copy(const struct job *job)
+{
+    pthread_mutex_lock(&fake_lock);
+    CUresult status = fake_planned("copy");
+    void *to = fake_resolve(job->to, job->length), *from = fake_resolve(job->from, job->length);
+    pthread_mutex_unlock(&fake_lock);
+    if (!status && (!to || !from))
+        status = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!status)
+        memmove(to, from, job->length);
+    return status;
+}
+
+static CUresult set(const struct job *job)
+{
+    pthread_mutex_lock(&fake_lock);
+    CUresult status = fake_planned("set");
+    void *to = fake_resolve(job->to, job->length);
+    pthread_mutex_unlock(&fake_lock);
+    if (!status && !to)
+        status = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!status)
+        memset(to, job->value, job->length);
+    return status;
+}
+
+static CUresult kernel(struct job *job)
+{
+    pthread_mutex_lock(&fake_lock);
+    CUresult status = fake_planned("kernel");
+    if (!status)
+        fake_open_memory();
+    pthread_mutex_unlock(&fake_lock);
+    if (status)
+        return status;
+    fake_kernel_run(job->function, job->grid, job->block, job->argument, job->shared_bytes);
+    pthread_mutex_lock(&fake_lock);
+    fake_close_memory();
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult run(struct job *job, unsigned delay_us)
+{
+    if (delay_us)
+        usleep(delay_us);
+    switch (job->kind) {
+    case COPY:
+        return copy(job);
+    case SET:
+        return set(job);
+    case KERNEL:
+        return kernel(job);
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+static bool ready(const struct CUstream_st *stream)
+{
+    const struct job *job = stream->first;
+    return job && (job->kind != WAIT || job->event->reached >= job->number);
+}
+
+static struct CUstream_st *choose(struct CUctx_st *device)
+{
+    uint64_t count = 0;
+    for (CUstream s = device->streams; s; s = s->next)
+        count += ready(s);
+    if (!count || fake_held)
+        return NULL;
+    uint64_t chosen = fake_roll(device, count);
+    for (CUstream s = device->streams; s; s = s->next)
+        if (ready(s) && chosen-- == 0)
+            return s;
+    return NULL;
+}
+
+static struct job *take_first(struct CUstream_st *stream)
+{
+    struct job *job = stream->first;
+    stream->first = job->next;
+    if (!stream->first)
+        stream->last = &stream->first;
+    return job;
+}
+
+static void remove_ended(struct CUctx_st *device)
+{
+    for (CUstream *s = &device->streams; *s;) {
+        CUstream stream = *s;
+        if (stream->destroyed && !stream->first && !stream->busy) {
+            *s = stream->next;
+            free(stream);
+        } else {
+            s = &stream->next;
+        }
+    }
+}
+
+static void lose(struct CUctx_st *device, CUresult error)
+{
+    device->lost = error;
+    for (CUstream s = device->streams; s; s = s->next)
+        while (s->first) {
+            struct job *job = take_first(s);
+            drop_event(job->event);
+            free(job);
+        }
+}
+
+/* An event may be waited for on other devices. */
+static void wake_all(void)
+{
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        if (fake_device[i].retained)
+            pthread_cond_signal(&fake_device[i].work);
+    pthread_cond_broadcast(&fake_done);
+}
+
+static void serve(struct CUctx_st *device, struct CUstream_st *stream)
+{
+    struct job *job = take_first(stream);
+    unsigned most = fake_settings.delay_us;
+    unsigned delay_us = most ? (unsigned)fake_roll(device, most + 1) : 0;
+    stream->busy = true;
+    pthread_mutex_unlock(&fake_lock);
+    CUresult status = run(job, delay_us);
+    pthread_mutex_lock(&fake_lock);
+    stream->busy = false;
+    if (job->kind == RECORD && job->event->reached < job->number)
+        job->event->reached = job->number;
+    drop_event(job->event);
+    free(job);
+    if (status)
+        lose(device, status);
+    remove_ended(device);
+    wake_all();
+}
+
+static void *device_main(void *argument)
+{
+    struct CUctx_st *device = argument;
+    pthread_mutex_lock(&fake_lock);
+    for (;;) {
+        struct CUstream_st *stream = choose(device);
+        if (stream)
+            serve(device, stream);
+        else
+            pthread_cond_wait(&device->work, &fake_lock);
+    }
+    return NULL;
+}
+
+void fake_start_device(struct CUctx_st *device)
+{
+    pthread_t thread;
+    pthread_cond_init(&device->work, NULL);
+    if (pthread_create(&thread, NULL, device_main, device) != 0)
+        abort();
+    pthread_detach(thread);
+}
+
+bool fake_idle(const struct CUctx_st *device)
+{
+    for (CUstream s = device->streams; s; s = s->next)
+        if (s->first || s->busy)
+            return false;
+    return true;
+}
+
+/* -- streams ----------------------------------------------------------------------------------- */
+
+static bool alive(CUstream stream)
+{
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        for (CUstream s = fake_device[i].streams; s; s = s->next)
+            if (s == stream && !s->destroyed)
+                return true;
+    return false;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && !(flags & CU_STREAM_NON_BLOCKING))
+        status = CUDA_ERROR_INVALID_VALUE; /* it would wait for the default stream */
+    if (!status) {
+        struct CUctx_st *device = fake_current();
+        struct CUstream_st *fresh = calloc(1, sizeof *fresh);
+        fresh->device = device->device;
+        fresh->last = &fresh->first;
+        fresh->next = device->streams;
+        device->streams = fresh;
+        fake_counts.streams++;
+        *stream = fresh;
+    }
+    return fake_end(status);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status && !alive(stream))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status) {
+        stream->destroyed = true;
+        fake_counts.streams--;
+        remove_ended(&fake_device[stream->device]);
+    }
+    return fake_end(status);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && !alive(stream))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status) {
+        struct CUctx_st *device = &fake_device[stream->device];
+        while ((stream->first || stream->busy) && !device->lost)
+            pthread_cond_wait(&fake_done, &fake_lock);
+        status = device->lost;
+    }
+    return fake_end(status);
+}
+
+/* Puts a copy of *job behind what is on the stream. */
+static CUresult post(CUstream stream, const struct job *job)
+{
+    if (!alive(stream))
+        return CUDA_ERROR_INVALID_HANDLE; /* the default stream too */
+    struct job *queued = malloc(sizeof *queued);
+    *queued = *job;
+    for (int i = 0; i < ARGUMENTS; i++) /* they point into it */
+        if (job->argument[i])
+            queued->argument[i] = queued->bytes + ((char *)job->argument[i] - job->bytes);
+    queued->next = NULL;
+    if (queued->event)
+        queued->event->references++;
+    *stream->last = queued;
+    stream->last = &queued->next;
+    pthread_cond_signal(&fake_device[stream->device].work);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t length, CUstream stream)
+{
+    struct job job = {.kind = COPY, .to = to, .from = from, .length = length};
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    return fake_end(status ? status : post(stream, &job));
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t length, CUstream stream)
+{
+    struct job job = {.kind = SET, .to = to, .length = length, .value = value};
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    return fake_end(status ? status : post(stream, &job));
+}
+
+/* -- events ------------------------------------------------------------------------------------ */
+
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status) {
+        *event = calloc(1, sizeof **event);
+        (*event)->device = fake_current()->device;
+        (*event)->references = 1;
+        fake_counts.events++;
+    }
+    return fake_end(status);
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status) {
+        drop_event(event);
+        fake_counts.events--;
+    }
+    return fake_end(status);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && (!alive(stream) || stream->device != event->device))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status && !fake_skips("cuEventRecord")) {
+        struct job job = {.kind = RECORD, .event = event, .number = ++event->asked};
+        status = post(stream, &job);
+    }
+    return fake_end(status);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    struct job job = {.kind = WAIT, .event = event, .number = event->asked};
+    return fake_end(status || fake_skips("cuStreamWaitEvent") ? status : post(stream, &job));
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status)
+        status = fake_device[event->device].lost;
+    if (!status && event->reached < event->asked)
+        status = CUDA_ERROR_NOT_READY;
+    return fake_end(status);
+}
+
+/* -- kernels ----------------------------------------------------------------------------------- */
+
+void fake_kernel_register(const void *function, const size_t *argument_bytes, int arguments)
+{
+    pthread_mutex_lock(&fake_lock);
+    int at = 0;
+    while (at < FUNCTIONS && functions[at].function && functions[at].function != function)
+        at++;
+    if (at == FUNCTIONS || arguments > ARGUMENTS)
+        abort();
+    functions[at].function = function;
+    functions[at].arguments = arguments;
+    memcpy(functions[at].bytes, argument_bytes, (size_t)arguments * sizeof *argument_bytes);
+    pthread_mutex_unlock(&fake_lock);
+}
+
+static const struct function *registered(const void *function)
+{
+    for (int i = 0; i < FUNCTIONS; i++)
+        if (functions[i].function && functions[i].function == function)
+            return &functions[i];
+    return NULL;
+}
+
+/* The arguments are copied now: their owner may change them as soon as this returns. */
+CUresult fake_launch(CUstream stream, const void *function, dim3 grid, dim3 block, void **arguments,
+                     size_t shared_bytes)
+{
+    struct job job = {.kind = KERNEL,
+                      .function = function,
+                      .grid = grid,
+                      .block = block,
+                      .shared_bytes = shared_bytes};
+    const struct function *known = registered(function);
+    if (!known)
+        return CUDA_ERROR_NOT_FOUND;
+    if (!alive(stream) || stream->device != fake_current()->device)
+        return CUDA_ERROR_INVALID_HANDLE;
+    size_t used = 0;
+    for (int i = 0; i < known->arguments; i++) {
+        if (used + known->bytes[i] > ARGUMENT_BYTES)
+            return CUDA_ERROR_INVALID_VALUE;
+        job.argument[i] = memcpy(job.bytes + used, arguments[i], known->bytes[i]);
+        used += (known->bytes[i] + 15) / 16 * 16;
+    }
+    return post(stream, &job);
+}
+
+__attribute__((weak)) void fake_kernel_run(const void *function, dim3 grid, dim3 block,
+                                           void **arguments, size_t shared_bytes)
+{
+    void (*call)(void **);
+    memcpy(&call, &function, sizeof call);
+    call(arguments);
+}
