@@ -46,6 +46,10 @@ int gyre_checkpoint_hash_model(const struct gyre_checkpoint_list *model,
 
 /* -- saving ------------------------------------------------------------------------------------ */
 
+/* Could a later step than this be saved? Makes DIR if it is missing, and a folder in it, which it
+ * removes. To be asked before hours of work and not after. */
+int gyre_checkpoint_prepare(const char *folder, uint64_t step, struct gyre_trouble *trouble);
+
 /* Makes a generation, and DIR itself if it is missing (not the folders above). Returns once it is on
  * the disk; then removes what is older than the newest `keep` (at least 1) whole generations, and
  * only tells the log if that fails. After a failure, or a crash at any point, the generations that

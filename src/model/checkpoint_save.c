@@ -207,7 +207,7 @@ static int explain(const struct saving *saving)
                              content->step, total);
 }
 
-static int save(struct saving *saving)
+static int make_part(struct saving *saving)
 {
     int status = make_folder(saving);
     if (status)
@@ -217,14 +217,34 @@ static int save(struct saving *saving)
     if (!status)
         status = gyre_generation_rest_path(saving->part, saving->folder, saving->content->step,
                                            saving->trouble);
-    if (!status && mkdir(saving->part, 0777))
+    if (!status && mkdir(saving->part, 0777)) {
         status = fail(saving, saving->part, "make it");
+        saving->part[0] = 0;
+    }
+    return status;
+}
+
+static int save(struct saving *saving)
+{
+    int status = make_part(saving);
     if (!status)
         status = write_files(saving);
     if (!status)
         status = publish(saving);
     if (saving->part[0])
         gyre_generation_remove_rest(saving->part);
+    return status;
+}
+
+int gyre_checkpoint_prepare(const char *folder, uint64_t step, struct gyre_trouble *trouble)
+{
+    struct gyre_trouble own = {0};
+    struct gyre_checkpoint_content content = {.step = step};
+    struct saving saving = {
+        .folder = folder, .content = &content, .trouble = trouble ? trouble : &own};
+    int status = make_part(&saving);
+    if (saving.part[0])
+        gyre_generation_remove_rest(saving.part);
     return status;
 }
 
