@@ -206,7 +206,7 @@ static void other_ways_go_there_too(void **state)
         {"--shares", "2,1", "--tail", "once"},
         {"--schedule", "cosine", "--warmup", "5", "--lr", "0.003"},
         {"--bucket", "1K"},
-        {"--batch", "100000"},
+        {"--batch", "71"},
     };
     static struct metrics m;
     (void)state;

@@ -107,13 +107,14 @@ static void bad_data_is_named(void **state)
     rig_run(&rig, NULL, words);
     assert_int_not_equal(rig.code, 0);
     rig_end(&rig);
-    write_lines(words[2], "1,2,0\n3,4,1\n"); /* two samples for two ranks, batches of 32 */
+    write_lines(words[2], "1,2,0\n3,4,1\n"); /* two samples for two ranks, no batch asked for */
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 0);
     rig_end(&rig);
-    words[6] = "4"; /* and for four, of which two get theirs again */
+    words[6] = "4";
     rig_run(&rig, NULL, words);
-    assert_int_equal(rig.code, 0);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "4 ranks are more than the 2 samples of"));
     rig_end(&rig);
 }
 

@@ -170,6 +170,14 @@ static void tell_start(struct gyre_train *t)
 
 /* -- epochs ------------------------------------------------------------------------------------ */
 
+static int prepare_save(struct gyre_train *t)
+{
+    if (t->rank || !t->options->save)
+        return 0;
+    int status = gyre_checkpoint_prepare(t->options->save, t->step, t->trouble);
+    return status ? gyre_trouble_wrap(t->trouble, "--save") : 0;
+}
+
 static int save_if_due(struct gyre_train *t, bool ended)
 {
     const struct gyre_train_options *o = t->options;
@@ -253,6 +261,8 @@ int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options,
                            .outcome = outcome};
     *outcome = (struct gyre_train_outcome){.loss = -1, .accuracy = -1, .test_accuracy = -1};
     int status = gyre_train_open(&t);
+    if (!status)
+        status = gyre_train_agree(&t, prepare_save(&t));
     if (!status)
         status = gyre_train_agree(&t, open_report(&t));
     if (!status) {

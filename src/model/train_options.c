@@ -57,7 +57,7 @@ static const struct option table[] = {
     {"gamma", "NUMBER", "schedule step (0.1)", REAL, AT(gamma), 0, 1},
     {"least-lr", "RATE", "schedule cosine: where it ends (0)", REAL, AT(least_lr), 0, 1e6},
     {"epochs", "COUNT", "(10)", WHOLE, AT(epochs), 0, 1e9},
-    {"batch", "COUNT", "samples of each rank in a step (32)", WHOLE, AT(batch), 1, 1e9},
+    {"batch", "COUNT", "samples of each rank in a step (32, or all)", WHOLE, AT(batch), 1, 1e9},
     {"global-batch", "COUNT", "samples of all ranks in a step, instead", WHOLE, AT(global_batch), 1, 1e12},
     {"accumulate", "COUNT", "parts of a step, of so many samples each (1)", WHOLE, AT(accumulate), 1, 1e6},
     {"seed", "NUMBER", "of weights and order (0)", WHOLE, AT(seed), 0, 4294967295.0},
@@ -182,7 +182,6 @@ void gyre_train_options_init(struct gyre_train_options *options)
                                            .step_size = 30,
                                            .gamma = 0.1,
                                            .epochs = 10,
-                                           .batch = 32,
                                            .accumulate = 1,
                                            .save_every = 1,
                                            .keep = 2};

@@ -13,6 +13,7 @@
 #define PREFETCH_BYTES (UINT64_C(64) << 20) /* of a data set that may not be in memory */
 #define PREFETCH_AHEAD 2
 #define ALIGN          64u
+#define BATCH          32u /* of a rank, where nothing is asked for */
 
 static int no_memory(struct gyre_train *t)
 {
@@ -60,11 +61,28 @@ static int compare_data(struct gyre_train *t)
 
 /* -- sampler ----------------------------------------------------------------------------------- */
 
+static int refuse_span(struct gyre_train *t)
+{
+    const struct gyre_train_options *o = t->options;
+    uint64_t samples = t->data.samples, n = (uint64_t)t->n;
+    return gyre_trouble_set(t->trouble, GYRE_INVALID,
+                            "%s %lld is larger than %s, which has %llu samples: at most %llu%s",
+                            o->global_batch ? "--global-batch" : "--batch",
+                            (long long)(o->global_batch ? o->global_batch : o->batch), o->data,
+                            (unsigned long long)samples,
+                            (unsigned long long)(o->global_batch ? samples * (uint64_t)o->accumulate
+                                                                 : (samples + n - 1) / n),
+                            o->global_batch || n == 1 ? "" : " of each rank");
+}
+
 static int find_span(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
     uint64_t n = (uint64_t)t->n, parts = (uint64_t)o->accumulate;
-    t->span = o->global_batch ? (uint64_t)o->global_batch / parts : (uint64_t)o->batch * n;
+    uint64_t most = gyre_round_up(t->data.samples, n);
+    bool free_choice = !o->global_batch && !o->batch;
+    t->span = o->global_batch ? (uint64_t)o->global_batch / parts
+                              : (o->batch ? (uint64_t)o->batch : BATCH) * n;
     if (o->global_batch && (uint64_t)o->global_batch % parts)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "--global-batch %lld is no multiple of --accumulate %lld",
@@ -74,12 +92,13 @@ static int find_span(struct gyre_train *t)
                                 "--global-batch %lld does not divide by %d ranks; with --tail once "
                                 "it need not",
                                 (long long)o->global_batch, t->n);
-    if (o->tail == GYRE_TAIL_DROP && t->data.samples < n)
+    if (t->data.samples < n)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
-                                "%llu samples are fewer than %d ranks, and --tail drop leaves none",
-                                (unsigned long long)t->data.samples, t->n);
-    uint64_t most = gyre_round_up(t->data.samples, n);
-    t->span = t->span < most ? t->span : most; /* a batch larger than the set is the set */
+                                "%d ranks are more than the %llu samples of %s", t->n,
+                                (unsigned long long)t->data.samples, o->data);
+    if (t->span > most && !free_choice)
+        return refuse_span(t);
+    t->span = t->span < most ? t->span : most;
     t->room = o->shares ? t->span : (t->span + n - 1) / n;
     return 0;
 }
