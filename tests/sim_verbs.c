@@ -46,7 +46,7 @@ static void every_algorithm_is_right(void **state)
 static void every_algorithm_is_right_with_many_ranks(void **state)
 {
     static const uint32_t ns[] = {33, 33, 64};
-    const uint32_t runs = in_haste() ? 2 : 3;
+    const uint32_t runs = in_haste() ? 1 : 3;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
         for (uint32_t i = 0; i < runs; i++)
@@ -67,9 +67,10 @@ static void every_layout_is_right(void **state)
         const char *text;
         uint32_t n;
     } layouts[] = {{"2x2", 4}, {"4+2", 6}, {"5+1", 6}, {"1+7+3", 11}, {"4x4", 16}, {"8x8", 64}};
+    const uint32_t step = in_haste() ? 3 : 1;
     (void)state;
     for (int a = 0; gyre_algorithms[a]; a++)
-        for (uint32_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+        for (uint32_t i = 0; i < COUNT(layouts); i += step)
             for (int verb = 0; verb < GYRE_VERBS; verb++)
                 sim_run_built((struct sim_run){.algorithm = gyre_algorithms[a]->name,
                                                .verb = (enum gyre_verb)verb,
@@ -129,7 +130,7 @@ static const char *nodes_of(uint32_t n, uint32_t each, char *text, size_t size)
 }
 
 /* As the model chooses, on one node, on nodes of one, of three and of eight ranks; between the
- * corners each n and count meets two of the four. */
+ * corners each n and count meets two of the four, in haste 64 ranks but one. */
 static void whatever_is_chosen_is_right(void **state)
 {
     static const uint32_t ns[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 21, 64};
@@ -140,7 +141,8 @@ static void whatever_is_chosen_is_right(void **state)
     for (uint32_t i = 0; i < COUNT(ns); i += step)
         for (uint32_t c = 0; c < (ns[i] > 16 ? 1 : COUNT(counts)); c++)
             for (uint32_t k = 0; k < COUNT(nodes); k++) {
-                if (ns[i] > 4 && ns[i] != 16 && (i + c + k) % 2)
+                if ((ns[i] > 4 && ns[i] != 16 && (i + c + k) % 2) ||
+                    (in_haste() && ns[i] > 16 && k != 2))
                     continue;
                 char text[256];
                 const char *layout =
