@@ -14,6 +14,9 @@
 
 enum { MEMORIES = 1024, RANGES = 1024 };
 
+#define ARENA       (UINT64_C(1) << 40)
+#define ARENA_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+
 enum origin { RESERVED, ALLOCATED, OPENED }; /* by cuMemAddressReserve, cuMemAlloc, cuIpcOpen... */
 
 struct memory {
@@ -43,6 +46,8 @@ struct ticket {
 static struct memory memories[MEMORIES];
 static struct range ranges[RANGES];
 static int open_kernels;
+static char *arena; /* all addresses of device memory, used once each */
+static uint64_t arena_used;
 
 /* -- memories ---------------------------------------------------------------------------------- */
 
@@ -115,19 +120,20 @@ static struct range *range_at(uint64_t address)
     return NULL;
 }
 
-/* Addresses that nobody may touch; a page that is never mapped lies behind them. */
+/* Fresh addresses that nobody may touch, never used before, with a gap behind them. */
 static struct range *add_range(uint64_t length, enum origin origin)
 {
-    for (int i = 0; i < RANGES; i++)
+    if (!arena) {
+        void *all = mmap(NULL, ARENA, PROT_NONE, ARENA_FLAGS, -1, 0);
+        if (all == MAP_FAILED)
+            return NULL;
+        arena = all;
+        arena_used = FAKE_GRANULARITY - (uintptr_t)all % FAKE_GRANULARITY;
+    }
+    for (int i = 0; i < RANGES && length < ARENA - FAKE_GRANULARITY - arena_used; i++)
         if (!ranges[i].base) {
-            char *base = mmap(NULL, length + FAKE_GRANULARITY + 4096, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (base == MAP_FAILED)
-                return NULL;
-            uint64_t slack = FAKE_GRANULARITY - (uintptr_t)base % FAKE_GRANULARITY;
-            munmap(base, slack);
-            munmap(base + slack + length + 4096, FAKE_GRANULARITY - slack);
-            ranges[i] = (struct range){base + slack, length, origin, NULL, 0, 0};
+            ranges[i] = (struct range){arena + arena_used, length, origin, NULL, 0, 0};
+            arena_used += length + FAKE_GRANULARITY;
             fake_counts.ranges++;
             return &ranges[i];
         }
@@ -136,15 +142,14 @@ static struct range *add_range(uint64_t length, enum origin origin)
 
 static void hide(struct range *range)
 {
-    mmap(range->base, range->length, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    mmap(range->base, range->length, PROT_NONE, ARENA_FLAGS | MAP_FIXED, -1, 0);
     range->memory = NULL;
     range->access = 0;
 }
 
 static void remove_range(struct range *range)
 {
-    munmap(range->base, range->length + 4096);
+    hide(range);
     range->base = NULL;
     fake_counts.ranges--;
 }
@@ -159,15 +164,27 @@ static CUresult show(struct range *range, struct memory *memory, uint64_t length
     return CUDA_SUCCESS;
 }
 
-void *fake_resolve(uint64_t address, uint64_t length)
+CUresult fake_visit(uint64_t address, uint64_t length, struct fake_place *place)
 {
     struct range *range = range_at(address);
-    if (!range)
-        return (void *)(uintptr_t)address;
+    *place = (struct fake_place){(void *)(uintptr_t)address, NULL};
+    if (!range) /* the host's, or freed before the work began */
+        return arena && address - (uint64_t)(uintptr_t)arena < ARENA ? CUDA_ERROR_ILLEGAL_ADDRESS
+                                                                     : CUDA_SUCCESS;
     uint64_t offset = address - (uint64_t)(uintptr_t)range->base;
     if (!range->memory || !range->access || offset > range->shown || length > range->shown - offset)
-        return NULL;
-    return range->memory->alias + offset;
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    *place = (struct fake_place){range->memory->alias + offset, range->memory};
+    range->memory->references++;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_leave(const struct fake_place *place)
+{
+    bool freed = place->memory && place->memory->references == 1;
+    if (place->memory)
+        drop_memory(place->memory);
+    return freed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 static void protect_all(int protection)

@@ -59,9 +59,16 @@ CUresult fake_planned(const char *name); /* counts a call; the error planted for
 uint64_t fake_roll(struct CUctx_st *device, uint64_t below);
 void fake_error(cudaError_t error); /* what cudaGetLastError() tells this thread; no lock */
 
-/* Where the stand-in finds `length` bytes at an application's address: NULL if that faults on a
- * device, the address itself if it is not device memory. */
-void *fake_resolve(uint64_t address, uint64_t length);
+/* Where the stand-in finds an application's bytes. */
+struct fake_place {
+    void *at;
+    struct memory *memory; /* NULL: it is the host's, and lies where the application says */
+};
+
+/* Keeps the place while work is under way; CUDA_ERROR_ILLEGAL_ADDRESS if a device faults there. To
+ * leave tells whether the application has freed it meanwhile, which is as bad. */
+CUresult fake_visit(uint64_t address, uint64_t length, struct fake_place *place);
+CUresult fake_leave(const struct fake_place *place);
 void fake_open_memory(void); /* kernels may use plain addresses; nests */
 void fake_close_memory(void);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FUNCTIONS = 512, ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
+enum { FUNCTIONS = 1024, ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
 
 enum job_kind { COPY, SET, KERNEL, RECORD, WAIT };
 
@@ -39,6 +39,7 @@ struct CUevent_st {
     int device;
     int references; /* jobs, and the application until it destroys the event */
     uint64_t asked, reached;
+    CUevent next;
 };
 
 struct function {
@@ -48,39 +49,43 @@ struct function {
 };
 
 static struct function functions[FUNCTIONS];
+static CUevent events; /* so that one which nobody destroys is no leak of the stand-in */
 
 /* -- doing work -------------------------------------------------------------------------------- */
 
 static void drop_event(CUevent event)
 {
-    if (event && --event->references == 0)
-        free(event);
+    if (!event || --event->references)
+        return;
+    CUevent *link = &events;
+    while (*link != event)
+        link = &(*link)->next;
+    *link = event->next;
+    free(event);
 }
 
-static CUresult copy(const struct job *job)
+/* A copy, or a set where there is no source. */
+static CUresult move(const struct job *job, const char *name)
 {
+    struct fake_place to, from = {NULL, NULL};
     pthread_mutex_lock(&fake_lock);
-    CUresult status = fake_planned("copy");
-    void *to = fake_resolve(job->to, job->length), *from = fake_resolve(job->from, job->length);
+    CUresult status = fake_planned(name);
+    CUresult wrong = fake_visit(job->to, job->length, &to);
+    if (!wrong && job->from && (wrong = fake_visit(job->from, job->length, &from)))
+        fake_leave(&to);
     pthread_mutex_unlock(&fake_lock);
-    if (!status && (!to || !from))
-        status = CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (!status)
-        memmove(to, from, job->length);
-    return status;
-}
-
-static CUresult set(const struct job *job)
-{
+    if (wrong)
+        return wrong;
+    if (from.at)
+        memmove(to.at, from.at, job->length);
+    else
+        memset(to.at, job->value, job->length);
     pthread_mutex_lock(&fake_lock);
-    CUresult status = fake_planned("set");
-    void *to = fake_resolve(job->to, job->length);
+    CUresult freed = fake_leave(&to);
+    if (fake_leave(&from))
+        freed = CUDA_ERROR_ILLEGAL_ADDRESS;
     pthread_mutex_unlock(&fake_lock);
-    if (!status && !to)
-        status = CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (!status)
-        memset(to, job->value, job->length);
-    return status;
+    return status ? status : freed;
 }
 
 static CUresult kernel(struct job *job)
@@ -105,9 +110,9 @@ static CUresult run(struct job *job, unsigned delay_us)
         usleep(delay_us);
     switch (job->kind) {
     case COPY:
-        return copy(job);
+        return move(job, "copy");
     case SET:
-        return set(job);
+        return move(job, "set");
     case KERNEL:
         return kernel(job);
     default:
@@ -326,6 +331,8 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
         *event = calloc(1, sizeof **event);
         (*event)->device = fake_current()->device;
         (*event)->references = 1;
+        (*event)->next = events;
+        events = *event;
         fake_counts.events++;
     }
     return fake_end(status);
