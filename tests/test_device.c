@@ -1,6 +1,6 @@
 /* Host memory as a device: what peers can do with a region and, above all, what they cannot. A peer
  * is a child process that gets the descriptor by fork; parent and child take turns over pipes. */
-#include "device/device.h"
+#include "device_suite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,25 +50,20 @@ static void test_table(void **state)
     assert_ptr_equal(gyre_device_of(GYRE_MEMORY_HOST), cpu);
     assert_int_equal(cpu->kind, GYRE_MEMORY_HOST);
     assert_int_equal(cpu->probe(NULL), 1);
-    assert_int_equal(cpu->classify(&cpu), GYRE_MEMORY_HOST);
     assert_null(gyre_device_of(GYRE_MEMORY_KINDS));
     assert_null(gyre_device_of((enum gyre_memory_kind) - 1));
 }
 
-static void test_memory_is_zeroed_and_aligned(void **state)
+/* The suite does not look at descriptors. */
+static void test_regions_leave_no_descriptors(void **state)
 {
-    static const uint64_t lengths[] = {1, 4096, 4097, 1 << 20, (1 << 20) + 1, 5 << 20};
+    static const uint64_t lengths[] = {1, 4096, 1 << 20, 5 << 20};
     int before = open_descriptors();
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct gyre_region region = new_region(lengths[i], GYRE_SHARE_OPEN);
-        assert_int_equal(region.length, lengths[i]);
-        assert_int_equal(region.kind, GYRE_MEMORY_HOST);
-        assert_int_equal((uintptr_t)region.base % 4096, 0);
         for (uint64_t at = 0; at < region.length; at++)
             assert_int_equal(((char *)region.base)[at], 0);
         memset(region.base, 1, region.length);
-        cpu->free(&region);
-        assert_null(region.base);
         cpu->free(&region);
     }
     assert_int_equal(open_descriptors(), before);
@@ -356,8 +351,20 @@ static int alloc_under(int resource, rlim_t limit, uint64_t length, char *text, 
     return trouble.status;
 }
 
+/* Bytes of addresses that are taken already. */
+static rlim_t addresses_taken(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%llu", &pages), 1);
+    fclose(file);
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
 static void test_limits_are_named(void **state)
 {
+    rlim_t nearly = addresses_taken() + (16 << 20); /* what sanitizers take on the way still fits */
     char text[GYRE_TROUBLE_MAX];
     assert_int_equal(alloc_under(RLIMIT_FSIZE, 65536, 100000, text, sizeof text), -ENOMEM);
     assert_non_null(strstr(text, "raise `ulimit -f`"));
@@ -366,15 +373,16 @@ static void test_limits_are_named(void **state)
     assert_int_equal(alloc_under(RLIMIT_NOFILE, 0, 4096, text, sizeof text), -EMFILE);
     assert_non_null(strstr(text, "raise `ulimit -n`"));
     assert_int_equal(alloc_under(RLIMIT_NOFILE, 64, 4096, text, sizeof text), 0);
-    assert_int_equal(alloc_under(RLIMIT_AS, 0, 64 << 20, text, sizeof text), -ENOMEM);
+    assert_int_equal(alloc_under(RLIMIT_AS, nearly, 64 << 20, text, sizeof text), -ENOMEM);
     assert_non_null(strstr(text, "raise `ulimit -v`"));
 }
 
 /* -- queue ------------------------------------------------------------------------------------- */
 
-static void double_first(const struct gyre_fold_task *task, void *native_queue)
+static void doubling(const struct gyre_fold_task *task, void *native_queue)
 {
-    *(int *)task->destination[0] = 2 * *(const int *)task->source[0];
+    for (uint64_t i = 0; i < task->count; i++)
+        ((int *)task->destination[0])[i] = 2 * ((const int *)task->source[0])[i];
 }
 
 static void test_work_is_done_when_posted(void **state)
@@ -386,23 +394,19 @@ static void test_work_is_done_when_posted(void **state)
     const void *source = &from;
     struct gyre_fold_task task = {&destination, &source, 1, 1, 1, 0, false};
     assert_int_equal(cpu->queue_create(0, &queue, NULL), 0);
-    assert_int_equal(cpu->after(queue, NULL), 0);
     assert_int_equal(cpu->copy(queue, &to, &from, sizeof to, 1), 1);
     assert_int_equal(to, 21);
-    assert_int_equal(cpu->reduce(queue, double_first, &task, 2), 1);
-    assert_int_equal(to, 42);
-    assert_int_equal(cpu->copy(queue, &to, &from, 0, 3), 1);
+    assert_int_equal(cpu->reduce(queue, doubling, &task, 2), 1);
     assert_int_equal(to, 42);
     assert_int_equal(cpu->query(queue, &token, 1), 0);
     cpu->queue_destroy(queue);
-    cpu->queue_destroy(NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
-        cmocka_unit_test(test_memory_is_zeroed_and_aligned),
+        cmocka_unit_test(test_regions_leave_no_descriptors),
         cmocka_unit_test(test_size_is_for_ever),
         cmocka_unit_test(test_bad_lengths),
         cmocka_unit_test(test_import_shares_pages),
@@ -419,5 +423,6 @@ int main(void)
         cmocka_unit_test(test_work_is_done_when_posted),
     };
     cpu = gyre_device_of(GYRE_MEMORY_HOST);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + device_suite_run("the contract, by the CPU", cpu, doubling);
 }
