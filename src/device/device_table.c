@@ -2,12 +2,16 @@
 #include "device/device.h"
 
 extern const struct gyre_device gyre_device_cpu;
-
-static const struct gyre_device *const devices[GYRE_MEMORY_KINDS] = {
-    [GYRE_MEMORY_HOST] = &gyre_device_cpu,
-};
+extern const struct gyre_device *const gyre_device_cuda; /* NULL where it is not built in */
 
 const struct gyre_device *gyre_device_of(enum gyre_memory_kind kind)
 {
-    return (unsigned)kind < GYRE_MEMORY_KINDS ? devices[kind] : NULL;
+    switch (kind) {
+    case GYRE_MEMORY_HOST:
+        return &gyre_device_cpu;
+    case GYRE_MEMORY_CUDA:
+        return gyre_device_cuda;
+    default:
+        return NULL;
+    }
 }

@@ -1,0 +1,63 @@
+/* What the files of the CUDA device share: the driver's calls, found while the program runs, and
+ * the ways in and out of a device's context. Nobody else includes this. */
+#ifndef GYRE_DEVICE_CUDA_PARTS_H
+#define GYRE_DEVICE_CUDA_PARTS_H
+
+#include "device/device.h"
+
+#include <cuda.h>
+
+/* One line per call of the driver. */
+#define GYRE_CUDA_CALLS(call)                                                                      \
+    call(cuInit) call(cuGetErrorName) call(cuDeviceGetCount) call(cuDeviceGet)                     \
+        call(cuDeviceGetAttribute) call(cuDevicePrimaryCtxRetain) call(cuCtxPushCurrent)           \
+            call(cuCtxPopCurrent) call(cuCtxSynchronize) call(cuMemGetInfo) call(cuMemAlloc)       \
+                call(cuMemFree) call(cuMemGetAllocationGranularity) call(cuMemCreate)              \
+                    call(cuMemRelease) call(cuMemRetainAllocationHandle) call(cuMemAddressReserve) \
+                        call(cuMemAddressFree) call(cuMemMap) call(cuMemUnmap)                     \
+                            call(cuMemSetAccess) call(cuMemExportToShareableHandle)                \
+                                call(cuMemImportFromShareableHandle) call(cuIpcGetMemHandle)       \
+                                    call(cuIpcOpenMemHandle) call(cuIpcCloseMemHandle)             \
+                                        call(cuPointerGetAttributes) call(cuStreamCreate)          \
+                                            call(cuStreamDestroy) call(cuStreamSynchronize)        \
+                                                call(cuStreamWaitEvent) call(cuEventCreate)        \
+                                                    call(cuEventDestroy) call(cuEventRecord)       \
+                                                        call(cuEventQuery) call(cuMemcpyAsync)     \
+                                                            call(cuMemsetD8Async)
+
+#define GYRE_CUDA_POINTER(name) __typeof__(name) *name;
+
+struct gyre_cuda_calls {
+    GYRE_CUDA_CALLS(GYRE_CUDA_POINTER)
+};
+
+/* NULL until gyre_cuda_load() has found devices. */
+extern const struct gyre_cuda_calls *gyre_cuda;
+
+/* Number of devices that this process sees; 0 with the reason. Makes no context. Any thread; what
+ * was found first stands. */
+int gyre_cuda_load(struct gyre_trouble *trouble);
+
+/* Makes the device's primary context current to this thread, until gyre_cuda_leave() puts back what
+ * was. The first entry to a device makes its context, which lives as long as the process. */
+int gyre_cuda_enter(int device, struct gyre_trouble *trouble);
+void gyre_cuda_leave(void);
+
+/* Multiple of which exportable memory is made; the device has been entered before. */
+uint64_t gyre_cuda_granularity(int device);
+
+/* The status for an error of CUDA, whose sentence goes to *trouble: "cuMemCreate of 4194304 bytes
+ * on CUDA device 1: CUDA_ERROR_OUT_OF_MEMORY; …". `call` is printf's. 0 for CUDA_SUCCESS. */
+int gyre_cuda_failed(CUresult error, int device, struct gyre_trouble *trouble, const char *call,
+                     ...) __attribute__((format(printf, 4, 5)));
+
+/* The entries of struct gyre_device that deal with regions (cuda_memory.c). */
+int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct gyre_region *region,
+                    struct gyre_trouble *trouble);
+void gyre_cuda_free(struct gyre_region *region);
+int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
+                     struct gyre_region *region, struct gyre_trouble *trouble);
+void gyre_cuda_unimport(struct gyre_region *region);
+int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
+
+#endif

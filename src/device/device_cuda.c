@@ -1,0 +1,231 @@
+/* CUDA memory as a device: queues, and who owns an address.
+ *
+ * A queue is a stream, and a ring of as many events as posts may be pending. Behind each post its
+ * event is recorded; query() looks at the oldest ones, so tokens come back in the order of posts:
+ *
+ *     post       stream: copy ▶ record 5 ▶ fold ▶ record 6        ring:  5 6
+ *     query      event 5 reached, event 6 not ready yet                  └─ token of 5
+ *
+ * The stream does not synchronise with the default one. after() makes it wait for what the caller
+ * has put on a stream of the same device; NULL is nothing, and the default stream is CU_STREAM_LEGACY
+ * here. A fold is given the stream and launches its kernels there, in the device's context.
+ *
+ * An error that work meets while it runs loses the device to this process. A queue that has seen
+ * one is dead: query() and every post return its status, and the sentence is in the log. */
+#include "device/cuda_parts.h"
+
+#include "base/log.h"
+
+#include <cuda_runtime_api.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#define PENDING 256 /* posts that are not reported yet; more get -EAGAIN */
+
+struct pending {
+    CUevent event;
+    uint64_t token;
+};
+
+struct gyre_device_queue {
+    int device;
+    int status; /* negative: dead */
+    CUstream stream;
+    CUevent gate; /* recorded on others' streams */
+    uint32_t posted, reported;
+    struct pending ring[PENDING];
+};
+
+/* -- who owns an address ----------------------------------------------------------------------- */
+
+/* Memory that CUDA moves between host and device (managed) is host memory too. */
+static enum gyre_memory_kind cuda_classify(const void *address)
+{
+    unsigned type = 0, managed = 0;
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    void *found[] = {&type, &managed};
+    if (!gyre_cuda_load(NULL) ||
+        gyre_cuda->cuPointerGetAttributes(2, wanted, found, (CUdeviceptr)(uintptr_t)address))
+        return GYRE_MEMORY_HOST;
+    return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
+}
+
+/* -- queues ------------------------------------------------------------------------------------ */
+
+/* In the device's context; leaves what was made to destroy. */
+static int fill_queue(struct gyre_device_queue *queue, struct gyre_trouble *trouble)
+{
+    CUresult error = gyre_cuda->cuStreamCreate(&queue->stream, CU_STREAM_NON_BLOCKING);
+    if (error)
+        return gyre_cuda_failed(error, queue->device, trouble, "cuStreamCreate");
+    error = gyre_cuda->cuEventCreate(&queue->gate, CU_EVENT_DISABLE_TIMING);
+    for (int i = 0; i < PENDING && !error; i++)
+        error = gyre_cuda->cuEventCreate(&queue->ring[i].event, CU_EVENT_DISABLE_TIMING);
+    return gyre_cuda_failed(error, queue->device, trouble, "cuEventCreate");
+}
+
+static void cuda_queue_destroy(struct gyre_device_queue *queue)
+{
+    if (queue && gyre_cuda_enter(queue->device, NULL) == 0) {
+        if (queue->stream) /* what was posted may still write buffers */
+            gyre_cuda->cuStreamSynchronize(queue->stream);
+        for (int i = 0; i < PENDING && queue->ring[i].event; i++)
+            gyre_cuda->cuEventDestroy(queue->ring[i].event);
+        if (queue->gate)
+            gyre_cuda->cuEventDestroy(queue->gate);
+        if (queue->stream)
+            gyre_cuda->cuStreamDestroy(queue->stream);
+        gyre_cuda_leave();
+    }
+    free(queue);
+}
+
+static int cuda_queue_create(int device, struct gyre_device_queue **queue,
+                             struct gyre_trouble *trouble)
+{
+    *queue = NULL;
+    int status = gyre_cuda_enter(device, trouble);
+    if (status)
+        return status;
+    struct gyre_device_queue *fresh = calloc(1, sizeof *fresh);
+    if (fresh) {
+        fresh->device = device;
+        status = fill_queue(fresh, trouble);
+    } else {
+        status = gyre_trouble_set(trouble, -ENOMEM, "no memory for a queue of %d posts", PENDING);
+    }
+    gyre_cuda_leave();
+    if (status)
+        cuda_queue_destroy(fresh);
+    else
+        *queue = fresh;
+    return status;
+}
+
+/* -- posting ----------------------------------------------------------------------------------- */
+
+/* Tells the log what went wrong; `deadly` if the queue cannot go on. */
+static int note(struct gyre_device_queue *queue, CUresult error, const char *call, bool deadly)
+{
+    struct gyre_trouble trouble = {0};
+    int status = gyre_cuda_failed(error, queue->device, &trouble, "%s", call);
+    if (status)
+        gyre_log(GYRE_LOG_ERROR, "%s", trouble.text);
+    if (deadly)
+        queue->status = status;
+    return status;
+}
+
+/* 0 in the device's context, if the queue takes one more. */
+static int begin_post(struct gyre_device_queue *queue)
+{
+    if (queue->status)
+        return queue->status;
+    if (queue->posted - queue->reported == PENDING)
+        return -EAGAIN;
+    return gyre_cuda_enter(queue->device, NULL);
+}
+
+static int end_post(struct gyre_device_queue *queue, uint64_t token)
+{
+    struct pending *slot = &queue->ring[queue->posted % PENDING];
+    int status =
+        note(queue, gyre_cuda->cuEventRecord(slot->event, queue->stream), "cuEventRecord", true);
+    slot->token = token;
+    if (!status)
+        queue->posted++;
+    return status;
+}
+
+static int cuda_copy(struct gyre_device_queue *queue, void *to, const void *from, uint64_t length,
+                     uint64_t token)
+{
+    int status = length ? begin_post(queue) : 1;
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
+                                              (CUdeviceptr)(uintptr_t)from, length, queue->stream);
+    status = note(queue, error, "cuMemcpyAsync", false);
+    if (!status)
+        status = end_post(queue, token);
+    gyre_cuda_leave();
+    return status;
+}
+
+/* A fold returns nothing; the runtime remembers what its launch met, and what was left over from
+ * before must not be taken for that. */
+static int cuda_reduce(struct gyre_device_queue *queue, gyre_fold fold,
+                       const struct gyre_fold_task *task, uint64_t token)
+{
+    int status = begin_post(queue);
+    if (status)
+        return status;
+    cudaGetLastError();
+    fold(task, queue->stream);
+    status = note(queue, (CUresult)cudaGetLastError(), "launching a fold", false);
+    if (!status)
+        status = end_post(queue, token);
+    gyre_cuda_leave();
+    return status;
+}
+
+static int cuda_after(struct gyre_device_queue *queue, void *foreign)
+{
+    int status = queue->status;
+    if (status || !foreign)
+        return status;
+    status = gyre_cuda_enter(queue->device, NULL);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuEventRecord(queue->gate, foreign);
+    status = note(queue, error, "cuEventRecord on the caller's stream", false);
+    if (!status) {
+        error = gyre_cuda->cuStreamWaitEvent(queue->stream, queue->gate, CU_EVENT_WAIT_DEFAULT);
+        status = note(queue, error, "cuStreamWaitEvent", true);
+    }
+    gyre_cuda_leave();
+    return status;
+}
+
+/* -- completions ------------------------------------------------------------------------------- */
+
+static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
+{
+    int count = 0;
+    if (queue->status)
+        return queue->status;
+    while (count < max && queue->reported != queue->posted) {
+        const struct pending *oldest = &queue->ring[queue->reported % PENDING];
+        CUresult error = gyre_cuda->cuEventQuery(oldest->event);
+        if (error == CUDA_ERROR_NOT_READY)
+            break;
+        if (error)
+            return count ? count : note(queue, error, "work on a queue", true);
+        token[count++] = oldest->token;
+        queue->reported++;
+    }
+    return count;
+}
+
+static const struct gyre_device device = {
+    .name = "cuda",
+    .kind = GYRE_MEMORY_CUDA,
+    .probe = gyre_cuda_load,
+    .alloc = gyre_cuda_alloc,
+    .free = gyre_cuda_free,
+    .import = gyre_cuda_import,
+    .unimport = gyre_cuda_unimport,
+    .detach = gyre_cuda_detach,
+    .classify = cuda_classify,
+    .queue_create = cuda_queue_create,
+    .queue_destroy = cuda_queue_destroy,
+    .copy = cuda_copy,
+    .reduce = cuda_reduce,
+    .after = cuda_after,
+    .query = cuda_query,
+};
+
+extern const struct gyre_device *const gyre_device_cuda;
+
+const struct gyre_device *const gyre_device_cuda = &device;

@@ -1,0 +1,6 @@
+/* A build without the CUDA toolkit: there is no device of that kind. */
+#include "device/device.h"
+
+extern const struct gyre_device *const gyre_device_cuda;
+
+const struct gyre_device *const gyre_device_cuda = NULL;
