@@ -1,13 +1,13 @@
 /* gyre train --shares measured: the slower rank gets less, what was told gives the same bits again,
  * and a run that goes on keeps its shares.
  *
- * A rank is slowed down by far more than a busy machine could: it stands still for 95 of 100 ms.
- * This program itself does that, as
+ * A rank is slowed down by far more than a busy machine could: it stands still for 400 of 410 ms, which
+ * is longer than any window of the measurement. This program itself does that, as
  *
- *     proc_train_shares --slowed RANK gyre train …
+ *     proc_train_shares --slowed RANK FILE gyre train …
  *
  * which is one of `gyre run`'s ranks: it becomes gyre, and in the rank named leaves a process behind
- * that stops and continues it for as long as it lives. */
+ * that stops and continues it until there is a FILE: the test makes it when the shares are told. */
 #include "train_rig.h"
 
 #include <setjmp.h>
@@ -23,11 +23,11 @@
 
 /* -- a slow rank ------------------------------------------------------------------------------- */
 
-static void hold_back(pid_t rank)
+static void hold_back(pid_t rank, const char *until)
 {
-    const struct timespec still = {0, 95000000}, moving = {0, 5000000};
+    const struct timespec still = {0, 400000000}, moving = {0, 10000000};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (getppid() == rank) {
+    while (getppid() == rank && access(until, F_OK) != 0) {
         kill(rank, SIGSTOP);
         nanosleep(&still, NULL);
         kill(rank, SIGCONT);
@@ -41,9 +41,9 @@ static int be_slowed(char **words)
     const char *rank = getenv("RANK");
     pid_t self = getpid();
     if (rank && strcmp(rank, words[0]) == 0 && fork() == 0)
-        hold_back(self);
-    execv(words[1], words + 1);
-    perror(words[1]);
+        hold_back(self, words[1]);
+    execv(words[2], words + 2);
+    perror(words[2]);
     return 99;
 }
 
@@ -60,12 +60,14 @@ struct asked {
 static const char *run(const struct asked *a)
 {
     static char line[512], self[512];
-    char save[512], metrics[512];
+    char save[512], metrics[512], told_file[512];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(length > 0);
     self[length] = 0;
     snprintf(save, sizeof save, "%s", in_folder(a->save));
     snprintf(metrics, sizeof metrics, "%s", in_folder(a->metrics));
+    snprintf(told_file, sizeof told_file, "%s", in_folder("told"));
+    unlink(told_file);
     const char *words[48] = {"run",
                              "-n",
                              a->ranks,
@@ -73,6 +75,7 @@ static const char *run(const struct asked *a)
                              self,
                              "--slowed",
                              a->slowed ? a->slowed : "none",
+                             told_file,
                              tool(),
                              "train",
                              "--tail",
@@ -85,8 +88,13 @@ static const char *run(const struct asked *a)
                              save,
                              "--metrics",
                              metrics};
-    memcpy(words + 19, a->more, sizeof a->more);
-    rig_run(&rig, NULL, words);
+    memcpy(words + 20, a->more, sizeof a->more);
+    rig_start(&rig, words);
+    if (a->slowed) {
+        rig_wait_for(&rig, "shares ");
+        write_lines(told_file, "told\n");
+    }
+    rig_wait_end(&rig);
     if (rig.code)
         fail_msg("exit code %d: %s", rig.code, rig.err_text);
     rig_wait_lifeless(&rig);
@@ -216,7 +224,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(alone_there_is_nothing_to_measure),
         cmocka_unit_test(other_words_are_refused),
     };
-    if (argc > 3 && strcmp(argv[1], "--slowed") == 0)
+    if (argc > 4 && strcmp(argv[1], "--slowed") == 0)
         return be_slowed(argv + 2);
     return cmocka_run_group_tests_name("shares measured", tests, NULL, NULL);
 }
