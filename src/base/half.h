@@ -11,14 +11,20 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t gyre_bits_of_f32(float value)
+#ifdef __CUDACC__
+#define GYRE_HALF_WORD static inline __host__ __device__
+#else
+#define GYRE_HALF_WORD static inline
+#endif
+
+GYRE_HALF_WORD uint32_t gyre_bits_of_f32(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static inline float gyre_f32_of_bits(uint32_t bits)
+GYRE_HALF_WORD float gyre_f32_of_bits(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -26,19 +32,19 @@ static inline float gyre_f32_of_bits(uint32_t bits)
 }
 
 /* `bits` shifted right by 1 to 31, rounded to nearest, ties to even. */
-static inline uint32_t gyre_shift_rounded(uint32_t bits, int by)
+GYRE_HALF_WORD uint32_t gyre_shift_rounded(uint32_t bits, int by)
 {
     uint32_t rest = bits & ((UINT32_C(1) << by) - 1), half = UINT32_C(1) << (by - 1);
     uint32_t kept = bits >> by;
     return kept + (rest > half || (rest == half && (kept & 1)));
 }
 
-static inline float gyre_f32_of_bf16(uint16_t half)
+GYRE_HALF_WORD float gyre_f32_of_bf16(uint16_t half)
 {
     return gyre_f32_of_bits((uint32_t)half << 16);
 }
 
-static inline uint16_t gyre_bf16_of_f32(float value)
+GYRE_HALF_WORD uint16_t gyre_bf16_of_f32(float value)
 {
     uint32_t bits = gyre_bits_of_f32(value);
     if ((bits & 0x7fffffff) > 0x7f800000)
@@ -46,7 +52,7 @@ static inline uint16_t gyre_bf16_of_f32(float value)
     return (uint16_t)gyre_shift_rounded(bits, 16);
 }
 
-static inline float gyre_f32_of_f16(uint16_t half)
+GYRE_HALF_WORD float gyre_f32_of_f16(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
              mantissa = half & 1023;
@@ -61,7 +67,7 @@ static inline float gyre_f32_of_f16(uint16_t half)
     return gyre_f32_of_bits(sign | (uint32_t)(113 - lead) << 23 | mantissa << 13);
 }
 
-static inline uint16_t gyre_f16_of_f32(float value)
+GYRE_HALF_WORD uint16_t gyre_f16_of_f32(float value)
 {
     uint32_t bits = gyre_bits_of_f32(value), size = bits & 0x7fffffff;
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);

@@ -9,7 +9,7 @@
 
 #include "base/half.h"
 
-static inline float gyre_f32_of_f8e4m3(uint8_t byte)
+GYRE_HALF_WORD float gyre_f32_of_f8e4m3(uint8_t byte)
 {
     uint32_t sign = (uint32_t)(byte & 0x80) << 24, exponent = byte >> 3 & 15, mantissa = byte & 7;
     if ((byte & 0x7f) == 0x7f)
@@ -19,7 +19,7 @@ static inline float gyre_f32_of_f8e4m3(uint8_t byte)
     return gyre_f32_of_bits(sign | gyre_bits_of_f32((float)mantissa * 0x1p-9F));
 }
 
-static inline uint8_t gyre_f8e4m3_of_f32(float value)
+GYRE_HALF_WORD uint8_t gyre_f8e4m3_of_f32(float value)
 {
     uint32_t bits = gyre_bits_of_f32(value), size = bits & 0x7fffffff;
     uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
@@ -33,12 +33,12 @@ static inline uint8_t gyre_f8e4m3_of_f32(float value)
     return (uint8_t)(sign | gyre_shift_rounded(mantissa, 141 - (int)(size >> 23)));
 }
 
-static inline float gyre_f32_of_f8e5m2(uint8_t byte)
+GYRE_HALF_WORD float gyre_f32_of_f8e5m2(uint8_t byte)
 {
     return gyre_f32_of_f16((uint16_t)(byte << 8));
 }
 
-static inline uint8_t gyre_f8e5m2_of_f32(float value)
+GYRE_HALF_WORD uint8_t gyre_f8e5m2_of_f32(float value)
 {
     uint32_t bits = gyre_bits_of_f32(value), size = bits & 0x7fffffff;
     uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
