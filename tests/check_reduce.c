@@ -176,7 +176,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_strange_mode),
     };
     reference = table_up_to(0);
-    if (!reduce_arenas_create())
+    if (!reduce_arenas_create(COUNT_MOST * 8))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     reduce_arenas_destroy();

@@ -16,20 +16,26 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define GUARD       64
-#define SPAN_ROOM   (COUNT_MOST * 8 + 16 + 2 * GUARD)
-#define ARENA_BYTES ((size_t)SPANS * SPAN_ROOM)
+#define GUARD     64
+#define ALIGNMENT 64 /* of an arena and of its spans, so that equal shifts lie equally */
 
 const char *const reduce_type_names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
                                          "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
 const char *const reduce_op_names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
 
 char *arena_of_reference, *arena_of_variant;
+static size_t span_room;
 
-bool reduce_arenas_create(void)
+size_t reduce_arena_bytes(void)
 {
-    arena_of_reference = malloc(ARENA_BYTES);
-    arena_of_variant = malloc(ARENA_BYTES);
+    return SPANS * span_room;
+}
+
+bool reduce_arenas_create(size_t span_bytes)
+{
+    span_room = (span_bytes + 16 + 2 * GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    arena_of_reference = aligned_alloc(ALIGNMENT, reduce_arena_bytes());
+    arena_of_variant = aligned_alloc(ALIGNMENT, reduce_arena_bytes());
     return arena_of_reference && arena_of_variant;
 }
 
@@ -126,14 +132,29 @@ static void fill_elements(struct gyre_rng *rng, int type, char *at, uint64_t cou
     }
 }
 
+uint64_t random_element(int type, uint64_t seed)
+{
+    struct gyre_rng rng;
+    uint64_t bits = 0;
+    gyre_rng_seed(&rng, seed);
+    fill_elements(&rng, type, (char *)&bits, 1);
+    return bits;
+}
+
 /* -- one trial --------------------------------------------------------------------------------- */
+
+/* A span's bytes with its guards, whatever its shift. */
+static size_t span_used(const struct trial *trial)
+{
+    return (size_t)trial->count * gyre_type_size((enum gyre_type)trial->type) + 16 + 2 * GUARD;
+}
 
 static char *span_at(char *arena, const struct trial *trial, uint32_t span)
 {
-    return arena + (size_t)span * SPAN_ROOM + GUARD + trial->shift[span];
+    return arena + span * span_room + GUARD + trial->shift[span];
 }
 
-void run_trial(char *arena, const struct trial *trial, gyre_fold fold)
+void run_trial_by(run_fold run, char *arena, const struct trial *trial, gyre_fold fold)
 {
     const void *source[SOURCES_MOST];
     void *destination[DESTINATIONS_MOST];
@@ -151,8 +172,19 @@ void run_trial(char *arena, const struct trial *trial, gyre_fold fold)
         .count = trial->count,
         .divisor = trial->divisor,
         .stream = trial->stream,
+        .context = &trial->number,
     };
-    fold(&task, NULL);
+    run(&task, fold);
+}
+
+static void call_fold(const struct gyre_fold_task *task, gyre_fold fold)
+{
+    fold(task, NULL);
+}
+
+void run_trial(char *arena, const struct trial *trial, gyre_fold fold)
+{
+    run_trial_by(call_fold, arena, trial, fold);
 }
 
 /* Calls for the spans that the trial has. */
@@ -161,19 +193,25 @@ void run_trial(char *arena, const struct trial *trial, gyre_fold fold)
         if (span < SOURCES_MOST ? span < (trial)->sources                                          \
                                 : span - SOURCES_MOST < (trial)->destinations)
 
+void for_each_span(const struct trial *trial, void (*call)(size_t at, size_t bytes))
+{
+    FOR_SPANS(span, trial)
+    call(span * span_room, span_used(trial));
+}
+
 void fill_arena(const struct trial *trial)
 {
     struct gyre_rng rng;
-    size_t used = (size_t)trial->count * 8 + 16 + 2 * GUARD;
+    size_t used = span_used(trial);
     gyre_rng_seed(&rng, trial->seed);
     FOR_SPANS(span, trial)
     {
-        char *at = arena_of_reference + (size_t)span * SPAN_ROOM;
+        char *at = arena_of_reference + span * span_room;
         memset(at, 0xa5, used);
         if (span < SOURCES_MOST)
             fill_elements(&rng, trial->type, span_at(arena_of_reference, trial, span),
                           trial->count);
-        memcpy(arena_of_variant + (size_t)span * SPAN_ROOM, at, used);
+        memcpy(arena_of_variant + span * span_room, at, used);
     }
 }
 
@@ -221,9 +259,9 @@ static void fail_trial(const struct trial *trial, const char *variant, uint32_t 
 /* Equal outside the elements byte by byte, inside but for payloads of NaNs. */
 static void compare_span(const struct trial *trial, const char *variant, uint32_t span)
 {
-    size_t used = (size_t)trial->count * 8 + 16 + 2 * GUARD;
-    const char *a = arena_of_reference + (size_t)span * SPAN_ROOM;
-    const char *b = arena_of_variant + (size_t)span * SPAN_ROOM;
+    size_t used = span_used(trial);
+    const char *a = arena_of_reference + span * span_room;
+    const char *b = arena_of_variant + span * span_room;
     if (memcmp(a, b, used) == 0)
         return;
     size_t size = gyre_type_size((enum gyre_type)trial->type), at = GUARD + trial->shift[span];

@@ -19,15 +19,25 @@ struct trial {
     bool stream;
     unsigned shift[SPANS]; /* bytes from alignment */
     uint64_t seed;
+    uint64_t number; /* its first bytes are the element to multiply by */
 };
 
 extern char *arena_of_reference, *arena_of_variant;
-bool reduce_arenas_create(void);
+bool reduce_arenas_create(size_t span_bytes);
+size_t reduce_arena_bytes(void);
 void reduce_arenas_destroy(void);
 
+uint64_t random_element(int type, uint64_t seed);
 struct trial random_trial(struct gyre_rng *rng, int type, int op, uint64_t count);
 void fill_arena(const struct trial *trial);
 void run_trial(char *arena, const struct trial *trial, gyre_fold fold);
+
+/* The same in other hands: `run` is given the task, whose addresses are in `arena`. */
+typedef void (*run_fold)(const struct gyre_fold_task *task, gyre_fold fold);
+void run_trial_by(run_fold run, char *arena, const struct trial *trial, gyre_fold fold);
+
+/* Where an arena has the trial's spans, with their guards. */
+void for_each_span(const struct trial *trial, void (*call)(size_t at, size_t bytes));
 void compare_arenas(const struct trial *trial, const char *variant); /* fails the test */
 
 bool is_nan_pattern(int type, uint64_t bits);
