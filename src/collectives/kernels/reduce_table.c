@@ -3,7 +3,7 @@
  * any result. */
 #include "base/env.h"
 #include "base/log.h"
-#include "collectives/kernels/reduce.h"
+#include "collectives/kernels/reduce_cuda.h"
 
 #include <pthread.h>
 
@@ -55,6 +55,8 @@ static void build(void)
 
 const struct gyre_reduce_table *gyre_reduce_table_for(enum gyre_memory_kind kind, uint64_t bytes)
 {
+    if (kind == GYRE_MEMORY_CUDA)
+        return gyre_reduce_cuda_table();
     if (kind != GYRE_MEMORY_HOST)
         return NULL;
     pthread_once(&built, build);

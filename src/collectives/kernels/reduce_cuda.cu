@@ -1,0 +1,381 @@
+/* Folds of CUDA memory: one pass over n sources into m destinations, every type and operation.
+ *
+ * A kernel moves 16 bytes at a time, a pack, wherever all of a task's addresses lie equally far from
+ * a multiple of 16. The elements in front of the first pack and behind the last are its edges, and
+ * where addresses differ, all elements are:
+ *
+ *     source[0]       e e|p p p p|p p p p|p p p p|e          e edge   p element of a pack
+ *     source[1]       e e|p p p p|p p p p|p p p p|e
+ *     destination[0]  e e|p p p p|p p p p|p p p p|e
+ *
+ * Each thread takes several packs at once, one block apart, so that the loads of a whole batch are
+ * under way before the first is needed; a grid that fills the device strides over the rest:
+ *
+ *     thread     0   1   2 … 255   0   1   2 … 255   0 …        0   1 …
+ *     pack       0   1   2 … 255 256 257 258 … 511 512 …     1024 1025 …
+ *               └────────── a batch of block 0, UNROLL = 4 ──┘└─ block 1
+ *
+ * The edges, at most 30, are left to the last threads, which rarely have a pack.
+ *
+ * A thread reads an element of all sources before it writes it, and nobody else touches it, so a
+ * destination may be a source. What a kernel needs to know travels in its arguments (1 KiB of
+ * addresses), so nothing is copied to the device and nothing outlives the launch.
+ *
+ * The bits are those of the scalar reference (reduce_cpu.c): the same order of sources, the same
+ * accumulators, one rounding. No product here is followed by a sum that could be fused with it, and
+ * the compiler is told -fmad=false all the same. tests/check_reduce --device cuda compares. */
+#include "collectives/kernels/reduce_cuda.h"
+
+#include "collectives/kernels/cuda_numbers.h"
+
+#define THREADS       256
+#define BLOCKS_PER_SM 4 /* 1,024 threads of 64 registers: what every device from 7.5 on can hold */
+#define PACK_BYTES    16
+#define LANES_BYTES   128 /* of accumulators that a thread holds at once */
+#define UNROLL_MOST   4
+
+#ifdef __CUDACC__
+#define UNROLLED     _Pragma("unroll")
+#define NOT_UNROLLED _Pragma("unroll 1")
+#else
+#define UNROLLED
+#define NOT_UNROLLED
+#endif
+
+struct fold_arguments {
+    const char *source[GYRE_FOLD_SOURCES];
+    char *destination[GYRE_FOLD_DESTINATIONS];
+    uint64_t head_bytes; /* in front of the first pack */
+    uint64_t packs;
+    uint64_t edges;  /* elements that are in no pack */
+    uint64_t number; /* the element to multiply by, in its own bytes */
+    uint32_t sources, destinations, divisor;
+    bool whole; /* every address is a multiple of the element's size */
+};
+
+/* -- operations -------------------------------------------------------------------------------- */
+
+/* Every fold starts from what changes nothing: -0 + x is x for each x, and +0 + x is not. */
+#define OPERATION(name, from, result)                                                              \
+    template <class Number> struct name : Number {                                                 \
+        typedef typename Number::lane lane;                                                        \
+        static __device__ __forceinline__ lane start()                                             \
+        {                                                                                          \
+            return from;                                                                           \
+        }                                                                                          \
+        static __device__ __forceinline__ lane combine(lane a, lane b)                             \
+        {                                                                                          \
+            return result;                                                                         \
+        }                                                                                          \
+        static __device__ __forceinline__ lane finish(lane x, const fold_arguments &)              \
+        {                                                                                          \
+            return x;                                                                              \
+        }                                                                                          \
+    };
+
+/* clang-format off */
+OPERATION(least_of,       Number::highest(), b < a ? b : a)
+OPERATION(most_of,        Number::lowest(),  b > a ? b : a)
+OPERATION(product_of,     1,                 a * b)
+OPERATION(bits_in_both,   ~(lane)0,          a & b)
+OPERATION(bits_in_either, 0,                 a | b)
+OPERATION(bits_unlike,    0,                 a ^ b)
+OPERATION(plain_sum_of,   Number::zero(),    a + b)
+/* clang-format on */
+
+template <class Number> struct sum_of : plain_sum_of<Number> {
+    typedef typename Number::lane lane;
+    static __device__ __forceinline__ lane finish(lane x, const fold_arguments &arguments)
+    {
+        return arguments.divisor ? Number::divide(x, arguments.divisor) : x;
+    }
+};
+
+template <class Number> struct multiple_of : plain_sum_of<Number> {
+    typedef typename Number::lane lane;
+    static __device__ __forceinline__ lane finish(lane x, const fold_arguments &arguments)
+    {
+        typename Number::element number;
+        memcpy(&number, &arguments.number, sizeof number);
+        return x * Number::widen(number);
+    }
+};
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+/* The two ways to see a task's elements; unit `i` is a pack here, an element at an edge below. */
+template <class Element> struct in_packs {
+    static constexpr int lanes = PACK_BYTES / sizeof(Element);
+
+    static __device__ __forceinline__ uint64_t units(const fold_arguments &arguments)
+    {
+        return arguments.packs;
+    }
+    static __device__ __forceinline__ void load(Element *element, const fold_arguments &arguments,
+                                                const char *source, uint64_t i)
+    {
+        uint4 pack = *(const uint4 *)(source + arguments.head_bytes + i * PACK_BYTES);
+        memcpy(element, &pack, sizeof pack);
+    }
+    static __device__ __forceinline__ void store(char *destination, const fold_arguments &arguments,
+                                                 const Element *element, uint64_t i)
+    {
+        uint4 pack;
+        memcpy(&pack, element, sizeof pack);
+        *(uint4 *)(destination + arguments.head_bytes + i * PACK_BYTES) = pack;
+    }
+};
+
+template <class Element> struct at_edges {
+    static constexpr int lanes = 1;
+
+    static __device__ __forceinline__ uint64_t units(const fold_arguments &arguments)
+    {
+        return arguments.edges;
+    }
+    static __device__ __forceinline__ uint64_t place(const fold_arguments &arguments, uint64_t i)
+    {
+        uint64_t at = i * sizeof(Element);
+        return at < arguments.head_bytes ? at : at + arguments.packs * PACK_BYTES;
+    }
+    static __device__ __forceinline__ void copy_bytes(char *to, const char *from)
+    {
+        UNROLLED
+        for (int i = 0; i < (int)sizeof(Element); i++)
+            to[i] = from[i];
+    }
+    static __device__ __forceinline__ void load(Element *element, const fold_arguments &arguments,
+                                                const char *source, uint64_t i)
+    {
+        source += place(arguments, i);
+        if (arguments.whole)
+            *element = *(const Element *)source;
+        else
+            copy_bytes((char *)element, source);
+    }
+    static __device__ __forceinline__ void store(char *destination, const fold_arguments &arguments,
+                                                 const Element *element, uint64_t i)
+    {
+        destination += place(arguments, i);
+        if (arguments.whole)
+            *(Element *)destination = *element;
+        else
+            copy_bytes(destination, (const char *)element);
+    }
+};
+
+/* -- the kernel -------------------------------------------------------------------------------- */
+
+/* Folds a batch: UNROLL units of one thread, THREADS apart, but for those behind the last. */
+template <class Fold, class View, int UNROLL>
+static __device__ __forceinline__ void fold_batch(const fold_arguments &arguments, uint64_t first)
+{
+    const uint64_t after = View::units(arguments) - first;
+    const uint32_t left = after < UNROLL * THREADS ? (uint32_t)after : UNROLL * THREADS;
+    typename Fold::lane result[UNROLL][View::lanes];
+    typename Fold::element unit[UNROLL][View::lanes] = {};
+    UNROLLED
+    for (uint32_t u = 0; u < UNROLL; u++) {
+        UNROLLED
+        for (int i = 0; i < View::lanes; i++)
+            result[u][i] = Fold::start();
+    }
+    NOT_UNROLLED
+    for (uint32_t s = 0; s < arguments.sources; s++) {
+        UNROLLED
+        for (uint32_t u = 0; u < UNROLL; u++)
+            if (u * THREADS < left)
+                View::load(unit[u], arguments, arguments.source[s], first + u * THREADS);
+        UNROLLED
+        for (uint32_t u = 0; u < UNROLL; u++) {
+            UNROLLED
+            for (int i = 0; i < View::lanes; i++)
+                result[u][i] = Fold::combine(result[u][i], Fold::widen(unit[u][i]));
+        }
+    }
+    UNROLLED
+    for (uint32_t u = 0; u < UNROLL; u++) {
+        UNROLLED
+        for (int i = 0; i < View::lanes; i++)
+            unit[u][i] = Fold::narrow(Fold::finish(result[u][i], arguments));
+    }
+    NOT_UNROLLED
+    for (uint32_t d = 0; d < arguments.destinations; d++) {
+        UNROLLED
+        for (uint32_t u = 0; u < UNROLL; u++)
+            if (u * THREADS < left)
+                View::store(arguments.destination[d], arguments, unit[u], first + u * THREADS);
+    }
+}
+
+/* Units of a batch: as many as a thread has room to accumulate. */
+template <class Fold, class View> struct batch {
+    static constexpr int room = LANES_BYTES / (View::lanes * (int)sizeof(typename Fold::lane));
+    static constexpr int units = room < UNROLL_MOST ? room : UNROLL_MOST;
+};
+
+/* All units of a view that are the thread's; blocks and threads are counted from either end. */
+template <class Fold, class View>
+static __device__ __forceinline__ void fold_view(const fold_arguments &arguments, uint32_t block,
+                                                 uint32_t thread)
+{
+    constexpr int unroll = batch<Fold, View>::units;
+    const uint64_t units = View::units(arguments), step = unroll * THREADS;
+    for (uint64_t first = block * step + thread; first < units; first += gridDim.x * step)
+        fold_batch<Fold, View, unroll>(arguments, first);
+}
+
+/* `Wide` is the fold of a pack's elements: `Fold` itself, but for bits. */
+template <class Fold, class Wide>
+static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+    fold_kernel(const __grid_constant__ fold_arguments arguments)
+{
+    fold_view<Wide, in_packs<typename Wide::element>>(arguments, blockIdx.x, threadIdx.x);
+    fold_view<Fold, at_edges<typename Fold::element>>(arguments, gridDim.x - 1 - blockIdx.x,
+                                                      THREADS - 1 - threadIdx.x);
+}
+
+/* -- its launch -------------------------------------------------------------------------------- */
+
+/* Blocks for so many units: no more than the device can hold at once. */
+static uint32_t grid_of(uint64_t units, uint64_t units_per_block)
+{
+    int device = 0, processors = 1;
+    uint64_t wanted = (units + units_per_block - 1) / units_per_block;
+    if (cudaGetDevice(&device) == cudaSuccess)
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    uint64_t most = (uint64_t)processors * BLOCKS_PER_SM;
+    return (uint32_t)(wanted < most ? wanted : most);
+}
+
+/* Addresses that are equally far from a multiple of 16 agree in their last four bits: `differ` has
+ * those in which any two do not. */
+static void set_addresses(fold_arguments *arguments, const gyre_fold_task *task, uint64_t element)
+{
+    uintptr_t first = (uintptr_t)task->source[0], differ = 0;
+    for (uint32_t s = 0; s < task->sources; s++) {
+        arguments->source[s] = (const char *)task->source[s];
+        differ |= first ^ (uintptr_t)task->source[s];
+    }
+    for (uint32_t d = 0; d < task->destinations; d++) {
+        arguments->destination[d] = (char *)task->destination[d];
+        differ |= first ^ (uintptr_t)task->destination[d];
+    }
+    uint64_t bytes = task->count * element, head = -first % PACK_BYTES;
+    arguments->whole = (first | differ) % element == 0;
+    arguments->head_bytes = head < bytes ? head : bytes;
+    if (arguments->whole && differ % PACK_BYTES == 0)
+        arguments->packs = (bytes - arguments->head_bytes) / PACK_BYTES;
+    arguments->edges = task->count - arguments->packs * (PACK_BYTES / element);
+}
+
+template <class Fold, class Wide> static void fold(const struct gyre_fold_task *task, void *stream)
+{
+    typedef typename Fold::element element;
+    const uint64_t unroll = batch<Wide, in_packs<typename Wide::element>>::units;
+    fold_arguments arguments = {};
+    set_addresses(&arguments, task, sizeof(element));
+    arguments.sources = task->sources;
+    arguments.destinations = task->destinations;
+    arguments.divisor = task->divisor;
+    if (task->context)
+        memcpy(&arguments.number, task->context, sizeof(element));
+    void *list[] = {&arguments};
+    uint32_t blocks = grid_of(arguments.packs + arguments.edges, THREADS * unroll);
+    if (blocks)
+        cudaLaunchKernel(fold_kernel<Fold, Wide>, dim3(blocks), dim3(THREADS), list, 0,
+                         (cudaStream_t)stream);
+}
+
+/* Bits have no width: those of any integer are folded as bytes, in packs of words. */
+template <template <class> class Operation, class Element>
+static void fold_bits(const struct gyre_fold_task *task, void *stream)
+{
+    struct gyre_fold_task bytes = *task;
+    bytes.count *= sizeof(Element);
+    fold<Operation<whole<uint8_t, uint32_t>>, Operation<whole<uint32_t, uint32_t>>>(&bytes, stream);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+template <class Fold> static void even(const struct gyre_fold_task *task, void *stream)
+{
+    fold<Fold, Fold>(task, stream);
+}
+
+/* `Signed` are the patterns of a float, of which `last` is the last that is no NaN. */
+#define FLOAT_FOLDS(type, Signed, Lane, last)                                                      \
+    {                                                                                              \
+        even<sum_of<type>>, even<sum_of<type>>,                                                    \
+            even<least_of<ordered<Signed, Lane, last, false>>>,                                    \
+            even<most_of<ordered<Signed, Lane, last, true>>>, even<product_of<type>>, NULL, NULL,  \
+            NULL                                                                                   \
+    }
+
+/* Sums and products of `Wrapped` lanes; `Ordered` lanes have the sign of the element. */
+#define INTEGER_FOLDS(summed, Element, Wrapped, Bits, Ordered)                                     \
+    {                                                                                              \
+        even<sum_of<summed<Element, Wrapped>>>, even<sum_of<summed<Element, Wrapped>>>,            \
+            even<least_of<whole<Element, Ordered>>>, even<most_of<whole<Element, Ordered>>>,       \
+            even<product_of<whole<Bits, Wrapped>>>, fold_bits<bits_in_both, Bits>,                 \
+            fold_bits<bits_in_either, Bits>, fold_bits<bits_unlike, Bits>                          \
+    }
+
+#define CUDA                                                                                       \
+    {                                                                                              \
+        "cuda", "cuda", "cuda", "cuda", "cuda", "cuda", "cuda", "cuda"                             \
+    }
+
+static_assert(GYRE_F32 == 0 && GYRE_F64 == 1 && GYRE_F16 == 2 && GYRE_BF16 == 3 && GYRE_I32 == 4 &&
+                  GYRE_I64 == 5 && GYRE_U8 == 6 && GYRE_I8 == 7 && GYRE_U32 == 8 && GYRE_U64 == 9 &&
+                  GYRE_I16 == 10 && GYRE_U16 == 11 && GYRE_F8E4M3 == 12 && GYRE_F8E5M2 == 13,
+              "the tables below are in this order");
+
+/* clang-format off */
+static const struct gyre_reduce_table table = {
+    {CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA},
+    {
+        FLOAT_FOLDS(f32, int32_t, int32_t, 0x7f800000),
+        FLOAT_FOLDS(f64, int64_t, int64_t, 0x7ff0000000000000),
+        FLOAT_FOLDS(f16, int16_t, int32_t, 0x7c00),
+        FLOAT_FOLDS(bf16, int16_t, int32_t, 0x7f80),
+        INTEGER_FOLDS(whole_signed, int32_t, uint32_t, uint32_t, int32_t),
+        INTEGER_FOLDS(whole_signed, int64_t, uint64_t, uint64_t, int64_t),
+        INTEGER_FOLDS(whole, uint8_t, uint32_t, uint8_t, uint32_t),
+        INTEGER_FOLDS(whole_signed, int8_t, uint32_t, uint8_t, int32_t),
+        INTEGER_FOLDS(whole, uint32_t, uint32_t, uint32_t, uint32_t),
+        INTEGER_FOLDS(whole, uint64_t, uint64_t, uint64_t, uint64_t),
+        INTEGER_FOLDS(whole_signed, int16_t, uint32_t, uint16_t, int32_t),
+        INTEGER_FOLDS(whole, uint16_t, uint32_t, uint16_t, uint32_t),
+        FLOAT_FOLDS(f8e4m3, int8_t, int32_t, 0x7e),
+        FLOAT_FOLDS(f8e5m2, int8_t, int32_t, 0x7c),
+    },
+};
+
+static const gyre_fold scales[GYRE_TYPE_COUNT] = {
+    even<multiple_of<f32>>,
+    even<multiple_of<f64>>,
+    even<multiple_of<f16>>,
+    even<multiple_of<bf16>>,
+    even<multiple_of<whole<uint32_t, uint32_t>>>,
+    even<multiple_of<whole<uint64_t, uint64_t>>>,
+    even<multiple_of<whole<uint8_t, uint32_t>>>,
+    even<multiple_of<whole<uint8_t, uint32_t>>>,
+    even<multiple_of<whole<uint32_t, uint32_t>>>,
+    even<multiple_of<whole<uint64_t, uint64_t>>>,
+    even<multiple_of<whole<uint16_t, uint32_t>>>,
+    even<multiple_of<whole<uint16_t, uint32_t>>>,
+    even<multiple_of<f8e4m3>>,
+    even<multiple_of<f8e5m2>>,
+};
+/* clang-format on */
+
+extern "C" const struct gyre_reduce_table *gyre_reduce_cuda_table(void)
+{
+    return &table;
+}
+
+extern "C" gyre_fold gyre_scale_cuda(enum gyre_type type)
+{
+    return (unsigned)type < GYRE_TYPE_COUNT ? scales[type] : NULL;
+}

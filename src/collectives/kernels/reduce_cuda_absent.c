@@ -1,0 +1,13 @@
+/* A build without CUDA: no folds of CUDA memory. */
+#include "collectives/kernels/reduce_cuda.h"
+
+const struct gyre_reduce_table *gyre_reduce_cuda_table(void)
+{
+    return NULL;
+}
+
+gyre_fold gyre_scale_cuda(enum gyre_type type)
+{
+    (void)type;
+    return NULL;
+}
