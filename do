@@ -254,7 +254,7 @@ run_tests() {
 
 format() {
     provide format
-    git ls-files -z '*.c' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format -i
+    git ls-files -z '*.c' '*.h' '*.cu' '*.cpp' | xargs -0 clang-format -i
 }
 
 clean() {

@@ -6,23 +6,49 @@
  * and destinations, in place or not, and in a caller's strange floating-point modes. In haste a
  * third of the trials of each count, a fifth of the pairs (which has every single misalignment).
  *
- * `check_reduce --bench` times the same calls instead. */
+ * `check_reduce --device cuda` does the same, but for the modes, with the folds and the memory of a
+ * device; then come counts around its grids, and multiplications by a number.
+ *
+ * `check_reduce --bench` times the calls instead. */
 #include "collectives/kernels/float_mode.h"
+#include "collectives/kernels/reduce_cuda.h"
 #include "haste.h"
-#include "reduce_trial.h"
+#include "reduce_device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
+/* How many processors the device may have, and the most packs of 16 bytes that a grid folds at once
+ * on each: 4 blocks of 256 threads with 4 packs (reduce_cuda.cu). */
+#ifndef PROCESSORS
+#define PROCESSORS                                                                                 \
+    {                                                                                              \
+        108, 132, 148                                                                              \
+    }
+#define PROCESSORS_MOST 148
+#endif
+#define PACKS_PER_PROCESSOR UINT64_C(4096)
+#define GRID_SPAN_BYTES     (3 * PROCESSORS_MOST * PACKS_PER_PROCESSOR * 16)
+
 static struct gyre_reduce_table reference;
+static bool on_device;
+
+static void run_variant(const struct trial *trial, gyre_fold fold)
+{
+    if (on_device)
+        run_trial_on_device(trial, fold);
+    else
+        run_trial(arena_of_variant, trial, fold);
+}
 
 static void check_trial(const struct trial *trial, const struct gyre_reduce_table *table)
 {
     fill_arena(trial);
     run_trial(arena_of_reference, trial, reference.fold[trial->type][trial->op]);
-    run_trial(arena_of_variant, trial, table->fold[trial->type][trial->op]);
+    run_variant(trial, table->fold[trial->type][trial->op]);
     compare_arenas(trial, table->variant[trial->type][trial->op]);
 }
 
@@ -36,9 +62,13 @@ static void for_each_fold(const struct gyre_reduce_table *table,
                 check(table, type, op);
 }
 
-/* Calls `check` for every supported variant but the reference itself. */
+/* Calls `check` for every supported variant but the reference itself, or for the device's. */
 static void for_each_variant(void (*check)(const struct gyre_reduce_table *table, int type, int op))
 {
+    if (on_device) {
+        for_each_fold(reduce_device_table(), check);
+        return;
+    }
     for (int v = 1; gyre_reduce_variants[v].name; v++) {
         if (!gyre_reduce_variants[v].supported()) {
             print_message("skipped: this CPU has no %s\n", gyre_reduce_variants[v].name);
@@ -164,18 +194,104 @@ static void test_strange_mode(void **state)
     for_each_fold(&reference, check_strange_mode);
 }
 
+/* -- devices ----------------------------------------------------------------------------------- */
+
+/* Counts just below and above what one step of a grid folds, and several steps with a rest. Folds
+ * whose threads hold fewer packs at once only take more steps. */
+static void check_grids(const struct gyre_reduce_table *table, int type, int op)
+{
+    static const uint64_t processors[] = PROCESSORS;
+    uint64_t lanes = 16 / gyre_type_size((enum gyre_type)type);
+    for (size_t p = 0; p < sizeof processors / sizeof processors[0]; p++) {
+        uint64_t grid = processors[p] * PACKS_PER_PROCESSOR * lanes;
+        const uint64_t counts[] = {grid - 1, grid + 1, 2 * grid + 5 * lanes + 1};
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            struct trial trial = {.type = type, .op = op, .count = counts[i], .seed = counts[i]};
+            trial.sources = 2 + (i & 1);
+            trial.destinations = 1 + (i & 1);
+            trial.in_place = (int)i - 1;
+            for (int s = 0; s < SPANS; s++)
+                trial.shift[s] = i == 0 ? 0 : 16 / (unsigned)lanes % 16;
+            check_trial(&trial, table);
+        }
+    }
+}
+
+/* A misaligned task of a whole grid: all of its elements are edges. */
+static void check_large_misaligned(const struct gyre_reduce_table *table, int type, int op)
+{
+    struct trial trial = {.type = type, .op = op, .sources = 2, .destinations = 1, .in_place = -1};
+    trial.count = PACKS_PER_PROCESSOR + 77;
+    for (unsigned shift = 0; shift < 2; shift++) {
+        trial.seed = shift;
+        trial.shift[1] = shift ? 1 : 8;
+        check_trial(&trial, table);
+    }
+}
+
+static void check_scale(int type, uint64_t count, uint64_t seed)
+{
+    struct trial trial = {.type = type, .sources = 1, .destinations = 1, .count = count};
+    unsigned shift = (unsigned)(seed % 16);
+    trial.in_place = seed % 3 ? -1 : 0;
+    trial.shift[0] = shift;
+    trial.shift[SOURCES_MOST] = seed % 2 ? shift : 15 - shift;
+    trial.seed = seed;
+    trial.number = random_element(type, seed);
+    fill_arena(&trial);
+    run_trial(arena_of_reference, &trial, gyre_scale((enum gyre_type)type));
+    run_variant(&trial, gyre_scale_cuda((enum gyre_type)type));
+    compare_arenas(&trial, "cuda's multiple of");
+}
+
+static void test_scales(void **state)
+{
+    assert_null(gyre_scale_cuda((enum gyre_type)GYRE_TYPE_COUNT));
+    for (int type = 0; type < GYRE_TYPE_COUNT; type++)
+        for (uint64_t count = 0; count < 2000; count += 1 + count / 8)
+            for (uint64_t seed = 0; seed < 16; seed++)
+                check_scale(type, count, count * 16 + seed);
+}
+
+static void test_grids(void **state)
+{
+    for_each_variant(check_grids);
+    for_each_variant(check_large_misaligned);
+}
+
+static int check_device(const char *name)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_counts), cmocka_unit_test(test_powers_of_two),
+        cmocka_unit_test(test_misaligned),   cmocka_unit_test(test_every_shape),
+        cmocka_unit_test(test_grids),        cmocka_unit_test(test_scales),
+    };
+    struct gyre_trouble trouble = {0};
+    if (!reduce_arenas_create(GRID_SPAN_BYTES))
+        return 1;
+    on_device = reduce_device_open(name, &trouble);
+    int failed = on_device ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+    if (!on_device)
+        printf("skipped: %s\n", trouble.text);
+    reduce_device_close();
+    reduce_arenas_destroy();
+    return failed;
+}
+
 /* -- all --------------------------------------------------------------------------------------- */
 
 int main(int count, char **arguments)
 {
+    reference = table_up_to(0);
     if (count > 1 && strcmp(arguments[1], "--bench") == 0)
         return reduce_bench();
+    if (count > 2 && strcmp(arguments[1], "--device") == 0)
+        return check_device(arguments[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_counts), cmocka_unit_test(test_powers_of_two),
         cmocka_unit_test(test_misaligned),   cmocka_unit_test(test_every_shape),
         cmocka_unit_test(test_strange_mode),
     };
-    reference = table_up_to(0);
     if (!reduce_arenas_create(COUNT_MOST * 8))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

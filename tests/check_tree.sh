@@ -124,7 +124,7 @@ need() {
 check_format() {
     need clang-format
     list=$(mktemp)
-    files '*.c' '*.h' >"$list"
+    files '*.c' '*.h' '*.cu' '*.cpp' >"$list"
     while IFS= read -r file; do
         clang-format "$file" | cmp -s - "$file" || offend "$file: not formatted; run ./do format"
     done <"$list"
