@@ -5,6 +5,7 @@
  *     proc_environments             the tests
  *     proc_environments --rank      a rank: "rank 1 of 3 on node 0 of 1: sum 6" */
 #include "clean_room.h"
+#include "under.h"
 
 #include <gyre/gyre.h>
 
@@ -15,13 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char home[] = "/tmp/gyre-test-environments-XXXXXX";
-static char self[4096], output[1 << 16];
 
 /* -- a rank ------------------------------------------------------------------------------------ */
 
@@ -45,33 +42,17 @@ static int be_rank(void)
 
 /* -- helpers ----------------------------------------------------------------------------------- */
 
-/* Runs a shell line in a home of its own, without any launcher's variables; the exit code. */
-static int run(const char *line)
-{
-    char command[16384];
-    int length = snprintf(command, sizeof command,
-                          "exec 2>&1; env -i PATH='%s' HOME='%s' GYRE_JOIN_TIMEOUT=30s "
-                          "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 sh -c \"%s\"",
-                          getenv("PATH"), home, line);
-    assert_true(length < (int)sizeof command);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
-    int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 static void expect_text(const char *text)
 {
-    if (!strstr(output, text))
-        fail_msg("expected \"%s\" in:\n%s", text, output);
+    if (!strstr(under_output, text))
+        fail_msg("expected \"%s\" in:\n%s", text, under_output);
 }
 
 /* Every rank spoke, with the sum over all of them; `node_of[rank]` is its node. */
 static void expect_ranks(int code, int n, const int *node_of, int nodes)
 {
     if (code)
-        fail_msg("exit code %d:\n%s", code, output);
+        fail_msg("exit code %d:\n%s", code, under_output);
     for (int rank = 0; rank < n; rank++) {
         char line[128];
         snprintf(line, sizeof line, "rank %d of %d on node %d of %d: sum %d\n", rank, n,
@@ -80,24 +61,22 @@ static void expect_ranks(int code, int n, const int *node_of, int nodes)
     }
 }
 
-static void need(const char *tool)
+static const char *as_rank(void)
 {
-    char line[64];
-    snprintf(line, sizeof line, "command -v %s", tool);
-    if (run(line) != 0) {
-        print_message("skipped: %s is not installed\n", tool);
-        skip();
-    }
+    static char words[4200];
+    char self[4096];
+    under_build(self, sizeof self, "tests/proc_environments");
+    snprintf(words, sizeof words, "'%s' --rank", self);
+    return words;
 }
 
-/* `words` with every "SELF" replaced by this program as a rank. */
-static int run_ranks(const char *words)
+/* `words` with this program as ranks behind them. */
+static int run_gyre(const char *words)
 {
-    char line[8192];
-    const char *at = strstr(words, "SELF");
-    assert_non_null(at);
-    snprintf(line, sizeof line, "%.*s'%s' --rank%s", (int)(at - words), words, self, at + 4);
-    return run(line);
+    char gyre[4096], line[16384];
+    under_build(gyre, sizeof gyre, "gyre");
+    snprintf(line, sizeof line, "'%s' %s %s", gyre, words, as_rank());
+    return under_nothing(line);
 }
 
 /* -- tests ------------------------------------------------------------------------------------- */
@@ -107,49 +86,24 @@ static const int one_node[8];
 static void mpirun_starts_three(void **state)
 {
     (void)state;
-    need("mpirun");
-    expect_ranks(run_ranks("mpirun --allow-run-as-root --oversubscribe -n 3 SELF"), 3, one_node, 1);
+    expect_ranks(under_mpirun(3, as_rank()), 3, one_node, 1);
 }
 
 static void mpiexec_starts_three(void **state)
 {
     (void)state;
-    need("mpiexec.hydra");
-    expect_ranks(run_ranks("mpiexec.hydra -n 3 SELF"), 3, one_node, 1);
+    expect_ranks(under_mpiexec(3, as_rank()), 3, one_node, 1);
 }
 
 static void gyre_run_plays_two_nodes(void **state)
 {
     static const int twos[] = {0, 0, 1, 1}, uneven[] = {0, 0, 0, 1};
-    char words[8192];
-    char *slash;
     (void)state;
-    snprintf(words, sizeof words, "%s", self);
-    for (int up = 0; up < 2 && (slash = strrchr(words, '/')); up++)
-        *slash = '\0';
-    size_t length = strlen(words);
-    snprintf(words + length, sizeof words - length,
-             "/gyre run -n 4 --no-prefix --simulate-nodes 2+2 SELF");
-    expect_ranks(run_ranks(words), 4, twos, 2);
-    snprintf(words + length, sizeof words - length,
-             "/gyre run --no-prefix --simulate-nodes 3+1 SELF");
-    expect_ranks(run_ranks(words), 4, uneven, 2);
+    expect_ranks(run_gyre("run -n 4 --no-prefix --simulate-nodes 2+2"), 4, twos, 2);
+    expect_ranks(run_gyre("run --no-prefix --simulate-nodes 3+1"), 4, uneven, 2);
 }
 
 /* -- all --------------------------------------------------------------------------------------- */
-
-static int make_home(void **state)
-{
-    (void)state;
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    return length <= 0 || clean_room_make(home);
-}
-
-static int remove_home(void **state)
-{
-    (void)state;
-    return clean_room_remove(home);
-}
 
 int main(int argc, char **argv)
 {
@@ -160,5 +114,6 @@ int main(int argc, char **argv)
     };
     if (argc > 1 && strcmp(argv[1], "--rank") == 0)
         return be_rank();
-    return cmocka_run_group_tests(tests, make_home, remove_home);
+    clean_room_only_path();
+    return cmocka_run_group_tests(tests, under_make_home, under_remove_home);
 }
