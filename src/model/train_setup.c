@@ -80,14 +80,12 @@ static int find_span(struct gyre_train *t)
     const struct gyre_train_options *o = t->options;
     uint64_t n = (uint64_t)t->n, parts = (uint64_t)o->accumulate;
     uint64_t most = gyre_round_up(t->data.samples, n);
-    bool free_choice = !o->global_batch && !o->batch;
-    t->span = o->global_batch ? (uint64_t)o->global_batch / parts
-                              : (o->batch ? (uint64_t)o->batch : BATCH) * n;
+    uint64_t asked = o->global_batch ? (uint64_t)o->global_batch / parts : (uint64_t)o->batch * n;
     if (o->global_batch && (uint64_t)o->global_batch % parts)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "--global-batch %lld is no multiple of --accumulate %lld",
                                 (long long)o->global_batch, (long long)o->accumulate);
-    if (o->global_batch && o->tail != GYRE_TAIL_ONCE && t->span % n)
+    if (o->global_batch && o->tail != GYRE_TAIL_ONCE && asked % n)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "--global-batch %lld does not divide by %d ranks; with --tail once "
                                 "it need not",
@@ -96,9 +94,9 @@ static int find_span(struct gyre_train *t)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "%d ranks are more than the %llu samples of %s", t->n,
                                 (unsigned long long)t->data.samples, o->data);
-    if (t->span > most && !free_choice)
+    if (asked > most)
         return refuse_span(t);
-    t->span = t->span < most ? t->span : most;
+    t->span = asked ? asked : BATCH * n < most ? BATCH * n : most;
     t->room = o->shares ? t->span : (t->span + n - 1) / n;
     return 0;
 }
