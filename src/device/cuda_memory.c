@@ -318,7 +318,7 @@ int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct g
 /* Gives up addresses; classic memory by the call that fits how it came. */
 static void let_go(struct gyre_region *region, bool owner)
 {
-    if (region->base && gyre_cuda_enter(region->device, NULL) == 0) {
+    if (gyre_cuda_enter(region->device, NULL) == 0) {
         if (is_exportable(region->base))
             unmap(region->base, mapped_length(region->device, region->length));
         else if (owner)
