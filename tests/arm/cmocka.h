@@ -30,6 +30,7 @@ jmp_buf *cmocka_failed(void); /* where a failed check goes; one for all files */
 #define assert_null(what)         assert_true(!(what))
 #define assert_non_null(what)     assert_true(what)
 #define assert_int_equal(a, b)    assert_true((unsigned long long)(a) == (unsigned long long)(b))
+#define assert_ptr_equal(a, b)    assert_true((const void *)(a) == (const void *)(b))
 #define assert_string_equal(a, b) assert_true(strcmp(a, b) == 0)
 
 /* Weak: every file has a copy, the linker keeps one. */
