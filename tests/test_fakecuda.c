@@ -4,8 +4,10 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -128,6 +130,57 @@ static void test_a_planted_missing_wait_is_seen(void **state)
     assert_in_range(early, 1, SEEDS);
 }
 
+/* -- words of the host's ------------------------------------------------------------------------ */
+
+static CUresult wait_for(CUstream stream, const void *word, uint64_t value)
+{
+    return cuStreamWaitValue64(stream, host((void *)word), value, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+static void test_streams_wait_for_locked_words(void **state)
+{
+    enum { LOCK = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP };
+    CUstream stream = new_stream();
+    char seen = 0, one = 1;
+    _Atomic uint64_t *word =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(wait_for(stream, word, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostRegister(word, 4096, CU_MEMHOSTREGISTER_PORTABLE),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostRegister((char *)word + 8, 4096, LOCK), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostRegister(word, 4096, LOCK), CUDA_SUCCESS);
+    assert_int_equal(cuMemHostRegister(word, 4096, LOCK),
+                     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    assert_int_equal(wait_for(stream, word, UINT64_C(1) << 40), CUDA_SUCCESS);
+    assert_int_equal(cuMemcpyAsync(host(&seen), host(&one), 1, stream), CUDA_SUCCESS);
+    atomic_store(word, (UINT64_C(1) << 40) + 5);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_int_equal(seen, 1);
+    assert_int_equal(wait_for(stream, word, UINT64_C(1) << 41), CUDA_SUCCESS);
+    assert_int_equal(cuMemHostUnregister(word), CUDA_SUCCESS); /* while it is waited for */
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+    fakecuda_heal();
+    assert_int_equal(cuMemHostUnregister(word), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+    munmap(word, 4096);
+}
+
+static void test_captured_streams_take_no_work(void **state)
+{
+    CUstream stream = new_stream();
+    CUstreamCaptureStatus capture;
+    CUdeviceptr base = allocate(LENGTH);
+    fakecuda_capture(stream, true);
+    assert_int_equal(cuStreamIsCapturing(stream, &capture), CUDA_SUCCESS);
+    assert_int_equal(capture, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    assert_int_equal(cuMemsetD8Async(base, 1, 1, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    fakecuda_capture(stream, false);
+    assert_int_equal(cuMemsetD8Async(base, 1, 1, stream), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_int_equal(cuMemFree(base), CUDA_SUCCESS);
+}
+
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 static void write_number(void **arguments)
@@ -225,6 +278,8 @@ int main(void)
         cmocka_unit_test(test_memory_ends),
         cmocka_unit_test(test_streams_go_in_any_order),
         cmocka_unit_test(test_a_planted_missing_wait_is_seen),
+        cmocka_unit_test(test_streams_wait_for_locked_words),
+        cmocka_unit_test(test_captured_streams_take_no_work),
         cmocka_unit_test(test_kernels_use_plain_addresses),
         cmocka_unit_test(test_the_nth_call_fails),
         cmocka_unit_test(test_a_bad_access_loses_the_device),

@@ -1,4 +1,4 @@
-/* Settings, planted faults, devices and contexts, and the way every call begins.
+/* Settings, planted faults and contexts, and the way every call begins.
  *
  * There is one context per device, the primary one; which is current is a stack of each thread, as
  * in the driver. Nothing here makes a context but cuDevicePrimaryCtxRetain(). */
@@ -59,9 +59,13 @@ static const struct {
     error(CUDA_ERROR_NOT_FOUND),
     error(CUDA_ERROR_NOT_READY),
     error(CUDA_ERROR_ILLEGAL_ADDRESS),
+    error(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED),
+    error(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
     error(CUDA_ERROR_LAUNCH_FAILED),
     error(CUDA_ERROR_NOT_PERMITTED),
     error(CUDA_ERROR_NOT_SUPPORTED),
+    error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+    error(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
     error(CUDA_ERROR_UNKNOWN),
 #undef error
 };
@@ -123,6 +127,8 @@ static void settle(void)
         .seed = number_from("FAKECUDA_SEED", 1),
         .delay_us = (unsigned)number_from("FAKECUDA_DELAY", 0),
         .export = number_from("FAKECUDA_EXPORT", 1) != 0,
+        .peers = number_from("FAKECUDA_PEERS", 1) != 0,
+        .salt = number_from("FAKECUDA_UUID_SALT", 0),
     };
     if (fake_settings.devices > FAKE_DEVICES)
         fake_settings.devices = FAKE_DEVICES;
@@ -194,7 +200,7 @@ CUresult fake_end(CUresult status)
     return status;
 }
 
-/* -- driver and devices ------------------------------------------------------------------------ */
+/* -- the driver -------------------------------------------------------------------------------- */
 
 CUresult cuInit(unsigned int flags)
 {
@@ -219,60 +225,12 @@ CUresult cuGetErrorName(CUresult error, const char **name)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuDeviceGetCount(int *count)
-{
-    CUresult status = fake_begin(__func__, FAKE_DRIVER);
-    if (!status)
-        *count = fake_settings.devices;
-    return fake_end(status);
-}
-
-static bool known(int device)
-{
-    return device >= 0 && device < fake_settings.devices;
-}
-
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
-{
-    CUresult status = fake_begin(__func__, FAKE_DRIVER);
-    if (!status && !known(ordinal))
-        status = CUDA_ERROR_INVALID_DEVICE;
-    if (!status)
-        *device = ordinal;
-    return fake_end(status);
-}
-
-static int attribute_of(CUdevice_attribute attribute)
-{
-    switch ((int)attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        return 2;
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-        return 1;
-    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-        return fake_settings.export;
-    }
-    return -1;
-}
-
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
-    CUresult status = fake_begin(__func__, FAKE_DRIVER);
-    if (!status && !known(device))
-        status = CUDA_ERROR_INVALID_DEVICE;
-    if (!status && attribute_of(attribute) < 0)
-        status = CUDA_ERROR_INVALID_VALUE;
-    if (!status)
-        *value = attribute_of(attribute);
-    return fake_end(status);
-}
-
 /* -- contexts ---------------------------------------------------------------------------------- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
-    if (!status && !known(device))
+    if (!status && !fake_known(device))
         status = CUDA_ERROR_INVALID_DEVICE;
     if (!status) {
         *context = &fake_device[device];
@@ -310,6 +268,16 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
     *context = fake_current();
+    return fake_end(status);
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status && !fake_current())
+        status = CUDA_ERROR_INVALID_CONTEXT;
+    if (!status)
+        *device = fake_current()->device;
     return fake_end(status);
 }
 
@@ -396,6 +364,22 @@ void fakecuda_heal(void)
     pthread_mutex_lock(&fake_lock);
     for (int i = 0; i < FAKE_DEVICES; i++)
         fake_device[i].lost = CUDA_SUCCESS;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+void fakecuda_peers(bool reach)
+{
+    pthread_mutex_lock(&fake_lock);
+    settle();
+    fake_settings.peers = reach;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+void fakecuda_shift(uint64_t bytes)
+{
+    pthread_mutex_lock(&fake_lock);
+    settle();
+    fake_settings.shift = bytes;
     pthread_mutex_unlock(&fake_lock);
 }
 

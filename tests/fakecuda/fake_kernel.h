@@ -33,7 +33,7 @@ void fake_kernel_define(const void *function, fake_kernel_call call);
 void fake_kernel_register(const void *function, const size_t *argument_bytes, int arguments);
 
 /* Runs a grid and returns. Ends the process with a message where the launch is none that a device
- * would take, or the kernel was not defined. Any thread. */
+ * would take. What was not defined is a void (*)(void **arguments), called once. Any thread. */
 void fake_kernel_run(const void *function, dim3 grid, dim3 block, void **arguments,
                      size_t shared_bytes);
 

@@ -39,7 +39,8 @@ struct fake_settings {
     int devices; /* -1: no driver */
     uint64_t memory, seed;
     unsigned delay_us;
-    bool export;
+    bool export, peers;
+    uint64_t salt, shift;
 };
 
 extern pthread_mutex_t fake_lock;
@@ -54,6 +55,8 @@ CUresult fake_end(CUresult status);
 
 /* The rest with the lock held, unless it says otherwise. */
 struct CUctx_st *fake_current(void);
+bool fake_known(int device);
+bool fake_locked(uint64_t address, uint64_t length); /* host memory that devices reach */
 bool fake_skips(const char *name);
 CUresult fake_planned(const char *name); /* counts a call; the error planted for it */
 uint64_t fake_roll(struct CUctx_st *device, uint64_t below);

@@ -3,17 +3,20 @@
  *     stream a   copy ─▶ record e ─▶ kernel        ready: the first of each stream, unless it waits
  *     stream b   wait e ─▶ set                     for an event; dice choose among the streams
  *
- * Work is done one piece at a time, without the lock. A piece that fails loses the device: what is
+ * A stream may wait for a word of the host's, too. Work is done one piece at a time, without the lock. A piece that fails loses the device: what is
  * queued on it never happens, and every call returns that error. */
 #include "fake_parts.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { FUNCTIONS = 1024, ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
+enum { LOOK_NS = 30000, FUNCTIONS = 1024, ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
 
-enum job_kind { COPY, SET, KERNEL, RECORD, WAIT };
+enum job_kind { COPY, SET, KERNEL, RECORD, WAIT, VALUE };
 
 struct job {
     enum job_kind kind;
@@ -30,7 +33,7 @@ struct job {
 
 struct CUstream_st {
     int device;
-    bool busy, destroyed;
+    bool busy, destroyed, captured;
     struct job *first, **last;
     struct CUstream_st *next;
 };
@@ -115,15 +118,31 @@ static CUresult run(struct job *job, unsigned delay_us)
         return move(job, "set");
     case KERNEL:
         return kernel(job);
+    case VALUE:
+        return job->to ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
     default:
         return CUDA_SUCCESS;
     }
 }
 
+/* Whether a word of the host's is large enough; one that was unlocked meanwhile is found at once,
+ * and forgotten. */
+static bool released(struct job *job)
+{
+    if (!fake_locked(job->to, sizeof(uint64_t)))
+        job->to = 0;
+    return !job->to ||
+           (int64_t)(atomic_load((_Atomic uint64_t *)(uintptr_t)job->to) - job->number) >= 0;
+}
+
 static bool ready(const struct CUstream_st *stream)
 {
-    const struct job *job = stream->first;
-    return job && (job->kind != WAIT || job->event->reached >= job->number);
+    struct job *job = stream->first;
+    if (!job)
+        return false;
+    return job->kind == WAIT    ? job->event->reached >= job->number
+           : job->kind == VALUE ? released(job)
+                                : true;
 }
 
 static struct CUstream_st *choose(struct CUctx_st *device)
@@ -202,16 +221,35 @@ static void serve(struct CUctx_st *device, struct CUstream_st *stream)
     wake_all();
 }
 
+/* Nobody tells when the host writes a word, so whoever waits for one looks every so often. */
+static void sleep_for_work(struct CUctx_st *device)
+{
+    struct timespec until;
+    bool watching = false;
+    for (CUstream s = device->streams; s && !fake_held; s = s->next)
+        watching |= s->first && s->first->kind == VALUE;
+    if (!watching) {
+        pthread_cond_wait(&device->work, &fake_lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&device->work, &fake_lock, &until);
+}
+
 static void *device_main(void *argument)
 {
     struct CUctx_st *device = argument;
+    prctl(PR_SET_TIMERSLACK, 1UL);
     pthread_mutex_lock(&fake_lock);
     for (;;) {
         struct CUstream_st *stream = choose(device);
         if (stream)
             serve(device, stream);
         else
-            pthread_cond_wait(&device->work, &fake_lock);
+            sleep_for_work(device);
     }
     return NULL;
 }
@@ -294,6 +332,8 @@ static CUresult post(CUstream stream, const struct job *job)
 {
     if (!alive(stream))
         return CUDA_ERROR_INVALID_HANDLE; /* the default stream too */
+    if (stream->captured)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     struct job *queued = malloc(sizeof *queued);
     *queued = *job;
     for (int i = 0; i < ARGUMENTS; i++) /* they point into it */
@@ -306,6 +346,45 @@ static CUresult post(CUstream stream, const struct job *job)
     stream->last = &queued->next;
     pthread_cond_signal(&fake_device[stream->device].work);
     return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr word, cuuint64_t value,
+                             unsigned int flags)
+{
+    struct job job = {.kind = VALUE, .to = word, .number = value};
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && (flags != CU_STREAM_WAIT_VALUE_GEQ || word % sizeof value ||
+                    !fake_locked(word, sizeof value)))
+        status = CUDA_ERROR_INVALID_VALUE;
+    return fake_end(status || fake_skips("cuStreamWaitValue64") ? status : post(stream, &job));
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *capture)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status && !alive(stream))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status)
+        *capture =
+            stream->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return fake_end(status);
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status && !alive(stream))
+        status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status)
+        *context = &fake_device[stream->device];
+    return fake_end(status);
+}
+
+void fakecuda_capture(CUstream stream, bool capture)
+{
+    pthread_mutex_lock(&fake_lock);
+    stream->captured = capture;
+    pthread_mutex_unlock(&fake_lock);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t length, CUstream stream)

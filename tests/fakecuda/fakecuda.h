@@ -17,6 +17,8 @@
  *     FAKECUDA_DELAY=200         microseconds that a piece of work may wait at most; 0
  *     FAKECUDA_MEMORY=1048576    bytes of each device; 1 GiB
  *     FAKECUDA_EXPORT=0          devices cannot export memory: classic IPC handles must serve
+ *     FAKECUDA_PEERS=0           devices do not reach each other
+ *     FAKECUDA_UUID_SALT=3       UUIDs are of another machine than with other salts; 0
  *     FAKECUDA_FAIL=cuMemMap:2:CUDA_ERROR_NOT_PERMITTED,kernel:1:CUDA_ERROR_ILLEGAL_ADDRESS
  *                                the 2nd call of that name from now fails with that error. "copy",
  *                                "set" and "kernel" are work on a stream: the device is then lost
@@ -45,6 +47,7 @@ struct fakecuda_alive {
     int ranges;   /* reserved or allocated addresses */
     int streams;
     int events;
+    int locked;     /* spans of host memory */
     uint64_t bytes; /* of device memory that this process made */
 };
 
@@ -63,6 +66,11 @@ void fakecuda_hold(bool hold);        /* devices take no work until it is false 
 void fakecuda_wait(void);             /* until all streams are empty */
 void fakecuda_heal(void);             /* lost devices serve again */
 void fakecuda_export(bool supported); /* as FAKECUDA_EXPORT */
+void fakecuda_peers(bool reach);      /* as FAKECUDA_PEERS */
+void fakecuda_shift(uint64_t bytes);  /* devices see locked host memory that much further on */
+
+/* The stream is being captured into a graph, or is not any more; it takes no work meanwhile. */
+void fakecuda_capture(CUstream stream, bool capture);
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
