@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -260,10 +261,63 @@ static void test_queues_are_apart(void **state)
     assert_int_equal(device->query(queue, &token, 1), 0);
     device_suite_finish(device, other, status, 1);
     expect_bytes(&region, 0, "ab", 2);
-    assert_int_equal(device->after(other, NULL), 0);
+    assert_int_equal(device->after(other, NULL, NULL), 0);
     device->queue_destroy(other);
     device->queue_destroy(NULL);
     device->free(&region);
+}
+
+/* A mark is behind what was posted, reported or not, and needs nothing before it. */
+static void test_marks_are_reported_in_order(void **state)
+{
+    struct gyre_region region = new_region(4096);
+    device_suite_finish(device, queue, device->mark(queue, 1), 1);
+    int posted = device->copy(queue, region.base, "mark", 4, 2);
+    int marked = device->mark(queue, 3);
+    device_suite_finish(device, queue, posted, 2);
+    device_suite_finish(device, queue, marked, 3);
+    expect_bytes(&region, 0, "mark", 4);
+    device->free(&region);
+}
+
+static void test_no_stream_is_nothing_to_wait_for(void **state)
+{
+    static _Atomic uint64_t word;
+    assert_int_equal(device->after(queue, NULL, NULL), 0);
+    assert_int_equal(device->hold(queue, NULL, &word, 1, NULL), 0);
+    device_suite_finish(device, queue, device->mark(queue, 1), 1);
+}
+
+/* -- the machine ------------------------------------------------------------------------------- */
+
+static void test_devices_have_an_identity(void **state)
+{
+    struct gyre_device_identity one = {0}, again = {0};
+    memset(&one, 0xff, sizeof one);
+    assert_int_equal(device->identify(0, &one, NULL), 0);
+    assert_int_equal(device->identify(0, &again, NULL), 0);
+    assert_memory_equal(&one, &again, sizeof one);
+    assert_in_range(strnlen(one.name, sizeof one.name), 1, sizeof one.name - 1);
+    assert_true(device->reaches(0, 0));
+    assert_in_range(device->current() + 1, 0, device->probe(NULL));
+}
+
+static void test_pinned_memory_is_copied_from_and_to(void **state)
+{
+    enum { PINNED = 64 << 10 };
+    char *memory = mmap(NULL, PINNED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct gyre_region region = new_region(PINNED);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(device->pin(0, memory, PINNED, NULL), 0);
+        memset(memory, 'p' + again, PINNED);
+        copy(region.base, memory, PINNED);
+        memset(memory, 0, PINNED / 2);
+        copy(memory, (char *)region.base + PINNED / 2, PINNED / 2);
+        expect_bytes(&region, 0, memory, PINNED);
+        device->unpin(0, memory);
+    }
+    device->free(&region);
+    munmap(memory, PINNED);
 }
 
 int device_suite_run(const char *name, const struct gyre_device *tested, gyre_fold fold_of_it)
@@ -280,6 +334,10 @@ int device_suite_run(const char *name, const struct gyre_device *tested, gyre_fo
         cmocka_unit_test(test_folds_are_done),
         cmocka_unit_test(test_work_is_done_in_order),
         cmocka_unit_test(test_queues_are_apart),
+        cmocka_unit_test(test_marks_are_reported_in_order),
+        cmocka_unit_test(test_no_stream_is_nothing_to_wait_for),
+        cmocka_unit_test(test_devices_have_an_identity),
+        cmocka_unit_test(test_pinned_memory_is_copied_from_and_to),
     };
     device = tested;
     doubling = fold_of_it;

@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { LENGTH = 3 << 20, SEEDS = 32, PEER_MEMORY = 10, PEER_IN = 11, PEER_OUT = 12 };
+enum { LENGTH = 3 << 20, PEER_MEMORY = 10, PEER_IN = 11, PEER_OUT = 12 };
 
 static const struct gyre_device *cuda;
 
@@ -97,6 +97,25 @@ static int reduce(struct gyre_device_queue *queue, struct gyre_region *region, u
     return cuda->reduce(queue, doubling, &task, token);
 }
 
+/* -- the caller's streams ---------------------------------------------------------------------- */
+
+static CUstream foreign_stream(int device)
+{
+    CUcontext context;
+    CUstream stream;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+    assert_int_equal(cuCtxPushCurrent(context), CUDA_SUCCESS);
+    assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    return stream;
+}
+
+static void end_stream(CUstream stream)
+{
+    CUcontext context;
+    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
+    assert_int_equal(cuCtxPopCurrent(&context), CUDA_SUCCESS);
+}
+
 /* -- finding devices --------------------------------------------------------------------------- */
 
 /* Starts this program anew as `role`; `fds` become its PEER_ descriptors. */
@@ -125,11 +144,14 @@ static int role_absent(void)
 {
     struct gyre_region region;
     struct gyre_device_queue *queue;
+    struct gyre_device_identity identity;
     struct gyre_trouble trouble = {0}, again = {0};
     int found = cuda->probe(&trouble);
     printf("%d devices: %s\n", found, trouble.text);
     if (found || !strstr(trouble.text, getenv("EXPECT")))
         return 1;
+    if (cuda->current() != -1 || cuda->reaches(0, 0) || cuda->identify(0, &identity, NULL) >= 0)
+        return 5;
     if (cuda->classify(&region) != GYRE_MEMORY_HOST || fakecuda_alive().contexts)
         return 2;
     if (cuda->alloc(0, 4096, GYRE_SHARE_OPEN, &region, &again) >= 0 || region.base ||
@@ -164,10 +186,14 @@ static void test_machines_without_cuda_are_told_apart(void **state)
 static void test_no_stray_contexts(void **state)
 {
     struct gyre_trouble trouble = {0};
+    struct gyre_device_identity identity;
     CUcontext current;
     assert_int_equal(cuda->probe(&trouble), 2);
     assert_int_equal(trouble.status, 0);
     assert_int_equal(cuda->classify(&trouble), GYRE_MEMORY_HOST);
+    assert_int_equal(cuda->identify(1, &identity, NULL), 0);
+    assert_true(cuda->reaches(0, 1));
+    assert_int_equal(cuda->current(), -1);
     assert_int_equal(fakecuda_alive().contexts, 0);
     struct gyre_region region = new_region(1);
     cuda->queue_destroy(new_queue(1));
@@ -175,6 +201,18 @@ static void test_no_stray_contexts(void **state)
     assert_int_equal(cuCtxGetCurrent(&current), CUDA_SUCCESS);
     assert_null(current);
     cuda->free(&region);
+}
+
+static void test_the_current_device_is_the_thread_s_own(void **state)
+{
+    assert_true(gyre_device_cuda_present());
+    assert_int_equal(cuda->current(), -1);
+    CUstream zero = foreign_stream(0), one = foreign_stream(1);
+    assert_int_equal(cuda->current(), 1);
+    end_stream(one);
+    assert_int_equal(cuda->current(), 0);
+    end_stream(zero);
+    assert_int_equal(cuda->current(), -1);
 }
 
 static void test_devices_that_do_not_exist(void **state)
@@ -187,6 +225,35 @@ static void test_devices_that_do_not_exist(void **state)
     assert_int_equal(cuda->queue_create(-1, &queue, &other), GYRE_INVALID);
     expect_words(&other, "CUDA device -1 does not exist");
     assert_null(queue);
+}
+
+static void test_devices_are_told_apart(void **state)
+{
+    struct gyre_device_identity one, two;
+    struct gyre_trouble trouble = {0}, failed = {0};
+    assert_int_equal(cuda->identify(0, &one, NULL), 0);
+    assert_int_equal(cuda->identify(1, &two, NULL), 0);
+    assert_memory_not_equal(one.uuid, two.uuid, sizeof one.uuid);
+    assert_string_equal(one.name, "CUDA stand-in");
+    assert_int_equal(two.memory_bytes, 1 << 30);
+    assert_int_equal(cuda->identify(2, &one, &trouble), GYRE_INVALID);
+    expect_words(&trouble, "CUDA device 2 does not exist");
+    fakecuda_fail("cuDeviceGetUuid", 1, CUDA_ERROR_UNKNOWN);
+    assert_int_equal(cuda->identify(1, &one, &failed), -EIO);
+    expect_words(&failed, "asking for UUID, name and memory on CUDA device 1: CUDA_ERROR_UNKNOWN");
+    assert_int_equal(one.memory_bytes, 0);
+}
+
+static void test_devices_reach_each_other_or_not(void **state)
+{
+    assert_true(cuda->reaches(0, 1) && cuda->reaches(1, 1));
+    assert_false(cuda->reaches(0, 2) || cuda->reaches(-1, 0) || cuda->reaches(2, 2));
+    fakecuda_peers(false);
+    assert_false(cuda->reaches(1, 0));
+    assert_true(cuda->reaches(0, 0));
+    fakecuda_peers(true);
+    fakecuda_fail("cuDeviceCanAccessPeer", 1, CUDA_ERROR_UNKNOWN);
+    assert_false(cuda->reaches(0, 1));
 }
 
 static void test_a_forked_child_is_refused(void **state)
@@ -390,71 +457,6 @@ static void test_a_peer_may_die(void **state)
     close(peer.from);
 }
 
-/* -- the caller's streams ---------------------------------------------------------------------- */
-
-static CUstream foreign_stream(int device)
-{
-    CUcontext context;
-    CUstream stream;
-    assert_int_equal(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
-    assert_int_equal(cuCtxPushCurrent(context), CUDA_SUCCESS);
-    assert_int_equal(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    return stream;
-}
-
-static void end_stream(CUstream stream)
-{
-    CUcontext context;
-    assert_int_equal(cuStreamDestroy(stream), CUDA_SUCCESS);
-    assert_int_equal(cuCtxPopCurrent(&context), CUDA_SUCCESS);
-}
-
-/* What the queue reads that the caller's stream writes. */
-static int read_behind(uint64_t seed)
-{
-    char seen = 0;
-    struct gyre_region region = new_region(0);
-    struct gyre_device_queue *queue = new_queue(0);
-    CUstream stream = foreign_stream(0);
-    CUdeviceptr base = (CUdeviceptr)(uintptr_t)region.base;
-    fakecuda_seed(seed);
-    fakecuda_hold(true);
-    assert_int_equal(cuMemsetD8Async(base, 6, 1, stream), CUDA_SUCCESS);
-    assert_int_equal(cuda->after(queue, stream), 0);
-    int status = cuda->copy(queue, &seen, region.base, 1, 3);
-    fakecuda_hold(false);
-    device_suite_finish(cuda, queue, status, 3);
-    fakecuda_wait();
-    end_stream(stream);
-    cuda->queue_destroy(queue);
-    cuda->free(&region);
-    return seen;
-}
-
-static void test_the_queue_waits_for_the_caller(void **state)
-{
-    int early = 0;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
-        assert_int_equal(read_behind(seed), 6);
-    fakecuda_skip("cuStreamWaitEvent", true); /* the same, without the wait: it must be seen */
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
-        early += read_behind(seed) == 0;
-    fakecuda_skip("cuStreamWaitEvent", false);
-    assert_in_range(early, 1, SEEDS);
-}
-
-static void test_a_stream_of_another_device_is_refused(void **state)
-{
-    struct gyre_region region = new_region(0);
-    struct gyre_device_queue *queue = new_queue(0);
-    CUstream stream = foreign_stream(1);
-    assert_int_equal(cuda->after(queue, stream), GYRE_INVALID);
-    device_suite_finish(cuda, queue, cuda->copy(queue, region.base, "x", 1, 1), 1);
-    end_stream(stream);
-    cuda->queue_destroy(queue);
-    cuda->free(&region);
-}
-
 /* -- failures ---------------------------------------------------------------------------------- */
 
 static void test_a_full_queue_says_so(void **state)
@@ -465,7 +467,7 @@ static void test_a_full_queue_says_so(void **state)
     fakecuda_hold(true);
     while (cuda->copy(queue, region.base, "x", 1, posts) == 0)
         posts++;
-    assert_int_equal(posts, 256);
+    assert_int_equal(posts, GYRE_DEVICE_POSTS);
     assert_int_equal(cuda->copy(queue, region.base, "x", 1, posts), -EAGAIN);
     assert_int_equal(reduce(queue, &region, posts), -EAGAIN);
     assert_int_equal(cuda->query(queue, &token, 1), 0);
@@ -508,7 +510,7 @@ static void test_a_lost_device_is_told_to_all(void **state)
     assert_int_equal(cuda->query(queue, &token, 1), -EIO);
     assert_int_equal(cuda->copy(queue, region.base, "x", 1, 2), -EIO);
     assert_int_equal(reduce(queue, &region, 2), -EIO);
-    assert_int_equal(cuda->after(queue, NULL), -EIO);
+    assert_int_equal(cuda->after(queue, NULL, NULL), -EIO);
     assert_int_equal(cuda->alloc(0, 4096, GYRE_SHARE_OPEN, &none, &trouble), -EIO);
     expect_words(&trouble, "on CUDA device 0: CUDA_ERROR_ILLEGAL_ADDRESS (700); the device may be "
                            "lost to this process: end the job");
@@ -533,7 +535,7 @@ static int use_everything(CUstream stream, struct gyre_trouble *trouble)
     if (!status)
         status = cuda->queue_create(0, &queue, trouble);
     if (!status)
-        status = cuda->after(queue, stream);
+        status = cuda->after(queue, stream, NULL);
     if (!status)
         status = cuda->copy(queue, region.base, bytes, 8, 1);
     if (!status)
@@ -654,6 +656,9 @@ int main(int count, char **words)
         cmocka_unit_test(test_no_stray_contexts),
         cmocka_unit_test(test_machines_without_cuda_are_told_apart),
         cmocka_unit_test(test_devices_that_do_not_exist),
+        cmocka_unit_test(test_devices_are_told_apart),
+        cmocka_unit_test(test_devices_reach_each_other_or_not),
+        cmocka_unit_test(test_the_current_device_is_the_thread_s_own),
         cmocka_unit_test(test_a_forked_child_is_refused),
         cmocka_unit_test(test_host_touch_is_fatal),
         cmocka_unit_test(test_sealed_memory_is_refused),
@@ -663,8 +668,6 @@ int main(int count, char **words)
         cmocka_unit_test(test_peers_share_memory_until_it_is_detached),
         cmocka_unit_test(test_peers_share_classic_memory),
         cmocka_unit_test(test_a_peer_may_die),
-        cmocka_unit_test(test_the_queue_waits_for_the_caller),
-        cmocka_unit_test(test_a_stream_of_another_device_is_refused),
         cmocka_unit_test(test_a_full_queue_says_so),
         cmocka_unit_test(test_a_launch_that_fails_posts_nothing),
         cmocka_unit_test(test_a_lost_device_is_told_to_all),

@@ -17,6 +17,7 @@
 #include "base/log.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -42,6 +43,17 @@ static int device_count;
 static struct device_state states[DEVICES];
 
 /* -- finding the driver ------------------------------------------------------------------------ */
+
+/* Found where the program itself is linked with the driver, or with what stands in for it. */
+extern __typeof__(cuInit) cuInit __attribute__((weak));
+
+bool gyre_device_cuda_present(void)
+{
+    static atomic_bool seen; /* it is never unloaded */
+    if (!atomic_load(&seen) && (cuInit || dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)))
+        atomic_store(&seen, true);
+    return atomic_load(&seen);
+}
 
 static cudaError_t find(const char *name, void **function)
 {
@@ -133,9 +145,12 @@ static int status_of(CUresult error)
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_HANDLE:
         return GYRE_INVALID;
+    case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+        return -EEXIST;
     case CUDA_ERROR_NOT_PERMITTED:
         return -EPERM;
     case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
         return GYRE_UNSUPPORTED;
     }
     return -EIO;
@@ -151,6 +166,10 @@ static const char *advice_for(CUresult error)
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_HANDLE:
         return "an address or stream is not one of this device";
+    case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+        return "what is locked stays locked, and is used as it is";
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+        return "another stream is being captured into a CUDA graph: start operations outside it";
     case CUDA_ERROR_NOT_PERMITTED:
     case CUDA_ERROR_NOT_SUPPORTED:
         return "the driver or the container does not allow it";
@@ -218,21 +237,27 @@ static int find_context(int device, CUcontext *context, struct gyre_trouble *tro
     return status;
 }
 
-int gyre_cuda_enter(int device, struct gyre_trouble *trouble)
+int gyre_cuda_check_device(int device, struct gyre_trouble *trouble)
 {
-    CUcontext context;
     int devices = gyre_cuda_load(trouble);
     if (!devices)
         return no_devices.status;
-    if (device < 0 || device >= devices) {
-        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "CUDA device %d does not exist: %d %s visible "
-                                "(CUDA_VISIBLE_DEVICES is %s), counted from 0",
-                                device, devices, devices == 1 ? "is" : "are",
-                                visible ? visible : "not set");
-    }
-    int status = find_context(device, &context, trouble);
+    if (device >= 0 && device < devices)
+        return 0;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "CUDA device %d does not exist: %d %s visible "
+                            "(CUDA_VISIBLE_DEVICES is %s), counted from 0",
+                            device, devices, devices == 1 ? "is" : "are",
+                            visible ? visible : "not set");
+}
+
+int gyre_cuda_enter(int device, struct gyre_trouble *trouble)
+{
+    CUcontext context;
+    int status = gyre_cuda_check_device(device, trouble);
+    if (!status)
+        status = find_context(device, &context, trouble);
     if (status)
         return status;
     return gyre_cuda_failed(calls.cuCtxPushCurrent(context), device, trouble, "cuCtxPushCurrent");

@@ -8,22 +8,57 @@
 #include <cuda.h>
 
 /* One line per call of the driver. */
-#define GYRE_CUDA_CALLS(call)                                                                      \
-    call(cuInit) call(cuGetErrorName) call(cuDeviceGetCount) call(cuDeviceGet)                     \
-        call(cuDeviceGetAttribute) call(cuDevicePrimaryCtxRetain) call(cuCtxPushCurrent)           \
-            call(cuCtxPopCurrent) call(cuCtxSynchronize) call(cuMemGetInfo) call(cuMemAlloc)       \
-                call(cuMemFree) call(cuMemGetAllocationGranularity) call(cuMemCreate)              \
-                    call(cuMemRelease) call(cuMemRetainAllocationHandle) call(cuMemAddressReserve) \
-                        call(cuMemAddressFree) call(cuMemMap) call(cuMemUnmap)                     \
-                            call(cuMemSetAccess) call(cuMemExportToShareableHandle)                \
-                                call(cuMemImportFromShareableHandle) call(cuIpcGetMemHandle)       \
-                                    call(cuIpcOpenMemHandle) call(cuIpcCloseMemHandle)             \
-                                        call(cuPointerGetAttributes) call(cuStreamCreate)          \
-                                            call(cuStreamDestroy) call(cuStreamSynchronize)        \
-                                                call(cuStreamWaitEvent) call(cuEventCreate)        \
-                                                    call(cuEventDestroy) call(cuEventRecord)       \
-                                                        call(cuEventQuery) call(cuMemcpyAsync)     \
-                                                            call(cuMemsetD8Async)
+/* clang-format off */
+#define GYRE_CUDA_CALLS(call) \
+    call(cuInit) \
+    call(cuGetErrorName) \
+    call(cuDeviceGetCount) \
+    call(cuDeviceGet) \
+    call(cuDeviceGetAttribute) \
+    call(cuDeviceGetName) \
+    call(cuDeviceGetUuid) \
+    call(cuDeviceTotalMem) \
+    call(cuDeviceCanAccessPeer) \
+    call(cuDevicePrimaryCtxRetain) \
+    call(cuCtxPushCurrent) \
+    call(cuCtxPopCurrent) \
+    call(cuCtxGetDevice) \
+    call(cuCtxSynchronize) \
+    call(cuMemGetInfo) \
+    call(cuMemAlloc) \
+    call(cuMemFree) \
+    call(cuMemGetAllocationGranularity) \
+    call(cuMemCreate) \
+    call(cuMemRelease) \
+    call(cuMemRetainAllocationHandle) \
+    call(cuMemAddressReserve) \
+    call(cuMemAddressFree) \
+    call(cuMemMap) \
+    call(cuMemUnmap) \
+    call(cuMemSetAccess) \
+    call(cuMemExportToShareableHandle) \
+    call(cuMemImportFromShareableHandle) \
+    call(cuIpcGetMemHandle) \
+    call(cuIpcOpenMemHandle) \
+    call(cuIpcCloseMemHandle) \
+    call(cuMemHostRegister) \
+    call(cuMemHostUnregister) \
+    call(cuMemHostGetDevicePointer) \
+    call(cuPointerGetAttributes) \
+    call(cuStreamCreate) \
+    call(cuStreamDestroy) \
+    call(cuStreamSynchronize) \
+    call(cuStreamWaitEvent) \
+    call(cuStreamWaitValue64) \
+    call(cuStreamIsCapturing) \
+    call(cuStreamGetCtx) \
+    call(cuEventCreate) \
+    call(cuEventDestroy) \
+    call(cuEventRecord) \
+    call(cuEventQuery) \
+    call(cuMemcpyAsync) \
+    call(cuMemsetD8Async)
+/* clang-format on */
 
 #define GYRE_CUDA_POINTER(name) __typeof__(name) *name;
 
@@ -37,6 +72,9 @@ extern const struct gyre_cuda_calls *gyre_cuda;
 /* Number of devices that this process sees; 0 with the reason. Makes no context. Any thread; what
  * was found first stands. */
 int gyre_cuda_load(struct gyre_trouble *trouble);
+
+/* Whether there is a device of that number; says what there is. */
+int gyre_cuda_check_device(int device, struct gyre_trouble *trouble);
 
 /* Makes the device's primary context current to this thread, until gyre_cuda_leave() puts back what
  * was. The first entry to a device makes its context, which lives as long as the process. */
@@ -59,5 +97,13 @@ int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
                      struct gyre_region *region, struct gyre_trouble *trouble);
 void gyre_cuda_unimport(struct gyre_region *region);
 int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
+
+/* Those that ask what there is, and lock host memory (cuda_machine.c). */
+int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
+                       struct gyre_trouble *trouble);
+bool gyre_cuda_reaches(int device, int other);
+int gyre_cuda_current(void);
+int gyre_cuda_pin(int device, void *memory, uint64_t length, struct gyre_trouble *trouble);
+void gyre_cuda_unpin(int device, void *memory);
 
 #endif

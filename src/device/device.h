@@ -18,6 +18,8 @@
 
 enum gyre_memory_kind { GYRE_MEMORY_HOST, GYRE_MEMORY_CUDA, GYRE_MEMORY_KINDS };
 
+#define GYRE_DEVICE_POSTS 256u /* that a queue holds until they are reported; more get -EAGAIN */
+
 /* A span of memory that other processes may be given. `fd` means something to the device that
  * exported it. */
 struct gyre_region {
@@ -51,6 +53,21 @@ enum gyre_share {
     GYRE_SHARE_SEALED /* peers may map it for reading only, enforced by the kernel */
 };
 
+/* Which device it is, on whatever machine and by whatever number a process knows it. */
+struct gyre_device_identity {
+    uint8_t uuid[16];
+    char name[64];
+    uint64_t memory_bytes;
+};
+
+/* A word of the host's that a stream waits for. Kernels' sources see this header too, and C++ knows
+ * no _Atomic. */
+#ifdef __cplusplus
+typedef uint64_t gyre_device_word;
+#else
+typedef _Atomic uint64_t gyre_device_word;
+#endif
+
 struct gyre_device_queue; /* of one device; opaque */
 
 struct gyre_device {
@@ -60,6 +77,18 @@ struct gyre_device {
     /* Number of usable devices, 0 with the reason in *trouble. Never blocks for long, never creates
      * a context. */
     int (*probe)(struct gyre_trouble *trouble);
+
+    /* Says which device it is: zeros and "cpu" for the host. Any thread; makes no context. */
+    int (*identify)(int device, struct gyre_device_identity *identity,
+                    struct gyre_trouble *trouble);
+
+    /* Whether the devices can read and write each other's memory directly; a device reaches itself.
+     * Any thread; makes no context. */
+    bool (*reaches)(int device, int other);
+
+    /* The device whose context is current to the calling thread; -1 if none is, or if nobody in
+     * this process has loaded CUDA. 0 for the host. Makes no context. */
+    int (*current)(void);
 
     /* Zeroed, page-aligned memory that export() can share. The caller owns *region until free().
      * May block. -ENOMEM names the limit that was met. */
@@ -78,6 +107,15 @@ struct gyre_device {
      * descriptor is closed. */
     int (*detach)(struct gyre_region *region, struct gyre_trouble *trouble);
 
+    /* Page-locks whole pages of host memory, this process's or a peer's that it maps, so that copies
+     * from and to it are quick and leave the processor alone, and so that every device of the
+     * process reads and writes it at the same address. May block. -EEXIST: some of it is locked
+     * already, by whomever. What is refused still works, slowly, in copies; kernels and hold() need
+     * it. Memory is unpinned, in the pieces in which it was pinned and when no work uses it any
+     * more, before it is unmapped or detached. Nothing to do for the host. */
+    int (*pin)(int device, void *memory, uint64_t length, struct gyre_trouble *trouble);
+    void (*unpin)(int device, void *memory);
+
     /* Whose memory is at `address`? Any thread, does not block. */
     enum gyre_memory_kind (*classify)(const void *address);
 
@@ -92,8 +130,21 @@ struct gyre_device {
     int (*reduce)(struct gyre_device_queue *queue, gyre_fold fold,
                   const struct gyre_fold_task *task, uint64_t token);
 
-    /* Makes the queue wait for work of the caller's own stream or event (NULL: nothing). */
-    int (*after)(struct gyre_device_queue *queue, void *foreign);
+    /* Posts nothing but the token: it is reported when all that was posted before has finished, and
+     * what after() made the queue wait for. Returns as copy() does. */
+    int (*mark)(struct gyre_device_queue *queue, uint64_t token);
+
+    /* Makes the queue wait for what is on the caller's own stream now (NULL: nothing). Does not
+     * block. GYRE_INVALID for a stream of another device, GYRE_UNSUPPORTED for one that is being
+     * captured into a graph; the host has no streams. */
+    int (*after)(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble);
+
+    /* The other way round: what is put on the caller's stream from now on waits until *word, which
+     * lies in pinned memory and only grows, is at least `value`. A store of the host's releases it;
+     * whoever holds a stream must release it, also when the operation fails, before the memory is
+     * unpinned. Does not block; refuses what after() does. */
+    int (*hold)(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
+                uint64_t value, struct gyre_trouble *trouble);
 
     /* Writes finished tokens, at most `max`; returns how many, or a negative status after which the
      * queue is dead. */
@@ -102,5 +153,9 @@ struct gyre_device {
 
 /* The device of a memory kind, NULL if it is not built in. */
 const struct gyre_device *gyre_device_of(enum gyre_memory_kind kind);
+
+/* Whether CUDA's driver is loaded in this process already, by whomever. If it is not, no address
+ * can be CUDA memory, and nothing need be paid for finding that out. Any thread; loads nothing. */
+bool gyre_device_cuda_present(void);
 
 #endif

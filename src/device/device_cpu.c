@@ -290,6 +290,32 @@ static int cpu_probe(struct gyre_trouble *trouble)
     return 1;
 }
 
+static int cpu_identify(int device, struct gyre_device_identity *identity,
+                        struct gyre_trouble *trouble)
+{
+    *identity = (struct gyre_device_identity){.name = "cpu"};
+    return 0;
+}
+
+static bool cpu_reaches(int device, int other)
+{
+    return true;
+}
+
+static int cpu_current(void)
+{
+    return 0;
+}
+
+static int cpu_pin(int device, void *memory, uint64_t length, struct gyre_trouble *trouble)
+{
+    return 0;
+}
+
+static void cpu_unpin(int device, void *memory)
+{
+}
+
 static enum gyre_memory_kind cpu_classify(const void *address)
 {
     return GYRE_MEMORY_HOST;
@@ -320,9 +346,23 @@ static int cpu_reduce(struct gyre_device_queue *queue, gyre_fold fold,
     return 1;
 }
 
-static int cpu_after(struct gyre_device_queue *queue, void *foreign)
+static int cpu_mark(struct gyre_device_queue *queue, uint64_t token)
 {
-    return 0;
+    return 1;
+}
+
+static int cpu_after(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble)
+{
+    if (!foreign)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                            "a stream was given with host memory, which knows none");
+}
+
+static int cpu_hold(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
+                    uint64_t value, struct gyre_trouble *trouble)
+{
+    return cpu_after(queue, foreign, trouble);
 }
 
 static int cpu_query(struct gyre_device_queue *queue, uint64_t *token, int max)
@@ -336,16 +376,23 @@ const struct gyre_device gyre_device_cpu = {
     .name = "cpu",
     .kind = GYRE_MEMORY_HOST,
     .probe = cpu_probe,
+    .identify = cpu_identify,
+    .reaches = cpu_reaches,
+    .current = cpu_current,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .import = cpu_import,
     .unimport = cpu_unimport,
     .detach = cpu_detach,
+    .pin = cpu_pin,
+    .unpin = cpu_unpin,
     .classify = cpu_classify,
     .queue_create = cpu_queue_create,
     .queue_destroy = cpu_queue_destroy,
     .copy = cpu_copy,
     .reduce = cpu_reduce,
+    .mark = cpu_mark,
     .after = cpu_after,
+    .hold = cpu_hold,
     .query = cpu_query,
 };

@@ -8,7 +8,13 @@
  *
  * The stream does not synchronise with the default one. after() makes it wait for what the caller
  * has put on a stream of the same device; NULL is nothing, and the default stream is CU_STREAM_LEGACY
- * here. A fold is given the stream and launches its kernels there, in the device's context.
+ * here. hold() is the way back: the caller's stream waits for a word of the host's memory, so the
+ * host, not a kernel, decides when it goes on.
+ *
+ *     the caller's stream   work ─▶ gate ···▶ held until *word ≥ value ─▶ work
+ *     the queue's stream             └─▶ copy ─▶ fold ─▶ … (query) ─┘ a store of the host's
+ *
+ * A fold is given the stream and launches its kernels there, in the device's context.
  *
  * An error that work meets while it runs loses the device to this process. A queue that has seen
  * one is dead: query() and every post return its status, and the sentence is in the log. */
@@ -19,8 +25,6 @@
 #include <cuda_runtime_api.h>
 #include <errno.h>
 #include <stdlib.h>
-
-#define PENDING 256 /* posts that are not reported yet; more get -EAGAIN */
 
 struct pending {
     CUevent event;
@@ -33,7 +37,7 @@ struct gyre_device_queue {
     CUstream stream;
     CUevent gate; /* recorded on others' streams */
     uint32_t posted, reported;
-    struct pending ring[PENDING];
+    struct pending ring[GYRE_DEVICE_POSTS];
 };
 
 /* -- who owns an address ----------------------------------------------------------------------- */
@@ -60,7 +64,7 @@ static int fill_queue(struct gyre_device_queue *queue, struct gyre_trouble *trou
     if (error)
         return gyre_cuda_failed(error, queue->device, trouble, "cuStreamCreate");
     error = gyre_cuda->cuEventCreate(&queue->gate, CU_EVENT_DISABLE_TIMING);
-    for (int i = 0; i < PENDING && !error; i++)
+    for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && !error; i++)
         error = gyre_cuda->cuEventCreate(&queue->ring[i].event, CU_EVENT_DISABLE_TIMING);
     return gyre_cuda_failed(error, queue->device, trouble, "cuEventCreate");
 }
@@ -70,7 +74,7 @@ static void cuda_queue_destroy(struct gyre_device_queue *queue)
     if (queue && gyre_cuda_enter(queue->device, NULL) == 0) {
         if (queue->stream) /* what was posted may still write buffers */
             gyre_cuda->cuStreamSynchronize(queue->stream);
-        for (int i = 0; i < PENDING && queue->ring[i].event; i++)
+        for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && queue->ring[i].event; i++)
             gyre_cuda->cuEventDestroy(queue->ring[i].event);
         if (queue->gate)
             gyre_cuda->cuEventDestroy(queue->gate);
@@ -93,7 +97,8 @@ static int cuda_queue_create(int device, struct gyre_device_queue **queue,
         fresh->device = device;
         status = fill_queue(fresh, trouble);
     } else {
-        status = gyre_trouble_set(trouble, -ENOMEM, "no memory for a queue of %d posts", PENDING);
+        status = gyre_trouble_set(trouble, -ENOMEM, "no memory for a queue of %u posts",
+                                  GYRE_DEVICE_POSTS);
     }
     gyre_cuda_leave();
     if (status)
@@ -122,14 +127,14 @@ static int begin_post(struct gyre_device_queue *queue)
 {
     if (queue->status)
         return queue->status;
-    if (queue->posted - queue->reported == PENDING)
+    if (queue->posted - queue->reported == GYRE_DEVICE_POSTS)
         return -EAGAIN;
     return gyre_cuda_enter(queue->device, NULL);
 }
 
 static int end_post(struct gyre_device_queue *queue, uint64_t token)
 {
-    struct pending *slot = &queue->ring[queue->posted % PENDING];
+    struct pending *slot = &queue->ring[queue->posted % GYRE_DEVICE_POSTS];
     int status =
         note(queue, gyre_cuda->cuEventRecord(slot->event, queue->stream), "cuEventRecord", true);
     slot->token = token;
@@ -170,19 +175,98 @@ static int cuda_reduce(struct gyre_device_queue *queue, gyre_fold fold,
     return status;
 }
 
-static int cuda_after(struct gyre_device_queue *queue, void *foreign)
+static int cuda_mark(struct gyre_device_queue *queue, uint64_t token)
 {
-    int status = queue->status;
-    if (status || !foreign)
+    int status = begin_post(queue);
+    if (status)
         return status;
-    status = gyre_cuda_enter(queue->device, NULL);
+    status = end_post(queue, token);
+    gyre_cuda_leave();
+    return status;
+}
+
+/* -- the caller's streams ---------------------------------------------------------------------- */
+
+/* A stream that is being captured would draw the queue's into its graph, and what is waited for
+ * once would be waited for at every launch of it. */
+static int check_foreign(const struct gyre_device_queue *queue, CUstream foreign,
+                         struct gyre_trouble *trouble)
+{
+    CUcontext own, its;
+    CUstreamCaptureStatus capture;
+    CUresult error = gyre_cuda->cuStreamIsCapturing(foreign, &capture);
+    if (error)
+        return gyre_cuda_failed(error, queue->device, trouble,
+                                "cuStreamIsCapturing of the caller's stream");
+    if (capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "the caller's stream is being captured into a CUDA graph: an "
+                                "operation is no part of one, start it outside the capture");
+    error = gyre_cuda->cuStreamGetCtx(foreign, &its);
+    if (!error)
+        error = gyre_cuda->cuStreamGetCtx(queue->stream, &own);
+    if (error)
+        return gyre_cuda_failed(error, queue->device, trouble,
+                                "cuStreamGetCtx of the caller's stream");
+    if (its != own)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "the caller's stream is not of CUDA device %d, whose memory is "
+                                "used: give a stream of its primary context",
+                                queue->device);
+    return 0;
+}
+
+/* 0 in the device's context, if the queue is alive and the stream can be waited for. */
+static int begin_foreign(struct gyre_device_queue *queue, CUstream foreign,
+                         struct gyre_trouble *trouble)
+{
+    if (queue->status)
+        return gyre_trouble_set(trouble, queue->status,
+                                "CUDA device %d has failed before: the log says how",
+                                queue->device);
+    int status = gyre_cuda_enter(queue->device, trouble);
+    if (status)
+        return status;
+    status = check_foreign(queue, foreign, trouble);
+    if (status)
+        gyre_cuda_leave();
+    return status;
+}
+
+static int cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble)
+{
+    if (!foreign)
+        return queue->status;
+    int status = begin_foreign(queue, foreign, trouble);
     if (status)
         return status;
     CUresult error = gyre_cuda->cuEventRecord(queue->gate, foreign);
-    status = note(queue, error, "cuEventRecord on the caller's stream", false);
+    status =
+        gyre_cuda_failed(error, queue->device, trouble, "cuEventRecord on the caller's stream");
     if (!status) {
         error = gyre_cuda->cuStreamWaitEvent(queue->stream, queue->gate, CU_EVENT_WAIT_DEFAULT);
-        status = note(queue, error, "cuStreamWaitEvent", true);
+        status = gyre_cuda_failed(error, queue->device, trouble, "cuStreamWaitEvent");
+    }
+    gyre_cuda_leave();
+    return status;
+}
+
+static int cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
+                     uint64_t value, struct gyre_trouble *trouble)
+{
+    CUdeviceptr at;
+    if (!foreign)
+        return queue->status;
+    int status = begin_foreign(queue, foreign, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuMemHostGetDevicePointer(&at, (void *)(uintptr_t)word, 0);
+    status = gyre_cuda_failed(error, queue->device, trouble,
+                              "cuMemHostGetDevicePointer of the word that releases a stream");
+    if (!status) {
+        error = gyre_cuda->cuStreamWaitValue64(foreign, at, value, CU_STREAM_WAIT_VALUE_GEQ);
+        status = gyre_cuda_failed(error, queue->device, trouble,
+                                  "cuStreamWaitValue64 on the caller's stream");
     }
     gyre_cuda_leave();
     return status;
@@ -196,7 +280,7 @@ static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
     if (queue->status)
         return queue->status;
     while (count < max && queue->reported != queue->posted) {
-        const struct pending *oldest = &queue->ring[queue->reported % PENDING];
+        const struct pending *oldest = &queue->ring[queue->reported % GYRE_DEVICE_POSTS];
         CUresult error = gyre_cuda->cuEventQuery(oldest->event);
         if (error == CUDA_ERROR_NOT_READY)
             break;
@@ -212,17 +296,24 @@ static const struct gyre_device device = {
     .name = "cuda",
     .kind = GYRE_MEMORY_CUDA,
     .probe = gyre_cuda_load,
+    .identify = gyre_cuda_identify,
+    .reaches = gyre_cuda_reaches,
+    .current = gyre_cuda_current,
     .alloc = gyre_cuda_alloc,
     .free = gyre_cuda_free,
     .import = gyre_cuda_import,
     .unimport = gyre_cuda_unimport,
     .detach = gyre_cuda_detach,
+    .pin = gyre_cuda_pin,
+    .unpin = gyre_cuda_unpin,
     .classify = cuda_classify,
     .queue_create = cuda_queue_create,
     .queue_destroy = cuda_queue_destroy,
     .copy = cuda_copy,
     .reduce = cuda_reduce,
+    .mark = cuda_mark,
     .after = cuda_after,
+    .hold = cuda_hold,
     .query = cuda_query,
 };
 

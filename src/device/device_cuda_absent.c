@@ -4,3 +4,8 @@
 extern const struct gyre_device *const gyre_device_cuda;
 
 const struct gyre_device *const gyre_device_cuda = NULL;
+
+bool gyre_device_cuda_present(void)
+{
+    return false;
+}
