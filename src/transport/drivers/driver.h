@@ -13,6 +13,7 @@
  *
  * The contract, for every entry:
  *   - nothing blocks, except open(), attach() and close(), which are bounded by 100 ms of waiting;
+ *     but attach() of a driver that has to agree with its peer (verbs) waits for that;
  *   - all calls on one wire come from one thread at a time (the domain's owner); the driver needs
  *     no lock;
  *   - an accepted post completes exactly once, also when the peer dies, on cancel() and on
@@ -36,6 +37,7 @@
 
 struct gyre_wire; /* each driver defines its own struct and casts */
 struct gyre_pipe;
+struct sockaddr_storage;
 
 struct gyre_driver_limits {
     bool mapped;            /* peers' shared regions can be used in place (device.h, watch.h) */
@@ -54,6 +56,9 @@ struct gyre_wire_options {
     uint32_t peers;      /* pipes that will be attached at most */
     const char *variant; /* the driver's own choice ("io_uring", "epoll"); NULL: best available */
     void *world;         /* sim: the simulated world; otherwise NULL */
+
+    /* Where the peers reach this process, for drivers that have to choose a device; NULL: anywhere. */
+    const struct sockaddr_storage *address;
 
     /* Mapped drivers: what peers can read in place. Outlives the wire; NULL: nothing. */
     const struct gyre_sight *sight;
@@ -93,6 +98,8 @@ struct gyre_driver {
     /* How this wire is served ("io_uring", "epoll", "futex"), for headers and logs; static. */
     const char *(*serves)(const struct gyre_wire *wire);
 
+    /* On failure the channel's descriptors stay the caller's; after GYRE_UNSUPPORTED both ends know,
+     * and another driver can have them. */
     int (*attach)(struct gyre_wire *wire, const struct gyre_channel *channel,
                   struct gyre_pipe **pipe, struct gyre_trouble *trouble);
 
@@ -134,6 +141,7 @@ struct gyre_driver {
     uint64_t (*moved)(const struct gyre_wire *wire);
 };
 
-extern const struct gyre_driver gyre_driver_shm, gyre_driver_tcp, gyre_driver_sim;
+extern const struct gyre_driver gyre_driver_shm, gyre_driver_tcp, gyre_driver_verbs,
+    gyre_driver_sim;
 
 #endif
