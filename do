@@ -52,6 +52,7 @@ pkg-config command -v pkg-config
 libssl-dev pkg-config --exists libcrypto
 liburing-dev pkg-config --exists liburing
 zlib1g-dev pkg-config --exists zlib
+libibverbs-dev pkg-config --exists libibverbs
 libcmocka-dev pkg-config --exists cmocka
 END
 }

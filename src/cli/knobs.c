@@ -42,6 +42,8 @@ const struct gyre_knob gyre_knobs[] = {
     NUMBER("GYRE_LANES", 1, 8, "chosen", true, "slices of one operation under way at a time"),
     NUMBER("GYRE_TCP_CONNECTIONS", 1, 8, "1", true, "data connections to each peer"),
     WORD("GYRE_TCP_POLLER", "auto io_uring epoll", "auto", false, "how TCP waits"),
+    TEXT("GYRE_RDMA_DEVICE", "the nearest", false, "RDMA device, or device:port"),
+    NUMBER("GYRE_RDMA_GID", 0, 1023, "RoCE v2 first", false, "which GID of the port"),
     TEXT("GYRE_KERNELS", "the fastest", false, "the best instruction set that sums may use"),
     WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),

@@ -1,0 +1,206 @@
+/* Inside the verbs driver: what its files share.
+ *
+ *        verbs.c            the driver's entries; whose turn it is
+ *           │
+ *        verbs_pipe.c       one pipe: its stream's bytes through two rings
+ *        verbs_meet.c       two ends find out over their socket whether they reach each other
+ *        verbs_queue.c      queue pairs, requests, completions
+ *        verbs_fault.c      what a broken pipe tells
+ *        verbs_device.c     the wire's device, its limits, staging
+ *        verbs_port.c       which device, port and GID
+ *
+ * Of a direction, the sender has an *outbox* and the receiver an *inbox* of the same size:
+ *
+ *        outbox  ── RDMA WRITE with immediate ──▶  inbox         a *record*: one request,
+ *        outbox  ◀─ "k records are consumed" ────  inbox         in order, never across the end
+ *
+ * The immediate says what a request was: a record and its length, or nothing but news, and in each
+ * case how many records its sender has consumed meanwhile. So nobody polls memory: one completion
+ * queue tells what came, from whomever, in order, and only when it is really there, also where a
+ * network delivers out of order. A request with an immediate uses up one posted receive of the
+ * other side; the window sees to it that there always is one. */
+#ifndef GYRE_TRANSPORT_DRIVERS_VERBS_H
+#define GYRE_TRANSPORT_DRIVERS_VERBS_H
+
+#include "transport/drivers/driver.h"
+#include "transport/stream.h"
+
+#include <sys/queue.h>
+
+#define GYRE_VERBS_POSTS      256           /* sends, and as many receives, on a pipe */
+#define GYRE_VERBS_RING       (256u * 1024) /* bytes of an inbox, and of an outbox */
+#define GYRE_VERBS_RING_LEAST (16u * 1024)
+#define GYRE_VERBS_RECORD     (32u * 1024) /* bytes of a record at most */
+#define GYRE_VERBS_WINDOW     64           /* records that the peer has not consumed */
+#define GYRE_VERBS_NEWS                                                                            \
+    8                           /* requests that only say what is consumed: a quarter of
+                                              the window or of the ring each, so 4 of either */
+#define GYRE_VERBS_SENDS    128 /* requests in a send queue */
+#define GYRE_VERBS_SIGNAL   16  /* every so many of them tell that they are done */
+#define GYRE_VERBS_INLINE   256 /* bytes that travel in the request itself, if possible */
+#define GYRE_VERBS_NAME_MAX 48
+
+struct ibv_context;
+struct ibv_pd;
+struct ibv_comp_channel;
+struct ibv_cq;
+struct ibv_mr;
+struct ibv_qp;
+struct ibv_wc;
+
+struct gyre_verbs_port {
+    char device[64];
+    uint8_t number;
+    int gid_index;
+    uint8_t gid[16];
+    uint16_t lid; /* InfiniBand's own address, 0 elsewhere */
+    int mtu;      /* enum ibv_mtu */
+};
+
+/* What one end of a pipe tells the other. */
+struct gyre_verbs_end {
+    bool willing;
+    uint8_t gid[16];
+    uint16_t lid;
+    uint8_t mtu;
+    uint32_t number; /* of its queue pair */
+    uint32_t first;  /* packet sequence number */
+    uint64_t inbox;  /* address */
+    uint32_t key;    /* of it */
+    uint32_t ring;   /* bytes of it */
+    uint32_t window; /* records it takes before it says that some are consumed */
+    char reason[64]; /* why not */
+};
+
+enum gyre_verbs_kind { /* the two top bits of an immediate */
+                       GYRE_VERBS_RECORD_CAME = 0,
+                       GYRE_VERBS_ONLY_NEWS = 1,
+                       GYRE_VERBS_PROBE = 2
+};
+
+struct gyre_verbs_wire;
+
+struct gyre_verbs_pipe {
+    struct gyre_verbs_wire *wire;
+    uint32_t peer, index, serial;
+    int fd[8], fds; /* sockets; the first brought the two together, and its end is the peer's */
+    struct gyre_stream *stream;
+    struct ibv_qp *queue;
+    uint32_t inline_most;
+    struct gyre_verbs_end mine, theirs;
+    uint8_t *inbox, *outbox;
+
+    /* Out. Bytes and records are counted for ever. */
+    uint64_t written, freed;
+    uint32_t records, consumed; /* put out; consumed by the peer */
+    uint64_t end_of[GYRE_VERBS_WINDOW];
+    uint32_t sends, sends_done, since_signal; /* requests */
+    uint32_t signalled[GYRE_VERBS_SENDS];     /* how many requests a completion ends */
+    uint32_t signals, signals_done;
+
+    /* In. */
+    uint64_t read, read_told;
+    uint32_t taken, taken_told; /* records */
+
+    uint32_t posts; /* accepted and not yet fetched */
+    bool blocked;   /* the stream wants to say more than there is room for */
+    bool parting;   /* bye() was called */
+    bool hangup;    /* the socket has ended, and what that means is not settled yet */
+    bool ended;     /* now it is */
+    bool broken;    /* the queue pair is of no use any more */
+    bool busy;      /* on wire->busy */
+    bool probe_came;
+    uint64_t hangup_at;
+    int status;
+    struct gyre_trouble trouble;
+    TAILQ_ENTRY(gyre_verbs_pipe) in_busy;
+    LIST_ENTRY(gyre_verbs_pipe) in_departed;
+};
+
+struct gyre_verbs_wire {
+    struct ibv_context *context;
+    struct ibv_pd *domain;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *completions;
+    struct ibv_mr *inboxes, *outboxes;
+    uint8_t *staging; /* `most` inboxes, then as many outboxes */
+    struct gyre_verbs_port port;
+    char name[GYRE_VERBS_NAME_MAX * 2];
+    uint32_t ring, window;
+    uint32_t rank;
+    uint16_t epoch;
+    int epoll; /* completion channel, sockets, the device's events */
+    uint32_t most, serials;
+    uint32_t refusals; /* peers that a test write did not reach, while it reached none */
+    bool proven;
+    bool full;       /* the last poll() had more to tell than it was given room for */
+    uint32_t events; /* of the channel, to be acknowledged */
+    uint32_t polls;
+    uint32_t hangups; /* pipes with one */
+    uint64_t moved;
+    struct gyre_verbs_pipe **pipe; /* `most`; NULL: free */
+    TAILQ_HEAD(gyre_verbs_busy, gyre_verbs_pipe) busy;
+    LIST_HEAD(, gyre_verbs_pipe) departed;
+};
+
+/* -- verbs_port.c, verbs_device.c -------------------------------------------------------------- */
+
+/* Opens the device with the best port; GYRE_UNSUPPORTED: none is usable, and why. */
+int gyre_verbs_port_choose(const struct sockaddr_storage *address, struct ibv_context **context,
+                           struct gyre_verbs_port *port, struct gyre_trouble *trouble);
+void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX]);
+
+/* Everything that a wire has once. close() takes every half-built state. */
+int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct sockaddr_storage *address,
+                           struct gyre_trouble *trouble);
+void gyre_verbs_device_close(struct gyre_verbs_wire *wire);
+uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire); /* posted on each pipe */
+const char *gyre_verbs_memory_hint(char text[160]); /* the limit, and how it is raised */
+
+/* -- verbs_queue.c ----------------------------------------------------------------------------- */
+
+int gyre_verbs_queue_create(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
+void gyre_verbs_queue_destroy(struct gyre_verbs_pipe *pipe); /* nothing is touched any more */
+
+/* To the peer that `theirs` describes; receives are posted. */
+int gyre_verbs_queue_connect(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
+
+/* Writes outbox bytes [at, at + length) to the same place of the peer's inbox. The caller has
+ * looked at gyre_verbs_queue_room(). */
+uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe);
+void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
+                            uint32_t length);
+
+/* Takes what completed and hands it to its pipe; returns how many there were. */
+int gyre_verbs_queue_drain(struct gyre_verbs_wire *wire);
+
+/* -- verbs_fault.c ----------------------------------------------------------------------------- */
+
+void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what);
+void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status);
+void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done);
+
+/* Hears what is no completion: sockets and the device's events. end_hangups(), when all completions
+ * have been read, decides what the end of a socket means. */
+void gyre_verbs_look_aside(struct gyre_verbs_wire *wire);
+void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now);
+
+/* -- verbs_pipe.c ------------------------------------------------------------------------------ */
+
+void gyre_verbs_pipe_mark(struct gyre_verbs_pipe *pipe); /* it has something to do */
+bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
+void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate);
+void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length); /* the first record */
+uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
+                                   uint32_t length);
+
+/* -- verbs_meet.c ------------------------------------------------------------------------------ */
+
+/* Agrees with the peer, over the first socket, whether the two write to each other; the peer does
+ * the same, and is waited for. 0: proved by a write each way. GYRE_UNSUPPORTED: both know that it is not to be, and
+ * the socket is as it was. */
+int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, const char *unwilling,
+                    struct gyre_trouble *trouble);
+uint8_t gyre_verbs_probe_byte(const struct gyre_verbs_end *from, uint32_t i);
+
+#endif

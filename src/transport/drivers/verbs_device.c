@@ -1,0 +1,206 @@
+/* What a wire has once: the device, one queue of completions for all peers, and staging.
+ *
+ *     staging   │ inbox 0 │ inbox 1 │ … │ outbox 0 │ outbox 1 │ …      one ring each per peer
+ *               └── peers write here ──┘ └─ only this side does ─┘
+ *
+ * Limits are read before they are met: as many completions as all pipes together may have are
+ * reserved, and where the device has no such queue the window is halved until it fits. Memory that
+ * cannot be locked is asked for again, half as much, down to GYRE_VERBS_RING_LEAST per ring; then the
+ * limit is told, and how it is raised. Only the inboxes are remotely writable; their key ends with
+ * the wire. */
+#include "transport/drivers/verbs.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define WINDOW_LEAST 8
+
+uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire)
+{
+    return wire->window + GYRE_VERBS_NEWS;
+}
+
+const char *gyre_verbs_memory_hint(char text[160])
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        snprintf(text, 160, "locked memory is not limited here, so the device itself refuses");
+    else
+        snprintf(text, 160,
+                 "this process may lock %llu KiB: raise it (ulimit -l unlimited; "
+                 "LimitMEMLOCK=infinity in a service)",
+                 (unsigned long long)limit.rlim_cur / 1024);
+    return text;
+}
+
+/* -- completions ------------------------------------------------------------------------------- */
+
+static uint64_t completions_wanted(const struct gyre_verbs_wire *wire)
+{
+    return (uint64_t)wire->most * (gyre_verbs_receives(wire) + GYRE_VERBS_SENDS);
+}
+
+static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
+{
+    struct ibv_device_attr limits;
+    int status = ibv_query_device(wire->context, &limits);
+    if (status)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s does not tell its limits: %s",
+                                wire->name, strerror(status));
+    while (completions_wanted(wire) > (uint64_t)limits.max_cqe && wire->window > WINDOW_LEAST)
+        wire->window /= 2;
+    if (completions_wanted(wire) > (uint64_t)limits.max_cqe || wire->most > (uint32_t)limits.max_qp)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "%s has %d completions and %d queue pairs: too few for %u peers",
+                                wire->name, limits.max_cqe, limits.max_qp, wire->most);
+    wire->channel = ibv_create_comp_channel(wire->context);
+    if (wire->channel)
+        wire->completions =
+            ibv_create_cq(wire->context, (int)completions_wanted(wire), NULL, wire->channel, 0);
+    if (!wire->completions)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "%s gives no queue of %u completions: %s", wire->name,
+                                (uint32_t)completions_wanted(wire), strerror(errno));
+    return 0;
+}
+
+/* -- staging ----------------------------------------------------------------------------------- */
+
+static size_t half(const struct gyre_verbs_wire *wire)
+{
+    return (size_t)wire->most * wire->ring;
+}
+
+static void release_staging(struct gyre_verbs_wire *wire)
+{
+    if (wire->inboxes)
+        ibv_dereg_mr(wire->inboxes);
+    if (wire->outboxes)
+        ibv_dereg_mr(wire->outboxes);
+    if (wire->staging)
+        munmap(wire->staging, 2 * half(wire));
+    wire->inboxes = wire->outboxes = NULL;
+    wire->staging = NULL;
+}
+
+/* 0 or -errno. */
+static int try_staging(struct gyre_verbs_wire *wire)
+{
+    void *memory =
+        mmap(NULL, 2 * half(wire), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return -errno;
+    wire->staging = memory;
+    wire->inboxes = ibv_reg_mr(wire->domain, memory, half(wire),
+                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (wire->inboxes)
+        wire->outboxes = ibv_reg_mr(wire->domain, wire->staging + half(wire), half(wire), 0);
+    if (wire->outboxes)
+        return 0;
+    int status = errno ? -errno : -ENOMEM;
+    release_staging(wire);
+    return status;
+}
+
+static int open_staging(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
+{
+    char hint[160];
+    int status;
+    wire->ring = GYRE_VERBS_RING;
+    while ((status = try_staging(wire)) && wire->ring > GYRE_VERBS_RING_LEAST)
+        wire->ring /= 2;
+    if (status)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "%s cannot register %zu KiB for %u peers: %s; %s", wire->name,
+                                2 * half(wire) / 1024, wire->most, strerror(-status),
+                                gyre_verbs_memory_hint(hint));
+    if (wire->ring < GYRE_VERBS_RING)
+        gyre_log(GYRE_LOG_WARN, "verbs: %u KiB of staging for each peer instead of %u: %s",
+                 2 * wire->ring / 1024, 2 * GYRE_VERBS_RING / 1024, gyre_verbs_memory_hint(hint));
+    return 0;
+}
+
+/* -- what rings -------------------------------------------------------------------------------- */
+
+/* Which descriptor it was does not matter for these two: both are looked at. */
+static int listen_to(struct gyre_verbs_wire *wire, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+    return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
+                   epoll_ctl(wire->epoll, EPOLL_CTL_ADD, fd, &event)
+               ? -errno
+               : 0;
+}
+
+static int open_alarm(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
+{
+    wire->epoll = epoll_create1(EPOLL_CLOEXEC);
+    int status = wire->epoll < 0 ? -errno : listen_to(wire, wire->channel->fd);
+    if (!status)
+        status = listen_to(wire, wire->context->async_fd);
+    if (status)
+        return gyre_trouble_set(trouble, status, "verbs: no descriptor to sleep on: %s",
+                                strerror(-status));
+    return 0;
+}
+
+/* -- open and close ---------------------------------------------------------------------------- */
+
+/* Before anything is registered: then a child of the application does not disturb what the device
+ * reads and writes. Newer kernels see to that by themselves. */
+static void prepare_forks(void)
+{
+    static bool done;
+    if (!done && ibv_fork_init())
+        gyre_log(GYRE_LOG_INFO, "verbs: something else has registered memory already, so a fork "
+                                "is safe only where the kernel makes it so");
+    done = true;
+}
+
+int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct sockaddr_storage *address,
+                           struct gyre_trouble *trouble)
+{
+    char gid[GYRE_VERBS_NAME_MAX];
+    prepare_forks();
+    int status = gyre_verbs_port_choose(address, &wire->context, &wire->port, trouble);
+    if (status)
+        return status;
+    gyre_verbs_gid_name(wire->port.gid, gid);
+    snprintf(wire->name, sizeof wire->name, "%.40s:%u", wire->port.device, wire->port.number);
+    gyre_log(GYRE_LOG_INFO, "verbs: port %u of %s, GID %d (%s)", wire->port.number,
+             wire->port.device, wire->port.gid_index, gid);
+    wire->window = GYRE_VERBS_WINDOW;
+    wire->domain = ibv_alloc_pd(wire->context);
+    if (!wire->domain)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s gives no protection domain: %s",
+                                wire->name, strerror(errno));
+    if ((status = open_completions(wire, trouble)) || (status = open_staging(wire, trouble)))
+        return status;
+    return open_alarm(wire, trouble);
+}
+
+void gyre_verbs_device_close(struct gyre_verbs_wire *wire)
+{
+    if (wire->completions) {
+        ibv_ack_cq_events(wire->completions, wire->events);
+        ibv_destroy_cq(wire->completions);
+    }
+    if (wire->channel)
+        ibv_destroy_comp_channel(wire->channel);
+    release_staging(wire);
+    if (wire->domain)
+        ibv_dealloc_pd(wire->domain);
+    if (wire->context)
+        ibv_close_device(wire->context);
+    if (wire->epoll >= 0)
+        close(wire->epoll);
+}

@@ -1,0 +1,183 @@
+/* What a broken pipe tells: both GIDs, both queue pairs, the request's fate, this side's port.
+ *
+ *     what the device says                         what the pipe fails with
+ *     no answer, refused or flushed by the peer    GYRE_PEER_LOST; -ENETDOWN while our port is down
+ *     a local error of the request                 -EIO: this side's device or a defect
+ *     the device has gone                          -ENODEV, every pipe of the wire
+ *
+ * After goodbyes from both sides the peer may be gone at once, and whatever the device says of that
+ * is no failure. A failed pipe's queue pair goes to its error state, so that the peer cannot write
+ * any more; the socket stays open until detach(): its end would look like a death, and be told
+ * before the cause.
+ *
+ * A socket ends with its peer's process. That counts once all completions have been read and END_NS
+ * have passed: what the peer wrote before may take another way. */
+#include "transport/drivers/verbs.h"
+
+#include "base/log.h"
+#include "transport/signature.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define END_NS (2 * 1000 * UINT64_C(1000))
+
+void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what)
+{
+    char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
+    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
+    if (pipe->status)
+        return;
+    gyre_verbs_gid_name(pipe->mine.gid, here);
+    gyre_verbs_gid_name(pipe->theirs.gid, there);
+    pipe->status = status;
+    pipe->broken = true;
+    gyre_trouble_set(&pipe->trouble, status,
+                     "verbs link to rank %u (%s, GID %s, queue pair %u to GID %s, queue pair %u): "
+                     "%s",
+                     pipe->peer, pipe->wire->name, here, pipe->mine.number, there,
+                     pipe->theirs.number, what);
+    if (pipe->queue)
+        ibv_modify_qp(pipe->queue, &wanted, IBV_QP_STATE);
+    gyre_stream_fail(pipe->stream, status);
+    gyre_verbs_pipe_mark(pipe);
+}
+
+/* The stream has refused what came, or what this rank posted. */
+void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status)
+{
+    struct gyre_match mine;
+    uint64_t theirs;
+    char text[256] = "what came is not what the peer sent: check that both run the same version";
+    if (status == GYRE_MISMATCH) {
+        gyre_stream_mismatch(pipe->stream, &mine, &theirs);
+        gyre_signature_disagreement(text, sizeof text, pipe->wire->rank, pipe->peer, &mine, theirs);
+    }
+    gyre_verbs_fail(pipe, status, text);
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+static bool is_local(enum ibv_wc_status status)
+{
+    return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+           status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_ACCESS_ERR ||
+           status == IBV_WC_FATAL_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
+static const char *advice(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+        return "asked 7 times, 0.27 s or more for each answer; is that rank alive, and does the "
+               "network between the two lose everything?";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+        return "it had no receive posted, 7 times; look at that rank's last lines";
+    default:
+        return "look at that rank's last lines";
+    }
+}
+
+void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
+{
+    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    char text[320];
+    if (pipe->status || pipe->broken)
+        return;
+    if (gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream)) {
+        pipe->broken = true;
+        return;
+    }
+    bool asked = !ibv_query_port(pipe->wire->context, pipe->wire->port.number, &port);
+    bool down = asked && port.state != IBV_PORT_ACTIVE;
+    snprintf(text, sizeof text, "%s (%s); this rank's port is %s", ibv_wc_status_str(done->status),
+             advice(done->status), asked ? ibv_port_state_str(port.state) : "not to be asked");
+    gyre_verbs_fail(pipe, is_local(done->status) ? -EIO : down ? -ENETDOWN : GYRE_PEER_LOST, text);
+}
+
+/* -- the device -------------------------------------------------------------------------------- */
+
+static void fail_all(struct gyre_verbs_wire *wire, const char *what)
+{
+    for (uint32_t i = 0; i < wire->most; i++)
+        if (wire->pipe[i])
+            gyre_verbs_fail(wire->pipe[i], -ENODEV, what);
+}
+
+/* What breaks a queue pair is told by its requests too, with more to say. */
+static void hear_device(struct gyre_verbs_wire *wire)
+{
+    struct ibv_async_event event;
+    while (!ibv_get_async_event(wire->context, &event)) {
+        if (event.event_type == IBV_EVENT_DEVICE_FATAL)
+            fail_all(wire, "the device has failed or was removed");
+        else if (event.event_type == IBV_EVENT_PORT_ERR)
+            gyre_log(GYRE_LOG_WARN, "verbs: port %d of %s has gone down", event.element.port_num,
+                     wire->port.device);
+        else
+            gyre_log(GYRE_LOG_INFO, "verbs: %s: %s", wire->port.device,
+                     ibv_event_type_str(event.event_type));
+        ibv_ack_async_event(&event);
+    }
+}
+
+/* -- sockets ----------------------------------------------------------------------------------- */
+
+static void look_at_socket(struct gyre_verbs_wire *wire, uint64_t name)
+{
+    uint32_t index = (uint32_t)name;
+    struct gyre_verbs_pipe *pipe = index < wire->most ? wire->pipe[index] : NULL;
+    char byte;
+    if (!pipe || pipe->serial != name >> 32 || pipe->hangup || pipe->ended)
+        return;
+    ssize_t got = recv(pipe->fd[0], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
+        return;
+    pipe->hangup = true;
+    wire->hangups++;
+}
+
+/* Everything that is no completion. The two descriptors without a pipe are looked at as well. */
+void gyre_verbs_look_aside(struct gyre_verbs_wire *wire)
+{
+    struct epoll_event events[16];
+    int count = epoll_wait(wire->epoll, events, 16, 0);
+    for (int i = 0; i < count; i++)
+        if (events[i].data.u64 == UINT64_MAX)
+            hear_device(wire);
+        else
+            look_at_socket(wire, events[i].data.u64);
+}
+
+static void settle_hangup(struct gyre_verbs_pipe *pipe)
+{
+    pipe->hangup = false;
+    pipe->ended = true;
+    pipe->wire->hangups--;
+}
+
+/* After the peer's goodbye its end is no failure. */
+static void end_hangup(struct gyre_verbs_pipe *pipe, uint64_t now)
+{
+    if (!pipe->hangup_at)
+        pipe->hangup_at = now;
+    if (!gyre_stream_heard_bye(pipe->stream)) {
+        if (now - pipe->hangup_at <= END_NS)
+            return;
+        gyre_verbs_fail(pipe, GYRE_PEER_LOST,
+                        "the peer closed its connection without a goodbye; look at that rank's "
+                        "last lines");
+    }
+    pipe->broken = true;
+    settle_hangup(pipe);
+}
+
+void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now)
+{
+    for (uint32_t i = 0; i < wire->most; i++)
+        if (wire->pipe[i] && wire->pipe[i]->hangup)
+            end_hangup(wire->pipe[i], now);
+}

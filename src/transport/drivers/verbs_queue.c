@@ -1,0 +1,228 @@
+/* Queue pairs: making, connecting, requests and completions.
+ *
+ * A request says nothing when it is done, but for every GYRE_VERBS_SIGNAL-th and all that leave
+ * while the pipe parts. A completion ends all requests before it, so `signalled` remembers how many
+ * there were. What stands in the outbox is free when the peer says that it has consumed it: then it
+ * has arrived, and a copy that the device might still repeat is not looked at by the other side.
+ *
+ * A completion names its pipe by index and serial, because those of a pipe that was detached can
+ * come late. Each that a peer caused uses up a posted receive, which is posted again at once. */
+#include "transport/drivers/verbs.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <string.h>
+
+#define AT_ONCE        32
+#define SEND_BIT       UINT64_C(1)
+#define INDEX_SHIFT    1
+#define SERIAL_SHIFT   32
+#define PATIENCE_CODE  16 /* 4 µs × 2^16 = 0.27 s for each of */
+#define TRIES          6  /* so the peer is given up after 2 to 8 s; rxe takes 7 for "for ever" */
+#define RECEIVER_TRIES 6  /* a peer without a posted receive is a defect, not a delay */
+
+static uint64_t name_of(const struct gyre_verbs_pipe *pipe, bool send)
+{
+    return (uint64_t)pipe->serial << SERIAL_SHIFT | (uint64_t)pipe->index << INDEX_SHIFT | send;
+}
+
+static struct gyre_verbs_pipe *pipe_of(const struct gyre_verbs_wire *wire, uint64_t name)
+{
+    uint32_t index = (uint32_t)name >> INDEX_SHIFT;
+    struct gyre_verbs_pipe *pipe = index < wire->most ? wire->pipe[index] : NULL;
+    return pipe && pipe->serial == (uint32_t)(name >> SERIAL_SHIFT) ? pipe : NULL;
+}
+
+/* -- making ------------------------------------------------------------------------------------ */
+
+/* How much can travel inline is not told by devices: it is tried. */
+static struct ibv_qp *try_queue(struct gyre_verbs_pipe *pipe, uint32_t inline_most)
+{
+    struct gyre_verbs_wire *wire = pipe->wire;
+    struct ibv_qp_init_attr wanted = {.send_cq = wire->completions,
+                                      .recv_cq = wire->completions,
+                                      .qp_type = IBV_QPT_RC,
+                                      .cap = {.max_send_wr = GYRE_VERBS_SENDS,
+                                              .max_recv_wr = gyre_verbs_receives(wire),
+                                              .max_send_sge = 1,
+                                              .max_recv_sge = 1,
+                                              .max_inline_data = inline_most}};
+    struct ibv_qp *queue = ibv_create_qp(wire->domain, &wanted);
+    pipe->inline_most = queue ? wanted.cap.max_inline_data : 0;
+    return queue;
+}
+
+static int initialise(struct gyre_verbs_pipe *pipe)
+{
+    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_INIT,
+                                 .port_num = pipe->wire->port.number,
+                                 .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    return ibv_modify_qp(pipe->queue, &wanted,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+int gyre_verbs_queue_create(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+{
+    static const uint32_t inline_most[] = {GYRE_VERBS_INLINE, 64, 0};
+    for (int i = 0; i < 3 && !pipe->queue; i++)
+        pipe->queue = try_queue(pipe, inline_most[i]);
+    if (!pipe->queue)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s gives no queue pair: %s",
+                                pipe->wire->name, strerror(errno));
+    int status = initialise(pipe);
+    if (status)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s: queue pair %u cannot begin: %s",
+                                pipe->wire->name, pipe->queue->qp_num, strerror(status));
+    return 0;
+}
+
+void gyre_verbs_queue_destroy(struct gyre_verbs_pipe *pipe)
+{
+    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
+    if (!pipe->queue)
+        return;
+    ibv_modify_qp(pipe->queue, &wanted, IBV_QP_STATE);
+    ibv_destroy_qp(pipe->queue);
+    pipe->queue = NULL;
+}
+
+/* -- connecting -------------------------------------------------------------------------------- */
+
+static int post_receive(struct gyre_verbs_pipe *pipe)
+{
+    struct ibv_recv_wr request = {.wr_id = name_of(pipe, false)}, *bad;
+    return ibv_post_recv(pipe->queue, &request, &bad);
+}
+
+static int ready_to_receive(struct gyre_verbs_pipe *pipe)
+{
+    const struct gyre_verbs_port *port = &pipe->wire->port;
+    const struct gyre_verbs_end *theirs = &pipe->theirs;
+    int mtu = theirs->mtu < port->mtu ? theirs->mtu : port->mtu;
+    struct ibv_qp_attr wanted = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = (enum ibv_mtu)mtu,
+        .dest_qp_num = theirs->number,
+        .rq_psn = theirs->first,
+        .min_rnr_timer = 12,
+        .ah_attr = {.is_global = 1,
+                    .dlid = theirs->lid,
+                    .port_num = port->number,
+                    .grh = {.sgid_index = (uint8_t)port->gid_index, .hop_limit = 64}}};
+    memcpy(wanted.ah_attr.grh.dgid.raw, theirs->gid, 16);
+    return ibv_modify_qp(pipe->queue, &wanted,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int ready_to_send(struct gyre_verbs_pipe *pipe)
+{
+    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_RTS,
+                                 .sq_psn = pipe->mine.first,
+                                 .timeout = PATIENCE_CODE,
+                                 .retry_cnt = TRIES,
+                                 .rnr_retry = RECEIVER_TRIES};
+    return ibv_modify_qp(pipe->queue, &wanted,
+                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                             IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int gyre_verbs_queue_connect(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+{
+    char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
+    int status = ready_to_receive(pipe);
+    for (uint32_t i = 0; !status && i < gyre_verbs_receives(pipe->wire); i++)
+        status = post_receive(pipe);
+    if (!status)
+        status = ready_to_send(pipe);
+    if (!status)
+        return 0;
+    gyre_verbs_gid_name(pipe->mine.gid, here);
+    gyre_verbs_gid_name(pipe->theirs.gid, there);
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s: no connection from GID %s to %s: %s",
+                            pipe->wire->name, here, there, strerror(status));
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe)
+{
+    return GYRE_VERBS_SENDS - (pipe->sends - pipe->sends_done);
+}
+
+/* Whether the next request shall tell that it is done. */
+static bool signal_next(struct gyre_verbs_pipe *pipe)
+{
+    pipe->since_signal++;
+    pipe->sends++;
+    if (pipe->since_signal < GYRE_VERBS_SIGNAL && !pipe->parting)
+        return false;
+    pipe->signalled[pipe->signals++ % GYRE_VERBS_SENDS] = pipe->since_signal;
+    pipe->since_signal = 0;
+    return true;
+}
+
+void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
+                            uint32_t length)
+{
+    struct ibv_sge piece = {.addr = (uintptr_t)(pipe->outbox + at),
+                            .length = length,
+                            .lkey = pipe->wire->outboxes->lkey};
+    struct ibv_send_wr request = {
+        .wr_id = name_of(pipe, true),
+        .sg_list = &piece,
+        .num_sge = length ? 1 : 0,
+        .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+        .send_flags = (signal_next(pipe) ? IBV_SEND_SIGNALED : 0u) |
+                      (length && length <= pipe->inline_most ? IBV_SEND_INLINE : 0u),
+        .imm_data = htonl(gyre_verbs_pipe_immediate(pipe, kind, length)),
+        .wr.rdma = {.remote_addr = pipe->theirs.inbox + at, .rkey = pipe->theirs.key}};
+    struct ibv_send_wr *bad;
+    int status = ibv_post_send(pipe->queue, &request, &bad);
+    if (status)
+        gyre_verbs_fail(pipe, -status, "the device takes no more requests");
+}
+
+/* -- completions ------------------------------------------------------------------------------- */
+
+static void sent(struct gyre_verbs_pipe *pipe)
+{
+    pipe->sends_done += pipe->signalled[pipe->signals_done++ % GYRE_VERBS_SENDS];
+    gyre_verbs_pipe_mark(pipe);
+}
+
+static void came(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
+{
+    if (pipe->status || pipe->broken)
+        return;
+    int status = post_receive(pipe);
+    if (status)
+        gyre_verbs_fail(pipe, -status, "the device takes no more receives");
+    else if (done->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer asks for what nobody asks for");
+    else
+        gyre_verbs_pipe_came(pipe, ntohl(done->imm_data));
+}
+
+static void settle(struct gyre_verbs_wire *wire, const struct ibv_wc *done)
+{
+    struct gyre_verbs_pipe *pipe = pipe_of(wire, done->wr_id);
+    if (!pipe)
+        return;
+    if (done->status != IBV_WC_SUCCESS)
+        gyre_verbs_fail_request(pipe, done);
+    else if (done->wr_id & SEND_BIT)
+        sent(pipe);
+    else
+        came(pipe, done);
+}
+
+int gyre_verbs_queue_drain(struct gyre_verbs_wire *wire)
+{
+    struct ibv_wc done[AT_ONCE];
+    int count = ibv_poll_cq(wire->completions, AT_ONCE, done);
+    for (int i = 0; i < count; i++)
+        settle(wire, &done[i]);
+    return count < 0 ? 0 : count;
+}
