@@ -1,0 +1,84 @@
+/* The conformance suite over RDMA: hub and leaves on this machine's own device, which reaches itself
+ * as it does others. Skipped where there is none. */
+#include "link_suite.h"
+
+#include "tcp_pair.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+struct end { /* of a pipe: attaching waits for the other one */
+    struct gyre_wire *wire;
+    struct gyre_channel channel;
+    struct gyre_pipe **pipe;
+    struct gyre_trouble trouble;
+    int status;
+};
+
+static int open_wire(uint32_t rank, uint32_t n, struct gyre_wire **wire,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_wire_options options = {.rank = rank, .n = n, .epoch = 3, .peers = n - 1};
+    return gyre_driver_verbs.open(&options, wire, trouble);
+}
+
+static void *attach(void *context)
+{
+    struct end *end = context;
+    end->status = gyre_driver_verbs.attach(end->wire, &end->channel, end->pipe, &end->trouble);
+    return NULL;
+}
+
+static int join_leaf(struct gyre_link_net *net, int leaf, struct gyre_trouble *trouble)
+{
+    int fd[2];
+    pthread_t thread;
+    if (!tcp_pair_sockets(TCP_PAIR_INET, fd))
+        return gyre_trouble_set(trouble, -EADDRNOTAVAIL, "no connected sockets on this machine");
+    struct end hub = {.wire = net->wire[0],
+                      .channel = {.peer = (uint32_t)leaf + 1, .fd = {fd[0]}, .fds = 1},
+                      .pipe = &net->outward[leaf]};
+    struct end outer = {.wire = net->wire[leaf + 1],
+                        .channel = {.peer = 0, .fd = {fd[1]}, .fds = 1},
+                        .pipe = &net->inward[leaf]};
+    if (pthread_create(&thread, NULL, attach, &outer))
+        return gyre_trouble_set(trouble, -EAGAIN, "no thread");
+    attach(&hub);
+    pthread_join(thread, NULL);
+    const struct end *bad = hub.status ? &hub : &outer;
+    return bad->status ? gyre_trouble_set(trouble, bad->status, "%s", bad->trouble.text) : 0;
+}
+
+static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *net,
+                       struct gyre_trouble *trouble)
+{
+    int status = 0;
+    uint32_t n = 1 + (uint32_t)wish->leaves;
+    for (uint32_t rank = 0; !status && rank < n; rank++)
+        status = open_wire(rank, n, &net->wire[rank], trouble);
+    for (int leaf = 0; !status && leaf < wish->leaves; leaf++)
+        status = join_leaf(net, leaf, trouble);
+    return status;
+}
+
+static void kill_leaf(struct gyre_link_net *net)
+{
+    gyre_driver_verbs.detach(net->inward[0]);
+    net->inward[0] = NULL;
+}
+
+static const struct gyre_link_bench bench = {
+    .driver = &gyre_driver_verbs, .connect = connect_net, .kill = kill_leaf};
+
+int main(void)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_wire *wire;
+    if (open_wire(0, 2, &wire, &trouble)) {
+        printf("skipped: no RDMA here: %s\n", trouble.text);
+        return 77;
+    }
+    gyre_driver_verbs.close(wire);
+    return gyre_link_suite("verbs", &bench);
+}
