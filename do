@@ -76,6 +76,11 @@ libopenblas0-pthread ls /usr/lib/*/libopenblas.so.0
 gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
 qemu-user command -v qemu-aarch64
+qemu-system-x86 command -v qemu-system-x86_64
+iproute2 command -v rdma
+libibverbs-dev pkg-config --exists libibverbs
+ibverbs-providers ls /usr/lib/*/libibverbs/librxe-*.so
+xz-utils command -v xz
 END
 }
 

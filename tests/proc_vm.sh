@@ -1,0 +1,82 @@
+#!/bin/sh
+# tests/vm/run itself: exit status and output come back as they were, devices are there, a time limit and a guest that
+# dies are told apart, and however the runner ends, no QEMU and no files of it are left. About four starts of a guest.
+set -u
+run=$1/tests/vm/run
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+failures=0
+mkdir "$room/folder" "$room/tmp"
+export TMPDIR=$room/tmp
+
+expect() { # what, then a command that must succeed
+    what=$1
+    shift
+    if ! "$@" >/dev/null; then
+        echo "FAILED: $what (exit code $code)"
+        tail -n 40 "$room/out" "$room/err" | sed 's/^/    /'
+        failures=$((failures + 1))
+    fi
+}
+
+vm() { # arguments of the runner; output to $room/out and $room/err, exit code to $code
+    code=0
+    "$run" "$@" >"$room/out" 2>"$room/err" || code=$?
+    [ "$code" != 77 ] || { cat "$room/out" && exit 77; }
+}
+
+out_is() { [ "$(cat "$room/out")" = "$1" ]; }
+err_says() { grep -q "$1" "$room/err"; }
+nothing_left() { [ -z "$(ls "$room/tmp")" ] && ! qemu_of_ours; }
+qemu_of_ours() { [ -n "$(grep -lsa "^qemu-system.*$room" /proc/[0-9]*/cmdline)" ]; }
+
+# --- a run that goes well ---
+
+vm -n 3 "$room/folder" 'for d in /sys/class/infiniband/*; do cat $d/ports/1/state; done; pwd >place; echo last >&2; exit 42'
+expect "the command's exit code" [ "$code" = 42 ]
+expect "three active devices, and both streams in order" out_is "$(printf '4: ACTIVE\n4: ACTIVE\n4: ACTIVE\nlast')"
+expect "what is written in the folder stays" [ "$(cat "$room/folder/place")" = "$room/folder" ]
+expect "nothing is left of it" nothing_left
+
+vm -n 0 "$room/folder" 'printf "no newline"; kill -9 $$'
+expect "a signal is 128 and its number" [ "$code" = 137 ]
+expect "output without a newline" out_is "no newline"
+
+# --- runs that go wrong ---
+
+vm -t 1 "$room/folder" true
+expect "the time limit is 124" [ "$code" = 124 ]
+expect "and is named" err_says 'time limit of 1 s'
+expect "nothing is left of it" nothing_left
+
+vm -n 0 "$room/folder" 'echo c >/proc/sysrq-trigger; sleep 60'
+expect "a guest that dies is 125" [ "$code" = 125 ]
+expect "with its last words" err_says 'sysrq triggered crash'
+expect "nothing is left of it" nothing_left
+
+# --- a runner that is ended ---
+
+until_qemu() { # runs, or ends
+    tries=0
+    while [ $tries -lt 600 ]; do
+        if qemu_of_ours; then now=runs; else now=ends; fi
+        [ $now != "$1" ] || return 0
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    return 1
+}
+
+for signal in TERM KILL; do
+    "$run" "$room/folder" 'sleep 600' >"$room/out" 2>"$room/err" &
+    code=running
+    expect "QEMU starts" until_qemu runs
+    kill -$signal $!
+    expect "after $signal to the runner no QEMU is left" until_qemu ends
+    wait $!
+    code=$?
+    expect "its exit code tells of a signal" [ "$code" -gt 128 ]
+    [ $signal = KILL ] || expect "nothing is left of it" nothing_left
+done
+
+[ "$failures" = 0 ] && echo "all as expected"
