@@ -22,13 +22,22 @@ expect() { # what, then a command that must succeed
 vm() { # arguments of the runner; output to $room/out and $room/err, exit code to $code
     code=0
     "$run" "$@" >"$room/out" 2>"$room/err" || code=$?
-    [ "$code" != 77 ] || { cat "$room/out" && exit 77; }
+    [ "$code" != 77 ] || { cat "$room/out" && exit 77; } # no image to be had
 }
 
 out_is() { [ "$(cat "$room/out")" = "$1" ]; }
 err_says() { grep -q "$1" "$room/err"; }
 nothing_left() { [ -z "$(ls "$room/tmp")" ] && ! qemu_of_ours; }
 qemu_of_ours() { [ -n "$(grep -lsa "^qemu-system.*$room" /proc/[0-9]*/cmdline)" ]; }
+
+# --- a machine without QEMU ---
+
+mkdir "$room/bin"
+ln -s "$(command -v dirname)" "$room/bin/dirname"
+PATH=$room/bin "$run" "$room/folder" true >"$room/out" 2>"$room/err"
+code=$?
+expect "is a skip" [ "$code" = 77 ]
+expect "that says what to install" out_is 'no qemu-system-x86_64: apt-get install qemu-system-x86'
 
 # --- a run that goes well ---
 
