@@ -98,6 +98,7 @@ static int marked_early(_Atomic uint64_t *word, uint64_t value)
     atomic_store(word, value);
     if (!early)
         device_suite_finish(cuda, queue, 0, value);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS); /* it reads the word till then */
     cuda_rig_end_stream(other);
     cuda_rig_end_stream(stream);
     cuda->queue_destroy(queue);
