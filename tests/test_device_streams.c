@@ -190,10 +190,12 @@ static void expect_refused(CUstream stream, int status, const char *words)
     struct gyre_region region = cuda_rig_region(0);
     struct gyre_device_queue *queue = cuda_rig_queue(0);
     struct gyre_trouble after = {0}, hold = {0};
+    int current = cuda->current();
     assert_int_equal(cuda->after(queue, stream, &after), status);
     assert_int_equal(cuda->hold(queue, stream, word, 1, &hold), status);
     cuda_rig_expect_words(&after, words);
     cuda_rig_expect_words(&hold, words);
+    assert_int_equal(cuda->current(), current);
     device_suite_finish(cuda, queue, cuda->copy(queue, region.base, "x", 1, 1), 1);
     cuda->queue_destroy(queue);
     cuda->free(&region);
