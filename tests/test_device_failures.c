@@ -167,6 +167,7 @@ static void test_every_call_may_fail(void **state)
         {"cuMemMap", true},
         {"cuMemSetAccess", true},
         {"cuStreamCreate", true},
+        {"cuStreamCreateWithPriority", true},
         {"cuStreamSynchronize", true},
         {"cuMemsetD8Async", true},
         {"cuMemcpyAsync", true},

@@ -154,6 +154,26 @@ static void test_the_caller_waits_for_the_host(void **state)
     end_word(word);
 }
 
+/* Where the hardware has one queue for streams of a priority, a held stream must not keep up the
+ * work that it waits for. If it does, this never ends. */
+static void test_a_held_stream_keeps_nothing_up(void **state)
+{
+    _Atomic uint64_t *word = new_word();
+    struct gyre_region region = cuda_rig_region(0);
+    struct gyre_device_queue *queue = cuda_rig_queue(0);
+    CUstream stream = cuda_rig_stream(0);
+    fakecuda_one_channel(true);
+    assert_int_equal(cuda->hold(queue, stream, word, 1, NULL), 0);
+    device_suite_finish(cuda, queue, cuda->copy(queue, region.base, "x", 1, 1), 1);
+    atomic_store(word, 1);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    fakecuda_one_channel(false);
+    cuda_rig_end_stream(stream);
+    cuda->queue_destroy(queue);
+    cuda->free(&region);
+    end_word(word);
+}
+
 /* More than was waited for is enough, and what is there already holds nothing up. */
 static void test_a_hold_may_be_over_before_it_begins(void **state)
 {
@@ -290,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_the_queue_waits_for_the_caller),
         cmocka_unit_test(test_a_mark_waits_for_the_caller),
         cmocka_unit_test(test_the_caller_waits_for_the_host),
+        cmocka_unit_test(test_a_held_stream_keeps_nothing_up),
         cmocka_unit_test(test_a_hold_may_be_over_before_it_begins),
         cmocka_unit_test(test_a_word_must_be_pinned),
         cmocka_unit_test(test_a_stream_of_another_device_is_refused),

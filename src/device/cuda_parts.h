@@ -23,6 +23,7 @@
     call(cuCtxPushCurrent) \
     call(cuCtxPopCurrent) \
     call(cuCtxGetDevice) \
+    call(cuCtxGetStreamPriorityRange) \
     call(cuCtxSynchronize) \
     call(cuMemGetInfo) \
     call(cuMemAlloc) \
@@ -46,6 +47,7 @@
     call(cuMemHostGetDevicePointer) \
     call(cuPointerGetAttributes) \
     call(cuStreamCreate) \
+    call(cuStreamCreateWithPriority) \
     call(cuStreamDestroy) \
     call(cuStreamSynchronize) \
     call(cuStreamWaitEvent) \

@@ -14,6 +14,10 @@
  *     the caller's stream   work ─▶ gate ···▶ held until *word ≥ value ─▶ work
  *     the queue's stream             └─▶ copy ─▶ fold ─▶ … (query) ─┘ a store of the host's
  *
+ * Streams of one priority may share a queue of the hardware, and then one that is held keeps up those
+ * that are filled after it: the queue's own work too, which the host waits for before it lets the
+ * stream go. So a queue has the highest priority, which a caller's stream rarely has.
+ *
  * A fold is given the stream and launches its kernels there, in the device's context.
  *
  * An error that work meets while it runs loses the device to this process. A queue that has seen
@@ -60,9 +64,13 @@ static enum gyre_memory_kind cuda_classify(const void *address)
 /* In the device's context; leaves what was made to destroy. */
 static int fill_queue(struct gyre_device_queue *queue, struct gyre_trouble *trouble)
 {
-    CUresult error = gyre_cuda->cuStreamCreate(&queue->stream, CU_STREAM_NON_BLOCKING);
+    int least, greatest = 0;
+    CUresult error = gyre_cuda->cuCtxGetStreamPriorityRange(&least, &greatest);
+    if (!error)
+        error =
+            gyre_cuda->cuStreamCreateWithPriority(&queue->stream, CU_STREAM_NON_BLOCKING, greatest);
     if (error)
-        return gyre_cuda_failed(error, queue->device, trouble, "cuStreamCreate");
+        return gyre_cuda_failed(error, queue->device, trouble, "cuStreamCreateWithPriority");
     error = gyre_cuda->cuEventCreate(&queue->gate, CU_EVENT_DISABLE_TIMING);
     for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && !error; i++)
         error = gyre_cuda->cuEventCreate(&queue->ring[i].event, CU_EVENT_DISABLE_TIMING);

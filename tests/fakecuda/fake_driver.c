@@ -128,6 +128,7 @@ static void settle(void)
         .delay_us = (unsigned)number_from("FAKECUDA_DELAY", 0),
         .export = number_from("FAKECUDA_EXPORT", 1) != 0,
         .peers = number_from("FAKECUDA_PEERS", 1) != 0,
+        .one_channel = number_from("FAKECUDA_CHANNELS", 0) == 1,
         .salt = number_from("FAKECUDA_UUID_SALT", 0),
     };
     if (fake_settings.devices > FAKE_DEVICES)
@@ -380,6 +381,14 @@ void fakecuda_shift(uint64_t bytes)
     pthread_mutex_lock(&fake_lock);
     settle();
     fake_settings.shift = bytes;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+void fakecuda_one_channel(bool one)
+{
+    pthread_mutex_lock(&fake_lock);
+    settle();
+    fake_settings.one_channel = one;
     pthread_mutex_unlock(&fake_lock);
 }
 

@@ -39,7 +39,7 @@ struct fake_settings {
     int devices; /* -1: no driver */
     uint64_t memory, seed;
     unsigned delay_us;
-    bool export, peers;
+    bool export, peers, one_channel;
     uint64_t salt, shift;
 };
 
