@@ -194,9 +194,11 @@ bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
 
 /* -- shared memory: there is none -------------------------------------------------------------- */
 
-int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share,
-                      void **base, uint32_t *id, struct gyre_trouble *trouble)
+int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
+                      enum gyre_share share, void **base, uint32_t *id,
+                      struct gyre_trouble *trouble)
 {
+    (void)kind;
     (void)domain;
     (void)length;
     (void)share;
@@ -212,9 +214,10 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return GYRE_INVALID;
 }
 
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
-                            uint64_t *offset)
+uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                            const void *memory, uint64_t length, uint64_t *offset)
 {
+    (void)kind;
     (void)domain;
     (void)memory;
     (void)length;
@@ -222,9 +225,10 @@ uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint
     return 0;
 }
 
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
-                       uint64_t length)
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                       enum gyre_memory_kind kind, uint64_t offset, uint64_t length)
 {
+    (void)kind;
     (void)domain;
     (void)peer;
     (void)id;
@@ -233,10 +237,11 @@ void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, u
     return NULL;
 }
 
-void gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
+int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
 {
     (void)domain;
     (void)id;
+    return 0;
 }
 
 /* -- no watch, no helper ----------------------------------------------------------------------- */

@@ -21,9 +21,10 @@ void gyre_domain_ring(struct gyre_domain *domain)
     domain->rings++;
 }
 
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
-                            uint64_t *offset)
+uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                            const void *memory, uint64_t length, uint64_t *offset)
 {
+    (void)kind;
     for (uint32_t id = 1; id < 3 && length; id++)
         if (domain->region[id] && (const uint8_t *)memory >= domain->region[id] &&
             (const uint8_t *)memory + length <= domain->region[id] + domain->length) {
@@ -33,9 +34,10 @@ uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint
     return 0;
 }
 
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
-                       uint64_t length)
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                       enum gyre_memory_kind kind, uint64_t offset, uint64_t length)
 {
+    (void)kind;
     (void)domain;
     return id < 3 && mesh_sim_world[peer].region[id] &&
                    offset + length <= mesh_sim_world[peer].length
@@ -43,10 +45,11 @@ void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, u
                : NULL;
 }
 
-void gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
+int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
 {
     (void)id;
     domain->detached++;
+    return 0;
 }
 
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)

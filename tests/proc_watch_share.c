@@ -76,17 +76,19 @@ static void give(struct rig_rank *me)
 static void take(struct rig_rank *me)
 {
     rig_await_go(me, GO_LOOK);
-    uint8_t *open = gyre_watch_view(me->watch, 0, 1, LENGTH);
-    uint8_t *sealed = gyre_watch_view(me->watch, 0, 2, LENGTH);
-    bool longer = gyre_watch_view(me->watch, 0, 1, LENGTH + 1) != NULL;
-    bool other = gyre_watch_view(me->watch, 0, 3, 1) || gyre_watch_view(me->watch, 1, 1, 1);
+    uint8_t *open = gyre_watch_view(me->watch, 0, 1, GYRE_MEMORY_HOST, LENGTH);
+    uint8_t *sealed = gyre_watch_view(me->watch, 0, 2, GYRE_MEMORY_HOST, LENGTH);
+    bool longer = gyre_watch_view(me->watch, 0, 1, GYRE_MEMORY_HOST, LENGTH + 1) != NULL;
+    bool other = gyre_watch_view(me->watch, 0, 3, GYRE_MEMORY_HOST, 1) ||
+                 gyre_watch_view(me->watch, 1, 1, GYRE_MEMORY_HOST, 1);
     bool right = open && sealed && open[LENGTH - 1] == 7 && sealed[LENGTH - 1] == 9;
 
     if (right)
         open[1] = 42;
     put_value(me, right && !longer && !other);
     rig_tell(me, SEEN);
-    while (gyre_watch_view(me->watch, 0, 1, 1) || gyre_watch_view(me->watch, 0, 2, 1))
+    while (gyre_watch_view(me->watch, 0, 1, GYRE_MEMORY_HOST, 1) ||
+           gyre_watch_view(me->watch, 0, 2, GYRE_MEMORY_HOST, 1))
         rig_pause();
     rig_tell(me, GONE);
     rig_await_go(me, GO_END);
@@ -140,7 +142,7 @@ static void play_lie(struct rig_rank *me)
     }
     rig_await_go(me, GO_END);
     if (me->rank != 1)
-        put_value(me, gyre_watch_view(me->watch, 1, 1, 1) != NULL);
+        put_value(me, gyre_watch_view(me->watch, 1, 1, GYRE_MEMORY_HOST, 1) != NULL);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&region);
 }
 
@@ -237,7 +239,8 @@ static void play_many(struct rig_rank *me)
     rig_await_go(me, GO_WITHDRAW);
     int64_t wrong = 0;
     for (uint32_t id = 10; me->rank != 0 && id < 10 + turns; id++)
-        wrong += (gyre_watch_view(me->watch, 0, id, 4096) != NULL) != (id % 2 == 1);
+        wrong +=
+            (gyre_watch_view(me->watch, 0, id, GYRE_MEMORY_HOST, 4096) != NULL) != (id % 2 == 1);
     if (me->rank != 0)
         put_value(me, wrong);
     rig_tell(me, SEEN);

@@ -41,7 +41,7 @@ static int put(struct gyre_views *views, uint32_t peer, uint32_t id)
 
 static bool holds(struct gyre_views *views, uint32_t peer, uint32_t id)
 {
-    const uint32_t *base = gyre_views_find(views, peer, id, PAGE);
+    const uint32_t *base = gyre_views_find(views, peer, id, GYRE_MEMORY_HOST, PAGE);
 
     if (base == NULL)
         return false;
@@ -58,7 +58,7 @@ static void test_names_lengths_and_doubles(void **state)
     assert_int_equal(put(views, 3, 5), 0);
     assert_true(holds(views, 3, 5));
     assert_false(holds(views, 5, 3));
-    assert_null(gyre_views_find(views, 3, 5, PAGE + 1));
+    assert_null(gyre_views_find(views, 3, 5, GYRE_MEMORY_HOST, PAGE + 1));
     assert_int_equal(put(views, 3, 5), GYRE_INVALID);
     gyre_views_drop(views, 3, 5);
     gyre_views_drop(views, 3, 5);
@@ -138,7 +138,7 @@ static void *read_on(void *argument)
     gyre_rng_seed(&rng, 7);
     while (!atomic_load(&race->over)) {
         uint32_t i = (uint32_t)gyre_rng_below(&rng, BUSY_IDS);
-        void *base = gyre_views_find(race->views, 1, race->id[i], PAGE);
+        void *base = gyre_views_find(race->views, 1, race->id[i], GYRE_MEMORY_HOST, PAGE);
         if (base == NULL)
             continue;
         atomic_fetch_add(&race->found, 1);

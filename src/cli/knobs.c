@@ -44,6 +44,7 @@ const struct gyre_knob gyre_knobs[] = {
     WORD("GYRE_TCP_POLLER", "auto io_uring epoll", "auto", false, "how TCP waits"),
     TEXT("GYRE_RDMA_DEVICE", "the nearest", false, "RDMA device, or device:port"),
     NUMBER("GYRE_RDMA_GID", 0, 1023, "RoCE v2 first", false, "which GID of the port"),
+    TEXT("GYRE_DEVICES", "none", false, "CUDA devices of this machine's ranks, such as 2,4,7"),
     TEXT("GYRE_KERNELS", "the fastest", false, "the best instruction set that sums may use"),
     WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),

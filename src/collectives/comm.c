@@ -339,7 +339,8 @@ int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory)
                                 memory ? "0 bytes were asked for"
                                        : "the place for the address is NULL");
     void *base;
-    status = gyre_domain_share(comm->domain, bytes, GYRE_SHARE_OPEN, &base, &id, trouble);
+    status = gyre_domain_share(comm->domain, GYRE_MEMORY_HOST, bytes, GYRE_SHARE_OPEN, &base, &id,
+                               trouble);
     if (status && status != GYRE_UNSUPPORTED)
         return status;
     *memory = base;

@@ -18,10 +18,10 @@ static int find_peer(struct gyre_mesh *mesh, uint32_t rank, uint32_t board, uint
     struct gyre_health *health = gyre_domain_health(mesh->domain);
     uint32_t peer = gyre_mesh_world(mesh, rank);
     for (;;) {
-        mesh->board[rank] =
-            gyre_domain_view(mesh->domain, peer, board, 0, sizeof(struct gyre_board));
-        mesh->outbox[rank] =
-            gyre_domain_view(mesh->domain, peer, outbox, 0, sizeof(struct gyre_outbox));
+        mesh->board[rank] = gyre_domain_view(mesh->domain, peer, board, GYRE_MEMORY_HOST, 0,
+                                             sizeof(struct gyre_board));
+        mesh->outbox[rank] = gyre_domain_view(mesh->domain, peer, outbox, GYRE_MEMORY_HOST, 0,
+                                              sizeof(struct gyre_outbox));
         if (mesh->board[rank] && mesh->outbox[rank])
             return 0;
         int status = atomic_load(&health->status);
@@ -42,11 +42,11 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
     mesh->rank = options->rank;
     mesh->n = options->n;
     mesh->world = options->world;
-    int status = gyre_domain_share(domain, sizeof(struct gyre_board), GYRE_SHARE_SEALED, &board,
-                                   &mesh->board_id, trouble);
+    int status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_board),
+                                   GYRE_SHARE_SEALED, &board, &mesh->board_id, trouble);
     if (!status)
-        status = gyre_domain_share(domain, sizeof(struct gyre_outbox), GYRE_SHARE_OPEN, &outbox,
-                                   &mesh->outbox_id, trouble);
+        status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_outbox),
+                                   GYRE_SHARE_OPEN, &outbox, &mesh->outbox_id, trouble);
     mesh->mine = board;
     mesh->board[mesh->rank] = board;
     mesh->outbox[mesh->rank] = outbox;

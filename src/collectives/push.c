@@ -31,12 +31,12 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
                     gyre_shape_in_place(&plan->shape, mesh->rank, op->input, op->output);
     if (plan->read_by_peers && !turn->staging)
         places->input_region = gyre_domain_locate(
-            mesh->domain, op->input, gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank),
-            &places->input_offset);
+            mesh->domain, GYRE_MEMORY_HOST, op->input,
+            gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank), &places->input_offset);
     if (plan->written_by_peers || plan->spread_full)
         places->output_region = gyre_domain_locate(
-            mesh->domain, op->output, gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank),
-            &places->output_offset);
+            mesh->domain, GYRE_MEMORY_HOST, op->output,
+            gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank), &places->output_offset);
     turn->output_region = places->output_region;
     turn->input[mesh->rank] = op->input;
     turn->output[mesh->rank] = op->output;
@@ -76,15 +76,15 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
     turn->output[rank] = NULL;
     if (places.input_region) {
         turn->input[rank] =
-            gyre_domain_view(mesh->domain, peer, places.input_region, places.input_offset,
-                             gyre_shape_input_bytes(shape, mesh->n, rank));
+            gyre_domain_view(mesh->domain, peer, places.input_region, GYRE_MEMORY_HOST,
+                             places.input_offset, gyre_shape_input_bytes(shape, mesh->n, rank));
         if (!turn->input[rank])
             return GYRE_AGAIN;
     }
     if (places.output_region) {
         turn->output[rank] =
-            gyre_domain_view(mesh->domain, peer, places.output_region, places.output_offset,
-                             gyre_shape_output_bytes(shape, mesh->n, rank));
+            gyre_domain_view(mesh->domain, peer, places.output_region, GYRE_MEMORY_HOST,
+                             places.output_offset, gyre_shape_output_bytes(shape, mesh->n, rank));
         if (!turn->output[rank])
             return GYRE_AGAIN;
     }

@@ -1,7 +1,7 @@
 /* The domain: everything of the transport that a process has once.
  *
- *   settings ─▶ job ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues shared in the
- * node ─▶ links
+ *   settings ─▶ job ─▶ device ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues
+ * shared in the node ─▶ links
  *
  * open() goes down this line and close() goes back up; both tolerate any half-built state, so there
  * is one way out. */
@@ -74,20 +74,22 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
                                          .timeout_ms = (int)domain->settings.timeout_ms,
                                          .activity = &domain->activity,
                                          .health = &domain->health,
-                                         .bell = {&domain->bell->word, domain->eventfd}};
+                                         .bell = {&domain->bell->word, domain->eventfd},
+                                         .cuda_device = domain->cuda_device};
     return gyre_watch_start(&options, &domain->watch, trouble);
 }
 
 /* -- links ------------------------------------------------------------------------------------- */
 
+/* A driver copies with this CPU: it is shown host memory only. */
 static uint32_t locate(void *domain, const void *memory, uint64_t length, uint64_t *offset)
 {
-    return gyre_domain_locate(domain, memory, length, offset);
+    return gyre_domain_locate(domain, GYRE_MEMORY_HOST, memory, length, offset);
 }
 
 static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
 {
-    return gyre_domain_view(domain, peer, region, offset, length);
+    return gyre_domain_view(domain, peer, region, GYRE_MEMORY_HOST, offset, length);
 }
 
 static int open_wire(struct gyre_domain *domain, const struct gyre_driver *driver, uint32_t peers,
@@ -214,7 +216,7 @@ int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_doma
     struct gyre_domain *domain = calloc(1, sizeof(*domain));
     if (!domain)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
-    domain->eventfd = -1;
+    domain->eventfd = domain->cuda_device = -1;
     int status = gyre_domain_memory_init(domain);
     if (!status)
         status = gyre_domain_settings_read(options->user, &domain->settings, trouble);
@@ -222,8 +224,10 @@ int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_doma
         status = gyre_job_discover(options->user, &domain->job, trouble);
     if (!status) {
         gyre_log_identity(domain->job.rank);
-        status = join(domain, options->configuration, trouble);
+        status = gyre_domain_device_choose(domain, trouble);
     }
+    if (!status)
+        status = join(domain, options->configuration, trouble);
     if (!status && domain->joined->n > 1)
         status = open_peers(domain, trouble);
     if (status) {
@@ -258,6 +262,8 @@ void gyre_domain_close(struct gyre_domain *domain)
         return;
     if (domain->links && !domain->forked)
         flush(domain);
+    if (domain->watch && !domain->forked)
+        gyre_domain_memory_take_back(domain);
     if (domain->watch)
         gyre_watch_stop(domain->watch);
     gyre_links_destroy(domain->links);
@@ -272,6 +278,11 @@ void gyre_domain_close(struct gyre_domain *domain)
 }
 
 /* -- what it is -------------------------------------------------------------------------------- */
+
+int gyre_domain_cuda(const struct gyre_domain *domain)
+{
+    return domain->cuda_device;
+}
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)
 {

@@ -2,7 +2,8 @@
  * theirs.
  *
  * A small table of regions, found by address when an operation announces its buffers. The watch
- * passes the descriptors around and keeps the views of the peers' regions. */
+ * passes the descriptors around and keeps the views of the peers' regions. Host and CUDA memory
+ * stand in one table, since no address means both; whoever asks says which kind it can use. */
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
@@ -23,7 +24,7 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain)
 {
     for (uint32_t i = 0; domain->shared && i < domain->shared_used; i++)
         if (domain->shared[i].id)
-            gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->shared[i].region);
+            gyre_device_of(domain->shared[i].region.kind)->free(&domain->shared[i].region);
     free(domain->shared);
     pthread_mutex_destroy(&domain->shared_lock);
 }
@@ -61,30 +62,46 @@ static void table_mark_mapped(struct gyre_domain *domain, uint32_t id)
     pthread_mutex_unlock(&domain->shared_lock);
 }
 
-int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share,
-                      void **base, uint32_t *id, struct gyre_trouble *trouble)
+/* Memory in the table, not shared yet. */
+static int make_region(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
+                       enum gyre_share share, struct gyre_shared *made,
+                       struct gyre_trouble *trouble)
 {
-    const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
-    struct gyre_region region;
-    int status = host->alloc(0, length, share, &region, trouble);
+    int on = kind == GYRE_MEMORY_CUDA ? domain->cuda_device : 0;
+    if (on < 0)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "there is no CUDA memory: %s",
+                                domain->no_cuda.text);
+    const struct gyre_device *device = gyre_device_of(kind);
+    int status = device->alloc(on, length, share, &made->region, trouble);
     if (status)
         return status;
-    uint32_t given = table_add(domain, &region, false);
-    if (!given) {
-        host->free(&region);
-        return gyre_trouble_set(
-            trouble, -ENOSPC,
-            "%u shared regions are in use; free some or allocate fewer, larger ones",
-            GYRE_SHARED_REGIONS_MAX);
-    }
-    *base = region.base;
+    made->id = table_add(domain, &made->region, false);
+    if (made->id)
+        return 0;
+    device->free(&made->region);
+    return gyre_trouble_set(trouble, -ENOSPC,
+                            "%u shared regions are in use; free some or allocate fewer, larger "
+                            "ones",
+                            GYRE_SHARED_REGIONS_MAX);
+}
+
+int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
+                      enum gyre_share share, void **base, uint32_t *id,
+                      struct gyre_trouble *trouble)
+{
+    struct gyre_shared made;
+    *base = NULL;
     *id = 0;
+    int status = make_region(domain, kind, length, share, &made, trouble);
+    if (status)
+        return status;
+    *base = made.region.base;
     if (!domain->watch || domain->joined->local_size == 1)
         return 0;
-    status = gyre_watch_share(domain->watch, given, &region, share, trouble);
+    status = gyre_watch_share(domain->watch, made.id, &made.region, share, trouble);
     if (!status) {
-        table_mark_mapped(domain, given);
-        *id = given;
+        table_mark_mapped(domain, made.id);
+        *id = made.id;
     }
     return status;
 }
@@ -103,50 +120,67 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
         return GYRE_INVALID;
     if (found.mapped)
         gyre_watch_unshare(domain->watch, found.id);
-    gyre_device_of(GYRE_MEMORY_HOST)->free(&found.region);
+    gyre_device_of(found.region.kind)->free(&found.region);
     return 0;
 }
 
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
-                            uint64_t *offset)
+static bool holds(const struct gyre_shared *shared, enum gyre_memory_kind kind, uintptr_t at,
+                  uint64_t length)
+{
+    uintptr_t base = (uintptr_t)shared->region.base;
+    return shared->id && shared->mapped && shared->region.kind == kind && at >= base &&
+           at - base < shared->region.length && length <= shared->region.length - (at - base);
+}
+
+uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                            const void *memory, uint64_t length, uint64_t *offset)
 {
     uintptr_t at = (uintptr_t)memory;
     uint32_t id = 0;
     if (!length)
         return 0;
     pthread_mutex_lock(&domain->shared_lock);
-    for (uint32_t i = 0; i < domain->shared_used && !id; i++) {
-        const struct gyre_shared *shared = &domain->shared[i];
-        uintptr_t base = (uintptr_t)shared->region.base;
-        if (shared->id && shared->mapped && at >= base && at - base < shared->region.length &&
-            length <= shared->region.length - (at - base)) {
-            *offset = at - base;
-            id = shared->id;
+    for (uint32_t i = 0; i < domain->shared_used && !id; i++)
+        if (holds(&domain->shared[i], kind, at, length)) {
+            *offset = at - (uintptr_t)domain->shared[i].region.base;
+            id = domain->shared[i].id;
         }
-    }
     pthread_mutex_unlock(&domain->shared_lock);
     return id;
 }
 
-void gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
+/* Between operations: nobody reads them any more, and peers that say goodbye keep them open. */
+void gyre_domain_memory_take_back(struct gyre_domain *domain)
 {
+    for (uint32_t i = 0; i < domain->shared_used; i++) {
+        const struct gyre_shared *shared = &domain->shared[i];
+        if (shared->id && shared->mapped && shared->region.kind == GYRE_MEMORY_CUDA)
+            gyre_watch_unshare(domain->watch, shared->id);
+    }
+}
+
+int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
+{
+    int status = 0;
     struct gyre_trouble trouble = {0};
     pthread_mutex_lock(&domain->shared_lock);
     for (uint32_t i = 0; i < domain->shared_used; i++)
         if (domain->shared[i].id == id) {
-            gyre_device_of(GYRE_MEMORY_HOST)->detach(&domain->shared[i].region, &trouble);
+            struct gyre_region *region = &domain->shared[i].region;
+            status = gyre_device_of(region->kind)->detach(region, &trouble);
             domain->shared[i].mapped = false;
         }
     pthread_mutex_unlock(&domain->shared_lock);
+    return status;
 }
 
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
-                       uint64_t length)
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                       enum gyre_memory_kind kind, uint64_t offset, uint64_t length)
 {
     uint64_t end;
     if (__builtin_add_overflow(offset, length, &end))
         return NULL;
-    uint8_t *base = gyre_watch_view(domain->watch, peer, id, end);
+    uint8_t *base = gyre_watch_view(domain->watch, peer, id, kind, end);
     return base ? base + offset : NULL;
 }
 
@@ -155,7 +189,7 @@ int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t i
 {
     const struct timespec pause = {0, 20000};
     uint64_t limit = gyre_now_ns() + (uint64_t)domain->settings.join_timeout_ms * GYRE_MS;
-    while (!(*view = gyre_watch_view(domain->watch, peer, id, length))) {
+    while (!(*view = gyre_watch_view(domain->watch, peer, id, GYRE_MEMORY_HOST, length))) {
         int status = atomic_load(&domain->health.status);
         if (status)
             return gyre_trouble_set(trouble, status, "%s", domain->health.failure.text);

@@ -1,4 +1,4 @@
-/* The domain's inside, for domain.c, domain_memory.c and domain_wait.c only. */
+/* The domain's inside, for domain*.c only. */
 #ifndef GYRE_TRANSPORT_DOMAIN_PARTS_H
 #define GYRE_TRANSPORT_DOMAIN_PARTS_H
 
@@ -37,6 +37,7 @@ struct gyre_domain_settings {
     int64_t connections;
     int64_t port_low, port_high;
     const char *poller;
+    const char *devices; /* the list of CUDA devices, NULL: none was given */
 };
 
 struct gyre_domain {
@@ -71,17 +72,25 @@ struct gyre_domain {
     uint32_t shared_used, next_id;
     struct gyre_sight sight;         /* of all that, for drivers */
     struct gyre_region queue_region; /* of the shm pipes */
+    int cuda_device;                 /* -1: none, and why */
+    struct gyre_trouble no_cuda;
 };
 
 int gyre_domain_settings_read(const struct gyre_options *user,
                               struct gyre_domain_settings *settings, struct gyre_trouble *trouble);
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
+
+/* Has peers close what CUDA memory they were given. Before the watch says goodbye. */
+void gyre_domain_memory_take_back(struct gyre_domain *domain);
+
+/* Settles this process's CUDA device, or why it has none, from the job and the settings. */
+int gyre_domain_device_choose(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
 void gyre_domain_bell_deinit(struct gyre_domain *domain);
 
-/* Waits until a node peer's region `id` is mapped here. */
+/* Waits until a node peer's region of host memory `id` is mapped here. */
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble);
 

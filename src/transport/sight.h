@@ -1,4 +1,4 @@
-/* Memory of this node that a link's ends can read in place. Whoever opens a wire passes these two
+/* Host memory of this node that a link's ends can read in place, never a device's. Whoever opens a wire passes these two
  * look-ups in; they neither block nor call back. */
 #ifndef GYRE_TRANSPORT_SIGHT_H
 #define GYRE_TRANSPORT_SIGHT_H

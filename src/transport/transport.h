@@ -130,26 +130,33 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
 
 /* -- shared memory ----------------------------------------------------------------------------- */
 
-/* Memory of this process that every peer of the node has mapped; *base and *id on success.
- * GYRE_UNSUPPORTED with memory that peers could not map: *id is 0 and the memory is usable all the
- * same. Any thread; blocks until peers answered. */
-int gyre_domain_share(struct gyre_domain *domain, uint64_t length, enum gyre_share share,
-                      void **base, uint32_t *id, struct gyre_trouble *trouble);
+/* The CUDA device of this process, which CUDA regions lie on and peers' are mapped on; -1: CUDA
+ * memory cannot come up here. Chosen at open, before any context exists. */
+int gyre_domain_cuda(const struct gyre_domain *domain);
+
+/* Memory of this process that every peer of the node has mapped; *base and *id on success. CUDA
+ * memory lies on gyre_domain_cuda(). GYRE_UNSUPPORTED with *base set: peers could not map it, *id
+ * is 0 and the memory is usable all the same; with *base NULL: there is no memory of that kind. Any
+ * thread; blocks until peers answered. */
+int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
+                      enum gyre_share share, void **base, uint32_t *id,
+                      struct gyre_trouble *trouble);
 int gyre_domain_unshare(struct gyre_domain *domain,
                         void *base); /* GYRE_INVALID: not from share() */
 
-/* Which shared region of this process holds [memory, memory + length), and where: its id and
- * *offset. 0: none does. Empty spans are in no region. Owner. */
-uint32_t gyre_domain_locate(struct gyre_domain *domain, const void *memory, uint64_t length,
-                            uint64_t *offset);
+/* Which shared region of that kind of this process holds [memory, memory + length), and where: its
+ * id and *offset. 0: none does. Empty spans are in no region. Owner. */
+uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                            const void *memory, uint64_t length, uint64_t *offset);
 
 /* Replaces a region's memory by fresh memory of the same content at the same address, which no peer
- * can write. The region is shared no more. Owner; after a failure only. */
-void gyre_domain_detach(struct gyre_domain *domain, uint32_t id);
+ * can write. The region is shared no more. Negative: memory of classic IPC handles, which cannot be
+ * replaced. Owner; after a failure only. */
+int gyre_domain_detach(struct gyre_domain *domain, uint32_t id);
 
 /* The local address of [offset, offset + length) in region `id` of `peer`, NULL if there is no such
- * view. Any thread, does not block. */
-void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t offset,
-                       uint64_t length);
+ * view of that kind. Any thread, does not block. */
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                       enum gyre_memory_kind kind, uint64_t offset, uint64_t length);
 
 #endif

@@ -31,6 +31,7 @@ struct slot {
     _Atomic uint64_t name;
     _Atomic(void *) base; /* NULL: dropped */
     _Atomic uint64_t length;
+    _Atomic uint32_t kind;
 };
 
 struct gyre_views {
@@ -71,15 +72,18 @@ static uint32_t home(uint64_t name)
     return (uint32_t)gyre_mix64(name) & MASK;
 }
 
-static void write_slot(struct slot *slot, bool used, uint64_t name, void *base, uint64_t length)
+/* Nothing is there where `region` is NULL. */
+static void write_slot(struct slot *slot, bool used, uint64_t name,
+                       const struct gyre_region *region)
 {
     uint32_t version = atomic_load_explicit(&slot->version, memory_order_relaxed);
 
     atomic_store_explicit(&slot->version, version + 1, memory_order_relaxed);
     atomic_store_explicit(&slot->used, used, memory_order_release);
     atomic_store_explicit(&slot->name, name, memory_order_release);
-    atomic_store_explicit(&slot->base, base, memory_order_release);
-    atomic_store_explicit(&slot->length, length, memory_order_release);
+    atomic_store_explicit(&slot->base, region ? region->base : NULL, memory_order_release);
+    atomic_store_explicit(&slot->length, region ? region->length : 0, memory_order_release);
+    atomic_store_explicit(&slot->kind, region ? region->kind : 0, memory_order_release);
     atomic_store_explicit(&slot->version, version + 2, memory_order_release);
 }
 
@@ -88,6 +92,7 @@ struct glimpse {
     uint64_t name;
     void *base;
     uint64_t length;
+    uint32_t kind;
 };
 
 /* What the slot held at one moment. */
@@ -102,6 +107,7 @@ static struct glimpse read_slot(const struct slot *slot)
         seen.name = atomic_load_explicit(&slot->name, memory_order_acquire);
         seen.base = atomic_load_explicit(&slot->base, memory_order_acquire);
         seen.length = atomic_load_explicit(&slot->length, memory_order_acquire);
+        seen.kind = atomic_load_explicit(&slot->kind, memory_order_acquire);
         after = atomic_load_explicit(&slot->version, memory_order_relaxed);
     } while (before != after || (before & 1) != 0);
     return seen;
@@ -138,7 +144,7 @@ int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
         return GYRE_UNSUPPORTED;
     views->region[room] = *region;
     views->count++;
-    write_slot(&views->slot[room], true, name, region->base, region->length);
+    write_slot(&views->slot[room], true, name, region);
     return 0;
 }
 
@@ -157,7 +163,7 @@ static bool is_live(const struct gyre_views *views, uint32_t at)
 static void tidy(struct gyre_views *views, uint32_t at)
 {
     while (is_used(views, at) && !is_live(views, at) && !is_used(views, at + 1)) {
-        write_slot(&views->slot[at & MASK], false, 0, NULL, 0);
+        write_slot(&views->slot[at & MASK], false, 0, NULL);
         at--;
     }
 }
@@ -169,13 +175,14 @@ void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id)
 
     if (at < 0)
         return;
-    write_slot(&views->slot[at], true, name, NULL, 0);
+    write_slot(&views->slot[at], true, name, NULL);
     views->count--;
     unimport(&views->region[at]);
     tidy(views, (uint32_t)at);
 }
 
-void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id, uint64_t length)
+void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,
+                      enum gyre_memory_kind kind, uint64_t length)
 {
     uint64_t name = name_of(peer, id);
 
@@ -185,7 +192,7 @@ void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id
         if (!seen.used)
             return NULL;
         if (seen.base != NULL && seen.name == name)
-            return seen.length >= length ? seen.base : NULL;
+            return seen.kind == kind && seen.length >= length ? seen.base : NULL;
     }
     return NULL;
 }

@@ -21,8 +21,9 @@ int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
 /* Unimports the region; nothing if there is none. Writer only. */
 void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id);
 
-/* The region's address here if it is there and at least `length` bytes long, otherwise NULL. Any
- * thread. */
-void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id, uint64_t length);
+/* The region's address here if it is there, of that kind and at least `length` bytes long, otherwise
+ * NULL. Any thread. */
+void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,
+                      enum gyre_memory_kind kind, uint64_t length);
 
 #endif

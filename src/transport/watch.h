@@ -116,6 +116,7 @@ struct gyre_watch_options {
     struct gyre_activity *activity; /* the process's first */
     struct gyre_health *health;
     struct gyre_bell bell;
+    int cuda_device; /* that CUDA memory of peers is mapped on; -1: such memory is refused */
 };
 
 struct gyre_watch;
@@ -142,10 +143,14 @@ void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity)
 
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until
  * each has mapped it or said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody
- * keeps it. Any thread. */
+ * keeps it. A region of a device is mapped by each peer's device of that kind. Any thread. */
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble);
-void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id); /* does not wait */
+
+/* Has the peers let go of a region. Of host memory it does not wait, since pages live as long as
+ * anybody maps them; of CUDA memory it does, as share(), because a classic IPC handle must be
+ * closed before its memory is freed. Any thread. */
+void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id);
 
 /* A region of length 0 with an eventfd for `fd` is a doorbell: what peers write to when this
  * process sleeps on descriptors. peer_bell() is the one that `peer` gave, -1 if none; the watch
@@ -153,9 +158,10 @@ void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id); /* does not wait
 int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer);
 
 /* This process's view of a region that `peer` shares, NULL while (or if) there is none; at least
- * `length` bytes long and `share`d so. Lock-free; the view stays mapped until the peer unshares it
+ * `length` bytes long and of that kind. Lock-free; the view stays mapped until the peer unshares it
  * or the watch stops. Any thread. */
-void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint64_t length);
+void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
+                      enum gyre_memory_kind kind, uint64_t length);
 
 /* True once the peer's process is known to have ended (pidfd), so that it cannot write any more.
  * Any thread. */

@@ -8,7 +8,11 @@
  * The peers' threads do their part at once whatever their ranks compute, so share() takes a
  * fraction of a millisecond and nobody else has to call anything. A peer that is gone or has said
  * goodbye counts as having answered: it will not read the region, and if its end is a failure then
- * health says so. */
+ * health says so.
+ *
+ * A region of CUDA memory is mapped on the peer's own device. Its UNSHARE is answered too, and
+ * unshare() waits for that: the driver does not forgive memory that is freed while others have it
+ * open. */
 #include "transport/watch_inside.h"
 
 #include "base/clock.h"
@@ -26,6 +30,7 @@
 struct gyre_watch_export {
     struct gyre_watch_export *next;
     uint32_t id, waiting;
+    enum gyre_memory_kind kind;
     struct gyre_trouble refusal;
     bool *owes; /* per link: its answer is due */
 };
@@ -45,7 +50,8 @@ static void free_export(struct gyre_watch_export *export)
     free(export);
 }
 
-static struct gyre_watch_export *add_export(struct gyre_watch *watch, uint32_t id)
+static struct gyre_watch_export *add_export(struct gyre_watch *watch, uint32_t id,
+                                            enum gyre_memory_kind kind)
 {
     struct gyre_watch_export *export = calloc(1, sizeof *export);
 
@@ -54,6 +60,7 @@ static struct gyre_watch_export *add_export(struct gyre_watch *watch, uint32_t i
         return NULL;
     }
     export->id = id;
+    export->kind = kind;
     export->next = watch->exports;
     watch->exports = export;
     watch->export_count++;
@@ -79,23 +86,31 @@ void gyre_watch_drop_exports(struct gyre_watch *watch)
 
 /* -- offering ---------------------------------------------------------------------------------- */
 
+/* To every peer of the node that is there, each of which owes an answer from now on. */
+static void ask_all(struct gyre_watch *watch, struct gyre_watch_export *export,
+                    const struct gyre_watch_message *message, int pass)
+{
+    for (uint32_t i = 0; i < watch->links; i++) {
+        if (!watch->link[i].node || watch->link[i].broken || gyre_vigil_has_left(watch->vigil, i))
+            continue;
+        export->waiting += !export->owes[i];
+        export->owes[i] = true;
+        gyre_watch_post(watch, i, message, pass);
+    }
+}
+
 static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
                   const struct gyre_region *region, enum gyre_share share)
 {
     struct gyre_watch_message message = {
         .kind = GYRE_WATCH_SHARE,
-        .flags = share == GYRE_SHARE_SEALED ? GYRE_WATCH_SEALED : 0,
+        .flags = (share == GYRE_SHARE_SEALED ? GYRE_WATCH_SEALED : 0) |
+                 (region->kind == GYRE_MEMORY_CUDA ? GYRE_WATCH_CUDA : 0),
         .id = export->id,
         .region_length = region->length,
     };
 
-    for (uint32_t i = 0; i < watch->links; i++) {
-        if (!watch->link[i].node || watch->link[i].broken || gyre_vigil_has_left(watch->vigil, i))
-            continue;
-        export->owes[i] = true;
-        export->waiting++;
-        gyre_watch_post(watch, i, &message, region->fd);
-    }
+    ask_all(watch, export, &message, region->fd);
 }
 
 static void withdraw(struct gyre_watch *watch, uint32_t id)
@@ -150,7 +165,7 @@ static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct g
 {
     if (failed(watch, trouble) != 0)
         return atomic_load(&watch->is.health->status);
-    if (region->kind != GYRE_MEMORY_HOST || region->fd < 0)
+    if (region->fd < 0)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
                                 "sharing memory: region %u has no descriptor to pass", id);
     if (watch->export_count == EXPORTS_MAX)
@@ -170,7 +185,7 @@ static int share_locked(struct gyre_watch *watch, uint32_t id, const struct gyre
 
     if (status != 0)
         return status;
-    struct gyre_watch_export *export = add_export(watch, id);
+    struct gyre_watch_export *export = add_export(watch, id, region->kind);
     if (export == NULL)
         return gyre_trouble_set(trouble, -ENOMEM, "sharing memory: out of memory");
     offer(watch, export, region, share);
@@ -192,19 +207,34 @@ int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_re
     return status;
 }
 
+/* Waits until the peers have closed it; a failed job waits for nobody. */
+static void take_back(struct gyre_watch *watch, struct gyre_watch_export *export)
+{
+    struct gyre_watch_message message = {
+        .kind = GYRE_WATCH_UNSHARE, .flags = GYRE_WATCH_CUDA, .id = export->id};
+
+    ask_all(watch, export, &message, -1);
+    await_answers(watch, export, NULL);
+    remove_export(watch, export->id);
+}
+
 void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id)
 {
     if (watch->pid != getpid())
         return;
     pthread_mutex_lock(&watch->lock);
-    if (*find_export(watch, id) != NULL)
+    struct gyre_watch_export *export = *find_export(watch, id);
+    if (export != NULL && export->kind != GYRE_MEMORY_HOST)
+        take_back(watch, export);
+    else if (export != NULL)
         withdraw(watch, id);
     pthread_mutex_unlock(&watch->lock);
 }
 
-void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id, uint64_t length)
+void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
+                      enum gyre_memory_kind kind, uint64_t length)
 {
-    return gyre_views_find(watch->views, peer, id, length);
+    return gyre_views_find(watch->views, peer, id, kind, length);
 }
 
 /* -- answering --------------------------------------------------------------------------------- */
@@ -229,11 +259,25 @@ int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer)
                      : atomic_load_explicit(&watch->link[index].bell, memory_order_acquire) - 1;
 }
 
+/* Maps it by the device of its kind, on this process's own. */
+static int map(const struct gyre_watch *watch, const struct gyre_watch_message *message, int passed,
+               struct gyre_region *region, struct gyre_trouble *trouble)
+{
+    bool cuda = message->flags & GYRE_WATCH_CUDA;
+    enum gyre_share share =
+        message->flags & GYRE_WATCH_SEALED ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN;
+
+    if (cuda && watch->is.cuda_device < 0)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "it is CUDA memory, and this process has no CUDA device");
+    return gyre_device_of(cuda ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST)
+        ->import(cuda ? watch->is.cuda_device : 0, passed, message->region_length, share, region,
+                 trouble);
+}
+
 static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
                   int passed, struct gyre_trouble *trouble)
 {
-    const struct gyre_device *device = gyre_device_of(GYRE_MEMORY_HOST);
-    bool sealed = message->flags & GYRE_WATCH_SEALED;
     struct gyre_region region;
 
     if (passed < 0)
@@ -241,14 +285,13 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
                                 "no descriptor came along: this process has too many open files");
     if (message->region_length == 0)
         return keep_bell(watch, peer, passed);
-    int status = device->import(0, passed, message->region_length,
-                                sealed ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN, &region, trouble);
+    int status = map(watch, message, passed, &region, trouble);
     if (status != 0)
         return status;
     status = gyre_views_put(watch->views, peer, message->id, &region);
     if (status == 0)
         return 0;
-    device->unimport(&region);
+    gyre_device_of(region.kind)->unimport(&region);
     return gyre_trouble_set(trouble, status, "no room for another region (the most is %d)",
                             GYRE_VIEWS_MAX);
 }
@@ -299,6 +342,16 @@ void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link)
         settle_answer(watch, export, link);
 }
 
+static void hear_end(struct gyre_watch *watch, uint32_t link,
+                     const struct gyre_watch_message *message)
+{
+    struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
+
+    gyre_views_drop(watch->views, gyre_vigil_peer(watch->vigil, link), message->id);
+    if (message->flags & GYRE_WATCH_CUDA)
+        gyre_watch_post(watch, link, &reply, -1);
+}
+
 void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message, int passed)
 {
@@ -309,5 +362,5 @@ void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
     else if (message->kind == GYRE_WATCH_REPLY)
         hear_reply(watch, link, message);
     else if (message->kind == GYRE_WATCH_UNSHARE)
-        gyre_views_drop(watch->views, gyre_vigil_peer(watch->vigil, link), message->id);
+        hear_end(watch, link, message);
 }
