@@ -169,8 +169,8 @@ GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *optio
 GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **part);
 
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
- * goodbye and frees the communicator and all memory still held from gyre_alloc(); parts made by
- * gyre_split() are freed with it. Of a part: every rank of it calls this, and only the part is
+ * goodbye and frees the communicator and all memory still held from gyre_alloc() and
+ * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it calls this, and only the part is
  * freed. NULL is allowed.
  *   Blocks:    yes, at most the dead time when a peer is gone.
  *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case.
@@ -215,7 +215,15 @@ GYRE_API const char *gyre_error(const struct gyre_comm *comm);
  *   Threads:   any thread. */
 GYRE_API int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory);
 
-/* Frees memory from gyre_alloc(); NULL is allowed. No operation on it may be pending.
+/* The same of this rank's CUDA device (GYRE_DEVICES says which), for the ranks of this node to map
+ * on theirs. The host may not touch it. Collectives do not take CUDA memory yet.
+ *   Errors:    GYRE_UNSUPPORTED (there is no device; the error says why), GYRE_INVALID (0 bytes),
+ *              -ENOMEM, the communicator's failure.
+ *   Otherwise: as gyre_alloc(). */
+GYRE_API int gyre_alloc_device(struct gyre_comm *comm, size_t bytes, void **memory);
+
+/* Frees memory from gyre_alloc() or gyre_alloc_device(); NULL is allowed. No operation on it may be
+ * pending. What peers have mapped on their devices they let go first.
  *   Threads:   any thread. */
 GYRE_API int gyre_free(struct gyre_comm *comm, void *memory);
 

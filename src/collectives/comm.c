@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "collectives/layout.h"
 
 #include <errno.h>
@@ -326,25 +327,39 @@ static int invalid(const char *format, const char *call, const void *memory, siz
     return gyre_trouble_set(trouble, GYRE_INVALID, format, call, memory, bytes);
 }
 
-int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory)
+/* Memory that peers cannot map is memory all the same: operations go through staging. */
+static int alloc_memory(struct gyre_comm *comm, const char *call, enum gyre_memory_kind kind,
+                        size_t bytes, void **memory)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     uint32_t id;
-    int status = usable(comm, "gyre_alloc");
+    void *base;
+    int status = usable(comm, call);
     if (status)
         return status;
     *trouble = (struct gyre_trouble){0};
     if (!memory || !bytes)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "gyre_alloc: %s",
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: %s", call,
                                 memory ? "0 bytes were asked for"
                                        : "the place for the address is NULL");
-    void *base;
-    status = gyre_domain_share(comm->domain, GYRE_MEMORY_HOST, bytes, GYRE_SHARE_OPEN, &base, &id,
-                               trouble);
-    if (status && status != GYRE_UNSUPPORTED)
+    status = gyre_domain_share(comm->domain, kind, bytes, GYRE_SHARE_OPEN, &base, &id, trouble);
+    if (status && (status != GYRE_UNSUPPORTED || !base))
         return status;
+    if (status)
+        gyre_log(GYRE_LOG_INFO, "%s: %zu bytes stay with this rank: %s", call, bytes,
+                 trouble->text);
     *memory = base;
     return 0;
+}
+
+int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory)
+{
+    return alloc_memory(comm, "gyre_alloc", GYRE_MEMORY_HOST, bytes, memory);
+}
+
+int gyre_alloc_device(struct gyre_comm *comm, size_t bytes, void **memory)
+{
+    return alloc_memory(comm, "gyre_alloc_device", GYRE_MEMORY_CUDA, bytes, memory);
 }
 
 int gyre_free(struct gyre_comm *comm, void *memory)
@@ -356,7 +371,8 @@ int gyre_free(struct gyre_comm *comm, void *memory)
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
     if (gyre_domain_unshare(comm->domain, memory))
-        return invalid("%s: %p is not from gyre_alloc()%.0zu", "gyre_free", memory, 0);
+        return invalid("%s: %p is not from gyre_alloc() or gyre_alloc_device()%.0zu", "gyre_free",
+                       memory, 0);
     return 0;
 }
 
