@@ -1,0 +1,564 @@
+/* CUDA regions between real processes, over the stand-in: shared and seen through each rank's own
+ * device, freed while others have them open, refused, and what a killed rank leaves behind. All of
+ * it with exportable memory and with classic IPC handles. */
+#include "comm_rig.h"
+#include "fakecuda/fakecuda.h"
+
+#include "collectives/comm.h"
+#include "transport/domain_parts.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, LENGTH = 3 << 20, PART = 4096, INSIDE = 1000, SECONDS = 20 };
+
+/* What ranks tell each other beside the communicator. */
+struct stage {
+    _Atomic uint32_t id[RANKS]; /* of each rank's region */
+    _Atomic int closed, freed;  /* classic handles, and their memory, by all ranks */
+    _Atomic int early;          /* freed while one was open */
+};
+
+static struct stage *stage;
+
+/* The stand-in's, on its way through here. */
+CUresult __real_cuIpcCloseMemHandle(CUdeviceptr base);
+CUresult __wrap_cuIpcCloseMemHandle(CUdeviceptr base);
+
+/* Takes its time, so that who does not wait for it is ahead. */
+CUresult __wrap_cuIpcCloseMemHandle(CUdeviceptr base)
+{
+    usleep(20000);
+    CUresult status = __real_cuIpcCloseMemHandle(base);
+    stage->closed++;
+    return status;
+}
+
+/* Where a region is open at all peers, each memory that goes has so many closed before it. */
+static void count_free(void)
+{
+    if (stage->closed < (RANKS - 1) * ++stage->freed)
+        stage->early++;
+}
+
+#define watch_free(name)                                                                           \
+    __attribute__((weak)) CUresult __real_##name(CUdeviceptr base);                                \
+    CUresult __wrap_##name(CUdeviceptr base);                                                      \
+    CUresult __wrap_##name(CUdeviceptr base)                                                       \
+    {                                                                                              \
+        count_free();                                                                              \
+        return __real_##name(base);                                                                \
+    }
+watch_free(cuMemFree_v2)  /* its name, by the toolkit's headers, */
+    watch_free(cuMemFree) /* and by the stand-in's */
+
+    /* -- ranks ------------------------------------------------------------------------------------- */
+
+    static void two_devices(const struct rig *rig, int rank)
+{
+    (void)rig;
+    (void)rank;
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    setenv("GYRE_DEVICES", "0,1,1", 1);
+}
+
+static void classic(const struct rig *rig, int rank)
+{
+    two_devices(rig, rank);
+    setenv("FAKECUDA_EXPORT", "0", 1);
+}
+
+typedef void (*readying)(const struct rig *, int);
+typedef int (*playing)(struct gyre_comm *, struct rig *);
+
+static void run(readying before, playing body)
+{
+    struct rig rig = {.n = RANKS, .transport = "shm", .before = before, .body = body};
+    memset(stage, 0, sizeof(*stage));
+    assert_int_equal(rig_run(&rig, SECONDS), 0);
+}
+
+static void run_both(playing body)
+{
+    run(two_devices, body);
+    run(classic, body);
+}
+
+/* By a queue of this rank's device, since the host may not touch what lies there. */
+static int copy(struct gyre_comm *comm, void *to, const void *from, uint64_t length)
+{
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    struct gyre_device_queue *queue;
+    uint64_t token;
+    int status = cuda->queue_create(gyre_domain_cuda(comm->domain), &queue, NULL);
+    if (status)
+        return status;
+    status = cuda->copy(queue, to, from, length, 5);
+    for (int done = 0; !status && !done; status = done < 0 ? done : 0)
+        done = cuda->query(queue, &token, 1);
+    cuda->queue_destroy(queue);
+    return status;
+}
+
+static int write_word(struct gyre_comm *comm, void *base, uint64_t at, int value)
+{
+    return copy(comm, (char *)base + at, &value, sizeof(value));
+}
+
+static int read_word(struct gyre_comm *comm, const void *base, uint64_t at)
+{
+    int value = -1;
+    return copy(comm, &value, (const char *)base + at, sizeof(value)) ? -2 : value;
+}
+
+static uint32_t id_of(struct gyre_comm *comm, enum gyre_memory_kind kind, void *memory)
+{
+    uint64_t offset;
+    return gyre_domain_locate(comm->domain, kind, memory, PART, &offset);
+}
+
+static void *view_of(struct gyre_comm *comm, int rank, enum gyre_memory_kind kind)
+{
+    return gyre_domain_view(comm->domain, (uint32_t)rank, stage->id[rank], kind, 0, LENGTH);
+}
+
+/* Memory with the rank's number in front, whose id all ranks know when this returns. */
+static int show_memory(struct gyre_comm *comm, void **memory)
+{
+    int rank = gyre_rank(comm), bad = 0;
+    bad += rig_check(gyre_alloc_device(comm, LENGTH, memory) == 0, comm, "gyre_alloc_device");
+    if (bad)
+        return bad;
+    bad += rig_check(read_word(comm, *memory, LENGTH - 4) == 0, comm, "fresh memory is zeroed");
+    bad += rig_check(write_word(comm, *memory, 0, 100 + rank) == 0, comm, "writing own memory");
+    stage->id[rank] = id_of(comm, GYRE_MEMORY_CUDA, *memory);
+    bad += rig_check(stage->id[rank] != 0, comm, "the region is shared");
+    return bad + rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+}
+
+static int end(struct gyre_comm *comm, int bad)
+{
+    bad += gyre_finalize(comm) != 0;
+    struct fakecuda_alive left = fakecuda_alive();
+    if (left.ranges || left.handles || left.bytes || left.streams || left.events)
+        fprintf(stderr, "left: %d ranges, %d handles, %d streams\n", left.ranges, left.handles,
+                left.streams);
+    return bad + left.ranges + left.handles + left.streams + left.events + (left.bytes != 0);
+}
+
+/* -- shared and seen --------------------------------------------------------------------------- */
+
+static int look_at_peers(struct gyre_comm *comm)
+{
+    int rank = gyre_rank(comm), bad = 0;
+    for (int peer = 0; peer < RANKS; peer++) {
+        if (peer == rank)
+            continue;
+        char *view = view_of(comm, peer, GYRE_MEMORY_CUDA);
+        if (rig_check(view != NULL, comm, "a view of the peer's region"))
+            return bad + 1;
+        bad += rig_check(read_word(comm, view, 0) == 100 + peer, comm, "the peer's bytes");
+        bad += rig_check(write_word(comm, view, PART * (uint64_t)(rank + 1), 7 + rank) == 0, comm,
+                         "writing the peer's memory");
+        bad += rig_check(!view_of(comm, peer, GYRE_MEMORY_HOST), comm, "no view of host memory");
+        bad += rig_check(!gyre_domain_view(comm->domain, (uint32_t)peer, stage->id[peer],
+                                           GYRE_MEMORY_CUDA, 1, LENGTH),
+                         comm, "no view beyond the end");
+    }
+    return bad;
+}
+
+static int find_what_peers_wrote(struct gyre_comm *comm, const void *memory)
+{
+    int bad = 0;
+    for (int peer = 0; peer < RANKS; peer++)
+        if (peer != gyre_rank(comm))
+            bad += rig_check(read_word(comm, memory, PART * (uint64_t)(peer + 1)) == 7 + peer, comm,
+                             "what the peer wrote");
+    return bad;
+}
+
+static int share_and_look(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    (void)rig;
+    int bad = show_memory(comm, &memory);
+    if (bad)
+        return bad;
+    bad += look_at_peers(comm);
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    bad += find_what_peers_wrote(comm, memory);
+    bad += rig_check(fakecuda_alive().contexts == 1, comm, "one context, on the own device");
+    bad += rig_check(gyre_free(comm, memory) == 0, comm, "gyre_free");
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    for (int peer = 0; peer < RANKS; peer++)
+        bad += rig_check(!view_of(comm, peer, GYRE_MEMORY_CUDA), comm, "views go with the region");
+    return end(comm, bad);
+}
+
+static void regions_are_seen_by_peers(void **state)
+{
+    (void)state;
+    run_both(share_and_look);
+}
+
+/* -- two kinds in one table -------------------------------------------------------------------- */
+
+static int mix_kinds(struct gyre_comm *comm, struct rig *rig)
+{
+    void *host, *device;
+    uint64_t offset = 0;
+    const struct gyre_sight *sight = &comm->domain->sight;
+    (void)rig;
+    int bad = show_memory(comm, &device);
+    bad += rig_check(gyre_alloc(comm, LENGTH, &host) == 0, comm, "gyre_alloc");
+    if (bad)
+        return bad;
+    uint32_t of_host = id_of(comm, GYRE_MEMORY_HOST, host);
+    bad += rig_check(of_host && of_host != stage->id[gyre_rank(comm)], comm, "ids differ");
+    bad += rig_check(!id_of(comm, GYRE_MEMORY_CUDA, host), comm, "host memory is not CUDA's");
+    bad += rig_check(!id_of(comm, GYRE_MEMORY_HOST, device), comm, "CUDA memory is not the host's");
+    bad += rig_check(gyre_domain_locate(comm->domain, GYRE_MEMORY_CUDA, (char *)device + INSIDE,
+                                        LENGTH - INSIDE, &offset) == stage->id[gyre_rank(comm)] &&
+                         offset == INSIDE,
+                     comm, "a span inside");
+    bad += rig_check(!gyre_domain_locate(comm->domain, GYRE_MEMORY_CUDA, (char *)device + INSIDE,
+                                         LENGTH, &offset),
+                     comm, "no span beyond the end");
+    bad += rig_check(sight->locate(sight->context, host, PART, &offset) == of_host &&
+                         !sight->locate(sight->context, device, PART, &offset),
+                     comm, "links see host memory only");
+    uint32_t peer = (uint32_t)(gyre_rank(comm) + 1) % RANKS;
+    bad += rig_check(!sight->view(sight->context, peer, stage->id[peer], 0, PART), comm,
+                     "links see no CUDA view");
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    return end(comm, bad);
+}
+
+static void kinds_are_kept_apart(void **state)
+{
+    (void)state;
+    run_both(mix_kinds);
+}
+
+/* -- the end of a region ----------------------------------------------------------------------- */
+
+/* Rank 0 frees memory that everybody has open; the others leave theirs to the end. */
+static int free_under_peers(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    (void)rig;
+    int bad = show_memory(comm, &memory);
+    if (gyre_rank(comm) == 0) {
+        bad += rig_check(gyre_free(comm, memory) == 0, comm, "gyre_free");
+        bad += rig_check(gyre_free(comm, memory) == GYRE_INVALID, comm, "once only");
+    }
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    return end(comm, bad);
+}
+
+static void memory_is_freed_under_peers(void **state)
+{
+    (void)state;
+    run_both(free_under_peers);
+    assert_int_equal(stage->freed, RANKS);
+    assert_int_equal(stage->early, 0);
+}
+
+/* After detach() the owner's bytes stay, and no peer can change them; classic memory refuses. */
+static int detach_from_peers(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    (void)rig;
+    bool exported = !getenv("FAKECUDA_EXPORT");
+    int bad = show_memory(comm, &memory);
+    if (gyre_rank(comm) == 0) {
+        int status = gyre_domain_detach(comm->domain, stage->id[0]);
+        bad += rig_check((status == 0) == exported, comm, "detaching");
+        bad += rig_check(!id_of(comm, GYRE_MEMORY_CUDA, memory), comm, "it is shared no more");
+    }
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    if (gyre_rank(comm) == 1)
+        bad += rig_check(write_word(comm, view_of(comm, 0, GYRE_MEMORY_CUDA), 0, 666) == 0, comm,
+                         "a late write");
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    if (gyre_rank(comm) == 0)
+        bad += rig_check(read_word(comm, memory, 0) == (exported ? 100 : 666), comm,
+                         "what the owner sees");
+    return end(comm, bad);
+}
+
+static void a_late_write_is_not_seen(void **state)
+{
+    (void)state;
+    run_both(detach_from_peers);
+}
+
+/* -- those who cannot -------------------------------------------------------------------------- */
+
+static void none_in_rank_1(const struct rig *rig, int rank)
+{
+    two_devices(rig, rank);
+    if (rank == 1)
+        setenv("FAKECUDA_DEVICES", "none", 1);
+}
+
+/* Memory is usable where it cannot be shared, and says so to nobody but the log. */
+static int use_alone(struct gyre_comm *comm, int *bad)
+{
+    void *memory;
+    *bad += rig_check(gyre_alloc_device(comm, LENGTH, &memory) == 0, comm, "gyre_alloc_device");
+    if (*bad)
+        return -1;
+    *bad += rig_check(write_word(comm, memory, 8, 5) == 0 && read_word(comm, memory, 8) == 5, comm,
+                      "memory of one's own");
+    return (int)id_of(comm, GYRE_MEMORY_CUDA, memory);
+}
+
+static int live_with_a_poor_peer(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory = comm;
+    int sum = 1, bad = 0;
+    (void)rig;
+    if (gyre_rank(comm) != 1) {
+        bad += rig_check(use_alone(comm, &bad) == 0, comm, "it is not shared");
+    } else {
+        bad += rig_check(gyre_alloc_device(comm, LENGTH, &memory) == GYRE_UNSUPPORTED, comm,
+                         "a rank without a device");
+        bad += rig_check(strstr(gyre_error(comm), "no CUDA driver") != NULL, comm, "the reason");
+        bad += rig_check(memory == comm && gyre_domain_cuda(comm->domain) == -1, comm, "no device");
+    }
+    bad += rig_check(gyre_all_reduce(comm, &sum, &sum, 1, GYRE_I32, GYRE_SUM) == 0 && sum == RANKS,
+                     comm, "host memory is served");
+    return end(comm, bad);
+}
+
+static void peer_without_cuda(void **state)
+{
+    (void)state;
+    run(none_in_rank_1, live_with_a_poor_peer);
+}
+
+static void refuse_once(const struct rig *rig, int rank)
+{
+    two_devices(rig, rank);
+    if (rank == 2)
+        setenv("FAKECUDA_FAIL", "cuMemImportFromShareableHandle:1:CUDA_ERROR_NOT_PERMITTED", 1);
+}
+
+static int share_twice(struct gyre_comm *comm, struct rig *rig)
+{
+    int bad = 0;
+    (void)rig;
+    if (gyre_rank(comm) == 0) {
+        bad += rig_check(use_alone(comm, &bad) == 0, comm, "rank 2 could not map it");
+        bad += rig_check(use_alone(comm, &bad) > 0, comm, "the next one it could");
+    }
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    return end(comm, bad);
+}
+
+static void import_refused_once(void **state)
+{
+    (void)state;
+    run(refuse_once, share_twice);
+}
+
+static void no_handles(const struct rig *rig, int rank)
+{
+    classic(rig, rank);
+    setenv("FAKECUDA_FAIL", "cuIpcGetMemHandle:1:CUDA_ERROR_NOT_SUPPORTED", 1);
+}
+
+static int keep_to_oneself(struct gyre_comm *comm, struct rig *rig)
+{
+    int bad = 0;
+    (void)rig;
+    bad += rig_check(use_alone(comm, &bad) == 0, comm, "no handle, no sharing");
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    return end(comm, bad);
+}
+
+static void memory_that_cannot_travel(void **state)
+{
+    (void)state;
+    run(no_handles, keep_to_oneself);
+}
+
+static void too_little(const struct rig *rig, int rank)
+{
+    two_devices(rig, rank);
+    setenv("FAKECUDA_MEMORY", "2097152", 1);
+}
+
+static int ask_wrongly(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory = comm;
+    int bad = 0;
+    (void)rig;
+    bad += rig_check(gyre_alloc_device(comm, LENGTH, &memory) == -ENOMEM, comm, "too much");
+    bad += rig_check(strstr(gyre_error(comm), "MiB are free") != NULL, comm, "how much there is");
+    bad += rig_check(gyre_alloc_device(comm, 0, &memory) == GYRE_INVALID, comm, "0 bytes");
+    bad += rig_check(gyre_alloc_device(comm, 1, NULL) == GYRE_INVALID, comm, "no place");
+    bad += rig_check(gyre_alloc_device(NULL, 1, &memory) == GYRE_INVALID, comm, "no communicator");
+    bad += rig_check(memory == comm, comm, "nothing was written");
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "the communicator is unharmed");
+    return end(comm, bad);
+}
+
+static void wrong_requests(void **state)
+{
+    (void)state;
+    run(too_little, ask_wrongly);
+}
+
+/* A list is needed: without one CUDA is not touched. */
+static void no_list(const struct rig *rig, int rank)
+{
+    (void)rig;
+    (void)rank;
+    setenv("FAKECUDA_DEVICES", "2", 1);
+}
+
+static int ask_without_a_list(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    (void)rig;
+    int bad = rig_check(gyre_alloc_device(comm, LENGTH, &memory) == GYRE_UNSUPPORTED, comm, "none");
+    bad += rig_check(strstr(gyre_error(comm), "GYRE_DEVICES") != NULL, comm, "what to do");
+    bad += rig_check(fakecuda_calls("cuInit") == 0, comm, "CUDA is not touched");
+    return end(comm, bad);
+}
+
+static void cuda_stays_off(void **state)
+{
+    (void)state;
+    run(no_list, ask_without_a_list);
+}
+
+/* -- the end of a rank ------------------------------------------------------------------------- */
+
+/* Rank 1 is killed while everybody has its memory open and it theirs. */
+static int outlive(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory, *late;
+    int status = 0, bad = show_memory(comm, &memory);
+    rig->shared->ready++;
+    while (!status && !bad)
+        status = gyre_barrier(comm);
+    rig_note(rig, comm, status, rig_now());
+    void *view = view_of(comm, 1, GYRE_MEMORY_CUDA);
+    bad += rig_check(view && read_word(comm, view, 0) == 101, comm, "what the dead rank left");
+    bad += rig_check(read_word(comm, memory, 0) == 100 + gyre_rank(comm), comm, "own memory");
+    bad += rig_check(gyre_alloc_device(comm, LENGTH, &late) == GYRE_PEER_LOST, comm, "no more");
+    bad += rig_check(gyre_free(comm, memory) == 0, comm, "gyre_free");
+    bad += rig_check(gyre_finalize(comm) == GYRE_PEER_LOST, NULL, "gyre_finalize");
+    return bad + fakecuda_alive().ranges + fakecuda_alive().handles;
+}
+
+static void killed_rank(void **state)
+{
+    static const readying modes[] = {two_devices, classic};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct rig rig = {
+            .n = RANKS, .transport = "shm", .dead_ms = 5000, .before = modes[i], .body = outlive};
+        memset(stage, 0, sizeof(*stage));
+        rig_lose_rank_1(&rig, SIGKILL, 2);
+    }
+}
+
+/* Rank 1 does not answer an offer, since it is stopped, and then it is killed. */
+static int offer_to_a_stopped_rank(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    rig->shared->ready++;
+    rig_until(&rig->shared->flag, 1); /* stopped */
+    if (gyre_rank(comm) == 1)
+        return 1;
+    rig->shared->ready++;
+    int status = gyre_alloc_device(comm, LENGTH, &memory);
+    int bad = rig_check(status == 0 || status == GYRE_PEER_LOST, comm, "no answer");
+    while (!status)
+        status = gyre_barrier(comm);
+    bad += rig_check(status == GYRE_PEER_LOST, comm, "the rank is lost");
+    return bad + (gyre_finalize(comm) != GYRE_PEER_LOST);
+}
+
+static void rank_killed_while_it_is_asked(void **state)
+{
+    static const readying modes[] = {two_devices, classic};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int ended;
+        struct rig rig = {.n = RANKS,
+                          .transport = "shm",
+                          .dead_ms = 20000,
+                          .before = modes[i],
+                          .body = offer_to_a_stopped_rank};
+        rig_start(&rig);
+        rig_until(&rig.shared->ready, RANKS);
+        kill(rig.pid[1], SIGSTOP);
+        assert_int_equal(waitpid(rig.pid[1], &ended, WUNTRACED), rig.pid[1]);
+        rig.shared->flag = 1;
+        rig_until(&rig.shared->ready, 2 * RANKS - 1);
+        kill(rig.pid[1], SIGKILL);
+        assert_int_equal(rig_wait(&rig, SECONDS, 1u << 1), 0);
+        munmap(rig.shared, sizeof(*rig.shared));
+    }
+}
+
+/* A child has the parent's addresses and none of its CUDA. */
+static int fork_and_ask(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory, *other;
+    int status = 0;
+    (void)rig;
+    int bad = show_memory(comm, &memory);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(gyre_alloc_device(comm, LENGTH, &other) != GYRE_FORKED ||
+              gyre_free(comm, memory) != GYRE_FORKED || gyre_finalize(comm) != GYRE_FORKED);
+    waitpid(child, &status, 0);
+    bad += rig_check(status == 0, comm, "the child");
+    bad += rig_check(read_word(comm, memory, 0) == 100 + gyre_rank(comm), comm, "own memory");
+    bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
+    return end(comm, bad);
+}
+
+static void forked_child(void **state)
+{
+    (void)state;
+    run_both(fork_and_ask);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regions_are_seen_by_peers),
+        cmocka_unit_test(kinds_are_kept_apart),
+        cmocka_unit_test(memory_is_freed_under_peers),
+        cmocka_unit_test(a_late_write_is_not_seen),
+        cmocka_unit_test(peer_without_cuda),
+        cmocka_unit_test(import_refused_once),
+        cmocka_unit_test(memory_that_cannot_travel),
+        cmocka_unit_test(wrong_requests),
+        cmocka_unit_test(cuda_stays_off),
+        cmocka_unit_test(killed_rank),
+        cmocka_unit_test(rank_killed_while_it_is_asked),
+        cmocka_unit_test(forked_child),
+    };
+    stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
