@@ -20,12 +20,12 @@ struct layout {
 
 static bool has_root(enum verb verb)
 {
-    return verb == REDUCE || verb == GATHER || verb == SCATTER;
+    return verb == REDUCE || verb == GATHER || verb == SCATTER || verb == BROADCAST;
 }
 
 static bool reduces(enum verb verb)
 {
-    return verb == REDUCE || verb == REDUCE_SCATTER;
+    return verb == REDUCE || verb == REDUCE_SCATTER || verb == ALL_REDUCE;
 }
 
 static bool many_in(enum verb verb)
@@ -119,8 +119,8 @@ static void expect(uint8_t *at, const struct question *ask, int n, int rank, int
     uint64_t element = gyre_type_size(ask->type);
     if (ask->verb == ALL_TO_ALL)
         give(at, ask, block, rank, count);
-    else if (ask->verb == SCATTER)
-        give(at, ask, ask->root, rank, count);
+    else if (ask->verb == SCATTER || ask->verb == BROADCAST)
+        give(at, ask, ask->root, ask->verb == SCATTER ? rank : 0, count);
     else if (many_out(ask->verb))
         give(at, ask, block, 0, count);
     else
@@ -176,7 +176,7 @@ static struct buffers place(const struct stage *stage, const struct question *as
         b.input = b.output + layout->at[rank] * layout->element;
     else if (ask->in_place && root)
         b.input = b.output;
-    if (ask->verb == SCATTER && !root)
+    if ((ask->verb == SCATTER || ask->verb == BROADCAST) && !root)
         b.input = NULL;
     if ((ask->verb == GATHER || ask->verb == REDUCE) && !root)
         b.output = NULL;
@@ -213,6 +213,10 @@ static int call(struct gyre_comm *comm, const struct question *a, const struct b
         return gyre_gather(comm, b->input, b->output, a->count, a->type, a->root);
     case SCATTER:
         return gyre_scatter(comm, b->input, b->output, a->count, a->type, a->root);
+    case ALL_REDUCE:
+        return gyre_all_reduce(comm, b->input, b->output, a->count, a->type, a->op);
+    case BROADCAST:
+        return gyre_broadcast(comm, b->input, b->output, a->count, a->type, a->root);
     case VERBS:
         break;
     }
@@ -239,6 +243,10 @@ static int start(struct gyre_comm *comm, const struct question *a, const struct 
         return gyre_gather_start(comm, b->input, b->output, a->count, a->type, a->root, work);
     case SCATTER:
         return gyre_scatter_start(comm, b->input, b->output, a->count, a->type, a->root, work);
+    case ALL_REDUCE:
+        return gyre_all_reduce_start(comm, b->input, b->output, a->count, a->type, a->op, work);
+    case BROADCAST:
+        return gyre_broadcast_start(comm, b->input, b->output, a->count, a->type, a->root, work);
     case VERBS:
         break;
     }
@@ -262,7 +270,7 @@ static int complain(struct gyre_comm *comm, const struct question *ask, const ch
 {
     static const char *const names[] = {"reduce",         "all_gather", "all_gather_v",
                                         "reduce_scatter", "all_to_all", "gather",
-                                        "scatter"};
+                                        "scatter",        "all_reduce", "broadcast"};
     fprintf(stderr,
             "%s rank %d of %d: type %d op %d count %llu root %d %s memory %d %d%s: %s, byte %lld\n",
             names[ask->verb], gyre_rank(comm), gyre_size(comm), (int)ask->type, (int)ask->op,
@@ -313,13 +321,57 @@ static int look_at_input(struct gyre_comm *comm, const struct question *ask,
     return bad;
 }
 
+/* -- devices ----------------------------------------------------------------------------------- */
+
+/* Both memories that the question uses, there or back. */
+static int carry(const struct stage *stage, const struct question *ask, const struct buffers *b,
+                 bool back)
+{
+    uint64_t bytes = b->input_bytes > b->output_bytes ? b->input_bytes : b->output_bytes;
+    const int used[] = {ask->input, ask->output};
+    bytes += 2 * GUARD + ask->skew * gyre_type_size(ask->type);
+    for (int i = 0; i < 2; i++) {
+        uint8_t *here = stage->memory[used[i]], *away = stage->away[used[i]];
+        if (away && stage->carry(back ? here : away, back ? away : here, bytes))
+            return -1;
+    }
+    return 0;
+}
+
+/* The same place in the device's memory, if it has one. */
+static uint8_t *away_of(const struct stage *stage, const struct question *ask, uint8_t *at,
+                        uint64_t bytes)
+{
+    const int used[] = {ask->input, ask->output};
+    for (int i = 0; at && i < 2; i++) {
+        uint8_t *here = stage->memory[used[i]];
+        uint64_t most = 2 * GUARD + ask->skew * gyre_type_size(ask->type) + bytes;
+        if (stage->away[used[i]] && at >= here && at < here + most)
+            return stage->away[used[i]] + (at - here);
+    }
+    return at;
+}
+
+static int ask_away(struct gyre_comm *comm, const struct stage *stage, const struct question *ask,
+                    const struct buffers *b, const struct layout *layout)
+{
+    struct buffers there = *b;
+    uint64_t bytes = b->input_bytes > b->output_bytes ? b->input_bytes : b->output_bytes;
+    there.input = away_of(stage, ask, b->input, bytes);
+    there.output = away_of(stage, ask, b->output, bytes);
+    if (carry(stage, ask, b, false))
+        return -1;
+    int status = ask_it(comm, ask, &there, layout);
+    return status ? status : carry(stage, ask, b, true);
+}
+
 int ask_and_check(struct gyre_comm *comm, const struct stage *stage, const struct question *ask)
 {
     int n = gyre_size(comm), rank = gyre_rank(comm);
     struct layout layout = lay(ask, n, rank);
     struct buffers b = place(stage, ask, &layout, rank);
     fill(&b, ask, &layout, n, rank);
-    if (ask_it(comm, ask, &b, &layout))
+    if (ask_away(comm, stage, ask, &b, &layout))
         return complain(comm, ask, gyre_error(comm), 0);
     if (b.output && look_at_output(comm, ask, &b, &layout))
         return 1;

@@ -4,10 +4,25 @@
 
 #include "comm_rig.h"
 
-enum verb { REDUCE, ALL_GATHER, ALL_GATHER_V, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, VERBS };
+enum verb {
+    REDUCE,
+    ALL_GATHER,
+    ALL_GATHER_V,
+    REDUCE_SCATTER,
+    ALL_TO_ALL,
+    GATHER,
+    SCATTER,
+    ALL_REDUCE,
+    BROADCAST,
+    VERBS
+};
 
+/* Where a device's memory is asked for, `memory` is what the test looks at, and `away` what the call
+ * is given; carry() copies between them. */
 struct stage {
     uint8_t *memory[4];
+    uint8_t *away[4]; /* NULL: the call is given `memory` */
+    int (*carry)(void *to, const void *from, uint64_t bytes);
 };
 
 struct question {

@@ -56,11 +56,11 @@ static int every_way(struct gyre_comm *comm, struct stage *stage, enum verb verb
 static int everything(struct gyre_comm *comm, struct rig *rig)
 {
     static const uint64_t counts[] = {0, 1, 2, 7, 127, 128, 1000, 1025, 5000, 70001, 400003};
-    struct stage stage = {{NULL}};
+    struct stage stage = {.carry = NULL};
     int bad = make_memory(comm, &stage);
     uint64_t most = rig->argument ? *(const uint64_t *)rig->argument : in_haste() ? 70001 : 400003;
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]) && counts[c] <= most; c++)
-        for (int verb = 0; verb < VERBS && !bad; verb++)
+        for (int verb = 0; verb < ALL_REDUCE && !bad; verb++)
             bad = counts[c] * 8 * (uint64_t)gyre_size(comm) + 65536 <= MOST &&
                   every_way(comm, &stage, (enum verb)verb, counts[c]);
     bad = bad || gyre_barrier(comm);

@@ -18,6 +18,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GYRE_BOARD_SLOTS      16u
@@ -32,6 +33,7 @@
 struct gyre_announcement {
     uint64_t input_offset, output_offset;
     uint32_t input_region, output_region;
+    bool device; /* these regions are a device's: of use only where every rank says so */
 };
 
 struct gyre_line {

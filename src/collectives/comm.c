@@ -105,6 +105,7 @@ int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
     options.world = comm->world;
     options.links = comm->hub->links;
     options.mesh = comm->mesh;
+    options.carrier = &comm->hub->carrier;
     options.layout = comm->layout;
     options.near = GYRE_LINK_SHM;
     options.far = one_machine(comm) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
@@ -150,6 +151,7 @@ static void world_free(struct gyre_comm *world)
         if (hub->comm[id])
             gyre_comm_free(hub->comm[id]);
     gyre_comm_free(world);
+    gyre_carrier_deinit(&hub->carrier);
     free(hub);
 }
 

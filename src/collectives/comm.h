@@ -156,7 +156,7 @@ int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
  * one rank alone. */
 int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
                       struct gyre_operation **op);
-void gyre_vector_copy_own(const struct gyre_comm *comm, const struct gyre_vector *vector);
+int gyre_vector_run_alone(struct gyre_comm *comm, const struct gyre_vector *vector);
 
 /* group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. Tables
  * are copied. What an open group means at the communicator's end. */
@@ -178,6 +178,9 @@ int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape,
 
 /* split.c. Ends a part of the world, with all its ranks, and frees it. */
 int gyre_comm_end(struct gyre_comm *child);
+
+/* operations.c. A copy between memories of any kind, done when it returns; not the owner. */
+int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes);
 
 /* Frees an idle one; the memory it shares is the domain's, or was withdrawn. */
 void gyre_comm_free(struct gyre_comm *comm);

@@ -9,6 +9,7 @@
 #include "collectives/engine.h"
 
 #include "collectives/mesh.h"
+#include "collectives/shadow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->world = options->world;
     engine->links = options->links;
     engine->mesh = options->mesh;
+    engine->carrier = options->carrier;
     engine->planning = (struct gyre_plan_options){.n = options->n,
                                                   .rank = options->rank,
                                                   .mapped = options->mesh != NULL,
@@ -53,6 +55,7 @@ void gyre_engine_destroy(struct gyre_engine *engine)
     if (!engine)
         return;
     gyre_steps_deinit(engine);
+    gyre_shadow_deinit(engine);
     for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++)
         gyre_plan_destroy(engine->plan[i]);
     engine->device->queue_destroy(engine->queue);
@@ -158,7 +161,7 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
     return op;
 }
 
-void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
+static void end(struct gyre_engine *engine, struct gyre_operation *op, int status)
 {
     op->status = status;
     uint32_t i = 0;
@@ -168,9 +171,19 @@ void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, i
             (--engine->orders - i) * sizeof(engine->order[0]));
 }
 
+void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
+{
+    if (op->shadow && !status)
+        op->giving = true;
+    else
+        end(engine, op, status);
+}
+
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
 {
     (void)engine;
+    gyre_shadow_release(op->shadow);
+    op->shadow = NULL;
     op->used = false;
 }
 
@@ -185,9 +198,36 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
     engine->fault.trouble = *trouble;
 }
 
+/* Lanes have given their slices back; on mapped memory it is one for all. */
+static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    bool moved = op->plan->form != GYRE_FORM_STEPS && !gyre_shadow_given(op->shadow) &&
+                 gyre_shadow_give(op->shadow, 0);
+    if (!gyre_shadow_over(op->shadow))
+        return moved;
+    end(engine, op, 0);
+    return true;
+}
+
+static bool run_shadows(struct gyre_engine *engine)
+{
+    bool moved = false;
+    if (engine->carrier->status)
+        gyre_engine_fault(engine, engine->carrier->status, gyre_engine_world(engine, engine->rank),
+                          false, &engine->carrier->trouble);
+    for (uint32_t i = 0; i < engine->orders && !engine->fault.status;) {
+        struct gyre_operation *op = engine->order[i];
+        if (op->shadow)
+            moved |= op->giving ? give_back(engine, op) : gyre_shadow_run(op->shadow);
+        i += i < engine->orders && engine->order[i] == op;
+    }
+    return moved;
+}
+
 bool gyre_engine_run(struct gyre_engine *engine)
 {
-    bool moved = gyre_steps_run(engine);
+    bool moved = engine->carrier && run_shadows(engine);
+    moved |= gyre_steps_run(engine);
     if (engine->mesh)
         moved |= gyre_mapped_poll(engine);
     return moved;
@@ -211,8 +251,10 @@ void gyre_engine_fail(struct gyre_engine *engine, int status)
         return;
     engine->failed = status;
     gyre_steps_drop(engine);
+    if (engine->carrier)
+        gyre_carrier_await(engine->carrier, engine->carrier->posted);
     if (engine->mesh)
         gyre_mapped_drop(engine);
     while (engine->orders)
-        gyre_engine_finish(engine, engine->order[0], status);
+        end(engine, engine->order[0], status);
 }

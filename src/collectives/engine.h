@@ -22,6 +22,8 @@
 #define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between looks at the world */
 
 struct gyre_mesh; /* boards of a communicator whose ranks all share memory; mesh.h */
+struct gyre_carrier;
+struct gyre_shadow;
 
 struct gyre_operation {
     struct gyre_plan *plan;
@@ -29,10 +31,13 @@ struct gyre_operation {
     uint8_t *output;
     uint64_t sequence;
     uint64_t fingerprint;
-    _Atomic int status;  /* GYRE_AGAIN while under way; read by any thread */
-    uint64_t next_slice; /* STEPS: the next one that a lane may take */
-    uint32_t lanes;      /* STEPS: lanes at work for it */
-    uint32_t blocks;     /* BLOCKS: messages that have not ended */
+    _Atomic int status;         /* GYRE_AGAIN while under way; read by any thread */
+    uint64_t next_slice;        /* STEPS: the next one that a lane may take */
+    uint32_t lanes;             /* STEPS: lanes at work for it */
+    uint32_t blocks;            /* BLOCKS: messages that have not ended */
+    struct gyre_shadow *shadow; /* input and output are there, the caller's elsewhere; NULL: no */
+    bool giving;                /* all has run, and OUTPUT is on its way to the caller's */
+    bool direct;                /* PUSH: a device runs it, if every rank's can */
     bool used;
 };
 
@@ -68,6 +73,8 @@ struct gyre_engine {
     struct gyre_mesh *mesh; /* NULL: not all ranks share memory */
     const struct gyre_device *device;
     struct gyre_device_queue *queue;
+    struct gyre_carrier *carrier; /* NULL: all buffers are the host's */
+    struct gyre_shadow *shadows;  /* all that were made */
     struct gyre_plan_options planning;
 
     uint64_t sequence; /* of the last operation started */
@@ -92,6 +99,7 @@ struct gyre_engine_options {
     const uint32_t *world; /* n, borrowed; NULL: ranks are the links' own */
     struct gyre_links *links;
     struct gyre_mesh *mesh;
+    struct gyre_carrier *carrier;             /* borrowed; NULL: all buffers are the host's */
     const struct gyre_layout *layout;         /* NULL: all on one node; borrowed */
     enum gyre_link_kind near, far;            /* links inside a node and to the others */
     const struct gyre_preference *preference; /* borrowed while the engine lives; NULL: none */
@@ -138,7 +146,8 @@ static inline bool gyre_engine_idle(const struct gyre_engine *engine)
  * this returns. */
 void gyre_engine_fail(struct gyre_engine *engine, int status);
 
-/* Ends an operation that is under way (steps.c and mapped.c call it). */
+/* Ends an operation that is under way (steps.c and mapped.c call it); one with a shadow, when its
+ * OUTPUT has been given back. */
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);
 
 /* Record what is wrong with the link to that rank of the world, or with a post that has ended. */

@@ -214,7 +214,7 @@ static void start_one(struct run *run, uint32_t first)
     int status;
     if (run->begun - run->ended == WINDOW)
         end_oldest(run);
-    if (gyre_pack_make(group, first, &pack, &together))
+    if (gyre_pack_make(run->comm, first, &pack, &together))
         status = no_memory(group);
     else if (pack)
         status = gyre_comm_start(run->comm, &together, pack->bytes, pack->bytes, &op);
@@ -258,10 +258,8 @@ static int run_group(struct gyre_comm *comm)
 
 static int run_call_alone(struct gyre_comm *comm, const struct gyre_group_call *call)
 {
-    if (!call->vector)
-        return gyre_comm_run(comm, &call->shape, call->input, call->output);
-    gyre_vector_copy_own(comm, call->vector);
-    return 0;
+    return call->vector ? gyre_vector_run_alone(comm, call->vector)
+                        : gyre_comm_run(comm, &call->shape, call->input, call->output);
 }
 
 static int run_group_alone(struct gyre_comm *comm)

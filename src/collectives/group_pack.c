@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define CALL_BYTES_MAX 4096u /* a longer all-reduce gains nothing from company */
 
@@ -47,9 +46,10 @@ static struct gyre_pack *free_pack(struct gyre_group *group)
 
 /* Takes call `first` and as many of its kind as fit; what they are together. One call of its kind
  * stays alone: false. */
-static bool fill_pack(struct gyre_group *group, uint32_t first, struct gyre_pack *pack,
+static bool fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack,
                       struct gyre_shape *shape)
 {
+    struct gyre_group *group = &comm->group;
     uint64_t bytes = 0;
     uint32_t calls = 0;
     *shape = group->call[first].shape;
@@ -62,7 +62,8 @@ static bool fill_pack(struct gyre_group *group, uint32_t first, struct gyre_pack
         call->leader = first;
         call->sums = pack->bytes + bytes;
         if (gyre_group_call_bytes(call))
-            memcpy(pack->bytes + bytes, call->input, gyre_group_call_bytes(call));
+            gyre_carrier_copy_now(&comm->hub->carrier, pack->bytes + bytes, call->input,
+                                  gyre_group_call_bytes(call));
         bytes += gyre_group_call_bytes(call);
         shape->count += call->shape.count;
         shape->pattern = gyre_mix64(shape->pattern + call->shape.count + 1);
@@ -73,16 +74,17 @@ static bool fill_pack(struct gyre_group *group, uint32_t first, struct gyre_pack
     return calls > 1;
 }
 
-int gyre_pack_make(struct gyre_group *group, uint32_t first, struct gyre_pack **pack,
+int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pack,
                    struct gyre_shape *shape)
 {
+    struct gyre_group *group = &comm->group;
     *pack = NULL;
     if (!gyre_pack_suits(&group->call[first]))
         return 0;
     struct gyre_pack *room = free_pack(group);
     if (!room)
         return -ENOMEM;
-    if (fill_pack(group, first, room, shape))
+    if (fill_pack(comm, first, room, shape))
         *pack = room;
     return 0;
 }
@@ -103,7 +105,7 @@ static void leave_pack(struct gyre_comm *comm, struct gyre_pack *pack, struct gy
 void gyre_group_settle(struct gyre_work *work, int status)
 {
     if (!status && work->bytes)
-        memcpy(work->output, work->sums, work->bytes);
+        gyre_carrier_copy_now(&work->comm->hub->carrier, work->output, work->sums, work->bytes);
     leave_pack(work->comm, work->pack, work->op);
 }
 
@@ -114,7 +116,8 @@ void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre
     for (uint32_t i = first; !status && i < group->calls; i++) {
         const struct gyre_group_call *call = &group->call[i];
         if (gyre_pack_has(group, first, i) && !call->work && gyre_group_call_bytes(call))
-            memcpy(call->output, call->sums, gyre_group_call_bytes(call));
+            gyre_carrier_copy_now(&comm->hub->carrier, call->output, call->sums,
+                                  gyre_group_call_bytes(call));
     }
     leave_pack(comm, pack, op);
 }

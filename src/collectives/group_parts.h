@@ -34,7 +34,7 @@ bool gyre_pack_suits(const struct gyre_group_call *call);
 
 /* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is NULL
  * where the call stays alone. -ENOMEM. */
-int gyre_pack_make(struct gyre_group *group, uint32_t first, struct gyre_pack **pack,
+int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pack,
                    struct gyre_shape *shape);
 
 /* Is the call in the pack that call `first` leads, or that call itself? */

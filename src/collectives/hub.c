@@ -14,11 +14,13 @@
 #include "collectives/comm.h"
 
 #define COMPLETIONS 64
+#define DEVICE_NAP  UINT64_C(50000) /* ns: nobody rings when a device has finished */
 
 void gyre_hub_init(struct gyre_hub *hub, struct gyre_domain *domain)
 {
     hub->domain = domain;
     hub->links = gyre_domain_links(domain);
+    gyre_carrier_init(&hub->carrier, gyre_domain_cuda(domain));
 }
 
 /* -- who is in --------------------------------------------------------------------------------- */
@@ -105,7 +107,8 @@ bool gyre_hub_pending(const struct gyre_hub *hub)
 
 bool gyre_hub_poll(struct gyre_hub *hub)
 {
-    bool moved = run_busy(hub);
+    bool moved = gyre_carrier_poll(&hub->carrier);
+    moved |= run_busy(hub);
     if (take_completions(hub)) {
         gyre_domain_tell_standing(hub->domain);
         moved = true;
@@ -133,6 +136,10 @@ int gyre_hub_idle_turn(struct gyre_hub *hub, struct gyre_idle *idle, bool (*read
     if (!hub->helping)
         gyre_activity_look(gyre_domain_activity(hub->domain));
     idle->aside = hub->helping;
+    if (gyre_carrier_busy(&hub->carrier)) {
+        uint64_t nap = gyre_now_ns() + DEVICE_NAP;
+        deadline = deadline < nap ? deadline : nap;
+    }
     return gyre_domain_idle(hub->domain, idle, ready, context, deadline);
 }
 

@@ -7,6 +7,7 @@
 #ifndef GYRE_COLLECTIVES_HUB_H
 #define GYRE_COLLECTIVES_HUB_H
 
+#include "collectives/carrier.h"
 #include "collectives/engine.h"
 #include "transport/transport.h"
 
@@ -38,6 +39,7 @@ struct gyre_hub {
     uint64_t moves;   /* turns in which something moved */
     uint64_t carried; /* by the links, when last looked */
     struct gyre_helper helper;
+    struct gyre_carrier carrier;           /* of memory that the CPU cannot touch */
     uint32_t activities;                   /* that the watch may hear of */
     struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */
     struct gyre_comm *busy[GYRE_COMM_IDS]; /* those with something in flight */

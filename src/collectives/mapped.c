@@ -6,6 +6,7 @@
  *
  * What both need is here: when a line may be written again, and how bytes are folded or copied. */
 #include "collectives/mapped_parts.h"
+#include "collectives/shadow.h"
 
 #include <string.h>
 
@@ -123,10 +124,12 @@ uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t 
 
 static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
 {
-    for (uint32_t i = 0; i < engine->orders; i++)
-        if (engine->order[i]->plan->form == GYRE_FORM_EXCHANGE ||
-            engine->order[i]->plan->form == GYRE_FORM_PUSH)
-            return engine->order[i];
+    for (uint32_t i = 0; i < engine->orders; i++) {
+        struct gyre_operation *op = engine->order[i];
+        bool mapped = op->plan->form == GYRE_FORM_EXCHANGE || op->plan->form == GYRE_FORM_PUSH;
+        if (mapped && !op->giving)
+            return op;
+    }
     return NULL;
 }
 
@@ -141,7 +144,8 @@ static bool begin_turn(struct gyre_engine *engine)
 {
     struct gyre_mesh *mesh = engine->mesh;
     struct gyre_operation *op = next_mapped(engine);
-    if (!op || !gyre_turn_is_free(mesh, mesh->turn + 1))
+    if (!op || (op->shadow && !gyre_shadow_ready(op->shadow, 0)) ||
+        !gyre_turn_is_free(mesh, mesh->turn + 1))
         return false;
     mesh->turn++;
     struct gyre_turn *turn = &mesh->current;
@@ -149,6 +153,7 @@ static bool begin_turn(struct gyre_engine *engine)
     turn->resolved = turn->move = 0;
     turn->pushed = turn->seen_pushed = turn->done = 0;
     turn->announced = false;
+    turn->ticket = 0;
     if (op->plan->form == GYRE_FORM_PUSH)
         gyre_push_announce(mesh, op);
     else

@@ -51,4 +51,16 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
 void gyre_push_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
 bool gyre_push_run(struct gyre_engine *engine, struct gyre_operation *op);
 
+/* Ends the operation if everybody is done with it; true if so. */
+bool gyre_push_over(struct gyre_engine *engine, struct gyre_operation *op);
+
+/* push_device.c: this rank's part of an operation that devices run. True if anything moved. */
+bool gyre_push_on_device(struct gyre_engine *engine, struct gyre_operation *op);
+
+/* Where a slice's bytes are: of a rank's INPUT, its stage; of its OUTPUT, its outbox. */
+const uint8_t *gyre_push_source(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                                struct gyre_tap tap, uint64_t slice);
+uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                               struct gyre_tap tap, uint64_t slice);
+
 #endif

@@ -20,6 +20,8 @@ struct gyre_turn {
     uint32_t output_region;           /* own one announced; 0: outbox, or nobody writes */
     uint32_t open;                    /* ranks, of those resolved, whose OUTPUT can be mapped */
     bool spread;                      /* all can, and the plan has more of it then: senders copy */
+    uint64_t devices;                 /* ranks whose buffers a device can map, as bits */
+    uint64_t ticket;                  /* of the last work that it was given */
     bool staging;                     /* in place, and peers must not read INPUT where it stands */
     uint64_t seen_pushed;             /* slices that every peer has pushed, as far as was read */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */
@@ -69,6 +71,10 @@ static inline uint64_t gyre_op_fingerprint(const struct gyre_plan *plan, uint64_
 
 /* Runs the mesh's turns. True if anything moved. */
 bool gyre_mapped_poll(struct gyre_engine *engine);
+
+/* Could a device run this PUSH here, if every rank's can? Binds it for that. */
+bool gyre_push_suits_device(struct gyre_engine *engine, struct gyre_plan *plan, const void *input,
+                            const void *output);
 
 /* The job failed: takes the regions of the current turn away from writers that are not known to be
  * dead. */

@@ -6,6 +6,7 @@
 #include "collectives/comm.h"
 
 #include "base/clock.h"
+#include "collectives/shadow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,15 +55,26 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                          void *output, struct gyre_operation **op)
 {
+    struct gyre_shadow *shadow = NULL;
     int status = make_room(comm);
+    bool direct = comm->mesh && gyre_push_suits_device(comm->engine, plan, input, output);
+    if (!status && direct)
+        status = gyre_carrier_open(&comm->hub->carrier, gyre_thread_trouble());
+    else if (!status)
+        status =
+            gyre_shadow_make(comm->engine, plan, input, output, &shadow, gyre_thread_trouble());
     if (status)
         return status;
     *op = gyre_engine_start(comm->engine, plan, input, output);
-    if (!*op)
+    if (!*op) {
+        gyre_shadow_release(shadow);
         return gyre_refuse(
             "%u operations have ended without gyre_work_test() or gyre_work_wait() on "
             "them",
             GYRE_OPS_MAX);
+    }
+    (*op)->direct = direct;
+    gyre_shadow_cast(*op, shadow);
     gyre_comm_note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
     gyre_hub_drive(comm);
     return 0;
@@ -143,26 +155,47 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     return status;
 }
 
+int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (!gyre_carrier_owns(carrier, to) && !gyre_carrier_owns(carrier, from)) {
+        memmove(to, from, bytes);
+        return 0;
+    }
+    gyre_domain_enter(comm->domain);
+    int status = gyre_carrier_copy_now(carrier, to, from, bytes);
+    gyre_domain_leave(comm->domain);
+    return status ? gyre_trouble_set(gyre_thread_trouble(), status, "%s", carrier->trouble.text)
+                  : 0;
+}
+
 /* One rank alone has one block, and every verb is a copy of it. */
-static int run_alone(const struct gyre_shape *shape, const void *input, void *output)
+static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                     void *output)
 {
     uint64_t bytes = gyre_shape_input_bytes(shape, 1, 0);
     uint8_t *to = (uint8_t *)output + gyre_shape_displacement(shape, 0);
-    if (bytes && input != to)
-        memmove(to, input, bytes);
-    return 0;
+    return bytes && input != to ? gyre_comm_copy(comm, to, input, bytes) : 0;
+}
+
+/* The CPU can touch them. */
+static bool at_home(const struct gyre_comm *comm, const void *input, const void *output)
+{
+    const struct gyre_carrier *carrier = &comm->hub->carrier;
+    return !gyre_carrier_owns(carrier, input) && !gyre_carrier_owns(carrier, output);
 }
 
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                   void *output)
 {
     if (comm->n == 1)
-        return run_alone(shape, input, output);
+        return run_alone(comm, shape, input, output);
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan;
     struct gyre_operation *op;
     int status = find_plan(comm, shape, &plan);
-    if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0) {
+    if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
+        at_home(comm, input, output)) {
         status = run_exchange(comm, plan, input, output);
     } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
         status = gyre_comm_drive(comm, op);
@@ -191,7 +224,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     if (!work)
         return GYRE_INVALID;
     if (comm->n == 1) {
-        work->status = run_alone(shape, input, output);
+        work->status = run_alone(comm, shape, input, output);
         *out = work;
         return 0;
     }

@@ -39,12 +39,47 @@ struct pair {
 struct gyre_pairs {
     struct pair *pair; /* n */
     struct pair *waiting;
+    struct gyre_message *giving; /* that came, and are on their way from a shadow */
     struct gyre_activity *activity;
     uint64_t started, pending; /* messages: ever, and not ended */
     uint32_t chunks;
     struct gyre_message *free;
     struct gyre_message *chunk[CHUNKS_MAX];
 };
+
+/* -- shadows ----------------------------------------------------------------------------------- */
+
+static void drop_shadow(struct gyre_message *message)
+{
+    if (message->away)
+        free(message->data);
+    message->away = NULL;
+}
+
+static uint64_t carry(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
+{
+    if (!gyre_carrier_room(carrier))
+        gyre_carrier_await(carrier, carrier->finished + 1);
+    return gyre_carrier_copy(carrier, to, from, bytes);
+}
+
+/* What links cannot reach goes through host memory. */
+static int cast_shadow(struct gyre_comm *comm, struct gyre_message *message)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (!message->bytes || message->peer == comm->rank ||
+        !gyre_carrier_owns(carrier, message->data))
+        return 0;
+    void *shadow =
+        gyre_carrier_open(carrier, gyre_thread_trouble()) ? NULL : malloc(message->bytes);
+    if (!shadow)
+        return -ENOMEM;
+    message->away = message->data;
+    message->data = shadow;
+    if (message->send)
+        message->ticket = carry(carrier, shadow, message->away, message->bytes);
+    return 0;
+}
 
 /* -- the pool ---------------------------------------------------------------------------------- */
 
@@ -76,8 +111,10 @@ void gyre_pairs_destroy(struct gyre_comm *comm)
     if (!pairs)
         return;
     for (uint32_t c = 0; c < pairs->chunks; c++) {
-        for (uint32_t i = 0; i < CHUNK; i++)
+        for (uint32_t i = 0; i < CHUNK; i++) {
             free(pairs->chunk[c][i].copy);
+            drop_shadow(&pairs->chunk[c][i]);
+        }
         free(pairs->chunk[c]);
     }
     free(pairs->activity);
@@ -120,6 +157,7 @@ void gyre_pairs_release(struct gyre_comm *comm, struct gyre_message *message)
 {
     free(message->copy);
     message->copy = NULL;
+    drop_shadow(message);
     message->next = comm->pairs->free;
     comm->pairs->free = message;
 }
@@ -179,7 +217,7 @@ static void meet_own(struct gyre_comm *comm, struct pair *own)
         bool equal = from->match.fingerprint == to->match.fingerprint;
         const void *data = from->copy ? from->copy : from->data;
         if (equal && to->bytes && to->data != data)
-            memmove(to->data, data, to->bytes);
+            gyre_carrier_copy_now(&comm->hub->carrier, to->data, data, to->bytes);
         if (from->copy)
             gyre_pairs_release(comm, from);
         else
@@ -196,7 +234,7 @@ int gyre_pairs_detach_own(struct gyre_comm *comm, struct gyre_message *message)
                                 "gyre_send: no memory to keep %llu bytes for this rank itself; "
                                 "start its gyre_recv_start() first",
                                 (unsigned long long)message->bytes);
-    memcpy(message->copy, message->data, message->bytes);
+    gyre_carrier_copy_now(&comm->hub->carrier, message->copy, message->data, message->bytes);
     comm->pairs->pending--;
     note(comm);
     return 0;
@@ -248,7 +286,8 @@ static void tell_at_once(struct gyre_comm *comm)
 static bool post_way(struct gyre_comm *comm, struct way *way)
 {
     bool moved = false;
-    while (way->first && way->posted < WAY_POSTS) {
+    while (way->first && way->posted < WAY_POSTS &&
+           gyre_carrier_done(&comm->hub->carrier, way->first->ticket)) {
         int status = post(comm, way->first);
         if (status == GYRE_AGAIN)
             break;
@@ -264,12 +303,29 @@ static bool post_way(struct gyre_comm *comm, struct way *way)
     return moved;
 }
 
+/* Those whose bytes have arrived end. */
+static bool end_given(struct gyre_comm *comm)
+{
+    bool moved = false;
+    for (struct gyre_message **at = &comm->pairs->giving; *at;) {
+        struct gyre_message *message = *at;
+        if (!gyre_carrier_done(&comm->hub->carrier, message->ticket)) {
+            at = &message->next;
+            continue;
+        }
+        *at = message->next;
+        end(comm, message, 0);
+        moved = true;
+    }
+    return moved;
+}
+
 bool gyre_pairs_run(struct gyre_comm *comm)
 {
     struct gyre_pairs *pairs = comm->pairs;
-    bool moved = false;
     if (!pairs || comm->engine->fault.status)
         return false;
+    bool moved = end_given(comm);
     for (struct pair **at = &pairs->waiting; *at;) {
         struct pair *pair = *at;
         moved |= post_way(comm, &pair->way[RECV]);
@@ -289,12 +345,21 @@ bool gyre_pairs_idle(const struct gyre_comm *comm)
     return !comm->pairs || comm->pairs->pending == 0;
 }
 
+static void give(struct gyre_comm *comm, struct gyre_message *message)
+{
+    message->ticket = carry(&comm->hub->carrier, message->away, message->data, message->bytes);
+    message->next = comm->pairs->giving;
+    comm->pairs->giving = message;
+}
+
 void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *done)
 {
     struct gyre_message *message = message_of(comm->pairs, (uint32_t)done->token);
     comm->pairs->pair[message->peer].way[message->send ? SEND : RECV].posted--;
     if (done->status)
         gyre_engine_post_failed(comm->engine, done->status);
+    else if (message->away && !message->send)
+        give(comm, message);
     else
         end(comm, message, 0);
     tell_at_once(comm);
@@ -312,6 +377,7 @@ void gyre_pairs_fail(struct gyre_comm *comm, int status)
     if (!pairs)
         return;
     pairs->waiting = NULL;
+    pairs->giving = NULL;
     pairs->pending = 0;
     memset(pairs->pair, 0, comm->n * sizeof(*pairs->pair));
 }
@@ -364,7 +430,10 @@ static struct gyre_message *new_message(struct gyre_comm *comm,
     message->bytes = terms->count * gyre_type_size(terms->type);
     message->match.comm = (uint16_t)(comm->id | GYRE_MATCH_PAIR | direction(comm, terms));
     message->match.fingerprint = gyre_match_terms(terms->type, terms->count);
-    return message;
+    if (cast_shadow(comm, message) == 0)
+        return message;
+    gyre_pairs_release(comm, message);
+    return NULL;
 }
 
 struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,

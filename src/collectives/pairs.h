@@ -32,7 +32,9 @@ struct gyre_message {
     struct gyre_work work;     /* its handle, if it was started */
     struct gyre_operation *op; /* it is a part of; NULL: it stands alone */
     void *data;
-    void *copy; /* of a blocking send to itself */
+    void *copy;      /* of a blocking send to itself */
+    void *away;      /* where the CPU cannot touch it: the caller's; `data` is a shadow then */
+    uint64_t ticket; /* of the copy into the shadow, or out of it */
     uint64_t bytes;
     struct gyre_match match;
     uint32_t peer, index;

@@ -141,10 +141,12 @@ static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options
     plan->form = GYRE_FORM_STEPS;
     if (!options->mapped)
         return;
-    if (!(to_one &&
-          bind_both(plan, options, GYRE_SENDER_COPIES, &plan->full, &plan->last, &binding)) &&
-        !bind_both(plan, options, GYRE_RECEIVER_COPIES, &plan->full, &plan->last, &binding))
-        return;
+    plan->copier = GYRE_SENDER_COPIES;
+    if (!(to_one && bind_both(plan, options, plan->copier, &plan->full, &plan->last, &binding))) {
+        plan->copier = GYRE_RECEIVER_COPIES;
+        if (!bind_both(plan, options, plan->copier, &plan->full, &plan->last, &binding))
+            return;
+    }
     note_use(plan, options);
     if (small && binding.stays_at_home)
         plan->form = GYRE_FORM_EXCHANGE;
@@ -236,6 +238,21 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
     return 0;
 }
 
+bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank)
+{
+    struct gyre_slice slice = gyre_plan_slice(plan, n, rank, 0);
+    struct gyre_binding binding;
+    if (plan->whole)
+        return true;
+    slice.count = plan->shape.count;
+    plan->whole = gyre_bind_fused(plan->algorithm, &slice, plan->copier, &binding);
+    if (!plan->whole || binding.safe_in_place || binding.stays_at_home)
+        return plan->whole;
+    free(plan->whole);
+    plan->whole = NULL;
+    return false;
+}
+
 void gyre_plan_destroy(struct gyre_plan *plan)
 {
     if (!plan)
@@ -244,6 +261,7 @@ void gyre_plan_destroy(struct gyre_plan *plan)
     free(plan->last);
     free(plan->spread_full);
     free(plan->spread_last);
+    free(plan->whole);
     free((uint64_t *)(uintptr_t)plan->blocks.count);
     free(plan);
 }

@@ -58,6 +58,9 @@ struct gyre_fused {
     struct gyre_part *read, *written;
 };
 
+/* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
+enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
+
 struct gyre_plan {
     struct gyre_shape shape;
     const struct gyre_algorithm *algorithm;
@@ -79,11 +82,13 @@ struct gyre_plan {
     uint32_t divisor; /* of an average, 0 otherwise */
     bool stream;      /* all buffers together are larger than the cache */
 
+    enum gyre_copier copier;        /* in the next two, and in `whole` */
     struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
     /* PUSH: the same done by the senders of copies, better where peers can map every OUTPUT */
     struct gyre_fused *spread_full, *spread_last;
-    uint64_t line_bytes;                  /* EXCHANGE: the longest INPUT of any rank */
-    uint64_t published_bytes;             /* EXCHANGE: of this rank's, 0 if nobody folds it */
+    struct gyre_fused *whole; /* the same in one slice, for devices; NULL: not asked for, or none */
+    uint64_t line_bytes;      /* EXCHANGE: the longest INPUT of any rank */
+    uint64_t published_bytes; /* EXCHANGE: of this rank's, 0 if nobody folds it */
     bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
     bool stage_in_place;  /* PUSH: a rank that runs in place shows its INPUT through its stage */
     bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
@@ -108,6 +113,9 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                      struct gyre_plan **plan, struct gyre_trouble *trouble);
 void gyre_plan_destroy(struct gyre_plan *plan);
 
+/* Binds a PUSH in one slice, once; false where that cannot be. */
+bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank);
+
 /* Elements of slice `index`, and the slice itself as an algorithm sees it. */
 uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
@@ -124,9 +132,6 @@ struct gyre_binding {
     bool stays_at_home; /* every rank writes its own OUTPUT only */
     bool safe_in_place; /* whoever runs in place: no INPUT is written while it may be read */
 };
-
-/* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
-enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
 
 /* The binder: follows the slice's bytes through all ranks' schedules and returns what this rank
  * does on mapped memory, to be given to free(). Blocks are taken as equally long. NULL if the

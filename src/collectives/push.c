@@ -13,6 +13,7 @@
  * is the outbox: a sum is written over the input that it was read from, in a line that the writer
  * has just fetched, and no third buffer goes from core to core. */
 #include "collectives/mapped_parts.h"
+#include "collectives/shadow.h"
 
 static const struct gyre_progress *peer_progress(const struct gyre_mesh *mesh, uint32_t rank)
 {
@@ -27,23 +28,50 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
 {
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
+    enum gyre_memory_kind kind = op->direct ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
     turn->staging = plan->stage_in_place &&
                     gyre_shape_in_place(&plan->shape, mesh->rank, op->input, op->output);
     if (plan->read_by_peers && !turn->staging)
         places->input_region = gyre_domain_locate(
-            mesh->domain, GYRE_MEMORY_HOST, op->input,
+            mesh->domain, kind, op->input,
             gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank), &places->input_offset);
     if (plan->written_by_peers || plan->spread_full)
         places->output_region = gyre_domain_locate(
-            mesh->domain, GYRE_MEMORY_HOST, op->output,
+            mesh->domain, kind, op->output,
             gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank), &places->output_offset);
+    places->device = op->direct;
+    turn->devices = (uint64_t)op->direct << mesh->rank;
     turn->output_region = places->output_region;
     turn->input[mesh->rank] = op->input;
     turn->output[mesh->rank] = op->output;
-    turn->staged = places->input_region || !plan->read_by_peers ? plan->slices : 0;
-    turn->open = places->output_region != 0;
+    turn->staged = (places->input_region && !op->direct) || !plan->read_by_peers ? plan->slices : 0;
+    turn->open = places->output_region && !op->direct;
     turn->spread = false;
-    turn->drained = places->output_region || !plan->written_by_peers ? plan->slices : 0;
+    turn->drained =
+        (places->output_region && !op->direct) || !plan->written_by_peers ? plan->slices : 0;
+}
+
+/* Some rank's buffers are not a device's: this rank's go through the host as well. Its line says
+ * already that nothing of them is staged. */
+static int leave_device(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_turn *turn = &mesh->current;
+    struct gyre_announcement nowhere = {0};
+    struct gyre_trouble trouble = {0};
+    struct gyre_shadow *shadow;
+    int status = gyre_shadow_make(engine, op->plan, op->input, op->output, &shadow, &trouble);
+    if (status) {
+        gyre_engine_fault(engine, status, gyre_engine_world(engine, engine->rank), false, &trouble);
+        return status;
+    }
+    for (uint32_t rank = 0; rank < mesh->n; rank++)
+        if (turn->devices >> rank & 1)
+            turn->input[rank] = NULL, turn->output[rank] = NULL;
+    op->direct = false;
+    gyre_shadow_cast(op, shadow);
+    place_buffers(mesh, op, &nowhere);
+    return 0;
 }
 
 void gyre_push_announce(struct gyre_mesh *mesh, struct gyre_operation *op)
@@ -72,23 +100,27 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
         return state;
     struct gyre_announcement places = gyre_peer_line(mesh, rank, mesh->turn)->places;
     const struct gyre_shape *shape = &op->plan->shape;
+    enum gyre_memory_kind kind = places.device ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
     turn->input[rank] = NULL;
     turn->output[rank] = NULL;
+    turn->devices |= (uint64_t)places.device << rank;
+    if (places.device && !op->direct)
+        return 0;
     if (places.input_region) {
         turn->input[rank] =
-            gyre_domain_view(mesh->domain, peer, places.input_region, GYRE_MEMORY_HOST,
-                             places.input_offset, gyre_shape_input_bytes(shape, mesh->n, rank));
+            gyre_domain_view(mesh->domain, peer, places.input_region, kind, places.input_offset,
+                             gyre_shape_input_bytes(shape, mesh->n, rank));
         if (!turn->input[rank])
             return GYRE_AGAIN;
     }
     if (places.output_region) {
         turn->output[rank] =
-            gyre_domain_view(mesh->domain, peer, places.output_region, GYRE_MEMORY_HOST,
-                             places.output_offset, gyre_shape_output_bytes(shape, mesh->n, rank));
+            gyre_domain_view(mesh->domain, peer, places.output_region, kind, places.output_offset,
+                             gyre_shape_output_bytes(shape, mesh->n, rank));
         if (!turn->output[rank])
             return GYRE_AGAIN;
     }
-    turn->open += places.output_region != 0;
+    turn->open += places.output_region && !places.device;
     return 0;
 }
 
@@ -155,7 +187,7 @@ static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused
     return true;
 }
 
-static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+const uint8_t *gyre_push_source(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                                 struct gyre_tap tap, uint64_t slice)
 {
     bool scatters = gyre_verb_scatters(plan->shape.verb);
@@ -167,7 +199,7 @@ static const uint8_t *source_at(const struct gyre_mesh *mesh, const struct gyre_
            tap.offset;
 }
 
-static uint8_t *destination_at(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                                struct gyre_tap tap, uint64_t slice)
 {
     uint8_t *output = mesh->current.output[tap.rank];
@@ -189,9 +221,9 @@ static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     uint64_t whole = gyre_part_bytes(plan, turn->pushed, end.block, end.offset, move->length);
     uint64_t bytes = whole - turn->done < most ? whole - turn->done : most;
     for (uint32_t s = 0; s < move->sources; s++)
-        from[s] = source_at(mesh, plan, move->source[s], turn->pushed) + turn->done;
+        from[s] = gyre_push_source(mesh, plan, move->source[s], turn->pushed) + turn->done;
     for (uint32_t d = 0; d < move->destinations; d++)
-        to[d] = destination_at(mesh, plan, move->destination[d], turn->pushed) + turn->done;
+        to[d] = gyre_push_destination(mesh, plan, move->destination[d], turn->pushed) + turn->done;
     if (bytes)
         gyre_mapped_fold(plan, to, move->destinations, from, move->sources, bytes, plan->stream);
     turn->done += bytes;
@@ -308,6 +340,16 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
+bool gyre_push_over(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    const struct gyre_turn *turn = &engine->mesh->current;
+    uint64_t all = op->plan->slices;
+    if (turn->pushed < all || turn->drained < all || pushed_by_all(engine->mesh, all) < all)
+        return false;
+    gyre_turn_finish(engine, op);
+    return true;
+}
+
 /* Reads the lines that have come; true if any had. When all are read, everybody knows who copies.
  */
 static bool resolve_some(struct gyre_engine *engine, struct gyre_operation *op)
@@ -329,20 +371,32 @@ static bool resolve_some(struct gyre_engine *engine, struct gyre_operation *op)
     return turn->resolved > before;
 }
 
+/* Nothing is done before all lines are read: they say who runs it. */
+static bool run_direct(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_turn *turn = &mesh->current;
+    bool moved = resolve_some(engine, op);
+    if (turn->resolved < mesh->n)
+        return moved;
+    if (turn->devices != UINT64_MAX >> (64 - mesh->n))
+        return leave_device(engine, op) == 0;
+    return gyre_push_on_device(engine, op) || moved;
+}
+
 bool gyre_push_run(struct gyre_engine *engine, struct gyre_operation *op)
 {
     struct gyre_mesh *mesh = engine->mesh;
     struct gyre_turn *turn = &mesh->current;
+    if (op->direct)
+        return run_direct(engine, op);
+    if (op->shadow && !gyre_shadow_ready(op->shadow, 0))
+        return false;
     bool moved = stage_some(mesh, op);
     moved |= resolve_some(engine, op);
     if (turn->resolved < mesh->n)
         return moved;
     moved |= push_some(mesh, op->plan);
     moved |= drain_some(mesh, op);
-    if (turn->pushed == op->plan->slices && turn->drained == op->plan->slices &&
-        pushed_by_all(mesh, op->plan->slices) >= op->plan->slices) {
-        gyre_turn_finish(engine, op);
-        return true;
-    }
-    return moved;
+    return gyre_push_over(engine, op) || moved;
 }

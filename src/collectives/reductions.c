@@ -7,6 +7,7 @@
  * A handle is GYRE_OP_MADE + its place in the communicator's table. It is part of the operation's
  * fingerprint, so ranks must make their reductions in the same order. */
 #include "collectives/comm.h"
+#include "collectives/kernels/reduce_cuda.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -130,6 +131,35 @@ int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre
     return 0;
 }
 
+static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum gyre_type type)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (!gyre_carrier_owns(carrier, task->destination[0])) {
+        gyre_scale(type)(task, NULL);
+        return 0;
+    }
+    gyre_domain_enter(comm->domain);
+    int status = gyre_carrier_open(carrier, gyre_thread_trouble());
+    while (!status && !gyre_carrier_room(carrier))
+        status = gyre_carrier_await(carrier, carrier->finished + 1);
+    if (!status)
+        status =
+            gyre_carrier_await(carrier, gyre_carrier_fold(carrier, gyre_scale_cuda(type), task));
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+/* Nowhere to multiply: the carrier has no memory of its own. */
+static int check_place(const struct gyre_comm *comm, const void *input, const void *to)
+{
+    const struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (gyre_carrier_owns(carrier, input) == gyre_carrier_owns(carrier, to))
+        return 0;
+    return gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
+                            "a reduction by gyre_op_scaled() wants input and output in one kind of "
+                            "memory and of one length, where the input is a device's");
+}
+
 int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
                          void *output, void **buffer)
 {
@@ -143,13 +173,19 @@ int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape,
     if (!fits && !(to = *buffer = malloc(bytes)))
         return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "no memory for %llu scaled bytes",
                                 (unsigned long long)bytes);
+    int status = check_place(comm, *input, to);
+    if (status) {
+        free(*buffer);
+        *buffer = NULL;
+        return status;
+    }
     const struct gyre_fold_task task = {.destination = &to,
                                         .destinations = 1,
                                         .source = input,
                                         .sources = 1,
                                         .count = bytes / gyre_type_size(shape->type),
                                         .context = made->scalar};
-    gyre_scale(shape->type)(&task, NULL);
+    status = scale(comm, &task, shape->type);
     *input = to;
-    return 0;
+    return status;
 }

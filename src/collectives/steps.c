@@ -6,7 +6,7 @@
  * A round is generated when it begins. Its receives are posted first, then its sends, then its
  * local steps run in pieces of at most 256 KiB; when every post has completed the next round
  * begins. A completion finds its lane by the token. */
-#include "collectives/engine.h"
+#include "collectives/shadow.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,11 +90,18 @@ static void begin_round(struct gyre_lane *lane)
     lane->local_bytes = 0;
 }
 
+/* Is there another slice, and its INPUT here? */
+static bool has_slice(const struct gyre_operation *op)
+{
+    return op->next_slice < op->plan->slices &&
+           (!op->shadow || gyre_shadow_ready(op->shadow, op->next_slice));
+}
+
 /* Takes the operation's next slice; false when there is none. */
 static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
     struct gyre_operation *op = lane->op;
-    if (op->next_slice == op->plan->slices)
+    if (!has_slice(op))
         return false;
     lane->slice_index = op->next_slice++;
     lane->base = lane->slice_index * op->plan->slice_count * op->plan->element;
@@ -217,6 +224,9 @@ static bool lane_run(struct gyre_engine *engine, struct gyre_lane *lane)
     bool moved = false;
     for (;;) {
         if (lane->index == lane->rounds) {
+            struct gyre_shadow *shadow = lane->op->shadow;
+            if (shadow && !gyre_shadow_give(shadow, lane->slice_index))
+                return moved;
             if (!begin_slice(engine, lane)) {
                 lane_end(engine, lane);
                 return true;
@@ -256,7 +266,7 @@ static bool grant_lanes(struct gyre_engine *engine)
             continue;
         while (op->lanes < op->plan->lanes && op->next_slice < op->plan->slices) {
             struct gyre_lane *lane = idle_lane(engine);
-            if (!lane || lane_fit(lane, &engine->extent))
+            if (!lane || !has_slice(op) || lane_fit(lane, &engine->extent))
                 return granted;
             lane->op = op;
             lane->index = lane->rounds = 0;

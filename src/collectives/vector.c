@@ -10,7 +10,6 @@
  * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d. */
 #include "collectives/comm.h"
 
-#include "base/copy.h"
 #include "base/rng.h"
 #include "base/size.h"
 
@@ -110,12 +109,22 @@ static struct gyre_message_terms block(const struct gyre_vector *vector,
                                        vector->type};
 }
 
-void gyre_vector_copy_own(const struct gyre_comm *comm, const struct gyre_vector *vector)
+/* Owner. */
+static void copy_own(struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     struct gyre_message_terms from = block(vector, &vector->out, comm->rank);
     struct gyre_message_terms to = block(vector, &vector->in, comm->rank);
     if (from.count)
-        gyre_copy(to.data, from.data, from.count * gyre_type_size(vector->type));
+        gyre_carrier_copy_now(&comm->hub->carrier, to.data, from.data,
+                              from.count * gyre_type_size(vector->type));
+}
+
+int gyre_vector_run_alone(struct gyre_comm *comm, const struct gyre_vector *vector)
+{
+    gyre_domain_enter(comm->domain);
+    copy_own(comm, vector);
+    gyre_domain_leave(comm->domain);
+    return comm->hub->carrier.status;
 }
 
 static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
@@ -154,7 +163,7 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
         give_up(comm);
     if (gyre_hub_poll(comm->hub)) /* what can go is on its way while the own block is copied */
         gyre_domain_ring(comm->domain);
-    gyre_vector_copy_own(comm, vector);
+    copy_own(comm, vector);
     return 0;
 }
 
@@ -166,10 +175,8 @@ static int run(struct gyre_comm *comm, const struct gyre_vector *vector)
         return status;
     if (comm->group.depth)
         return gyre_group_add_vector(comm, vector, NULL);
-    if (comm->n == 1) {
-        gyre_vector_copy_own(comm, vector);
-        return 0;
-    }
+    if (comm->n == 1)
+        return gyre_vector_run_alone(comm, vector);
     gyre_domain_enter(comm->domain);
     status = gyre_vector_start(comm, vector, &op);
     if (!status) {
@@ -192,7 +199,7 @@ static int begin(struct gyre_comm *comm, const struct gyre_vector *vector, struc
     if (!work)
         return status ? status : GYRE_INVALID;
     if (comm->n == 1) {
-        gyre_vector_copy_own(comm, vector);
+        status = gyre_vector_run_alone(comm, vector);
     } else {
         gyre_domain_enter(comm->domain);
         status = gyre_vector_start(comm, vector, &work->op);

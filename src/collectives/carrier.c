@@ -1,0 +1,114 @@
+/* Tickets over a device's queue. */
+#include "collectives/carrier.h"
+
+#include "base/copy.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#define REPORTS 64
+
+void gyre_carrier_init(struct gyre_carrier *carrier, int index)
+{
+    carrier->device = index < 0 ? NULL : gyre_device_of(GYRE_MEMORY_CUDA);
+    carrier->index = carrier->device ? index : -1;
+    carrier->posted = carrier->finished = 1;
+}
+
+void gyre_carrier_deinit(struct gyre_carrier *carrier)
+{
+    if (carrier->queue)
+        carrier->device->queue_destroy(carrier->queue);
+    carrier->queue = NULL;
+    carrier->finished = carrier->posted;
+}
+
+bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory)
+{
+    return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
+}
+
+int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble)
+{
+    if (carrier->status)
+        return gyre_trouble_set(trouble, carrier->status, "%s", carrier->trouble.text);
+    return carrier->queue ? 0
+                          : carrier->device->queue_create(carrier->index, &carrier->queue, trouble);
+}
+
+uint32_t gyre_carrier_room(const struct gyre_carrier *carrier)
+{
+    return GYRE_DEVICE_POSTS - (uint32_t)(carrier->posted - carrier->finished);
+}
+
+static void lose(struct gyre_carrier *carrier, int status, const char *doing)
+{
+    if (carrier->status)
+        return;
+    carrier->status = status;
+    gyre_trouble_set(&carrier->trouble, status, "%s device %d: %s failed: %s; see the log",
+                     carrier->device->name, carrier->index, doing, gyre_status_name(status));
+}
+
+/* The ticket of a post: the next one, or, where it has finished already, the last one's. */
+static uint64_t note(struct gyre_carrier *carrier, int status, const char *doing)
+{
+    if (status < 0) {
+        lose(carrier, status, doing);
+        return 0;
+    }
+    carrier->posted += status == 0;
+    return carrier->posted;
+}
+
+uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
+{
+    if (carrier->status)
+        return 0;
+    return note(carrier,
+                carrier->device->copy(carrier->queue, to, from, bytes, carrier->posted + 1),
+                "a copy");
+}
+
+uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
+                           const struct gyre_fold_task *task)
+{
+    if (carrier->status)
+        return 0;
+    return note(carrier, carrier->device->reduce(carrier->queue, fold, task, carrier->posted + 1),
+                "a fold");
+}
+
+bool gyre_carrier_poll(struct gyre_carrier *carrier)
+{
+    uint64_t token[REPORTS];
+    if (!gyre_carrier_busy(carrier) || carrier->status)
+        return false;
+    int count = carrier->device->query(carrier->queue, token, REPORTS);
+    if (count < 0)
+        lose(carrier, count, "work");
+    if (count > 0)
+        carrier->finished = token[count - 1];
+    return count != 0;
+}
+
+int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket)
+{
+    while (!carrier->status && !gyre_carrier_done(carrier, ticket))
+        if (!gyre_carrier_poll(carrier))
+            sched_yield();
+    return carrier->status;
+}
+
+int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
+{
+    if (!gyre_carrier_owns(carrier, to) && !gyre_carrier_owns(carrier, from)) {
+        gyre_copy(to, from, bytes);
+        return 0;
+    }
+    int status = gyre_carrier_open(carrier, &carrier->trouble);
+    while (!status && !gyre_carrier_room(carrier))
+        status = gyre_carrier_await(carrier, carrier->finished + 1);
+    return status ? status
+                  : gyre_carrier_await(carrier, gyre_carrier_copy(carrier, to, from, bytes));
+}

@@ -1,0 +1,63 @@
+/* The carrier: copies and folds of memory that the CPU cannot touch, on a queue of the device that
+ * it is of. One per process; every communicator's operations share it.
+ *
+ * Posts are finished in the order in which they were made, so a ticket, the number of a post, is
+ * all that anybody keeps of one. Nothing on the queue ever waits for a peer or for a stream of the
+ * caller's: it is empty in bounded time.
+ *
+ * All calls: owner (gyre_domain_enter), but for what says otherwise. */
+#ifndef GYRE_COLLECTIVES_CARRIER_H
+#define GYRE_COLLECTIVES_CARRIER_H
+
+#include "device/device.h"
+
+struct gyre_carrier {
+    const struct gyre_device *device;
+    int index;                       /* of the device; negative: there is none */
+    struct gyre_device_queue *queue; /* made by the first use */
+    uint64_t posted, finished;       /* tickets */
+    int status;                      /* negative: the device is lost, */
+    struct gyre_trouble trouble;     /* and its story */
+};
+
+/* `carrier` is zeroed memory. A negative index: everything is the host's. */
+void gyre_carrier_init(struct gyre_carrier *carrier, int index);
+
+/* Waits for what was posted. May be called twice. */
+void gyre_carrier_deinit(struct gyre_carrier *carrier);
+
+/* Is this memory one that only the carrier can read? Any thread. */
+bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory);
+
+/* Makes the queue where there is none yet. May block: not between operations of one shape. */
+int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble);
+
+/* How many posts it takes now. */
+uint32_t gyre_carrier_room(const struct gyre_carrier *carrier);
+
+/* Post, where there is room; the ticket, which is never 0 but where the device is lost. */
+uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from,
+                           uint64_t bytes);
+uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
+                           const struct gyre_fold_task *task);
+
+static inline bool gyre_carrier_done(const struct gyre_carrier *carrier, uint64_t ticket)
+{
+    return ticket <= carrier->finished;
+}
+
+static inline bool gyre_carrier_busy(const struct gyre_carrier *carrier)
+{
+    return carrier->posted != carrier->finished;
+}
+
+/* Learns what has finished; true if anything had. */
+bool gyre_carrier_poll(struct gyre_carrier *carrier);
+
+/* A copy between any two memories, finished when this returns: 0 or the carrier's status. */
+int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes);
+
+/* Waits for a ticket: 0 or the carrier's status. */
+int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket);
+
+#endif

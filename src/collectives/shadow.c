@@ -1,0 +1,264 @@
+/* Where a shadow's bytes are, and which of them a slice needs.
+ *
+ *     slices        0     1     2     3     4     5
+ *     asked                           ▲               copies in are posted up to here, a few ahead
+ *     ready               ▲                           and have come up to here: lanes may take them
+ *     given         in any order, as lanes end; the operation ends when the last copy has
+ */
+#include "collectives/shadow.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define AHEAD 16u /* slices asked for beyond those that have come */
+#define PAGE  4096u
+
+struct gyre_shadow {
+    struct gyre_shadow *next;
+    struct gyre_carrier *carrier;
+    uint8_t *memory;
+    uint64_t bytes;
+    bool used, pinned;
+
+    const struct gyre_plan *plan;
+    uint32_t n, rank;
+    const uint8_t *input; /* the caller's, on the device; NULL: the host's, or nothing */
+    uint8_t *output;
+    uint8_t *host_input, *host_output; /* theirs here */
+    uint64_t slices;                   /* 1 on mapped memory */
+    uint64_t asked, ready, given;
+    uint64_t ticket[AHEAD]; /* of slices asked for */
+    uint64_t last;          /* of what was given back */
+};
+
+/* -- storage ----------------------------------------------------------------------------------- */
+
+static void free_shadow(struct gyre_shadow *shadow)
+{
+    if (shadow->pinned)
+        shadow->carrier->device->unpin(shadow->carrier->index, shadow->memory);
+    free(shadow->memory);
+    free(shadow);
+}
+
+/* Copies to memory that could not be pinned are slower and otherwise the same. */
+static struct gyre_shadow *new_shadow(struct gyre_carrier *carrier, uint64_t bytes)
+{
+    struct gyre_shadow *shadow = calloc(1, sizeof(*shadow));
+    if (!shadow)
+        return NULL;
+    shadow->carrier = carrier;
+    shadow->bytes = gyre_round_up(bytes, PAGE);
+    shadow->memory = aligned_alloc(PAGE, shadow->bytes);
+    if (!shadow->memory) {
+        free(shadow);
+        return NULL;
+    }
+    shadow->pinned = !gyre_carrier_busy(carrier) &&
+                     carrier->device->pin(carrier->index, shadow->memory, shadow->bytes, NULL) == 0;
+    return shadow;
+}
+
+/* The first idle one that is large enough; one that is too small makes room for a larger. */
+static struct gyre_shadow *find_shadow(struct gyre_engine *engine, uint64_t bytes)
+{
+    for (struct gyre_shadow *it = engine->shadows; it; it = it->next)
+        if (!it->used && it->bytes >= bytes)
+            return it;
+    for (struct gyre_shadow **at = &engine->shadows; *at; at = &(*at)->next)
+        if (!(*at)->used) {
+            struct gyre_shadow *small = *at;
+            *at = small->next;
+            free_shadow(small);
+            break;
+        }
+    struct gyre_shadow *fresh = new_shadow(engine->carrier, bytes);
+    if (fresh) {
+        fresh->next = engine->shadows;
+        engine->shadows = fresh;
+    }
+    return fresh;
+}
+
+void gyre_shadow_release(struct gyre_shadow *shadow)
+{
+    if (shadow)
+        shadow->used = false;
+}
+
+void gyre_shadow_deinit(struct gyre_engine *engine)
+{
+    while (engine->shadows) {
+        struct gyre_shadow *first = engine->shadows;
+        engine->shadows = first->next;
+        free_shadow(first);
+    }
+}
+
+/* -- layout ------------------------------------------------------------------------------------ */
+
+/* INPUT and OUTPUT stand to each other as the caller's do. */
+static void lay_out(struct gyre_shadow *shadow, bool in_place, uint64_t in_bytes)
+{
+    uint64_t apart = gyre_shape_displacement(&shadow->plan->shape, shadow->rank);
+    shadow->host_input = shadow->memory;
+    shadow->host_output = shadow->memory + gyre_round_up(in_bytes, PAGE);
+    if (!in_place)
+        return;
+    bool gathers = gyre_verb_gathers(shadow->plan->shape.verb);
+    shadow->host_input = shadow->memory + (gathers ? apart : 0);
+    shadow->host_output = shadow->memory + (gathers ? 0 : apart);
+}
+
+static void begin(struct gyre_shadow *shadow, const struct gyre_engine *engine,
+                  const struct gyre_plan *plan)
+{
+    shadow->used = true;
+    shadow->plan = plan;
+    shadow->n = engine->n;
+    shadow->rank = engine->rank;
+    shadow->slices = plan->form == GYRE_FORM_STEPS ? plan->slices : 1;
+    shadow->asked = shadow->ready = shadow->given = shadow->last = 0;
+}
+
+int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                     void *output, struct gyre_shadow **out, struct gyre_trouble *trouble)
+{
+    const struct gyre_shape *shape = &plan->shape;
+    struct gyre_carrier *carrier = engine->carrier;
+    *out = NULL;
+    if (!carrier || !carrier->device)
+        return 0;
+    uint64_t in_bytes = gyre_shape_input_bytes(shape, engine->n, engine->rank);
+    uint64_t out_bytes = gyre_shape_output_bytes(shape, engine->n, engine->rank);
+    bool in = in_bytes && gyre_carrier_owns(carrier, input);
+    bool back = out_bytes && gyre_carrier_owns(carrier, output);
+    if (!in && !back)
+        return 0;
+    int status = gyre_carrier_open(carrier, trouble);
+    if (status)
+        return status;
+    uint64_t bytes = gyre_round_up(in_bytes, PAGE) + out_bytes;
+    struct gyre_shadow *shadow = find_shadow(engine, bytes);
+    if (!shadow)
+        return gyre_trouble_set(trouble, -ENOMEM,
+                                "no memory for %llu bytes of host memory beside %s memory",
+                                (unsigned long long)bytes, carrier->device->name);
+    begin(shadow, engine, plan);
+    shadow->input = in ? input : NULL;
+    shadow->output = back ? output : NULL;
+    lay_out(shadow, gyre_shape_in_place(shape, engine->rank, input, output), in_bytes);
+    *out = shadow;
+    return 0;
+}
+
+void gyre_shadow_cast(struct gyre_operation *op, struct gyre_shadow *shadow)
+{
+    op->shadow = shadow;
+    if (!shadow)
+        return;
+    if (shadow->input)
+        op->input = shadow->host_input;
+    if (shadow->output)
+        op->output = shadow->host_output;
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+/* The slice, or, on mapped memory, all of the operation. */
+static struct gyre_slice slice_of(const struct gyre_shadow *shadow, uint64_t index)
+{
+    struct gyre_slice slice = gyre_plan_slice(shadow->plan, shadow->n, shadow->rank, index);
+    if (shadow->slices == 1)
+        slice.count = shadow->plan->shape.count;
+    return slice;
+}
+
+/* Blocks of all of an operation stand close together, unless their places were given. */
+static uint32_t pieces_of(const struct gyre_shadow *shadow, const struct gyre_slice *slice,
+                          enum gyre_buffer buffer)
+{
+    bool apart = buffer == GYRE_OUTPUT && shadow->plan->blocks.count;
+    uint32_t blocks = gyre_slice_blocks(slice, buffer);
+    return blocks && shadow->slices == 1 && !apart ? 1 : blocks;
+}
+
+static struct gyre_span piece_of(const struct gyre_shadow *shadow, const struct gyre_slice *slice,
+                                 enum gyre_buffer buffer, uint32_t i)
+{
+    struct gyre_span span = gyre_slice_block(slice, buffer, i);
+    if (pieces_of(shadow, slice, buffer) < gyre_slice_blocks(slice, buffer))
+        span.bytes *= gyre_slice_blocks(slice, buffer);
+    return span;
+}
+
+/* Posts the slice's copies of one buffer and returns the last one's ticket. More blocks than a
+ * queue has room for are short: they are waited for. */
+static uint64_t post(const struct gyre_shadow *shadow, uint64_t index, enum gyre_buffer buffer)
+{
+    const struct gyre_slice slice = slice_of(shadow, index);
+    uint64_t base = slice.first * slice.element, ticket = 0;
+    uint32_t pieces = pieces_of(shadow, &slice, buffer);
+    struct gyre_carrier *carrier = shadow->carrier;
+    for (uint32_t i = 0; i < pieces; i++) {
+        struct gyre_span span = piece_of(shadow, &slice, buffer, i);
+        uint64_t at = base + span.at;
+        if (!gyre_carrier_room(carrier))
+            gyre_carrier_await(carrier, carrier->finished + 1);
+        ticket = buffer == GYRE_INPUT ? gyre_carrier_copy(carrier, shadow->host_input + at,
+                                                          shadow->input + at, span.bytes)
+                                      : gyre_carrier_copy(carrier, shadow->output + at,
+                                                          shadow->host_output + at, span.bytes);
+    }
+    return ticket;
+}
+
+static bool has_room(const struct gyre_shadow *shadow)
+{
+    uint32_t wanted = shadow->n < GYRE_DEVICE_POSTS ? shadow->n : GYRE_DEVICE_POSTS;
+    return gyre_carrier_room(shadow->carrier) >= wanted;
+}
+
+bool gyre_shadow_run(struct gyre_shadow *shadow)
+{
+    uint64_t asked = shadow->asked, ready = shadow->ready;
+    if (!shadow->input)
+        shadow->asked = shadow->ready = shadow->slices;
+    while (shadow->asked < shadow->slices && shadow->asked - shadow->ready < AHEAD &&
+           has_room(shadow)) {
+        shadow->ticket[shadow->asked % AHEAD] = post(shadow, shadow->asked, GYRE_INPUT);
+        shadow->asked++;
+    }
+    while (shadow->ready < shadow->asked &&
+           (!shadow->input ||
+            gyre_carrier_done(shadow->carrier, shadow->ticket[shadow->ready % AHEAD])))
+        shadow->ready++;
+    return shadow->asked != asked || shadow->ready != ready;
+}
+
+bool gyre_shadow_ready(const struct gyre_shadow *shadow, uint64_t slice)
+{
+    return slice < shadow->ready;
+}
+
+bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice)
+{
+    if (shadow->output && !has_room(shadow))
+        return false;
+    if (shadow->output)
+        shadow->last = post(shadow, slice, GYRE_OUTPUT);
+    shadow->given++;
+    return true;
+}
+
+bool gyre_shadow_given(const struct gyre_shadow *shadow)
+{
+    return shadow->given == shadow->slices;
+}
+
+bool gyre_shadow_over(const struct gyre_shadow *shadow)
+{
+    return gyre_shadow_given(shadow) && gyre_carrier_done(shadow->carrier, shadow->last);
+}
