@@ -214,6 +214,12 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return GYRE_INVALID;
 }
 
+int gyre_domain_cuda(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return -1;
+}
+
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset)
 {

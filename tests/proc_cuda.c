@@ -40,9 +40,7 @@ static int carry(void *to, const void *from, uint64_t bytes)
 static int open_device(struct gyre_comm *comm)
 {
     cuda = gyre_device_of(GYRE_MEMORY_CUDA);
-    return rig_check(cuda->queue_create(gyre_local_rank(comm) % cuda->probe(NULL), &queue, NULL) ==
-                         0,
-                     comm, "a queue");
+    return rig_check(cuda->queue_create(gyre_device(comm), &queue, NULL) == 0, comm, "a queue");
 }
 
 static int make_memory(struct gyre_comm *comm, struct stage *stage)
@@ -51,8 +49,7 @@ static int make_memory(struct gyre_comm *comm, struct stage *stage)
     stage->carry = carry;
     for (int i = 0; i < 4; i++)
         stage->memory[i] = malloc(MOST);
-    if (open_device(comm) ||
-        cuda->alloc(gyre_local_rank(comm) % cuda->probe(NULL), MOST, GYRE_SHARE_OPEN, &alone, NULL))
+    if (open_device(comm) || cuda->alloc(gyre_device(comm), MOST, GYRE_SHARE_OPEN, &alone, NULL))
         return 1;
     stage->away[2] = alone.base;
     return rig_check(gyre_alloc_device(comm, MOST, (void **)&stage->away[0]) == 0 &&

@@ -187,6 +187,7 @@ GYRE_API int gyre_local_rank(const struct gyre_comm *comm); /* place among the r
 GYRE_API int gyre_local_size(const struct gyre_comm *comm); /* ranks on this node */
 GYRE_API int gyre_node(const struct gyre_comm *comm);       /* this node's number, by lowest rank */
 GYRE_API int gyre_nodes(const struct gyre_comm *comm);
+GYRE_API int gyre_device(const struct gyre_comm *comm); /* the CUDA device in use; -1: none */
 
 /* Ends every pending and later operation on every rank with GYRE_ABORTED and `reason` (may be NULL;
  * copied).
@@ -350,6 +351,37 @@ GYRE_API int gyre_scatter_start(struct gyre_comm *comm, const void *input, void 
                                 uint64_t count, enum gyre_type type, int root,
                                 struct gyre_work **work);
 GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work);
+
+/* The same operations in the order of a CUDA stream: each begins when what is on the stream now has
+ * finished, and what is put on the stream later begins when it has. So nobody waits on the host, and
+ * work before, between and behind them needs no synchronisation. Buffers may be device or host
+ * memory. `stream` is a cudaStream_t of this process's device, and not NULL: the default stream is
+ * cudaStreamLegacy or cudaStreamPerThread. Ranks may choose streams as they like; what must be alike
+ * is the order of the calls.
+ *   Blocks:    as the calls that start; for a communicator of one rank, until the stream is there.
+ *   Ownership: there is no handle. Buffers are borrowed until the stream has come past it.
+ *   Errors:    of the call: GYRE_INVALID (no device, a stream of another device, a group is open),
+ *              GYRE_UNSUPPORTED (the stream is being captured into a graph). What fails later
+ *              releases the stream, whose output is then worthless, and is the communicator's
+ *              failure: later calls return it, gyre_error() tells it.
+ *   Threads:   one thread. */
+GYRE_API int gyre_all_reduce_on(struct gyre_comm *comm, const void *input, void *output,
+                                uint64_t count, enum gyre_type type, enum gyre_op op, void *stream);
+GYRE_API int gyre_broadcast_on(struct gyre_comm *comm, const void *input, void *output,
+                               uint64_t count, enum gyre_type type, int root, void *stream);
+GYRE_API int gyre_reduce_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                            enum gyre_type type, enum gyre_op op, int root, void *stream);
+GYRE_API int gyre_all_gather_on(struct gyre_comm *comm, const void *input, void *output,
+                                uint64_t count, enum gyre_type type, void *stream);
+GYRE_API int gyre_reduce_scatter_on(struct gyre_comm *comm, const void *input, void *output,
+                                    uint64_t count, enum gyre_type type, enum gyre_op op,
+                                    void *stream);
+GYRE_API int gyre_all_to_all_on(struct gyre_comm *comm, const void *input, void *output,
+                                uint64_t count, enum gyre_type type, void *stream);
+GYRE_API int gyre_gather_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
+                            enum gyre_type type, int root, void *stream);
+GYRE_API int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *output,
+                             uint64_t count, enum gyre_type type, int root, void *stream);
 
 /* As gyre_all_to_all(), with blocks of unequal length: send_counts[i] elements go to rank i, from
  * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of

@@ -15,17 +15,19 @@ void gyre_carrier_init(struct gyre_carrier *carrier, int index)
     carrier->posted = carrier->finished = 1;
 }
 
-void gyre_carrier_deinit(struct gyre_carrier *carrier)
+static void close_queue(const struct gyre_carrier *carrier, struct gyre_device_queue **queue)
 {
-    if (carrier->queue)
-        carrier->device->queue_destroy(carrier->queue);
-    carrier->queue = NULL;
-    carrier->finished = carrier->posted;
+    if (*queue)
+        carrier->device->queue_destroy(*queue);
+    *queue = NULL;
 }
 
-bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory)
+void gyre_carrier_deinit(struct gyre_carrier *carrier)
 {
-    return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
+    close_queue(carrier, &carrier->queue);
+    close_queue(carrier, &carrier->gates);
+    carrier->finished = carrier->posted;
+    carrier->reached = carrier->asked;
 }
 
 int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble)
@@ -34,6 +36,31 @@ int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble
         return gyre_trouble_set(trouble, carrier->status, "%s", carrier->trouble.text);
     return carrier->queue ? 0
                           : carrier->device->queue_create(carrier->index, &carrier->queue, trouble);
+}
+
+int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate,
+                      struct gyre_trouble *trouble)
+{
+    const struct gyre_device *device = carrier->device;
+    int status = gyre_carrier_open(carrier, trouble);
+    if (!status && !carrier->gates)
+        status = device->queue_create(carrier->index, &carrier->gates, trouble);
+    if (!status)
+        status = device->after(carrier->gates, stream, trouble);
+    if (status)
+        return status;
+    status = device->mark(carrier->gates, carrier->asked + 1);
+    if (status < 0)
+        return gyre_trouble_set(trouble, status, "a stream's place cannot be kept: %s",
+                                gyre_status_name(status));
+    *gate = ++carrier->asked;
+    return 0;
+}
+
+int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_device_word *word,
+                      uint64_t value, struct gyre_trouble *trouble)
+{
+    return carrier->device->hold(carrier->gates, stream, word, value, trouble);
 }
 
 uint32_t gyre_carrier_room(const struct gyre_carrier *carrier)
@@ -79,17 +106,24 @@ uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
                 "a fold");
 }
 
-bool gyre_carrier_poll(struct gyre_carrier *carrier)
+static bool poll_queue(struct gyre_carrier *carrier, struct gyre_device_queue *queue,
+                       uint64_t expected, uint64_t *seen)
 {
     uint64_t token[REPORTS];
-    if (!gyre_carrier_busy(carrier) || carrier->status)
+    if (*seen == expected || carrier->status)
         return false;
-    int count = carrier->device->query(carrier->queue, token, REPORTS);
+    int count = carrier->device->query(queue, token, REPORTS);
     if (count < 0)
         lose(carrier, count, "work");
     if (count > 0)
-        carrier->finished = token[count - 1];
+        *seen = token[count - 1];
     return count != 0;
+}
+
+bool gyre_carrier_poll(struct gyre_carrier *carrier)
+{
+    bool moved = poll_queue(carrier, carrier->queue, carrier->posted, &carrier->finished);
+    return poll_queue(carrier, carrier->gates, carrier->asked, &carrier->reached) || moved;
 }
 
 int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket)

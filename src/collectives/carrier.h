@@ -2,8 +2,9 @@
  * it is of. One per process; every communicator's operations share it.
  *
  * Posts are finished in the order in which they were made, so a ticket, the number of a post, is
- * all that anybody keeps of one. Nothing on the queue ever waits for a peer or for a stream of the
- * caller's: it is empty in bounded time.
+ * all that anybody keeps of one. Nothing on that queue ever waits for a peer or for a stream of the
+ * caller's: it is empty in bounded time. What waits for streams is a second queue that does nothing
+ * else: a stream may itself wait for an operation whose copies are not posted yet.
  *
  * All calls: owner (gyre_domain_enter), but for what says otherwise. */
 #ifndef GYRE_COLLECTIVES_CARRIER_H
@@ -16,8 +17,11 @@ struct gyre_carrier {
     int index;                       /* of the device; negative: there is none */
     struct gyre_device_queue *queue; /* made by the first use */
     uint64_t posted, finished;       /* tickets */
-    int status;                      /* negative: the device is lost, */
-    struct gyre_trouble trouble;     /* and its story */
+    struct gyre_device_queue
+        *gates;                  /* what streams of the caller's have come to; by the first use */
+    uint64_t asked, reached;     /* gates, likewise by number */
+    int status;                  /* negative: the device is lost, */
+    struct gyre_trouble trouble; /* and its story */
 };
 
 /* `carrier` is zeroed memory. A negative index: everything is the host's. */
@@ -27,10 +31,26 @@ void gyre_carrier_init(struct gyre_carrier *carrier, int index);
 void gyre_carrier_deinit(struct gyre_carrier *carrier);
 
 /* Is this memory one that only the carrier can read? Any thread. */
-bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory);
+static inline bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory)
+{
+    return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
+}
 
 /* Makes the queue where there is none yet. May block: not between operations of one shape. */
 int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble);
+
+/* A gate is reached when what is on the stream now has finished. */
+int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate,
+                      struct gyre_trouble *trouble);
+
+static inline bool gyre_carrier_reached(const struct gyre_carrier *carrier, uint64_t gate)
+{
+    return gate <= carrier->reached;
+}
+
+/* What is put on the stream from now on waits for *word to be `value`. */
+int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_device_word *word,
+                      uint64_t value, struct gyre_trouble *trouble);
 
 /* How many posts it takes now. */
 uint32_t gyre_carrier_room(const struct gyre_carrier *carrier);
@@ -48,7 +68,7 @@ static inline bool gyre_carrier_done(const struct gyre_carrier *carrier, uint64_
 
 static inline bool gyre_carrier_busy(const struct gyre_carrier *carrier)
 {
-    return carrier->posted != carrier->finished;
+    return carrier->posted != carrier->finished || carrier->asked != carrier->reached;
 }
 
 /* Learns what has finished; true if anything had. */

@@ -105,7 +105,7 @@ int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
     options.world = comm->world;
     options.links = comm->hub->links;
     options.mesh = comm->mesh;
-    options.carrier = &comm->hub->carrier;
+    options.carrier = comm->hub->carrier.device ? &comm->hub->carrier : NULL;
     options.layout = comm->layout;
     options.near = GYRE_LINK_SHM;
     options.far = one_machine(comm) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
@@ -308,6 +308,11 @@ int gyre_node(const struct gyre_comm *comm)
 int gyre_nodes(const struct gyre_comm *comm)
 {
     return comm ? (int)comm->seat.nodes : -1;
+}
+
+int gyre_device(const struct gyre_comm *comm)
+{
+    return comm ? gyre_domain_cuda(comm->domain) : -1;
 }
 
 /* -- memory ------------------------------------------------------------------------------------ */

@@ -125,6 +125,11 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                     void *output, struct gyre_work **work);
 
+/* Starts an operation that waits for what is on the stream, and that what comes onto the stream later
+ * waits for. */
+int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                       void *output, void *stream);
+
 /* comm.c, for whoever makes one: which nodes its ranks are on, and its engine, from what stands in
  * the struct already. */
 int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble);

@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPLETIONS 64
+#define COMPLETIONS   64
+#define RELEASE_BYTES 4096u /* a page: pinned memory is pages */
+_Static_assert(GYRE_OPS_MAX * sizeof(gyre_device_word) <= RELEASE_BYTES, "a word an operation");
 
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **out,
                        struct gyre_trouble *trouble)
@@ -50,12 +52,54 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     return 0;
 }
 
+/* -- streams ----------------------------------------------------------------------------------- */
+
+int gyre_engine_open_streams(struct gyre_engine *engine, struct gyre_trouble *trouble)
+{
+    const struct gyre_carrier *carrier = engine->carrier;
+    if (engine->release)
+        return 0;
+    gyre_device_word *words = aligned_alloc(RELEASE_BYTES, RELEASE_BYTES);
+    if (!words)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for what streams wait for");
+    memset(words, 0, RELEASE_BYTES);
+    int status = carrier->device->pin(carrier->index, words, RELEASE_BYTES, trouble);
+    if (status)
+        free(words);
+    else
+        engine->release = words;
+    return status;
+}
+
+static void close_streams(struct gyre_engine *engine)
+{
+    if (engine->release)
+        engine->carrier->device->unpin(engine->carrier->index, engine->release);
+    free(engine->release);
+}
+
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, uint64_t gate,
+                            void *stream, struct gyre_trouble *trouble)
+{
+    op->gate = gate;
+    int status = gyre_carrier_hold(engine->carrier, stream, &engine->release[op - engine->op],
+                                   op->sequence, trouble);
+    op->held = status == 0;
+    return status;
+}
+
+bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operation *op)
+{
+    return !op->gate || gyre_carrier_reached(engine->carrier, op->gate);
+}
+
 void gyre_engine_destroy(struct gyre_engine *engine)
 {
     if (!engine)
         return;
     gyre_steps_deinit(engine);
     gyre_shadow_deinit(engine);
+    close_streams(engine);
     for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++)
         gyre_plan_destroy(engine->plan[i]);
     engine->device->queue_destroy(engine->queue);
@@ -169,6 +213,10 @@ static void end(struct gyre_engine *engine, struct gyre_operation *op, int statu
         i++;
     memmove(&engine->order[i], &engine->order[i + 1],
             (--engine->orders - i) * sizeof(engine->order[0]));
+    if (!op->held)
+        return;
+    atomic_store_explicit(&engine->release[op - engine->op], op->sequence, memory_order_release);
+    gyre_engine_release(engine, op);
 }
 
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
@@ -217,7 +265,7 @@ static bool run_shadows(struct gyre_engine *engine)
                           false, &engine->carrier->trouble);
     for (uint32_t i = 0; i < engine->orders && !engine->fault.status;) {
         struct gyre_operation *op = engine->order[i];
-        if (op->shadow)
+        if (op->shadow && gyre_engine_due(engine, op))
             moved |= op->giving ? give_back(engine, op) : gyre_shadow_run(op->shadow);
         i += i < engine->orders && engine->order[i] == op;
     }

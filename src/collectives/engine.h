@@ -38,6 +38,8 @@ struct gyre_operation {
     struct gyre_shadow *shadow; /* input and output are there, the caller's elsewhere; NULL: no */
     bool giving;                /* all has run, and OUTPUT is on its way to the caller's */
     bool direct;                /* PUSH: a device runs it, if every rank's can */
+    uint64_t gate;              /* of the stream that it waits for; 0: none */
+    bool held;                  /* a stream waits for it, and nobody else */
     bool used;
 };
 
@@ -75,6 +77,7 @@ struct gyre_engine {
     struct gyre_device_queue *queue;
     struct gyre_carrier *carrier; /* NULL: all buffers are the host's */
     struct gyre_shadow *shadows;  /* all that were made */
+    gyre_device_word *release;    /* by operation: the sequence of the last one that has ended */
     struct gyre_plan_options planning;
 
     uint64_t sequence; /* of the last operation started */
@@ -111,6 +114,16 @@ struct gyre_engine_options {
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **engine,
                        struct gyre_trouble *trouble);
 void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
+
+/* What streams wait for, made by the first call. The operation that was just started waits for what
+ * the gate stands for, and the stream for the operation, which is released when it ends. If that
+ * fails it is one like any other. */
+int gyre_engine_open_streams(struct gyre_engine *engine, struct gyre_trouble *trouble);
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, uint64_t gate,
+                            void *stream, struct gyre_trouble *trouble);
+
+/* Has what the operation waits for come? */
+bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operation *op);
 
 /* The plan of a shape, from the cache or made now. */
 int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,

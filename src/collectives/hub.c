@@ -107,7 +107,7 @@ bool gyre_hub_pending(const struct gyre_hub *hub)
 
 bool gyre_hub_poll(struct gyre_hub *hub)
 {
-    bool moved = gyre_carrier_poll(&hub->carrier);
+    bool moved = gyre_carrier_busy(&hub->carrier) && gyre_carrier_poll(&hub->carrier);
     moved |= run_busy(hub);
     if (take_completions(hub)) {
         gyre_domain_tell_standing(hub->domain);

@@ -144,7 +144,7 @@ static bool begin_turn(struct gyre_engine *engine)
 {
     struct gyre_mesh *mesh = engine->mesh;
     struct gyre_operation *op = next_mapped(engine);
-    if (!op || (op->shadow && !gyre_shadow_ready(op->shadow, 0)) ||
+    if (!op || !gyre_engine_due(engine, op) || (op->shadow && !gyre_shadow_ready(op->shadow, 0)) ||
         !gyre_turn_is_free(mesh, mesh->turn + 1))
         return false;
     mesh->turn++;

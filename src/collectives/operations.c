@@ -241,6 +241,62 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     return status;
 }
 
+/* -- streams ----------------------------------------------------------------------------------- */
+
+/* Nobody else is waited for: the host waits for the stream. */
+static int run_alone_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                        void *output, void *stream)
+{
+    uint64_t gate;
+    gyre_domain_enter(comm->domain);
+    int status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, gyre_thread_trouble());
+    while (!status && !gyre_carrier_reached(&comm->hub->carrier, gate))
+        status = gyre_carrier_poll(&comm->hub->carrier) ? comm->hub->carrier.status : 0;
+    gyre_domain_leave(comm->domain);
+    return status ? status : run_alone(comm, shape, input, output);
+}
+
+/* Owner. */
+static int begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, void *stream)
+{
+    struct gyre_plan *plan;
+    struct gyre_operation *op;
+    uint64_t gate;
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    int status = find_plan(comm, shape, &plan);
+    if (!status)
+        status = gyre_engine_open_streams(comm->engine, trouble);
+    if (!status)
+        status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, trouble);
+    if (!status)
+        status = gyre_comm_start_plan(comm, plan, input, output, &op);
+    if (status)
+        return status;
+    status = gyre_engine_bind_stream(comm->engine, op, gate, stream, trouble);
+    if (status) { /* peers count on it: it is run to its end */
+        gyre_comm_drive(comm, op);
+        gyre_engine_release(comm->engine, op);
+    }
+    return status;
+}
+
+int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                       void *output, void *stream)
+{
+    if (comm->n == 1)
+        return run_alone_on(comm, shape, input, output, stream);
+    gyre_domain_enter(comm->domain);
+    int status = begin_on(comm, shape, input, output, stream);
+    if (!status && gyre_hub_poll(comm->hub))
+        gyre_domain_ring(comm->domain);
+    bool more = comm->hub->busies > 0;
+    gyre_domain_leave(comm->domain);
+    if (more)
+        gyre_helper_poke(comm->hub);
+    return status;
+}
+
 /* -- work -------------------------------------------------------------------------------------- */
 
 /* Frees an ended handle; GYRE_AGAIN keeps it. */

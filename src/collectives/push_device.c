@@ -21,7 +21,7 @@ bool gyre_push_suits_device(struct gyre_engine *engine, struct gyre_plan *plan, 
 {
     const struct gyre_shape *shape = &plan->shape;
     const struct gyre_carrier *carrier = engine->carrier;
-    if (!carrier || !carrier->device || plan->form != GYRE_FORM_PUSH || shape->fold)
+    if (!carrier || plan->form != GYRE_FORM_PUSH || shape->fold)
         return false;
     uint64_t in_bytes = gyre_shape_input_bytes(shape, engine->n, engine->rank);
     uint64_t out_bytes = gyre_shape_output_bytes(shape, engine->n, engine->rank);

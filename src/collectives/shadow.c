@@ -56,7 +56,7 @@ static struct gyre_shadow *new_shadow(struct gyre_carrier *carrier, uint64_t byt
         free(shadow);
         return NULL;
     }
-    shadow->pinned = !gyre_carrier_busy(carrier) &&
+    shadow->pinned = carrier->posted == carrier->finished &&
                      carrier->device->pin(carrier->index, shadow->memory, shadow->bytes, NULL) == 0;
     return shadow;
 }
@@ -129,7 +129,7 @@ int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, c
     const struct gyre_shape *shape = &plan->shape;
     struct gyre_carrier *carrier = engine->carrier;
     *out = NULL;
-    if (!carrier || !carrier->device)
+    if (!carrier)
         return 0;
     uint64_t in_bytes = gyre_shape_input_bytes(shape, engine->n, engine->rank);
     uint64_t out_bytes = gyre_shape_output_bytes(shape, engine->n, engine->rank);

@@ -91,9 +91,9 @@ static void begin_round(struct gyre_lane *lane)
 }
 
 /* Is there another slice, and its INPUT here? */
-static bool has_slice(const struct gyre_operation *op)
+static bool has_slice(const struct gyre_engine *engine, const struct gyre_operation *op)
 {
-    return op->next_slice < op->plan->slices &&
+    return op->next_slice < op->plan->slices && gyre_engine_due(engine, op) &&
            (!op->shadow || gyre_shadow_ready(op->shadow, op->next_slice));
 }
 
@@ -101,7 +101,7 @@ static bool has_slice(const struct gyre_operation *op)
 static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
     struct gyre_operation *op = lane->op;
-    if (!has_slice(op))
+    if (!has_slice(engine, op))
         return false;
     lane->slice_index = op->next_slice++;
     lane->base = lane->slice_index * op->plan->slice_count * op->plan->element;
@@ -266,7 +266,7 @@ static bool grant_lanes(struct gyre_engine *engine)
             continue;
         while (op->lanes < op->plan->lanes && op->next_slice < op->plan->slices) {
             struct gyre_lane *lane = idle_lane(engine);
-            if (!lane || !has_slice(op) || lane_fit(lane, &engine->extent))
+            if (!lane || !has_slice(engine, op) || lane_fit(lane, &engine->extent))
                 return granted;
             lane->op = op;
             lane->index = lane->rounds = 0;

@@ -1,0 +1,228 @@
+/* Operations in the order of streams, with real processes over the stand-in for CUDA, whose streams
+ * run in an order that a seed decides and whose work may be late.
+ *
+ *      stream   put x ─▶ double ─▶ all_reduce ─▶ double ─▶ all_reduce ─▶ … ─▶ get
+ *
+ * Nothing waits on the host between the first and the last of these. */
+#include "comm_rig.h"
+#include "collectives/kernels/reduce.h"
+#include "device/device.h"
+#include "fakecuda/fakecuda.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define COUNT  70001u
+#define ROUNDS 5
+
+struct bench {
+    int device;
+    CUstream stream[2];
+    int32_t *memory, *other; /* the device's */
+    int32_t *host;
+};
+
+static int failed(CUresult error)
+{
+    if (error)
+        fprintf(stderr, "CUDA error %d\n", (int)error);
+    return error != 0;
+}
+
+/* The streams are the caller's: made in the device's context, which stays current. */
+static int set_up(struct gyre_comm *comm, struct bench *bench)
+{
+    CUcontext context;
+    bench->device = gyre_device(comm);
+    bench->host = malloc(COUNT * 4);
+    if (gyre_alloc_device(comm, COUNT * 4, (void **)&bench->memory) ||
+        gyre_alloc_device(comm, COUNT * 4, (void **)&bench->other))
+        return rig_check(false, comm, "memory");
+    return failed(cuDevicePrimaryCtxRetain(&context, bench->device)) ||
+           failed(cuCtxPushCurrent(context)) ||
+           failed(cuStreamCreate(&bench->stream[0], CU_STREAM_NON_BLOCKING)) ||
+           failed(cuStreamCreate(&bench->stream[1], CU_STREAM_NON_BLOCKING));
+}
+
+static int copy(void *to, const void *from, CUstream stream)
+{
+    return failed(
+        cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, COUNT * 4, stream));
+}
+
+/* memory[i] += memory[i], by a kernel on the stream. */
+static void twice(int32_t *memory, uint64_t count, CUstream stream)
+{
+    void *to = memory;
+    const void *from[] = {memory, memory};
+    struct gyre_fold_task task = {
+        .destination = &to, .destinations = 1, .source = from, .sources = 2, .count = count};
+    gyre_reduce_table(GYRE_MEMORY_CUDA)->fold[GYRE_I32][GYRE_SUM](&task, stream);
+}
+
+static uint64_t counts[] = {100, COUNT};
+
+static int32_t value(int rank, uint64_t i)
+{
+    return (int32_t)(rank + 1 + (int)(i % 5));
+}
+
+static int check(struct gyre_comm *comm, const struct bench *bench, uint64_t count, int32_t factor)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t sum = 0;
+        for (int rank = 0; rank < gyre_size(comm); rank++)
+            sum += value(rank, i);
+        if (bench->host[i] != sum * factor) {
+            fprintf(stderr, "rank %d of %d: element %llu of %llu is %d and not %d\n",
+                    gyre_rank(comm), gyre_size(comm), (unsigned long long)i,
+                    (unsigned long long)count, bench->host[i], sum * factor);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Round after round: doubled, summed into the other memory, and back by a broadcast; on two streams
+ * in turn, joined by an event as a program would. */
+static int chain(struct gyre_comm *comm, struct bench *bench, uint64_t count)
+{
+    CUevent event;
+    int32_t factor = 1;
+    for (uint64_t i = 0; i < count; i++)
+        bench->host[i] = value(gyre_rank(comm), i);
+    if (copy(bench->memory, bench->host, bench->stream[0]) || failed(cuEventCreate(&event, 2)))
+        return 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        CUstream stream = bench->stream[round % 2];
+        twice(bench->memory, count, stream);
+        int status = round == 0 ? gyre_all_reduce_on(comm, bench->memory, bench->other, count,
+                                                     GYRE_I32, GYRE_SUM, stream)
+                                : gyre_all_reduce_on(comm, bench->memory, bench->other, count,
+                                                     GYRE_I32, GYRE_MAX, stream);
+        if (!status)
+            status = gyre_broadcast_on(comm, bench->other, bench->memory, count, GYRE_I32,
+                                       round % gyre_size(comm), stream);
+        if (rig_check(status == 0, comm, "a call on a stream") ||
+            failed(cuEventRecord(event, stream)) ||
+            failed(cuStreamWaitEvent(bench->stream[(round + 1) % 2], event, 0)))
+            return 1;
+        factor *= 2;
+    }
+    if (copy(bench->host, bench->memory, bench->stream[ROUNDS % 2]) ||
+        failed(cuStreamSynchronize(bench->stream[ROUNDS % 2])) || failed(cuEventDestroy(event)))
+        return 1;
+    return rig_check(gyre_barrier(comm) == 0, comm, "what came later") ||
+           check(comm, bench, count, factor);
+}
+
+static int many_in_order(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]) && !bad; c++)
+        bad = chain(comm, &bench, counts[c]);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void order_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(1, many_in_order), 0);
+    assert_int_equal(rig_run_everywhere(2, many_in_order), 0);
+    assert_int_equal(rig_run_everywhere(4, many_in_order), 0);
+}
+
+/* -- what is refused --------------------------------------------------------------------------- */
+
+static int refusals(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    CUcontext context;
+    CUstream foreign;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    bad = bad || rig_check(gyre_all_reduce_on(comm, bench.memory, bench.other, 4, GYRE_I32,
+                                              GYRE_SUM, NULL) == GYRE_INVALID &&
+                               strstr(gyre_error(comm), "cudaStreamLegacy"),
+                           comm, "no stream was accepted");
+    fakecuda_capture(bench.stream[0], true);
+    bad = bad || rig_check(gyre_all_reduce_on(comm, bench.memory, bench.other, 4, GYRE_I32,
+                                              GYRE_SUM, bench.stream[0]) == GYRE_UNSUPPORTED &&
+                               strstr(gyre_error(comm), "graph"),
+                           comm, "a captured stream was accepted");
+    fakecuda_capture(bench.stream[0], false);
+    bad = bad || failed(cuDevicePrimaryCtxRetain(&context, 1 - bench.device)) ||
+          failed(cuCtxPushCurrent(context)) || failed(cuStreamCreate(&foreign, 1)) ||
+          rig_check(gyre_all_reduce_on(comm, bench.memory, bench.other, 4, GYRE_I32, GYRE_SUM,
+                                       foreign) == GYRE_INVALID &&
+                        strstr(gyre_error(comm), "device"),
+                    comm, "another device's stream was accepted");
+    bad = bad || failed(cuCtxPopCurrent(&context)) || chain(comm, &bench, 100);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = refusals};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 30), 0);
+}
+
+/* -- failure ----------------------------------------------------------------------------------- */
+
+/* The other rank never comes: the stream is released, and the failure is told by the next call. */
+static int left_alone(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    if (set_up(comm, &bench))
+        return 1;
+    atomic_fetch_add(&rig->shared->ready, 1);
+    if (gyre_rank(comm) == 1)
+        rig_until(&rig->shared->flag, 1); /* for ever: it is killed */
+    int status = gyre_all_reduce_on(comm, bench.memory, bench.other, COUNT, GYRE_I32, GYRE_SUM,
+                                    bench.stream[0]);
+    if (rig_check(status == 0, comm, "the call") || failed(cuStreamSynchronize(bench.stream[0])))
+        return 1;
+    status = gyre_all_reduce_on(comm, bench.memory, bench.other, COUNT, GYRE_I32, GYRE_SUM,
+                                bench.stream[0]);
+    rig_note(rig, comm, status, rig_now());
+    free(bench.host);
+    gyre_finalize(comm);
+    return 0;
+}
+
+static void a_lost_rank_releases_the_stream(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = left_alone};
+    (void)state;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 2);
+    kill(rig.pid[1], SIGKILL);
+    assert_int_equal(rig_wait(&rig, 30, 2), 0);
+    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order_is_kept),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(a_lost_rank_releases_the_stream),
+    };
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    setenv("GYRE_DEVICES", "0,1,0,1", 1);
+    setenv("FAKECUDA_DELAY", "300", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
