@@ -67,7 +67,7 @@ static const char help[] =
     "  -J, --output_file FILE     write JSON too; never overwrites\n"
     "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
     "      --ranks N              start N ranks on this machine\n"
-    "      --transport NAME       shm, tcp or auto (auto)\n"
+    "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
     "      --algo NAME            as GYRE_ALGO\n"
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
     "      --csv FILE             write rows as comma-separated values too\n"
@@ -214,7 +214,7 @@ static int read_size(const char *flag, const char *text, uint64_t *out)
 
 static int read_ours(int flag, const char *text, struct bench_options *options)
 {
-    static const char *const transports[] = {"auto", "shm", "tcp"};
+    static const char *const transports[] = {"auto", "shm", "tcp", "verbs"};
     static const char *const memories[] = {"gyre", "malloc"};
     int index = 0;
     switch (flag) {
@@ -222,7 +222,8 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
         return read_int("--ranks", text, 1, 1024, &options->ranks);
     case FLAG_TRANSPORT:
         options->transport = text;
-        return read_word("--transport", text, transports, 3, "auto, shm or tcp") < 0 ? -1 : 0;
+        return read_word("--transport", text, transports, 4, "auto, shm, tcp or verbs") < 0 ? -1
+                                                                                            : 0;
     case FLAG_MEMORY:
         index = read_word("--memory", text, memories, 2, "gyre or malloc");
         options->plain_memory = index == 1;

@@ -97,7 +97,7 @@ static int usage(void)
          "  --batch N          samples of a rank (100)\n"
          "  --optimizer NAME   sgd or adam (sgd)\n"
          "  --ranks N          start so many here; without it, be one of a launcher's\n"
-         "  --transport NAME   shm, tcp or auto (auto)\n"
+         "  --transport NAME   shm, tcp, verbs or auto (auto)\n"
          "  --bucket BYTES     what closes a bucket, such as 1M (the engine's choice)\n"
          "  --rounds N         times that all is measured in turns (9)\n"
          "  --steps N          of a stretch (as many as take 0.25 s, 4 at least)\n"
@@ -107,8 +107,8 @@ static int usage(void)
 
 static int read_flag(int flag, const char *text, struct options *o, struct gyre_trouble *trouble)
 {
-    static const char *const optimizers[] = {"sgd", "adam"}, *const wires[] = {"auto", "shm",
-                                                                               "tcp"};
+    static const char *const optimizers[] = {"sgd", "adam"}, *const wires[] = {"auto", "shm", "tcp",
+                                                                               "verbs"};
     int index = 0, status;
     switch (flag) {
     case 'l':
@@ -131,7 +131,7 @@ static int read_flag(int flag, const char *text, struct options *o, struct gyre_
         return status;
     case 't':
         o->transport = text;
-        return gyre_parse_word("--transport", text, wires, 3, &index, trouble);
+        return gyre_parse_word("--transport", text, wires, 4, &index, trouble);
     default:
         o->csv = text;
         return 0;

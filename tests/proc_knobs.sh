@@ -37,7 +37,7 @@ expect '"name":"GYRE_ALGO","value":"a\\"b\\\\","origin":"environment","same":tru
 expect '^GYRE_KEY  *(set)  *environment ' env GYRE_KEY=0123456789 "$gyre" show env
 env GYRE_KEY=0123456789 "$gyre" show env --json | grep 0123456789 && offend "the key was printed"
 expect 'GYRE_LANES is "9": expected a whole number from 1 to 8' env GYRE_LANES=9 "$gyre" show env
-expect 'GYRE_TRANSPORT is "smh": expected auto, shm or tcp (did you mean "shm"?)' env GYRE_TRANSPORT=smh "$gyre" show env
+expect 'GYRE_TRANSPORT is "smh": expected auto, shm, tcp or verbs (did you mean "shm"?)' env GYRE_TRANSPORT=smh "$gyre" show env
 expect 'GYRE_ALGO is "rign"' env GYRE_ALGO=rign "$gyre" show env
 env GYRE_LANES=9 "$gyre" show env >/dev/null 2>&1
 [ $? = 2 ] || offend "a wrong value does not end with 2"

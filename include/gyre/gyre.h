@@ -133,7 +133,7 @@ struct gyre_options {
     const char *root;      /* "host:port" of rank 0; NULL: GYRE_ROOT, MASTER_ADDR, Slurm, … */
     const char *job;       /* one name for all ranks, unlike other jobs'; NULL: environment */
     const void *key;       /* 32 secret bytes of the job; NULL: GYRE_KEY_FD, GYRE_KEY_FILE, … */
-    const char *transport; /* "shm", "tcp" or "auto"; NULL: GYRE_TRANSPORT, else auto */
+    const char *transport; /* "shm", "tcp", "verbs", "auto"; NULL: GYRE_TRANSPORT, else auto */
     int join_timeout_ms;   /* how long to wait for all ranks; 0: GYRE_JOIN_TIMEOUT, else 300,000 */
     int timeout_ms;        /* limit of one operation; 0: GYRE_TIMEOUT, else 1,800,000 */
     int dead_time_ms;      /* silence that counts as death; 0: GYRE_DEAD_TIME, else 10,000 */

@@ -73,12 +73,12 @@ static int read_sizes(struct gyre_choices_asked *a, struct gyre_trouble *trouble
 static int read_transport(const struct gyre_choices_asked *a, bool *tcp,
                           struct gyre_trouble *trouble)
 {
-    static const char *const words[] = {"auto", "shm", "tcp"};
+    static const char *const words[] = {"auto", "shm", "tcp", "verbs"};
     int index = 0;
     int status = a->word[TRANSPORT]
-                     ? gyre_parse_word("--transport", a->word[TRANSPORT], words, 3, &index, trouble)
-                     : gyre_env_word("GYRE_TRANSPORT", words, 3, &index, trouble);
-    *tcp = index == 2;
+                     ? gyre_parse_word("--transport", a->word[TRANSPORT], words, 4, &index, trouble)
+                     : gyre_env_word("GYRE_TRANSPORT", words, 4, &index, trouble);
+    *tcp = index >= 2; /* links of a network */
     return status;
 }
 

@@ -34,7 +34,7 @@
     }
 
 const struct gyre_knob gyre_knobs[] = {
-    WORD("GYRE_TRANSPORT", "auto shm tcp", "auto", true, "how ranks reach each other"),
+    WORD("GYRE_TRANSPORT", "auto shm tcp verbs", "auto", true, "how ranks reach each other"),
     TEXT("GYRE_ALGO", "auto", true, "an algorithm, or rules such as all_reduce:ring:1M-;direct"),
     NUMBER("GYRE_REPRODUCIBLE", 0, 1, "0", true, "sums are the left fold over ranks, always"),
     TEXT("GYRE_TUNE_FILE", "built-in prices", true, "what `gyre tune` measured, for choosing"),

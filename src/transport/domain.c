@@ -92,28 +92,28 @@ static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
     return gyre_domain_view(domain, peer, region, GYRE_MEMORY_HOST, offset, length);
 }
 
-static int open_wire(struct gyre_domain *domain, const struct gyre_driver *driver, uint32_t peers,
-                     struct gyre_trouble *trouble)
+int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
+                          uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble)
 {
-    struct gyre_wire_options options = {.rank = domain->joined->rank,
-                                        .n = domain->joined->n,
+    const struct gyre_joined *joined = domain->joined;
+    struct gyre_wire_options options = {.rank = joined->rank,
+                                        .n = joined->n,
                                         .epoch = domain->job.epoch,
                                         .peers = peers,
                                         .variant = domain->settings.poller,
+                                        .address = &joined->member[joined->rank].address,
                                         .sight = &domain->sight};
-    struct gyre_wire *wire;
     domain->sight = (struct gyre_sight){.context = domain, .locate = locate, .view = view};
-    int status = driver->open(&options, &wire, trouble);
-    return status ? status : gyre_links_add_wire(domain->links, driver, wire);
+    return driver->open(&options, wire, trouble);
 }
 
-/* The best driver that is built in for peers of this node, or for the others. */
-static const struct gyre_driver *driver_for(bool mapped)
+/* The best driver that is built in for peers of this node. */
+static const struct gyre_driver *mapped_driver(void)
 {
-    for (const struct gyre_driver *const *it = gyre_drivers; *it; it++)
-        if ((*it)->limits.mapped == mapped)
-            return *it;
-    return NULL;
+    const struct gyre_driver *const *it = gyre_drivers;
+    while (*it && !(*it)->limits.mapped)
+        it++;
+    return *it;
 }
 
 /* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
@@ -144,40 +144,20 @@ static int attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
     const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
     if (joined->local_size < 2)
         return 0;
-    int wire = open_wire(domain, driver_for(true), joined->local_size, trouble);
+    const struct gyre_driver *driver = mapped_driver();
+    struct gyre_wire *opened;
+    int status = gyre_domain_open_wire(domain, driver, joined->local_size, &opened, trouble);
+    int wire = status ? status : gyre_links_add_wire(domain->links, driver, opened);
     if (wire < 0)
         return wire;
-    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
-                             &domain->queue_region, trouble);
+    status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
+                         &domain->queue_region, trouble);
     if (!status)
         status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region,
                                   GYRE_SHARE_SEALED, trouble);
     for (uint32_t peer = 0; !status && peer < joined->n; peer++)
         if (gyre_domain_mapped(domain, peer))
             status = attach_mapped(domain, wire, peer, trouble);
-    return status;
-}
-
-static int attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble)
-{
-    struct gyre_joined *joined = domain->joined;
-    uint32_t remote = 0;
-    for (uint32_t peer = 0; peer < joined->n; peer++)
-        remote += joined->peer[peer].tcps > 0;
-    if (!remote)
-        return 0;
-    int wire = open_wire(domain, driver_for(false), remote, trouble), status = wire < 0 ? wire : 0;
-    domain->sockets = true;
-    for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
-        struct gyre_peer *ends = &joined->peer[peer];
-        struct gyre_channel channel = {.peer = peer, .fds = ends->tcps};
-        if (!ends->tcps)
-            continue;
-        memcpy(channel.fd, ends->tcp, sizeof(int) * (size_t)ends->tcps);
-        status = gyre_links_attach(domain->links, wire, &channel, trouble);
-        for (int i = 0; !status && i < ends->tcps; i++)
-            ends->tcp[i] = -1; /* the driver's now */
-    }
     return status;
 }
 
@@ -203,7 +183,8 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return status;
     if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
         return status;
-    return (status = attach_node(domain, trouble)) ? status : attach_remote(domain, trouble);
+    return (status = attach_node(domain, trouble)) ? status
+                                                   : gyre_domain_attach_remote(domain, trouble);
 }
 
 int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **out,

@@ -90,6 +90,12 @@ int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *troub
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
 void gyre_domain_bell_deinit(struct gyre_domain *domain);
 
+int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
+                          uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble);
+
+/* Links to every peer of another node, each over the best driver that both ends have. */
+int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
 /* Waits until a node peer's region of host memory `id` is mapped here. */
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble);

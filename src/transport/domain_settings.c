@@ -10,12 +10,12 @@
 static int read_transport(const struct gyre_options *user, struct gyre_domain_settings *settings,
                           struct gyre_trouble *trouble)
 {
-    static const char *const words[] = {"auto", "shm", "tcp"};
+    static const char *const words[] = {"auto", "shm", "tcp", "verbs"};
     int index = 0;
     int status =
         user && user->transport
-            ? gyre_parse_word("options.transport", user->transport, words, 3, &index, trouble)
-            : gyre_env_word("GYRE_TRANSPORT", words, 3, &index, trouble);
+            ? gyre_parse_word("options.transport", user->transport, words, 4, &index, trouble)
+            : gyre_env_word("GYRE_TRANSPORT", words, 4, &index, trouble);
     settings->transport = words[index];
     return status;
 }

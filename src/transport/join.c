@@ -249,6 +249,11 @@ static int raise_descriptors(struct gyre_joining *join)
     return 0;
 }
 
+bool gyre_join_apart(const char *transport)
+{
+    return !strcmp(transport, "tcp") || !strcmp(transport, "verbs");
+}
+
 static int check(const struct gyre_job *job, const struct gyre_join_options *options,
                  struct gyre_trouble *trouble)
 {
@@ -266,9 +271,9 @@ static int check(const struct gyre_job *job, const struct gyre_join_options *opt
                                 options->port_low, options->port_high);
     const char *transport = options->transport;
     if (!transport ||
-        (strcmp(transport, "auto") && strcmp(transport, "tcp") && strcmp(transport, "shm")))
+        (strcmp(transport, "auto") && strcmp(transport, "shm") && !gyre_join_apart(transport)))
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "transport \"%s\": expected auto, shm or tcp",
+                                "transport \"%s\": expected auto, shm, tcp or verbs",
                                 transport ? transport : "");
     return 0;
 }

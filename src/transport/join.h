@@ -32,7 +32,8 @@ struct gyre_peer {
 };
 
 struct gyre_join_options {
-    const char *transport; /* "auto": shm inside nodes, tcp between; "tcp"; "shm": or fail */
+    const char *transport; /* "auto": shm inside nodes; "shm": or fail; "tcp", "verbs": no node has
+                              two ranks */
     int join_timeout_ms;   /* until all ranks are there */
     int dead_time_ms;      /* keepalive and TCP_USER_TIMEOUT; 0: no limit (debuggers) */
     int connections;       /* data connections per TCP peer, 1 … 8 */
@@ -49,6 +50,9 @@ struct gyre_joined {
     struct gyre_member *member; /* n */
     struct gyre_peer *peer;     /* n; [rank] is empty */
 };
+
+/* Whether this transport keeps ranks of one machine apart: "tcp", "verbs". */
+bool gyre_join_apart(const char *transport);
 
 /* Blocks until all ranks are joined. The rendezvous takes at most the join timeout (plus 1 s for an
  * orderly refusal), each of the two phases after it at most 1.5 dead times, counted as 2 s or more.

@@ -274,7 +274,7 @@ int gyre_pairing_open(struct gyre_joining *join, struct gyre_fact *mine)
         meeting->higher = i < join->joined->rank;
         meeting->pidfd = -1;
     }
-    if (strcmp(join->options->transport, "tcp"))
+    if (!gyre_join_apart(join->options->transport))
         pairing->door.fd = gyre_door_open(mine->door);
     if (pairing->door.fd < 0) /* no failure: nobody knocks, tcp serves */
         memset(mine->door, 0, sizeof mine->door);
@@ -326,7 +326,7 @@ static int begin(struct gyre_joining *join, struct meeting *meeting)
 
 static bool may_share(const struct gyre_joining *join, uint32_t peer)
 {
-    return strcmp(join->options->transport, "tcp") != 0 &&
+    return !gyre_join_apart(join->options->transport) &&
            gyre_fact_one_machine(&join->fact[join->joined->rank], &join->fact[peer]);
 }
 

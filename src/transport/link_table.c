@@ -3,6 +3,7 @@
 
 const struct gyre_driver *const gyre_drivers[] = {
     &gyre_driver_shm,
+    &gyre_driver_verbs,
     &gyre_driver_tcp,
     NULL,
 };

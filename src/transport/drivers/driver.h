@@ -88,7 +88,7 @@ struct gyre_driver {
     struct gyre_driver_limits limits;
 
     /* Opens a wire. On failure *wire is untouched and *trouble says why; -ENOTSUP/GYRE_UNSUPPORTED:
-     * absent here. */
+     * absent here; GYRE_INVALID: the user asked for what cannot be; others: here, but of no use. */
     int (*open)(const struct gyre_wire_options *options, struct gyre_wire **wire,
                 struct gyre_trouble *trouble);
 

@@ -145,7 +145,7 @@ struct gyre_verbs_wire {
 
 /* -- verbs_port.c, verbs_device.c -------------------------------------------------------------- */
 
-/* Opens the device with the best port; GYRE_UNSUPPORTED: none is usable, and why. */
+/* Opens the device with the best port. GYRE_UNSUPPORTED: there is none; else why it is of no use. */
 int gyre_verbs_port_choose(const struct sockaddr_storage *address, struct ibv_context **context,
                            struct gyre_verbs_port *port, struct gyre_trouble *trouble);
 void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX]);

@@ -54,12 +54,12 @@ static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *t
     struct ibv_device_attr limits;
     int status = ibv_query_device(wire->context, &limits);
     if (status)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s does not tell its limits: %s",
-                                wire->name, strerror(status));
+        return gyre_trouble_set(trouble, -status, "%s does not tell its limits: %s", wire->name,
+                                strerror(status));
     while (completions_wanted(wire) > (uint64_t)limits.max_cqe && wire->window > WINDOW_LEAST)
         wire->window /= 2;
     if (completions_wanted(wire) > (uint64_t)limits.max_cqe || wire->most > (uint32_t)limits.max_qp)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+        return gyre_trouble_set(trouble, -ENOSPC,
                                 "%s has %d completions and %d queue pairs: too few for %u peers",
                                 wire->name, limits.max_cqe, limits.max_qp, wire->most);
     wire->channel = ibv_create_comp_channel(wire->context);
@@ -67,9 +67,8 @@ static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *t
         wire->completions =
             ibv_create_cq(wire->context, (int)completions_wanted(wire), NULL, wire->channel, 0);
     if (!wire->completions)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                                "%s gives no queue of %u completions: %s", wire->name,
-                                (uint32_t)completions_wanted(wire), strerror(errno));
+        return gyre_trouble_set(trouble, -errno, "%s gives no queue of %u completions: %s",
+                                wire->name, (uint32_t)completions_wanted(wire), strerror(errno));
     return 0;
 }
 
@@ -119,9 +118,8 @@ static int open_staging(struct gyre_verbs_wire *wire, struct gyre_trouble *troub
     while ((status = try_staging(wire)) && wire->ring > GYRE_VERBS_RING_LEAST)
         wire->ring /= 2;
     if (status)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                                "%s cannot register %zu KiB for %u peers: %s; %s", wire->name,
-                                2 * half(wire) / 1024, wire->most, strerror(-status),
+        return gyre_trouble_set(trouble, -ENOMEM, "%s cannot register %zu KiB for %u peers: %s; %s",
+                                wire->name, 2 * half(wire) / 1024, wire->most, strerror(-status),
                                 gyre_verbs_memory_hint(hint));
     if (wire->ring < GYRE_VERBS_RING)
         gyre_log(GYRE_LOG_WARN, "verbs: %u KiB of staging for each peer instead of %u: %s",
@@ -181,8 +179,8 @@ int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct sockaddr_s
     wire->window = GYRE_VERBS_WINDOW;
     wire->domain = ibv_alloc_pd(wire->context);
     if (!wire->domain)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s gives no protection domain: %s",
-                                wire->name, strerror(errno));
+        return gyre_trouble_set(trouble, -errno, "%s gives no protection domain: %s", wire->name,
+                                strerror(errno));
     if ((status = open_completions(wire, trouble)) || (status = open_staging(wire, trouble)))
         return status;
     return open_alarm(wire, trouble);

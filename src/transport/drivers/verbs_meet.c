@@ -163,7 +163,7 @@ static int exchange_offers(struct gyre_verbs_pipe *pipe, const struct talk *talk
     if (unwilling)
         return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "%s", unwilling);
     if (!pipe->theirs.willing)
-        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "rank %u: %s", pipe->peer,
+        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "it says: %s",
                                 pipe->theirs.reason);
     return 0;
 }
@@ -187,7 +187,7 @@ static int exchange_step(struct gyre_verbs_pipe *pipe, const struct talk *talk, 
     if (good)
         return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "%s", why->text);
     if (!in[0])
-        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "rank %u: %s", pipe->peer,
+        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "it says: %s",
                                 (const char *)in + 1);
     return 0;
 }

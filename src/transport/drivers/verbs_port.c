@@ -225,7 +225,8 @@ int gyre_verbs_port_choose(const struct sockaddr_storage *address, struct ibv_co
     if (list)
         ibv_free_device_list(list);
     if (!search.context)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s", search.miss);
+        return gyre_trouble_set(trouble, count || search.device[0] ? -ENODEV : GYRE_UNSUPPORTED,
+                                "%s", search.miss);
     *context = search.context;
     return 0;
 }
