@@ -118,7 +118,7 @@ static uint64_t ordinary(int type, uint64_t random)
 }
 
 /* One in 16 is extreme, three are any pattern at all, the others ordinary. */
-static void fill_elements(struct gyre_rng *rng, int type, char *at, uint64_t count)
+static void draw_elements(struct gyre_rng *rng, int type, char *at, uint64_t count)
 {
     size_t size = gyre_type_size((enum gyre_type)type);
     for (uint64_t i = 0; i < count; i++) {
@@ -132,12 +132,37 @@ static void fill_elements(struct gyre_rng *rng, int type, char *at, uint64_t cou
     }
 }
 
+#define POOL (1 << 15) /* elements of each type: drawing takes longer than any fold */
+
+static const char *pool_of(int type)
+{
+    static char pool[GYRE_TYPE_COUNT][POOL * sizeof(uint64_t)];
+    static bool drawn[GYRE_TYPE_COUNT];
+    struct gyre_rng rng;
+    if (!drawn[type]) {
+        gyre_rng_seed(&rng, (uint64_t)type);
+        draw_elements(&rng, type, pool[type], POOL);
+        drawn[type] = true;
+    }
+    return pool[type];
+}
+
+/* Pieces of what was drawn once, each of up to half of it and from any place. */
+static void fill_elements(struct gyre_rng *rng, int type, char *at, uint64_t count)
+{
+    size_t size = gyre_type_size((enum gyre_type)type);
+    for (uint64_t piece; count > 0; at += piece * size, count -= piece) {
+        piece = count < POOL / 2 ? count : POOL / 2;
+        memcpy(at, pool_of(type) + gyre_rng_below(rng, POOL / 2) * size, piece * size);
+    }
+}
+
 uint64_t random_element(int type, uint64_t seed)
 {
     struct gyre_rng rng;
     uint64_t bits = 0;
     gyre_rng_seed(&rng, seed);
-    fill_elements(&rng, type, (char *)&bits, 1);
+    draw_elements(&rng, type, (char *)&bits, 1);
     return bits;
 }
 
