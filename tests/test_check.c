@@ -2,7 +2,8 @@
  * thirty ways, and the checker must object every time; where it does not, the player must show that
  * nothing was spoiled, and that may not happen often. A spoiled schedule is the real one behind a
  * wrapper that changes one step of one rank (or both ends of one message, or the order of two
- * rounds, or what the extent promises).
+ * rounds, or what the extent promises). In haste one count at each number of ranks, and at 8 ranks
+ * a third of the places.
  *
  * A change that spoils nothing is not counted, so each says where it does: a COPY may well run a
  * round later, and the order of two summands matters only to those who promised one. */
@@ -531,8 +532,9 @@ static bool ends_right(const struct gyre_play *play)
 static bool plays_right(const struct gyre_algorithm *spoiled, const struct gyre_slice *slice)
 {
     static bool (*const in_place[])(uint32_t) = {NULL, odd, all};
+    const uint64_t step = in_haste() ? 5 : 1; /* each of the three once */
     bool right = true;
-    for (uint64_t i = 0; right && i < 12; i++) {
+    for (uint64_t i = 0; right && i < 12; i += step) {
         struct gyre_play_options options = {.in_place = in_place[i % 3], .seed = i / 3};
         struct gyre_play play;
         struct gyre_trouble trouble = {0};
@@ -567,6 +569,11 @@ static bool is_caught(const struct gyre_slice *slice)
     return true;
 }
 
+static bool left_out(const struct gyre_slice *slice)
+{
+    return in_haste() && slice->n > 5 && (target.rank + target.index + target.step) % 3 != 0;
+}
+
 /* Returns at how many places the mutation spoils this schedule, and counts those where it does not.
  */
 static unsigned spoil_everywhere(struct gyre_slice slice, unsigned *harmless)
@@ -577,7 +584,7 @@ static unsigned spoil_everywhere(struct gyre_slice slice, unsigned *harmless)
         for (target.index = 0; target.index < rounds; target.index++) {
             uint32_t steps = steps_of(&slice, target.index);
             for (target.step = 0; target.step < steps; target.step++)
-                if (applies(&slice, rounds)) {
+                if (!left_out(&slice) && applies(&slice, rounds)) {
                     bool caught = is_caught(&slice);
                     places += caught;
                     *harmless += !caught;
