@@ -2,7 +2,8 @@
 # Everything one does with this repository, one word each. `./do` alone lists the words.
 #
 # Assumes a shell and, where something has to be installed, apt with root or sudo. What is there already is found by
-# probes that take milliseconds, so a second run starts at once. BUILD names another build folder (default: build).
+# probes that take milliseconds, so a second run starts at once. BUILD names another build folder (default: build), TARGETS
+# what to build there before tests (default: everything).
 set -eu
 cd "$(dirname "$0")"
 BUILD=${BUILD:-build}
@@ -241,7 +242,8 @@ run_again() {
 }
 
 run_tests() {
-    build
+    # shellcheck disable=SC2086 # the names are words
+    build ${TARGETS:-}
     status=0
     rm -f "$BUILD/meson-logs/testlog.json"
     meson test -C "$BUILD" --no-rebuild --print-errorlogs "$@" || status=$?
