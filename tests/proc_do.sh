@@ -90,7 +90,7 @@ echo "apt-get $*" >>"$ROOM/calls"
 [ "$1" = update ] || [ -e "$ROOM/updated" ] || { echo "E: Unable to locate package"; exit 100; }
 [ "$1" = update ] || : >"$ROOM/installed"'
 run_do build
-expect "root installs what is missing" noted 'apt-get install -y .*libssl-dev liburing-dev zlib1g-dev libcmocka-dev'
+expect "root installs what is missing" noted 'apt-get install -y .*libssl-dev liburing-dev zlib1g-dev libibverbs-dev libcmocka-dev'
 expect "and nothing else" not_noted 'apt-get install.*ninja-build'
 expect "empty package lists are fetched" noted 'apt-get update'
 expect "then it builds" noted 'ninja -C build'
