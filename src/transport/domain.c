@@ -244,7 +244,7 @@ void gyre_domain_close(struct gyre_domain *domain)
     if (domain->links && !domain->forked)
         flush(domain);
     if (domain->watch && !domain->forked)
-        gyre_domain_memory_take_back(domain);
+        gyre_domain_memory_part(domain);
     if (domain->watch)
         gyre_watch_stop(domain->watch);
     gyre_links_destroy(domain->links);

@@ -149,9 +149,10 @@ uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind ki
     return id;
 }
 
-/* Between operations: nobody reads them any more, and peers that say goodbye keep them open. */
-void gyre_domain_memory_take_back(struct gyre_domain *domain)
+/* All operations have ended, so nobody reads any of it. What failed is not waited for. */
+void gyre_domain_memory_part(struct gyre_domain *domain)
 {
+    gyre_watch_let_go(domain->watch);
     for (uint32_t i = 0; i < domain->shared_used; i++) {
         const struct gyre_shared *shared = &domain->shared[i];
         if (shared->id && shared->mapped && shared->region.kind == GYRE_MEMORY_CUDA)

@@ -81,8 +81,8 @@ int gyre_domain_settings_read(const struct gyre_options *user,
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
 
-/* Has peers close what CUDA memory they were given. Before the watch says goodbye. */
-void gyre_domain_memory_take_back(struct gyre_domain *domain);
+/* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
+void gyre_domain_memory_part(struct gyre_domain *domain);
 
 /* Settles this process's CUDA device, or why it has none, from the job and the settings. */
 int gyre_domain_device_choose(struct gyre_domain *domain, struct gyre_trouble *trouble);

@@ -181,6 +181,15 @@ void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id)
     tidy(views, (uint32_t)at);
 }
 
+void gyre_views_drop_kind(struct gyre_views *views, enum gyre_memory_kind kind)
+{
+    for (uint32_t at = 0; at < SLOTS; at++) {
+        uint64_t name = atomic_load_explicit(&views->slot[at].name, memory_order_relaxed);
+        if (is_live(views, at) && views->region[at].kind == kind)
+            gyre_views_drop(views, (uint32_t)(name >> 32), (uint32_t)name);
+    }
+}
+
 void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length)
 {

@@ -21,6 +21,9 @@ int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
 /* Unimports the region; nothing if there is none. Writer only. */
 void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id);
 
+/* Unimports all regions of that kind. Writer only. */
+void gyre_views_drop_kind(struct gyre_views *views, enum gyre_memory_kind kind);
+
 /* The region's address here if it is there, of that kind and at least `length` bytes long, otherwise
  * NULL. Any thread. */
 void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,

@@ -152,6 +152,10 @@ int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_re
  * closed before its memory is freed. Any thread. */
 void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id);
 
+/* Lets go of all CUDA memory of peers, and takes no more. Before a goodbye, because who has said it
+ * is not asked any more, and its owners free that memory. Any thread. */
+void gyre_watch_let_go(struct gyre_watch *watch);
+
 /* A region of length 0 with an eventfd for `fd` is a doorbell: what peers write to when this
  * process sleeps on descriptors. peer_bell() is the one that `peer` gave, -1 if none; the watch
  * keeps it. Any thread. */

@@ -231,6 +231,16 @@ void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id)
     pthread_mutex_unlock(&watch->lock);
 }
 
+void gyre_watch_let_go(struct gyre_watch *watch)
+{
+    if (watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    watch->is.cuda_device = -1;
+    gyre_views_drop_kind(watch->views, GYRE_MEMORY_CUDA);
+    pthread_mutex_unlock(&watch->lock);
+}
+
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length)
 {
