@@ -423,30 +423,6 @@ static void wrong_requests(void **state)
     run(too_little, ask_wrongly);
 }
 
-/* A list is needed: without one CUDA is not touched. */
-static void no_list(const struct rig *rig, int rank)
-{
-    (void)rig;
-    (void)rank;
-    setenv("FAKECUDA_DEVICES", "2", 1);
-}
-
-static int ask_without_a_list(struct gyre_comm *comm, struct rig *rig)
-{
-    void *memory;
-    (void)rig;
-    int bad = rig_check(gyre_alloc_device(comm, LENGTH, &memory) == GYRE_UNSUPPORTED, comm, "none");
-    bad += rig_check(strstr(gyre_error(comm), "GYRE_DEVICES") != NULL, comm, "what to do");
-    bad += rig_check(fakecuda_calls("cuInit") == 0, comm, "CUDA is not touched");
-    return end(comm, bad);
-}
-
-static void cuda_stays_off(void **state)
-{
-    (void)state;
-    run(no_list, ask_without_a_list);
-}
-
 /* -- the end of a rank ------------------------------------------------------------------------- */
 
 /* Rank 1 is killed while everybody has its memory open and it theirs. */
@@ -554,7 +530,6 @@ int main(void)
         cmocka_unit_test(import_refused_once),
         cmocka_unit_test(memory_that_cannot_travel),
         cmocka_unit_test(wrong_requests),
-        cmocka_unit_test(cuda_stays_off),
         cmocka_unit_test(killed_rank),
         cmocka_unit_test(rank_killed_while_it_is_asked),
         cmocka_unit_test(forked_child),

@@ -137,11 +137,16 @@ struct gyre_options {
     int join_timeout_ms;   /* how long to wait for all ranks; 0: GYRE_JOIN_TIMEOUT, else 300,000 */
     int timeout_ms;        /* limit of one operation; 0: GYRE_TIMEOUT, else 1,800,000 */
     int dead_time_ms;      /* silence that counts as death; 0: GYRE_DEAD_TIME, else 10,000 */
+
+    /* CUDA devices of this machine's ranks, "2,4,7": local rank i takes entry i. NULL:
+     * GYRE_DEVICES, else the device that is current to the calling thread, else, where the program
+     * has loaded CUDA, local rank modulo devices. Init makes no context. */
+    const char *devices;
 };
 
 #define GYRE_OPTIONS_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0                    \
+        sizeof(struct gyre_options), -1, 0, -1, NULL, NULL, NULL, NULL, 0, 0, 0, NULL              \
     }
 
 /* Joins the job and writes the communicator of all its ranks to *comm. `options` may be NULL. One
@@ -170,8 +175,8 @@ GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_
 
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
  * goodbye and frees the communicator and all memory still held from gyre_alloc() and
- * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it calls this, and only the part is
- * freed. NULL is allowed.
+ * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it
+ * calls this, and only the part is freed. NULL is allowed.
  *   Blocks:    yes, at most the dead time when a peer is gone.
  *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case.
  *   Threads:   one thread. */
@@ -216,8 +221,8 @@ GYRE_API const char *gyre_error(const struct gyre_comm *comm);
  *   Threads:   any thread. */
 GYRE_API int gyre_alloc(struct gyre_comm *comm, size_t bytes, void **memory);
 
-/* The same of this rank's CUDA device (GYRE_DEVICES says which), for the ranks of this node to map
- * on theirs. The host may not touch it. Collectives do not take CUDA memory yet.
+/* The same of this rank's CUDA device (struct gyre_options says which), for the ranks of this node
+ * to map on theirs. The host may not touch it.
  *   Errors:    GYRE_UNSUPPORTED (there is no device; the error says why), GYRE_INVALID (0 bytes),
  *              -ENOMEM, the communicator's failure.
  *   Otherwise: as gyre_alloc(). */

@@ -36,13 +36,20 @@ static int read_settings(struct gyre_hub *hub, struct gyre_trouble *trouble)
     return status;
 }
 
-static int check_options(const struct gyre_options *options, struct gyre_trouble *trouble)
+/* What a program was compiled with may end before the newest fields, which then are as if unset. */
+static int take_options(const struct gyre_options *given, struct gyre_options *options,
+                        struct gyre_trouble *trouble)
 {
-    if (options && options->size != sizeof(*options))
+    const size_t first = offsetof(struct gyre_options, devices);
+    *options = (struct gyre_options)GYRE_OPTIONS_INIT;
+    if (!given)
+        return 0;
+    if (given->size != first && given->size != sizeof(*options))
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_options.size is %zu, this library knows %zu: set it to "
-                                "sizeof(struct gyre_options)",
-                                options->size, sizeof(*options));
+                                "gyre_options.size is %zu, this library knows %zu and %zu: set it "
+                                "to sizeof(struct gyre_options)",
+                                given->size, first, sizeof(*options));
+    memcpy(options, given, given->size);
     return 0;
 }
 
@@ -159,12 +166,13 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     char configuration[GYRE_PREFERENCE_TEXT + 80];
+    struct gyre_options taken;
     *trouble = (struct gyre_trouble){0};
     if (!out)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "gyre_init: the place for the communicator is NULL");
     *out = NULL;
-    int status = check_options(options, trouble);
+    int status = take_options(options, &taken, trouble);
     if (status)
         return status;
     struct gyre_comm *comm = calloc(1, sizeof(*comm));
@@ -180,7 +188,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
     snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%llu GYRE_LANES=%u",
              hub->preference.text, (unsigned long long)hub->settings.slice_bytes,
              hub->settings.lanes);
-    struct gyre_domain_options domain = {options, configuration};
+    struct gyre_domain_options domain = {&taken, configuration};
     if (!status)
         status = gyre_domain_open(&domain, &comm->domain, trouble);
     if (!status)

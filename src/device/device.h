@@ -151,6 +151,10 @@ struct gyre_device {
     int (*query)(struct gyre_device_queue *queue, uint64_t *token, int max);
 };
 
+/* "GPU-0a1b…": a device's UUID as nvidia-smi prints it. */
+#define GYRE_DEVICE_UUID_TEXT 41
+void gyre_device_uuid_text(const uint8_t uuid[16], char text[GYRE_DEVICE_UUID_TEXT]);
+
 /* The device of a memory kind, NULL if it is not built in. */
 const struct gyre_device *gyre_device_of(enum gyre_memory_kind kind);
 

@@ -63,7 +63,11 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
                                         .port_high = (uint16_t)settings->port_high,
                                         .configuration = hash_text(text),
                                         .configuration_text = text};
-    return gyre_join(&domain->job, &options, &domain->joined, trouble);
+    memcpy(options.device, domain->cuda_identity.uuid, sizeof(options.device));
+    int status = gyre_join(&domain->job, &options, &domain->joined, trouble);
+    if (!status)
+        gyre_domain_device_tell(domain);
+    return status;
 }
 
 static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)

@@ -37,7 +37,7 @@ struct gyre_domain_settings {
     int64_t connections;
     int64_t port_low, port_high;
     const char *poller;
-    const char *devices; /* the list of CUDA devices, NULL: none was given */
+    const char *devices; /* the list of CUDA devices, NULL: none; borrowed until open() returns */
 };
 
 struct gyre_domain {
@@ -74,6 +74,7 @@ struct gyre_domain {
     struct gyre_region queue_region; /* of the shm pipes */
     int cuda_device;                 /* -1: none, and why */
     struct gyre_trouble no_cuda;
+    struct gyre_device_identity cuda_identity;
 };
 
 int gyre_domain_settings_read(const struct gyre_options *user,
@@ -86,6 +87,9 @@ void gyre_domain_memory_part(struct gyre_domain *domain);
 
 /* Settles this process's CUDA device, or why it has none, from the job and the settings. */
 int gyre_domain_device_choose(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
+/* After the join: one line, by the lowest of them, if other ranks use this rank's device. */
+void gyre_domain_device_tell(const struct gyre_domain *domain);
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
 void gyre_domain_bell_deinit(struct gyre_domain *domain);

@@ -70,7 +70,7 @@ int gyre_domain_settings_read(const struct gyre_options *user,
                                 sizeof(settings->interface) - 1);
     if (interface)
         strcpy(settings->interface, interface);
-    settings->devices = getenv("GYRE_DEVICES");
+    settings->devices = user && user->devices ? user->devices : getenv("GYRE_DEVICES");
     if (settings->devices && !settings->devices[0])
         settings->devices = NULL;
     if ((status = read_transport(user, settings, trouble)) ||

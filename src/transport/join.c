@@ -326,6 +326,7 @@ static int begin(struct gyre_joining *join)
     int family =
         strchr(join->job->root_host, ':') ? AF_INET6 : AF_INET; /* the same on every rank */
     int status = gyre_fact_gather(join->job, mine);
+    memcpy(mine->device, join->options->device, sizeof mine->device);
     if (!status)
         status = gyre_random_bytes(join->nonce, sizeof join->nonce);
     if (!status && join->options->interface)

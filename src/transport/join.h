@@ -17,6 +17,7 @@
 struct gyre_member { /* of the roster; the same on every rank */
     char host[64];
     int32_t pid;
+    uint8_t device[16]; /* UUID of its CUDA device; zeros: it has none */
     int32_t local_rank; /* place within the node, counted by rank after the nodes are known */
     uint32_t node;      /* nodes are numbered by their lowest rank */
     struct sockaddr_storage address; /* where this rank's data listener is reached */
@@ -39,6 +40,7 @@ struct gyre_join_options {
     int connections;       /* data connections per TCP peer, 1 … 8 */
     const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
     uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */
+    uint8_t device[16];             /* UUID of this rank's CUDA device; zeros: none */
     uint64_t configuration;         /* hash of every setting that must be equal on all ranks */
     const char *configuration_text; /* NAME=VALUE words; those that differ are printed */
 };

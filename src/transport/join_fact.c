@@ -60,7 +60,7 @@ int gyre_fact_gather(const struct gyre_job *job, struct gyre_fact *fact)
 
 size_t gyre_fact_bytes(void)
 {
-    return 64 + 4 + 4 + 16 + 8 * GYRE_JOIN_SPACES + 4 + 16 + GYRE_ADDRESS_BYTES;
+    return 64 + 4 + 4 + 16 + 8 * GYRE_JOIN_SPACES + 4 + 16 + 16 + GYRE_ADDRESS_BYTES;
 }
 
 void gyre_fact_put(struct gyre_cursor *cursor, const struct gyre_fact *fact)
@@ -73,6 +73,7 @@ void gyre_fact_put(struct gyre_cursor *cursor, const struct gyre_fact *fact)
         gyre_put_u64(cursor, fact->space[i], 8);
     gyre_put_u64(cursor, (uint32_t)fact->simulated, 4);
     gyre_put_bytes(cursor, fact->door, sizeof fact->door);
+    gyre_put_bytes(cursor, fact->device, sizeof fact->device);
     gyre_address_put(cursor, &fact->outward);
 }
 
@@ -90,6 +91,7 @@ void gyre_fact_get(struct gyre_cursor *cursor, struct gyre_fact *fact)
         fact->space[i] = gyre_get_u64(cursor, 8);
     fact->simulated = (int32_t)gyre_get_u64(cursor, 4);
     gyre_get_bytes(cursor, fact->door, sizeof fact->door);
+    gyre_get_bytes(cursor, fact->device, sizeof fact->device);
     gyre_address_get(cursor, &fact->outward);
 }
 

@@ -119,6 +119,7 @@ static int hear_roster(struct gyre_joining *join, struct gyre_cursor *in)
         gyre_fact_get(in, &join->fact[rank]);
         memcpy(member->host, join->fact[rank].host, sizeof member->host);
         member->pid = join->fact[rank].pid;
+        memcpy(member->device, join->fact[rank].device, sizeof member->device);
     }
     if (in->bad)
         return GYRE_CORRUPT;

@@ -86,6 +86,7 @@ static void note_member(struct gyre_joining *join, uint32_t rank, const struct g
     join->fact[rank] = *fact;
     memcpy(join->joined->member[rank].host, fact->host, sizeof fact->host);
     join->joined->member[rank].pid = fact->pid;
+    memcpy(join->joined->member[rank].device, fact->device, sizeof fact->device);
 }
 
 static bool local_address(int fd, struct sockaddr_storage *out)

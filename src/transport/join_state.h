@@ -71,6 +71,7 @@ struct gyre_fact {
     uint64_t space[GYRE_JOIN_SPACES]; /* inode of each namespace, 0 unknown */
     int32_t simulated;                /* node as --simulate-nodes says, -1 */
     uint8_t door[16];                 /* name of its abstract Unix socket; zeros: it has none */
+    uint8_t device[16];               /* UUID of its CUDA device; zeros: it has none */
     struct sockaddr_storage outward;  /* where its data listener should be; port 0 */
 };
 
