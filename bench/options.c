@@ -18,6 +18,7 @@ enum {
     FLAG_TRANSPORT,
     FLAG_ALGO,
     FLAG_MEMORY,
+    FLAG_DEVICES,
     FLAG_CSV,
     FLAG_FRESH,
     FLAG_NO_CEILING
@@ -42,6 +43,7 @@ static const struct option flags[] = {
     {"transport", required_argument, NULL, FLAG_TRANSPORT},
     {"algo", required_argument, NULL, FLAG_ALGO},
     {"memory", required_argument, NULL, FLAG_MEMORY},
+    {"devices", required_argument, NULL, FLAG_DEVICES},
     {"csv", required_argument, NULL, FLAG_CSV},
     {"fresh", no_argument, NULL, FLAG_FRESH},
     {"no-ceiling", no_argument, NULL, FLAG_NO_CEILING},
@@ -70,6 +72,7 @@ static const char help[] =
     "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
     "      --algo NAME            as GYRE_ALGO\n"
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
+    "      --devices LIST         CUDA devices: local rank i takes entry i; 2,4,7\n"
     "      --csv FILE             write rows as comma-separated values too\n"
     "      --fresh                above 4 KiB rewrite the input and read the output between "
     "calls\n";
@@ -231,6 +234,8 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
     case FLAG_ALGO:
         options->algorithm = text;
         return 0;
+    case FLAG_DEVICES:
+        return setenv("GYRE_DEVICES", text, 1); /* gyre_init() reads it, in each rank */
     case FLAG_CSV:
         options->csv = text;
         return 0;

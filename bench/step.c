@@ -78,17 +78,13 @@ struct bench {
 
 /* -- flags ------------------------------------------------------------------------------------- */
 
-static const struct option flags[] = {{"layers", required_argument, NULL, 'l'},
-                                      {"batch", required_argument, NULL, 'b'},
-                                      {"ranks", required_argument, NULL, 'r'},
-                                      {"rounds", required_argument, NULL, 'n'},
-                                      {"steps", required_argument, NULL, 's'},
-                                      {"optimizer", required_argument, NULL, 'o'},
-                                      {"bucket", required_argument, NULL, 'u'},
-                                      {"transport", required_argument, NULL, 't'},
-                                      {"csv", required_argument, NULL, 'c'},
-                                      {"help", no_argument, NULL, 'h'},
-                                      {NULL, 0, NULL, 0}};
+static const struct option flags[] = {
+    {"layers", required_argument, NULL, 'l'},  {"batch", required_argument, NULL, 'b'},
+    {"ranks", required_argument, NULL, 'r'},   {"rounds", required_argument, NULL, 'n'},
+    {"steps", required_argument, NULL, 's'},   {"optimizer", required_argument, NULL, 'o'},
+    {"bucket", required_argument, NULL, 'u'},  {"transport", required_argument, NULL, 't'},
+    {"devices", required_argument, NULL, 'd'}, {"csv", required_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
 
 static int usage(void)
 {
@@ -98,6 +94,7 @@ static int usage(void)
          "  --optimizer NAME   sgd or adam (sgd)\n"
          "  --ranks N          start so many here; without it, be one of a launcher's\n"
          "  --transport NAME   shm, tcp, verbs or auto (auto)\n"
+         "  --devices LIST     CUDA devices: local rank i takes entry i; 2,4,7\n"
          "  --bucket BYTES     what closes a bucket, such as 1M (the engine's choice)\n"
          "  --rounds N         times that all is measured in turns (9)\n"
          "  --steps N          of a stretch (as many as take 0.25 s, 4 at least)\n"
@@ -132,6 +129,8 @@ static int read_flag(int flag, const char *text, struct options *o, struct gyre_
     case 't':
         o->transport = text;
         return gyre_parse_word("--transport", text, wires, 4, &index, trouble);
+    case 'd':
+        return setenv("GYRE_DEVICES", text, 1); /* gyre_init() reads it, in each rank */
     default:
         o->csv = text;
         return 0;

@@ -46,6 +46,7 @@ allowed() {
     src/model/report*) echo 'base/*|model/report*' ;;
     src/model/*) echo 'base/*|device/*|ddp/*|sampler/*|model/*' ;;
     src/launch/*) echo 'base/*|transport/job.h|transport/join.h|transport/handshake.h|launch/*' ;;
+    src/cli/doctor.c) echo 'base/*|device/device.h|cli/*' ;;
     src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|sampler/safetensors.h|sampler/json_out.h" ;;
     *) echo '*' ;;
     esac

@@ -49,6 +49,9 @@ static const struct wrong wrongs[] = {
     {{"run", "--node-rank", "2", "--nnodes", "2", "true"}, "expected 0 to 1 with --nnodes 2"},
     {{"run", "-n", "1,2,3", "--nnodes", "2", "true"}, "names 3 nodes, but --nnodes says 2"},
     {{"run", "--hosts", "localhost:1,b:1", "true"}, "give this machine's name"},
+    {{"doctor", "now"}, "unexpected word 'now'"},
+    {{"train", "--devices", "0;1", "--preset", "wine"},
+     "is \"0;1\": expected numbers with commas between"},
 };
 
 static void a_wrong_word_gets_one_sentence(void **state)
@@ -117,9 +120,38 @@ static void flags_read_alike_in_every_spelling(void **state)
     }
 }
 
+static void devices_reach_the_ranks(void **state)
+{
+    (void)state;
+    rig_run(&rig, NULL,
+            (const char *const[]){"run", "-n", "2", "--devices", "4,2", "sh", "-c",
+                                  "echo here: $GYRE_DEVICES", NULL});
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.out_text, "[0] here: 4,2\n"));
+    assert_true(rig_has(rig.out_text, "[1] here: 4,2\n"));
+    rig_end(&rig);
+    rig_run(
+        &rig, NULL,
+        (const char *const[]){"train", "--ranks", "2", "--devices", "1", "--preset", "wine", NULL});
+    assert_true(rig.code != 0);
+    assert_true(rig_has(rig.err_text, "(local rank 1): the list of CUDA devices"));
+    rig_end(&rig);
+}
+
+static void the_doctor_speaks_on_any_machine(void **state)
+{
+    (void)state;
+    rig_run(&rig, NULL, (const char *const[]){"doctor", NULL});
+    assert_int_equal(rig.code, 0);
+    assert_ptr_equal(strstr(rig.out_text, "CUDA devices: "), rig.out_text);
+    rig_end(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_reach_the_ranks),
+        cmocka_unit_test(the_doctor_speaks_on_any_machine),
         cmocka_unit_test(a_wrong_word_gets_one_sentence),
         cmocka_unit_test(help_names_every_command),
         cmocka_unit_test(the_version_is_the_librarys),

@@ -9,6 +9,7 @@ int gyre_cli_run(char **argv);
 int gyre_cli_train(char **argv);
 int gyre_cli_tune(char **argv);
 int gyre_cli_inspect(char **argv);
+int gyre_cli_doctor(char **argv);
 
 /* Prints "gyre COMMAND: story" and returns the exit code for `status`: 2 for bad input, else 1. */
 struct gyre_trouble;

@@ -27,6 +27,8 @@ static const struct command commands[] = {
      "print a collective's schedule, what is chosen when, or the environment"},
     {"tune", gyre_cli_tune, "measure what links and folds cost here, for choosing"},
     {"inspect", gyre_cli_inspect, "list the tensors of a file of weights, or check checkpoints"},
+    {"doctor", gyre_cli_doctor,
+     "say what this machine has: CUDA devices, and which reach each other"},
     {"help", help, "this page; `gyre help COMMAND` for one command"},
     {"version", version, "the version of this tool"},
 };

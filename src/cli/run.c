@@ -14,6 +14,8 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [ADDR] = {"master-addr", 0, "HOST", "where rank 0 is reached (127.0.0.1)"},
     [PORT] = {"master-port", 0, "PORT", "its port (29500; a free one on one node)"},
     [BIND] = {"bind", 0, NULL, "give each rank cores of its own"},
+    [DEVICES] = {"devices", 0, "LIST",
+                 "CUDA devices of each node: local rank i takes entry i; 2,4,7"},
     [LOG_DIR] = {"log-dir", 0, "FOLDER",
                  "also write each rank's output to FOLDER/rank-N.out, .err"},
     [NO_PREFIX] = {"no-prefix", 0, NULL, "no \"[rank] \" before each line"},
@@ -48,6 +50,7 @@ int gyre_cli_run(char **argv)
             "\nexamples:\n"
             "  gyre run -n 4 ./train\n"
             "  gyre run --simulate-nodes 4+2 build/bench/allreduce\n"
+            "  gyre run -n 3 --devices 2,4,7 ./train\n"
             "  gyre run --hosts a:4,b:2 ./train            GYRE_SSH=\"ssh -p 2222\" for another "
             "ssh\n"
             "  gyre run --nnodes 2 --node-rank 1 --master-addr a -n 2 ./train    nodes may differ\n"

@@ -14,6 +14,7 @@ enum {
     ADDR,
     PORT,
     BIND,
+    DEVICES,
     LOG_DIR,
     NO_PREFIX,
     JOB,

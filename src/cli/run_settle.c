@@ -12,6 +12,7 @@
 #include "launch/cores.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static int number(const struct gyre_run_words *words, int flag, int64_t least, int64_t most,
                   int *out, struct gyre_trouble *trouble)
@@ -111,6 +112,9 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
     options->log_dir = words->of[LOG_DIR];
     options->job = words->of[JOB] ? words->of[JOB] : words->of[RDZV_ID];
     options->bind = words->of[BIND];
+    if (words->of[DEVICES])
+        setenv("GYRE_DEVICES", words->of[DEVICES],
+               1); /* as ranks, here and elsewhere, inherit it */
     options->prefix = !words->of[NO_PREFIX];
     if (!*options->program)
         return gyre_trouble_set(trouble, GYRE_INVALID,

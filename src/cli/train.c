@@ -14,11 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS, PRESET, CONFIG, HELP, OWN };
+enum { RANKS, DEVICES, PRESET, CONFIG, HELP, OWN };
 #define FLAGS_MOST 96
 
 static const struct gyre_flag own_flags[OWN] = {
     [RANKS] = {"ranks", 0, "COUNT", "start so many ranks here; without it, be one of a job's"},
+    [DEVICES] = {"devices", 0, "LIST", "CUDA devices: local rank i takes entry i; 2,4,7"},
     [PRESET] = {"preset", 0, "NAME", "wine or mnist: options of a known task"},
     [CONFIG] = {"config", 0, "FILE", "options from a file: name = value, a line each"},
     [HELP] = {"help", 'h', NULL, "this page"},
@@ -140,6 +141,8 @@ int gyre_cli_train(char **argv)
         return print_help(&asked);
     if (!status)
         status = settle(&asked, &options, &storage, &trouble);
+    if (!status && asked.own[DEVICES])
+        setenv("GYRE_DEVICES", asked.own[DEVICES], 1);
     if (!status)
         status = asked.own[RANKS] ? gyre_cli_train_ranks(asked.own[RANKS], argv, &trouble)
                                   : be_rank(&options, &trouble);
