@@ -14,6 +14,10 @@
  * that; as much of it as the collective moves on a rank; and with --fresh they find the caches as
  * it does. Of buffers beyond GROUND_MOST, which no cache holds, a part will do.
  *
+ * Of a device's memory (--device cuda) one pass is made, copies by its queue, on all devices at
+ * once; what is read or written alone goes at that rate too. Between two devices of a machine the
+ * footer has a copy from one to the other as well.
+ *
  * Between nodes, or with --transport tcp, the limit is what bare sockets carry (ceiling_tcp.c).
  *
  * A machine is not equally fast at all times, so R is the best of samples taken before the rows, in
@@ -78,6 +82,18 @@ static int samples(const struct bench *bench)
     return bench->rows > 1 ? 3 : 2;
 }
 
+static void go_over(struct bench *bench, const struct bench_pass *pass, const struct ground *ground,
+                    int turns)
+{
+    if (bench->device.is) {
+        bench_device_copies(bench, ground->to, ground->from, ground->bytes, turns);
+        return;
+    }
+    for (int i = 0; i < turns; i++) {
+        pass->run(ground->to, ground->from, ground->bytes);
+    }
+}
+
 /* Microseconds of `turns` passes, by the slowest rank. */
 static double time_passes(struct bench *bench, const struct bench_pass *pass,
                           const struct ground *ground, int ranks, int turns)
@@ -90,8 +106,8 @@ static double time_passes(struct bench *bench, const struct bench_pass *pass,
         }
         bench_together(bench);
         double start = bench_now_us();
-        for (int i = 0; i < burst && bench->rank < ranks; i++) {
-            pass->run(ground->to, ground->from, ground->bytes);
+        if (bench->rank < ranks) {
+            go_over(bench, pass, ground, burst);
         }
         double took = bench->rank < ranks ? bench_now_us() - start : 0;
         total += bench_agree(bench, took, GYRE_MAX);
@@ -143,9 +159,24 @@ static bool is_alike(const struct bench *bench, bool in_place, const struct benc
     }
 }
 
+/* Ranks that share a device are alone on it in turn; those of several are all there at once. */
+static void try_device(struct bench *bench, bool in_place)
+{
+    static const struct bench_pass copy = {.name = "device copy", .kind = BENCH_COPIES};
+    struct bench_rate *rate = bench->ceiling.memory[in_place];
+    struct ground ground = find_ground(bench, in_place, &copy);
+    try_pass(bench, &copy, &ground, 1, &rate[BENCH_COPIES]);
+    try_pass(bench, &copy, &ground, bench->n, &rate[BENCH_COPIES]);
+    rate[BENCH_READS] = rate[BENCH_WRITES] = rate[BENCH_COPIES];
+}
+
 static void try_passes(struct bench *bench, bool in_place)
 {
     int most = most_at_once(bench);
+    if (bench->device.is) {
+        try_device(bench, in_place);
+        return;
+    }
     for (const struct bench_pass *pass = bench_passes; pass->name; pass++) {
         struct bench_rate *best = &bench->ceiling.memory[in_place][pass->kind];
         if (!is_alike(bench, in_place, pass)) {
@@ -224,6 +255,27 @@ static double memory_ceiling(const struct bench *bench, bool in_place, char *tex
     return verb->bus_factor(bench->n) / each / 1e3;
 }
 
+/* From rank 0's device to the first other one; the ranks have left their buffers alone. */
+static void report_peers(struct bench *bench)
+{
+    int own = bench->place[0].device, other = own;
+    for (int rank = 1; rank < bench->n && other == own; rank++) {
+        other = bench->place[rank].device;
+    }
+    if (!bench->device.is || bench->rank != 0 || other == own) {
+        return;
+    }
+    size_t bytes = ground_bytes(bench, false);
+    double rate = bench_device_peer_rate(bench, other, bytes);
+    if (rate > 0) {
+        bench_report_remark(&bench->report, "%-20s : %.2f GB/s from device %d to %d by %zu B",
+                            "Peer copy", rate / 1e3, own, other, bytes);
+    } else {
+        bench_report_remark(&bench->report, "%-20s : device %d does not reach device %d",
+                            "Peer copy", own, other);
+    }
+}
+
 static bool report_memory(struct bench *bench)
 {
     const struct bench_verb *verb = bench->verb;
@@ -237,6 +289,7 @@ static bool report_memory(struct bench *bench)
         possible &= bench_report_share(&bench->report, directions[in_place],
                                        100 * bench->best_bus[in_place] / ceiling);
     }
+    report_peers(bench);
     return possible;
 }
 

@@ -216,8 +216,8 @@ static bool move(struct lane *lane, const struct ring *ring)
     size_t length = lane->left < most ? lane->left : most;
     ssize_t moved =
         lane->event == POLLOUT
-            ? send(lane->fd, (const char *)ring->bench->input + lane->at, length, MSG_NOSIGNAL)
-            : recv(lane->fd, (char *)ring->bench->output + lane->at, length, 0);
+            ? send(lane->fd, ring->bench->device.mirror[0] + lane->at, length, MSG_NOSIGNAL)
+            : recv(lane->fd, ring->bench->device.mirror[1] + lane->at, length, 0);
     if (moved > 0) {
         lane->left -= (uint64_t)moved;
         lane->at = (lane->at + (uint64_t)moved) % ring->span;

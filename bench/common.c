@@ -103,6 +103,10 @@ static int join(struct bench *bench)
     if (bench->options.algorithm) {
         setenv("GYRE_ALGO", bench->options.algorithm, 1);
     }
+    int code = bench_device_choose(bench);
+    if (code) {
+        return code;
+    }
     int status = gyre_init(&bench->comm, &options);
     if (status) {
         fprintf(stderr, "gyre_init: %s\n", gyre_error(NULL));
@@ -117,21 +121,6 @@ static int join(struct bench *bench)
         return bench_leave_with(bench, BENCH_EXIT_USAGE);
     }
     return 0;
-}
-
-/* Touched here, so that no page fault is timed. */
-static void get_buffers(struct bench *bench)
-{
-    size_t bytes = bench->options.max_bytes + BENCH_SPARE_BYTES;
-    if (bench->options.plain_memory) {
-        bench->input = bench_memory(bench, bytes);
-        bench->output = bench_memory(bench, bytes);
-    } else {
-        bench_must(bench, gyre_alloc(bench->comm, bytes, &bench->input), "gyre_alloc");
-        bench_must(bench, gyre_alloc(bench->comm, bytes, &bench->output), "gyre_alloc");
-    }
-    memset(bench->input, 0x38, bytes);
-    memset(bench->output, 0x38, bytes);
 }
 
 /* Asked for: then no two ranks share memory. */
@@ -168,6 +157,9 @@ static void gather_places(struct bench *bench)
     size_t bytes = (size_t)bench->n * sizeof *bench->place;
     bench->place = bench_memory(bench, bytes);
     bench_machine_place(gyre_local_rank(bench->comm), &bench->place[bench->rank]);
+    if (bench->device.is) {
+        bench_machine_device(bench->device.index, bench->device.name, &bench->place[bench->rank]);
+    }
     bench->place[bench->rank].node = over_sockets(bench) ? bench->rank : gyre_node(bench->comm);
     bench_sum(bench, bench->place, bytes, GYRE_U8);
 }
@@ -193,8 +185,8 @@ static void report_header(struct bench *bench)
                         or_auto(options->transport ? options->transport : getenv("GYRE_TRANSPORT")),
                         or_auto(getenv("GYRE_ALGO")),
                         reproducible && strcmp(reproducible, "1") == 0 ? ", reproducible" : "");
-    bench_report_remark(report, "poller %s, memory %s, %s", or_auto(getenv("GYRE_TCP_POLLER")),
-                        options->plain_memory ? "malloc" : "gyre",
+    bench_report_remark(report, "poller %s, memory %s%s, %s", or_auto(getenv("GYRE_TCP_POLLER")),
+                        options->cuda ? "cuda, " : "", options->plain_memory ? "malloc" : "gyre",
                         options->fresh
                             ? "fresh: above 4 KiB inputs are rewritten and outputs read between "
                               "calls"
@@ -371,7 +363,7 @@ int bench_enter(int argc, char **argv, struct bench *bench)
     if (bench_agree(bench, opened, GYRE_MIN) == 0) {
         return bench_leave_with(bench, BENCH_EXIT_USAGE);
     }
-    get_buffers(bench);
+    bench_buffers_get(bench);
     get_tables(bench);
     gather_places(bench);
     return -1;
@@ -381,10 +373,7 @@ int bench_leave_with(struct bench *bench, int code)
 {
     bench_together(bench); /* whoever waits for the ranks sees none end before rank 0 has spoken */
     free_tables(bench);
-    if (bench->options.plain_memory) {
-        free(bench->input);
-        free(bench->output);
-    }
+    bench_buffers_free(bench);
     int status = gyre_finalize(bench->comm);
     if (status) {
         fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));

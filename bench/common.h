@@ -1,8 +1,10 @@
 /* The front of the benches of collectives: flags, ranks, rows, checks, ceiling, footer. A bench is
- * one struct bench_verb and one line of main. Only gyre.h is used, as any program would. */
+ * one struct bench_verb and one line of main. Only gyre.h is used, as any program would, but for
+ * device.h by --device (buffers.h). */
 #ifndef GYRE_BENCH_COMMON_H
 #define GYRE_BENCH_COMMON_H
 
+#include "buffers.h"
 #include "options.h"
 #include "passes.h"
 #include "report.h"
@@ -129,7 +131,8 @@ struct bench {
     struct bench_options options;
     struct gyre_comm *comm;
     int rank, n;
-    void *input, *output;           /* options.max_bytes and the spare ones each */
+    void *input, *output; /* options.max_bytes and the spare ones each */
+    struct bench_device device;
     struct bench_place *place;      /* n */
     struct bench_blocks send, recv; /* n each; filled by verb->share() */
     struct bench_stretch *stretch;  /* n */

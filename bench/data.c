@@ -135,8 +135,11 @@ static void fill(struct bench *bench, const struct bench_call *call, const struc
                  struct bench_pattern pattern)
 {
     pattern.iteration -= is_stale(bench, call);
-    memset(call->output, GARBAGE, lay->output * gyre_type_size(call->type));
-    bench_pattern_fill(&pattern, bench->rank, (void *)call->input, lay->input);
+    size_t element = gyre_type_size(call->type);
+    memset(bench_seen(bench, call->output), GARBAGE, lay->output * element);
+    bench_push(bench, call->output, lay->output * element);
+    bench_pattern_fill(&pattern, bench->rank, bench_seen(bench, call->input), lay->input);
+    bench_push(bench, call->input, lay->input * element);
 }
 
 static bool is_spoiled(const struct bench *bench, const struct bench_call *call)
@@ -150,9 +153,10 @@ static uint64_t count_wrong(struct bench *bench, const struct bench_call *call,
 {
     uint64_t wrong = 0, element = gyre_type_size(call->type);
     bool spoil = is_spoiled(bench, call);
+    bench_pull(bench, call->output, lay->output * element);
     for (int i = 0; i < lay->stretches; i++) {
         const struct bench_stretch *stretch = &lay->stretch[i];
-        char *data = (char *)call->output + stretch->at * element;
+        char *data = (char *)bench_seen(bench, call->output) + stretch->at * element;
         pattern.reduce = stretch->source == BENCH_ALL_RANKS;
         pattern.source = stretch->source;
         pattern.first = stretch->first;

@@ -135,7 +135,7 @@ static void print_header(const struct link *link)
     }
     for (int rank = 0; rank < 2; rank++) {
         printf("# rank %d: pid %d on %s, %s\n", rank, bench->place[rank].pid,
-               bench->place[rank].host, bench->place[rank].cpu);
+               bench->place[rank].host, bench->place[rank].chip);
     }
     printf("# load average %.2f on %d cores\n", bench_machine_load(), bench_machine_cores());
     printf("# medians of %d batches; GB = 10^9 bytes\n", BATCHES);

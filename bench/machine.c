@@ -53,14 +53,20 @@ void bench_machine_place(int local_rank, struct bench_place *place)
     CPU_ZERO(&set);
     memset(place, 0, sizeof *place);
     place->pid = getpid();
-    place->local_rank = local_rank;
+    place->device = local_rank;
     sched_getaffinity(0, sizeof set, &set);
     if (gethostname(place->host, sizeof place->host - 1) != 0) {
         strcpy(place->host, "unknown");
     }
     read_model(model, sizeof model);
     list_cores(&set, cores, sizeof cores);
-    snprintf(place->cpu, sizeof place->cpu, "%.50s on %.28s", model, cores);
+    snprintf(place->chip, sizeof place->chip, "%.50s on %.28s", model, cores);
+}
+
+void bench_machine_device(int device, const char *name, struct bench_place *place)
+{
+    place->device = device;
+    snprintf(place->chip, sizeof place->chip, "%s", name);
 }
 
 double bench_machine_load(void)

@@ -8,13 +8,16 @@
 
 struct bench_place { /* of one rank; plain bytes, so that it can travel in a collective */
     int32_t pid;
-    int32_t local_rank;
-    int32_t node; /* whose ranks share memory */
+    int32_t device; /* the local rank, where it is the CPU */
+    int32_t node;   /* whose ranks share memory */
     char host[64];
-    char cpu[96]; /* model and list of cores */
+    char chip[96]; /* model, and of the CPU the list of cores */
 };
 
 void bench_machine_place(int local_rank, struct bench_place *place);
+
+/* The rank's buffers are that device's: it stands in the place of the CPU. */
+void bench_machine_device(int device, const char *name, struct bench_place *place);
 
 /* Runnable tasks over the last minute; negative where the kernel does not tell. */
 double bench_machine_load(void);

@@ -19,6 +19,7 @@ enum {
     FLAG_ALGO,
     FLAG_MEMORY,
     FLAG_DEVICES,
+    FLAG_DEVICE,
     FLAG_CSV,
     FLAG_FRESH,
     FLAG_NO_CEILING
@@ -44,6 +45,7 @@ static const struct option flags[] = {
     {"algo", required_argument, NULL, FLAG_ALGO},
     {"memory", required_argument, NULL, FLAG_MEMORY},
     {"devices", required_argument, NULL, FLAG_DEVICES},
+    {"device", required_argument, NULL, FLAG_DEVICE},
     {"csv", required_argument, NULL, FLAG_CSV},
     {"fresh", no_argument, NULL, FLAG_FRESH},
     {"no-ceiling", no_argument, NULL, FLAG_NO_CEILING},
@@ -73,6 +75,7 @@ static const char help[] =
     "      --algo NAME            as GYRE_ALGO\n"
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
     "      --devices LIST         CUDA devices: local rank i takes entry i; 2,4,7\n"
+    "      --device cpu|cuda      whose memory they are (cpu)\n"
     "      --csv FILE             write rows as comma-separated values too\n"
     "      --fresh                above 4 KiB rewrite the input and read the output between "
     "calls\n";
@@ -219,6 +222,7 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
 {
     static const char *const transports[] = {"auto", "shm", "tcp", "verbs"};
     static const char *const memories[] = {"gyre", "malloc"};
+    static const char *const devices[] = {"cpu", "cuda"};
     int index = 0;
     switch (flag) {
     case FLAG_RANKS:
@@ -230,6 +234,10 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
     case FLAG_MEMORY:
         index = read_word("--memory", text, memories, 2, "gyre or malloc");
         options->plain_memory = index == 1;
+        return index < 0 ? -1 : 0;
+    case FLAG_DEVICE:
+        index = read_word("--device", text, devices, 2, "cpu or cuda");
+        options->cuda = index == 1;
         return index < 0 ? -1 : 0;
     case FLAG_ALGO:
         options->algorithm = text;
@@ -343,6 +351,10 @@ static int check_together(const struct bench_options *options)
     }
     if (!options->factor && options->step_bytes == 0 && options->max_bytes > options->min_bytes) {
         return refuse("-i", "0", "a step above 0", NULL);
+    }
+    if (options->cuda && options->fresh) {
+        return refuse("--device", "cuda", "no --fresh with it: the host cannot touch the buffers",
+                      NULL);
     }
     return check_reduction(options);
 }

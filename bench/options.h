@@ -32,6 +32,7 @@ struct bench_options {
     const char *transport, *algorithm; /* NULL: the library chooses */
     bool fresh;                        /* --fresh */
     bool plain_memory;                 /* --memory malloc */
+    bool cuda;                         /* --device cuda */
     bool no_ceiling;                   /* --no-ceiling */
     enum bench_plant plant;
 };

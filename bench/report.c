@@ -154,7 +154,7 @@ void bench_report_places(struct bench_report *report, const struct bench_place *
     for (int rank = 0; rank < n; rank++) {
         const struct bench_place *place = &places[rank];
         printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%04x:%02x:%02x] %s\n", rank, 0,
-               place->pid, place->host, place->local_rank, 0, 0, 0, place->cpu);
+               place->pid, place->host, place->device, 0, 0, 0, place->chip);
         bench_json_place(&report->json, place, rank);
     }
     bench_json_close(&report->json);

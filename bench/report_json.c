@@ -74,9 +74,9 @@ void bench_json_place(struct bench_json *json, const struct bench_place *place, 
     bench_json_int(json, "group", 0);
     bench_json_int(json, "pid", place->pid);
     bench_json_text(json, "hostname", place->host);
-    bench_json_int(json, "device", place->local_rank);
+    bench_json_int(json, "device", place->device);
     bench_json_text(json, "device_hex", "0000:00:00");
-    bench_json_text(json, "device_info", place->cpu);
+    bench_json_text(json, "device_info", place->chip);
     bench_json_close(json);
 }
 
