@@ -153,12 +153,12 @@ void gyre_comm_free(struct gyre_comm *comm)
 static void world_free(struct gyre_comm *world)
 {
     struct gyre_hub *hub = world->hub;
+    gyre_carrier_deinit(&hub->carrier); /* its work may read what peers share */
     gyre_domain_close(world->domain);
     for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
         if (hub->comm[id])
             gyre_comm_free(hub->comm[id]);
     gyre_comm_free(world);
-    gyre_carrier_deinit(&hub->carrier);
     free(hub);
 }
 
