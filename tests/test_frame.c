@@ -95,13 +95,16 @@ static void each_kind_has_its_lengths(void **state)
                  {GYRE_FRAME_BYE, 0, 1},
                  {GYRE_FRAME_VOID, 0, 8},
                  {GYRE_FRAME_POINT, 16, 8},
-                 {GYRE_FRAME_TAKEN, 0, 8}};
+                 {GYRE_FRAME_TAKEN, 0, 8},
+                 {GYRE_FRAME_PLACE, 24, 8},
+                 {GYRE_FRAME_RECALL, 0, 8},
+                 {GYRE_FRAME_SPARED, 0, 8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(decode_of(cases[i].kind, cases[i].good), 0);
         assert_int_equal(decode_of(cases[i].kind, cases[i].bad), GYRE_CORRUPT);
     }
     assert_int_equal(decode_of(0, 0), GYRE_CORRUPT);
-    for (uint32_t kind = 10; kind < 16; kind++) {
+    for (uint32_t kind = 13; kind < 16; kind++) {
         assert_int_equal(decode_of(kind, 0), GYRE_CORRUPT);
     }
 }

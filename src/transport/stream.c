@@ -106,6 +106,7 @@ int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_st
     fresh->checksum = options->checksum;
     fresh->peer = options->peer;
     fresh->sight = options->sight;
+    fresh->reach = options->reach;
     fresh->posts = options->posts;
     fresh->footprint = bytes;
     *stream = fresh;

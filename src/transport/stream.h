@@ -15,6 +15,9 @@
  * Where both ends see the sender's memory, a long message is not sent: POINT says where it lies, the
  * receiver copies it, piece by piece, and says TAKEN, with which the SEND completes.
  *
+ * Where the carrier can write into the receiver's buffer from where the message lies, it does
+ * (reach.h): PLACE grants that, and only the grant and the news of its end take part in the stream.
+ *
  * Rules: nothing here blocks; nothing allocates after create(), but for cancel() of a half-written
  * send; at most `posts` sends and `posts` receives are outstanding (until complete() returned
  * them), `posts` being equal at both ends; each accepted post completes exactly once, also after
@@ -34,11 +37,13 @@
 
 #include "base/status.h"
 #include "transport/match.h"
+#include "transport/reach.h"
 #include "transport/sight.h"
 
 #include <sys/uio.h>
 
 struct gyre_stream;
+struct gyre_send;
 
 struct gyre_stream_options {
     uint16_t epoch;
@@ -46,6 +51,7 @@ struct gyre_stream_options {
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
     uint32_t peer;  /* as `sight` knows it */
     const struct gyre_sight *sight; /* NULL: no memory is seen by both ends. Outlives the stream */
+    const struct gyre_reach *reach; /* NULL: the carrier writes no memory of the peer. Likewise */
 };
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream);
@@ -60,12 +66,11 @@ int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match,
                      uint64_t length, uint64_t token);
 
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
- * such post, or the peer reads it in place and it ends by itself. The stream stays usable: a frame
- * that is half written goes on from a copy, the rest of
- * a message that the peer has granted is declared void (the peer's receive ends with -ECANCELED), a
- * message on its way into a withdrawn receive is read and dropped. Vectors from gather() and
- * target() before the cancel are void too: a carrier that still works on them must end that first.
- */
+ * such post, or the peer reads it in place, or the carrier writes it, and it ends by itself. The
+ * stream stays usable: a frame that is half written goes on from a copy, the rest of a message
+ * that the peer has granted is declared void (the peer's receive ends with -ECANCELED), a message
+ * on its way into a withdrawn receive is read and dropped. Vectors from gather() and target()
+ * before the cancel are void too: a carrier that still works on them must end that first. */
 int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token);
 
 /* Output: the next bytes to write, at most `max` vectors; returns how many (0: nothing to write).
@@ -83,6 +88,22 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
  * of the next one, and says whether it did; pending() says whether there is one. */
 bool gyre_stream_fetch(struct gyre_stream *stream);
 bool gyre_stream_pending(const struct gyre_stream *stream);
+
+/* Messages that the carrier writes at the peer by itself. take_write(): the next one, which the
+ * carrier has to write from now on; false: none. end_write(): it was, and the buffer is not needed
+ * any more; the peer has been told its number. arrived(): so says the peer; 0 or negative as
+ * read(). */
+struct gyre_stream_write {
+    const uint8_t *from;
+    uint64_t length;
+    struct gyre_reach_place place;
+    uint32_t number;
+    struct gyre_send *send;
+};
+
+bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write *write);
+void gyre_stream_end_write(struct gyre_stream *stream, struct gyre_send *send);
+int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number);
 
 /* waits(): some post has not completed; starves(): the next short message has no credit. Either may
  * be helped by reading. */

@@ -5,6 +5,8 @@
  *
  *     GRANT   a send waits for it ─▶ out.granted          else noted until the send is posted
  *     ASK     a receive is posted ─▶ GRANT, unless given  else noted until the receive is posted
+ *     PLACE   a GRANT that says where the message may be written; RECALL takes that back, and SPARED
+ *             agrees
  *     CREDIT  more eager messages may go
  *     VOID    the receive ends, its message will not come
  *     POINT   the message lies there: it is copied by fetch()
@@ -21,6 +23,18 @@ static uint64_t control_length(const struct gyre_incoming *in)
     return gyre_get64(in->control);
 }
 
+/* Of a PLACE. */
+static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
+                       struct gyre_reach_place *place)
+{
+    const uint8_t *at = stream->in.control;
+    *placed = stream->in.frame.kind == GYRE_FRAME_PLACE;
+    if (!*placed)
+        return;
+    *place = (struct gyre_reach_place){.address = gyre_get64(at + 8), .key = gyre_get32(at + 16)};
+    *number = gyre_get32(at + 20);
+}
+
 /* Kept until the post that it is about; an honest peer has at most as many as it has records. */
 static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint64_t length)
 {
@@ -34,6 +48,7 @@ static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint6
         return status;
     }
     note->length = length;
+    read_place(stream, &note->placed, &note->number, &note->place);
     gyre_table_insert(notes, note);
     return 0;
 }
@@ -56,6 +71,7 @@ static int heard_grant(struct gyre_stream *stream, const struct gyre_match *matc
         return gyre_stream_disagree(stream, &send->slot.match, match->fingerprint);
     }
     gyre_table_remove(&stream->sends, send);
+    read_place(stream, &send->placed, &send->number, &send->place);
     gyre_stream_granted(stream, send);
     return 0;
 }
@@ -96,6 +112,7 @@ static int heard_void(struct gyre_stream *stream, const struct gyre_match *match
     if (!receive || receive->region) {
         return GYRE_CORRUPT;
     }
+    gyre_stream_unplace(stream, receive);
     gyre_stream_end_granted(stream, receive, -ECANCELED);
     return 0;
 }
@@ -133,6 +150,12 @@ int gyre_stream_hear(struct gyre_stream *stream)
     switch (stream->in.frame.kind) {
     case GYRE_FRAME_GRANT:
         return heard_grant(stream, match);
+    case GYRE_FRAME_PLACE:
+        return stream->reach ? heard_grant(stream, match) : GYRE_CORRUPT;
+    case GYRE_FRAME_RECALL:
+        return gyre_stream_heard_recall(stream, match);
+    case GYRE_FRAME_SPARED:
+        return gyre_stream_heard_spared(stream, match);
     case GYRE_FRAME_ASK:
         return heard_ask(stream, match);
     case GYRE_FRAME_CREDIT:

@@ -137,7 +137,7 @@ static int open_piece(struct gyre_stream *stream)
     in->receive = receive;
     in->where = GYRE_IN_VOID;
     in->verdict = receive->live ? gyre_stream_agree_check(stream, &in->frame.match) : 0;
-    if (receive->live && !in->verdict) {
+    if (receive->live && !receive->recalled && !in->verdict) {
         in->where = GYRE_IN_BUFFER;
         in->at = in->frame.length > 0 ? receive->data + receive->got : NULL;
     }
@@ -156,6 +156,7 @@ void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *re
 static int close_piece(struct gyre_stream *stream)
 {
     struct gyre_receive *receive = stream->in.receive;
+    gyre_stream_unplace(stream, receive);
     receive->got += stream->in.frame.length;
     if (receive->got == receive->length) {
         gyre_stream_end_granted(stream, receive, 0);

@@ -81,6 +81,20 @@ static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
     gyre_table_insert(&stream->sends, send);
 }
 
+static void offer_invitation(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    uint8_t wire[3 * sizeof(uint64_t)];
+    if (!gyre_stream_expose(stream, receive)) {
+        offer_length(stream, GYRE_FRAME_GRANT, &receive->slot.match, receive->length);
+        return;
+    }
+    gyre_put64(wire, receive->length);
+    gyre_put64(wire + 8, receive->place.address);
+    gyre_put32(wire + 16, receive->place.key);
+    gyre_put32(wire + 20, gyre_stream_number(stream, receive));
+    offer(stream, GYRE_FRAME_PLACE, &receive->slot.match, wire, sizeof wire);
+}
+
 static void offer_credit(struct gyre_stream *stream)
 {
     struct gyre_match total = {.sequence = stream->credit.given};
@@ -112,6 +126,22 @@ static bool owes_credit(const struct gyre_stream *stream)
     return owed >= (company ? GYRE_STREAM_CREDIT_BESIDE : GYRE_STREAM_CREDIT_ALONE);
 }
 
+static bool offer_recalls(struct gyre_stream *stream)
+{
+    struct gyre_receive *receive = gyre_queue_pop(&stream->out.recalls);
+    if (receive) {
+        offer(stream, GYRE_FRAME_RECALL, &receive->slot.match, NULL, 0);
+        receive->recall_due = false;
+        return true;
+    }
+    struct gyre_note *note = gyre_queue_pop(&stream->out.spared);
+    if (note) {
+        offer(stream, GYRE_FRAME_SPARED, &note->slot.match, NULL, 0);
+        note->spared_due = false;
+    }
+    return note != NULL;
+}
+
 static bool offer_control(struct gyre_stream *stream)
 {
     struct gyre_outgoing *out = &stream->out;
@@ -123,10 +153,12 @@ static bool offer_control(struct gyre_stream *stream)
     }
     struct gyre_receive *receive = gyre_queue_pop(&out->grants);
     if (receive) {
-        offer_length(stream, GYRE_FRAME_GRANT, &receive->slot.match, receive->length);
+        offer_invitation(stream, receive);
         receive->invited = true;
         return true;
     }
+    if (offer_recalls(stream))
+        return true;
     receive = gyre_queue_pop(&out->takens);
     if (receive) {
         offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
@@ -363,7 +395,7 @@ void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
         gyre_queue_unlink(&out->patient, send);
     }
     send->granted = true;
-    if (send->live && gyre_stream_point(stream, send)) {
+    if (send->live && (gyre_stream_point(stream, send) || gyre_stream_reach(stream, send))) {
         return;
     }
     send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;

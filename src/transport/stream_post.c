@@ -28,19 +28,22 @@ static int refuse(struct gyre_stream *stream, int status)
     return status;
 }
 
-/* Removes the peer's note of this name and says whether there was one; its length must be `length`.
- */
+/* Removes the peer's note of this name and says what it was (nothing: length 0); its length must be
+ * `length`. */
 static int take_note(struct gyre_stream *stream, struct gyre_table *notes,
-                     const struct gyre_match *match, uint64_t length, bool *noted)
+                     const struct gyre_match *match, uint64_t length, struct gyre_note *out)
 {
     struct gyre_note *note = gyre_table_find(notes, match);
-    *noted = note != NULL;
+    *out = (struct gyre_note){.length = 0};
     if (!note) {
         return 0;
     }
     if (note->length != length) {
         return gyre_stream_disagree(stream, match, note->slot.match.fingerprint);
     }
+    *out = *note;
+    if (note->spared_due)
+        gyre_queue_unlink(&stream->out.spared, note);
     gyre_table_remove(notes, note);
     gyre_stream_agree_leave(stream, note->agreement, true);
     gyre_table_give(notes, note);
@@ -49,17 +52,20 @@ static int take_note(struct gyre_stream *stream, struct gyre_table *notes,
 
 static int start_send(struct gyre_stream *stream, struct gyre_send *send)
 {
-    bool granted = false;
+    struct gyre_note grant;
     stream->out.unframed++;
     if (send->length <= GYRE_EAGER_MAX) {
         send->state = GYRE_SEND_QUEUED;
         gyre_queue_push(&stream->out.eager, send);
         return 0;
     }
-    int status = take_note(stream, &stream->grants, &send->slot.match, send->length, &granted);
+    int status = take_note(stream, &stream->grants, &send->slot.match, send->length, &grant);
     send->state = GYRE_SEND_WAITING;
     gyre_queue_push(&stream->out.patient, send);
-    if (granted && !status) {
+    if (grant.length && !status) {
+        send->placed = grant.placed;
+        send->number = grant.number;
+        send->place = grant.place;
         gyre_stream_granted(stream, send);
     } else {
         gyre_table_insert(&stream->sends, send);
@@ -123,7 +129,7 @@ static bool granted_already(const struct gyre_stream *stream, const struct gyre_
 static int place_receive(struct gyre_stream *stream, const struct gyre_match *match,
                          uint64_t length, struct gyre_receive **out)
 {
-    bool asked = false;
+    struct gyre_note ask;
     *out = revive(stream, match, length);
     if (*out) {
         return 0;
@@ -138,8 +144,8 @@ static int place_receive(struct gyre_stream *stream, const struct gyre_match *ma
     receive->length = length;
     gyre_table_insert(&stream->receives, receive);
     *out = receive;
-    int status = take_note(stream, &stream->asks, match, length, &asked);
-    if (!status && (asked || length > GYRE_EAGER_MAX)) {
+    int status = take_note(stream, &stream->asks, match, length, &ask);
+    if (!status && (ask.agreement || length > GYRE_EAGER_MAX)) {
         gyre_stream_grant(stream, receive);
     }
     return status;

@@ -5,7 +5,7 @@
  *     stream_out.c       gather, wrote                    stream_store.c    unexpected payload
  *     stream_in.c        target, read, messages           stream_point.c    messages read in place
  *     stream_control.c   what else the peer says
- *     stream_withdraw.c  cancel */
+ *     stream_withdraw.c  cancel                           stream_reach.c    messages written at the peer */
 #ifndef GYRE_TRANSPORT_STREAM_STATE_H
 #define GYRE_TRANSPORT_STREAM_STATE_H
 
@@ -42,7 +42,10 @@ struct gyre_receive {
     uint64_t offset; /* in the peer's region, if that is not 0 */
     uint32_t region;
     bool live, granted;
-    bool invited; /* the GRANT is out */
+    bool invited;              /* the GRANT is out */
+    bool placed;               /* and says where the peer may write */
+    bool recalled, recall_due; /* which it shall not any more; it has not been told yet */
+    struct gyre_reach_place place;
 };
 
 enum gyre_send_state {
@@ -53,6 +56,8 @@ enum gyre_send_state {
     GYRE_SEND_GRANTED, /* in out.granted: pieces go in turn */
     GYRE_SEND_LOCATED, /* in out.points: the peer will be told where it lies */
     GYRE_SEND_POINTED, /* in sends' hash: the peer reads it */
+    GYRE_SEND_REACHED, /* in out.reached: the carrier will write it at the peer */
+    GYRE_SEND_WRITING, /* and does */
     GYRE_SEND_FRAMED,  /* all its bytes are in offers */
     GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
     GYRE_SEND_VOID     /* withdrawn after its grant, in out.voids: the peer must be told */
@@ -67,6 +72,9 @@ struct gyre_send {
     uint32_t region;
     enum gyre_send_state state;
     bool live, granted;
+    bool placed; /* the grant said where to write, and under which number */
+    uint32_t number;
+    struct gyre_reach_place place;
 };
 
 struct gyre_stored { /* a whole message whose receive is not posted yet */
@@ -79,6 +87,9 @@ struct gyre_note { /* a GRANT before its send, or an ASK before its receive */
     struct gyre_slot slot;
     struct gyre_agreement *agreement;
     uint64_t length;
+    bool placed, spared_due;
+    uint32_t number;
+    struct gyre_reach_place place;
 };
 
 struct gyre_offer { /* one frame on its way out: what is left of it */
@@ -93,7 +104,9 @@ struct gyre_offer { /* one frame on its way out: what is left of it */
 struct gyre_outgoing {
     struct gyre_queue eager, patient, granted, voids; /* of gyre_send */
     struct gyre_queue points;                         /* of gyre_send too */
-    struct gyre_queue grants, takens;                 /* of gyre_receive */
+    struct gyre_queue reached;                        /* likewise */
+    struct gyre_queue grants, takens, recalls;        /* of gyre_receive */
+    struct gyre_queue spared;                         /* of gyre_note */
     struct gyre_offer offer[GYRE_STREAM_OFFERS];
     uint32_t first, offers; /* ring */
     uint32_t staged;        /* bytes of stage in use */
@@ -142,6 +155,8 @@ struct gyre_stream {
     bool checksum;
     uint32_t peer;
     const struct gyre_sight *sight;
+    const struct gyre_reach *reach;
+    uint32_t places;                         /* that the peer holds */
     uint32_t posts, sends_out, receives_out; /* posts whose completion was not fetched yet */
     struct gyre_table receives, sends, stored, grants, asks, agreements;
     struct gyre_credit credit;
@@ -189,6 +204,17 @@ void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *re
 bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send);
 int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match *match);
 int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match);
+
+/* stream_reach.c. expose: the peer may write the message where it belongs; unplace: it may not any
+ * more; recall: it shall not, and the receive ends when that is sure; reach: the carrier will write
+ * the message. */
+bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive);
+void gyre_stream_unplace(struct gyre_stream *stream, struct gyre_receive *receive);
+bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive);
+bool gyre_stream_reach(struct gyre_stream *stream, struct gyre_send *send);
+uint32_t gyre_stream_number(const struct gyre_stream *stream, const struct gyre_receive *receive);
+int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match);
+int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match *match);
 
 /* stream_control.c. hear: acts on the control frame that has come; hear_nothing_more: ends what
  * waits for the peer. */

@@ -8,7 +8,8 @@
  *      offers    [ written ▓▓▓░░░ ] [ not begun ] [ not begun ]
  *                            └copy     └── emptied ──┘        then VOID, unless it was the last
  *
- * A message that the peer reads in place is out of reach: it ends when the peer has read it.
+ * A message that the peer reads in place, or that the carrier writes, is out of reach: it ends when
+ * that is done.
  *
  * A receive that was granted stays as a record without a buffer and swallows its message when it
  * comes. */
@@ -52,13 +53,28 @@ static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status
     return torn;
 }
 
+/* Where it waits its turn after its grant; NULL: nowhere. */
+static struct gyre_queue *queue_of(struct gyre_stream *stream, const struct gyre_send *send)
+{
+    switch (send->state) {
+    case GYRE_SEND_GRANTED:
+        return &stream->out.granted;
+    case GYRE_SEND_LOCATED:
+        return &stream->out.points;
+    case GYRE_SEND_REACHED:
+        return &stream->out.reached;
+    default:
+        return NULL;
+    }
+}
+
 static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
 {
     int status = 0;
     bool eager = send->state == GYRE_SEND_FRAMED && !send->granted;
-    if (send->state == GYRE_SEND_GRANTED || send->state == GYRE_SEND_LOCATED) {
-        bool pieces = send->state == GYRE_SEND_GRANTED;
-        gyre_queue_unlink(pieces ? &stream->out.granted : &stream->out.points, send);
+    struct gyre_queue *queue = queue_of(stream, send);
+    if (queue) {
+        gyre_queue_unlink(queue, send);
         stream->out.unframed--;
     }
     if (tear(stream, send, &status)) {
@@ -102,6 +118,9 @@ void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receiv
                                   int status)
 {
     struct gyre_incoming *in = &stream->in;
+    if (gyre_stream_recall(stream, receive)) {
+        return;
+    }
     gyre_stream_end_receive(stream, receive, status);
     receive->data = NULL;
     if (in->receive == receive) {
@@ -124,7 +143,8 @@ int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token)
     }
     struct gyre_send *send;
     for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
-        if (send->live && send->token == token && send->state != GYRE_SEND_POINTED) {
+        if (send->live && send->token == token && send->state != GYRE_SEND_POINTED &&
+            send->state != GYRE_SEND_WRITING) {
             gyre_stream_withdraw_send(stream, send, -ECANCELED);
             return 0;
         }

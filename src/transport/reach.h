@@ -1,0 +1,26 @@
+/* Memory into which a carrier can write at the peer, past the stream's own bytes. Whoever creates a
+ * stream passes these look-ups in; they neither block nor call back. */
+#ifndef GYRE_TRANSPORT_REACH_H
+#define GYRE_TRANSPORT_REACH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where the peer may write: what its carrier needs for that, as this side's carrier names it. */
+struct gyre_reach_place {
+    uint64_t address;
+    uint32_t key;
+};
+
+struct gyre_reach {
+    void *context;
+    uint32_t most; /* places that the peer holds at a time */
+
+    /* The peer may write there from now on; false: it cannot. */
+    bool (*expose)(void *context, void *memory, uint64_t length, struct gyre_reach_place *place);
+
+    /* This side can write from there. */
+    bool (*covers)(void *context, const void *memory, uint64_t length);
+};
+
+#endif
