@@ -91,6 +91,11 @@ static uint32_t locate(void *domain, const void *memory, uint64_t length, uint64
     return gyre_domain_locate(domain, GYRE_MEMORY_HOST, memory, length, offset);
 }
 
+static uint32_t hold(void *domain, const void *memory, uint64_t length, void **base, uint64_t *span)
+{
+    return gyre_domain_hold(domain, memory, length, base, span);
+}
+
 static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
 {
     return gyre_domain_view(domain, peer, region, GYRE_MEMORY_HOST, offset, length);
@@ -107,7 +112,8 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
                                         .variant = domain->settings.poller,
                                         .address = &joined->member[joined->rank].address,
                                         .sight = &domain->sight};
-    domain->sight = (struct gyre_sight){.context = domain, .locate = locate, .view = view};
+    domain->sight =
+        (struct gyre_sight){.context = domain, .locate = locate, .hold = hold, .view = view};
     return driver->open(&options, wire, trouble);
 }
 

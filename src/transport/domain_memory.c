@@ -124,27 +124,43 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return 0;
 }
 
-static bool holds(const struct gyre_shared *shared, enum gyre_memory_kind kind, uintptr_t at,
-                  uint64_t length)
+/* Under the lock. */
+static const struct gyre_shared *find(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                                      const void *memory, uint64_t length)
 {
-    uintptr_t base = (uintptr_t)shared->region.base;
-    return shared->id && shared->mapped && shared->region.kind == kind && at >= base &&
-           at - base < shared->region.length && length <= shared->region.length - (at - base);
+    uintptr_t at = (uintptr_t)memory;
+    for (uint32_t i = 0; length && i < domain->shared_used; i++) {
+        const struct gyre_shared *shared = &domain->shared[i];
+        uintptr_t base = (uintptr_t)shared->region.base;
+        if (shared->id && shared->region.kind == kind && at >= base &&
+            at - base < shared->region.length && length <= shared->region.length - (at - base))
+            return shared;
+    }
+    return NULL;
 }
 
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset)
 {
-    uintptr_t at = (uintptr_t)memory;
-    uint32_t id = 0;
-    if (!length)
-        return 0;
     pthread_mutex_lock(&domain->shared_lock);
-    for (uint32_t i = 0; i < domain->shared_used && !id; i++)
-        if (holds(&domain->shared[i], kind, at, length)) {
-            *offset = at - (uintptr_t)domain->shared[i].region.base;
-            id = domain->shared[i].id;
-        }
+    const struct gyre_shared *shared = find(domain, kind, memory, length);
+    uint32_t id = shared && shared->mapped ? shared->id : 0;
+    if (id)
+        *offset = (uint64_t)((const uint8_t *)memory - (const uint8_t *)shared->region.base);
+    pthread_mutex_unlock(&domain->shared_lock);
+    return id;
+}
+
+uint32_t gyre_domain_hold(struct gyre_domain *domain, const void *memory, uint64_t length,
+                          void **base, uint64_t *span)
+{
+    pthread_mutex_lock(&domain->shared_lock);
+    const struct gyre_shared *shared = find(domain, GYRE_MEMORY_HOST, memory, length);
+    uint32_t id = shared ? shared->id : 0;
+    if (id) {
+        *base = shared->region.base;
+        *span = shared->region.length;
+    }
     pthread_mutex_unlock(&domain->shared_lock);
     return id;
 }

@@ -149,6 +149,11 @@ int gyre_domain_unshare(struct gyre_domain *domain,
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset);
 
+/* The same for regions that no peer needs to have mapped: all of the region, and its id, which no
+ * other one ever has. Owner. */
+uint32_t gyre_domain_hold(struct gyre_domain *domain, const void *memory, uint64_t length,
+                          void **base, uint64_t *span);
+
 /* Replaces a region's memory by fresh memory of the same content at the same address, which no peer
  * can write. The region is shared no more. Negative: memory of classic IPC handles, which cannot be
  * replaced. Owner; after a failure only. */
