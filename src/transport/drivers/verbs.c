@@ -47,6 +47,7 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     wire->epoll = -1;
     TAILQ_INIT(&wire->busy);
     LIST_INIT(&wire->departed);
+    gyre_verbs_reach_open(wire, options->sight);
     int status = gyre_verbs_device_open(wire, options->address, trouble);
     if (status) {
         verbs_close((struct gyre_wire *)wire);
@@ -120,8 +121,10 @@ static uint32_t free_place(const struct gyre_verbs_wire *wire)
 static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *channel,
                      struct gyre_verbs_pipe **out, struct gyre_trouble *trouble)
 {
-    const struct gyre_stream_options options = {
-        .epoch = wire->epoch, .posts = GYRE_VERBS_POSTS, .peer = channel->peer};
+    const struct gyre_stream_options options = {.epoch = wire->epoch,
+                                                .posts = GYRE_VERBS_POSTS,
+                                                .peer = channel->peer,
+                                                .reach = &wire->reach};
     struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {

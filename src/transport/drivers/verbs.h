@@ -3,6 +3,7 @@
  *        verbs.c            the driver's entries; whose turn it is
  *           │
  *        verbs_pipe.c       one pipe: its stream's bytes through two rings
+ *        verbs_reach.c      long messages, from where they lie to where they belong
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
  *        verbs_queue.c      queue pairs, requests, completions
  *        verbs_fault.c      what a broken pipe tells
@@ -32,6 +33,8 @@
 #define GYRE_VERBS_RING_LEAST (16u * 1024)
 #define GYRE_VERBS_RECORD     (32u * 1024) /* bytes of a record at most */
 #define GYRE_VERBS_WINDOW     64           /* records that the peer has not consumed */
+#define GYRE_VERBS_PLACES     32           /* where the peer may write a long message */
+#define GYRE_VERBS_REGIONS    64           /* of memory that are registered */
 #define GYRE_VERBS_NEWS                                                                            \
     8                           /* requests that only say what is consumed: a quarter of
                                               the window or of the ring each, so 4 of either */
@@ -75,7 +78,26 @@ struct gyre_verbs_end {
 enum gyre_verbs_kind { /* the two top bits of an immediate */
                        GYRE_VERBS_RECORD_CAME = 0,
                        GYRE_VERBS_ONLY_NEWS = 1,
-                       GYRE_VERBS_PROBE = 2
+                       GYRE_VERBS_PROBE = 2,
+                       GYRE_VERBS_ARRIVED = 3 /* a long message, by its number */
+};
+
+struct gyre_verbs_request {
+    const void *from;
+    uint32_t key, length; /* of `from` */
+    uint64_t to;
+    uint32_t to_key;
+    bool tells; /* with an immediate: of this kind, with this word */
+    enum gyre_verbs_kind kind;
+    uint32_t word;
+    struct gyre_send *ends; /* this message, when it is done; NULL: none */
+};
+
+struct gyre_verbs_memory { /* a region that is registered, or cannot be */
+    uint32_t id;
+    void *base;
+    uint64_t length;
+    struct ibv_mr *registration;
 };
 
 struct gyre_verbs_wire;
@@ -96,7 +118,14 @@ struct gyre_verbs_pipe {
     uint64_t end_of[GYRE_VERBS_WINDOW];
     uint32_t sends, sends_done, since_signal; /* requests */
     uint32_t signalled[GYRE_VERBS_SENDS];     /* how many requests a completion ends */
+    struct gyre_send *ends[GYRE_VERBS_SENDS]; /* and which message */
     uint32_t signals, signals_done;
+
+    /* Out, past the rings: the message that is being written. */
+    struct gyre_stream_write write;
+    uint64_t write_at;
+    uint32_t write_key;
+    bool writing;
 
     /* In. */
     uint64_t read, read_told;
@@ -125,6 +154,10 @@ struct gyre_verbs_wire {
     struct ibv_mr *inboxes, *outboxes;
     uint8_t *staging; /* `most` inboxes, then as many outboxes */
     struct gyre_verbs_port port;
+    const struct gyre_sight *sight;
+    struct gyre_reach reach; /* for the streams */
+    struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
+    bool refused_memory;
     char name[GYRE_VERBS_NAME_MAX * 2];
     uint32_t ring, window;
     uint32_t rank;
@@ -165,9 +198,10 @@ void gyre_verbs_queue_destroy(struct gyre_verbs_pipe *pipe); /* nothing is touch
 /* To the peer that `theirs` describes; receives are posted. */
 int gyre_verbs_queue_connect(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
 
-/* Writes outbox bytes [at, at + length) to the same place of the peer's inbox. The caller has
- * looked at gyre_verbs_queue_room(). */
+/* put(): the caller has looked at room(). write(): outbox bytes [at, at + length), to the same place
+ * of the peer's inbox. */
 uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe);
+void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *request);
 void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
                             uint32_t length);
 
@@ -193,6 +227,12 @@ void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate);
 void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length); /* the first record */
 uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
                                    uint32_t length);
+
+/* -- verbs_reach.c ----------------------------------------------------------------------------- */
+
+void gyre_verbs_reach_open(struct gyre_verbs_wire *wire, const struct gyre_sight *sight);
+void gyre_verbs_reach_close(struct gyre_verbs_wire *wire);
+bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 
 /* -- verbs_meet.c ------------------------------------------------------------------------------ */
 

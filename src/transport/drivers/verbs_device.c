@@ -26,7 +26,7 @@
 
 uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire)
 {
-    return wire->window + GYRE_VERBS_NEWS;
+    return wire->window + GYRE_VERBS_NEWS + GYRE_VERBS_PLACES;
 }
 
 const char *gyre_verbs_memory_hint(char text[160])
@@ -194,6 +194,7 @@ void gyre_verbs_device_close(struct gyre_verbs_wire *wire)
     }
     if (wire->channel)
         ibv_destroy_comp_channel(wire->channel);
+    gyre_verbs_reach_close(wire);
     release_staging(wire);
     if (wire->domain)
         ibv_dealloc_pd(wire->domain);

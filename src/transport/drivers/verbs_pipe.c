@@ -111,6 +111,7 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
     if (pipe->status || pipe->broken)
         return false;
     bool moved = push_records(pipe);
+    moved |= gyre_verbs_reach_push(pipe);
     if (owes_news(pipe) && !has_parted(pipe) && gyre_verbs_queue_room(pipe))
         gyre_verbs_queue_write(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0);
     return moved;
@@ -185,10 +186,13 @@ void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate)
     if (!hear_news(pipe, immediate >> CONSUMED_SHIFT & CONSUMED_MOST) ||
         kind == GYRE_VERBS_ONLY_NEWS)
         return;
-    if (kind == GYRE_VERBS_RECORD_CAME || kind == GYRE_VERBS_PROBE)
+    if (kind != GYRE_VERBS_ARRIVED) {
         take_record(pipe, kind, immediate & LENGTH_MASK);
-    else
-        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer says what nobody says");
+        return;
+    }
+    int status = gyre_stream_arrived(pipe->stream, immediate & LENGTH_MASK);
+    if (status)
+        gyre_verbs_fail_stream(pipe, status);
 }
 
 /* -- the test write ---------------------------------------------------------------------------- */

@@ -152,43 +152,60 @@ uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe)
 }
 
 /* Whether the next request shall tell that it is done. */
-static bool signal_next(struct gyre_verbs_pipe *pipe)
+static bool signal_next(struct gyre_verbs_pipe *pipe, struct gyre_send *ends)
 {
     pipe->since_signal++;
     pipe->sends++;
-    if (pipe->since_signal < GYRE_VERBS_SIGNAL && !pipe->parting)
+    if (pipe->since_signal < GYRE_VERBS_SIGNAL && !pipe->parting && !ends)
         return false;
-    pipe->signalled[pipe->signals++ % GYRE_VERBS_SENDS] = pipe->since_signal;
+    uint32_t at = pipe->signals++ % GYRE_VERBS_SENDS;
+    pipe->signalled[at] = pipe->since_signal;
+    pipe->ends[at] = ends;
     pipe->since_signal = 0;
     return true;
+}
+
+void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *wanted)
+{
+    uint32_t length = wanted->length;
+    struct ibv_sge piece = {.addr = (uintptr_t)wanted->from, .length = length, .lkey = wanted->key};
+    struct ibv_send_wr request = {
+        .wr_id = name_of(pipe, true),
+        .sg_list = &piece,
+        .num_sge = length ? 1 : 0,
+        .opcode = wanted->tells ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+        .send_flags = (signal_next(pipe, wanted->ends) ? IBV_SEND_SIGNALED : 0u) |
+                      (length && length <= pipe->inline_most ? IBV_SEND_INLINE : 0u),
+        .wr.rdma = {.remote_addr = wanted->to, .rkey = wanted->to_key}};
+    struct ibv_send_wr *bad;
+    if (wanted->tells)
+        request.imm_data = htonl(gyre_verbs_pipe_immediate(pipe, wanted->kind, wanted->word));
+    int status = ibv_post_send(pipe->queue, &request, &bad);
+    if (status)
+        gyre_verbs_fail(pipe, -status, "the device takes no more requests");
 }
 
 void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
                             uint32_t length)
 {
-    struct ibv_sge piece = {.addr = (uintptr_t)(pipe->outbox + at),
-                            .length = length,
-                            .lkey = pipe->wire->outboxes->lkey};
-    struct ibv_send_wr request = {
-        .wr_id = name_of(pipe, true),
-        .sg_list = &piece,
-        .num_sge = length ? 1 : 0,
-        .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-        .send_flags = (signal_next(pipe) ? IBV_SEND_SIGNALED : 0u) |
-                      (length && length <= pipe->inline_most ? IBV_SEND_INLINE : 0u),
-        .imm_data = htonl(gyre_verbs_pipe_immediate(pipe, kind, length)),
-        .wr.rdma = {.remote_addr = pipe->theirs.inbox + at, .rkey = pipe->theirs.key}};
-    struct ibv_send_wr *bad;
-    int status = ibv_post_send(pipe->queue, &request, &bad);
-    if (status)
-        gyre_verbs_fail(pipe, -status, "the device takes no more requests");
+    gyre_verbs_queue_put(pipe, &(struct gyre_verbs_request){.from = pipe->outbox + at,
+                                                            .key = pipe->wire->outboxes->lkey,
+                                                            .length = length,
+                                                            .to = pipe->theirs.inbox + at,
+                                                            .to_key = pipe->theirs.key,
+                                                            .tells = true,
+                                                            .kind = kind,
+                                                            .word = length});
 }
 
 /* -- completions ------------------------------------------------------------------------------- */
 
 static void sent(struct gyre_verbs_pipe *pipe)
 {
-    pipe->sends_done += pipe->signalled[pipe->signals_done++ % GYRE_VERBS_SENDS];
+    uint32_t at = pipe->signals_done++ % GYRE_VERBS_SENDS;
+    pipe->sends_done += pipe->signalled[at];
+    if (pipe->ends[at])
+        gyre_stream_end_write(pipe->stream, pipe->ends[at]);
     gyre_verbs_pipe_mark(pipe);
 }
 
