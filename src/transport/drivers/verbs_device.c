@@ -168,10 +168,10 @@ int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct sockaddr_s
                            struct gyre_trouble *trouble)
 {
     char gid[GYRE_VERBS_NAME_MAX];
-    prepare_forks();
     int status = gyre_verbs_port_choose(address, &wire->context, &wire->port, trouble);
     if (status)
         return status;
+    prepare_forks();
     gyre_verbs_gid_name(wire->port.gid, gid);
     snprintf(wire->name, sizeof wire->name, "%.40s:%u", wire->port.device, wire->port.number);
     gyre_log(GYRE_LOG_INFO, "verbs: port %u of %s, GID %d (%s)", wire->port.number,
