@@ -8,7 +8,7 @@ if [ -z "${GYRE_VM-}" ]; then
     room=$(mktemp -d)
     trap 'rm -rf "$room"' EXIT
     cp "$0" "$room/inside"
-    "$1/tests/vm/run" -n 2 -m 2048 -t 280 "$room" "sh ./inside '$1' '$2'"
+    "$1/tests/vm/run" -n 2 -m 2048 -t 900 "$room" "sh ./inside '$1' '$2'"
     exit
 fi
 
