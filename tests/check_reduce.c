@@ -9,7 +9,7 @@
  * `check_reduce --device cuda` does the same, but for the modes, with the folds and the memory of a
  * device; then come counts around its grids, and multiplications by a number.
  *
- * `check_reduce --bench` times the calls instead. */
+ * `check_reduce --bench` times the calls instead, `check_reduce --device cuda --bench` the device's. */
 #include "collectives/kernels/float_mode.h"
 #include "collectives/kernels/reduce_cuda.h"
 #include "haste.h"
@@ -285,6 +285,8 @@ int main(int count, char **arguments)
     reference = table_up_to(0);
     if (count > 1 && strcmp(arguments[1], "--bench") == 0)
         return reduce_bench();
+    if (count > 3 && strcmp(arguments[1], "--device") == 0 && strcmp(arguments[3], "--bench") == 0)
+        return reduce_bench_device();
     if (count > 2 && strcmp(arguments[1], "--device") == 0)
         return check_device(arguments[2]);
     const struct CMUnitTest tests[] = {

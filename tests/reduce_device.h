@@ -11,6 +11,9 @@ void reduce_device_close(void);
 
 const struct gyre_reduce_table *reduce_device_table(void);
 
+/* `check_reduce --device cuda --bench`. */
+int reduce_bench_device(void);
+
 /* As run_trial() on arena_of_variant, by way of the device's arena. */
 void run_trial_on_device(const struct trial *trial, gyre_fold fold);
 
