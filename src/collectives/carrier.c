@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #define REPORTS 64
+#define NEVER   UINT64_MAX /* ticket of what could not be posted */
 
 void gyre_carrier_init(struct gyre_carrier *carrier, int index)
 {
@@ -82,16 +83,22 @@ static uint64_t note(struct gyre_carrier *carrier, int status, const char *doing
 {
     if (status < 0) {
         lose(carrier, status, doing);
-        return 0;
+        return NEVER;
     }
     carrier->posted += status == 0;
     return carrier->posted;
 }
 
+static int make_room(struct gyre_carrier *carrier)
+{
+    return gyre_carrier_room(carrier) ? carrier->status
+                                      : gyre_carrier_await(carrier, carrier->finished + 1);
+}
+
 uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
 {
-    if (carrier->status)
-        return 0;
+    if (make_room(carrier))
+        return NEVER;
     return note(carrier,
                 carrier->device->copy(carrier->queue, to, from, bytes, carrier->posted + 1),
                 "a copy");
@@ -100,8 +107,8 @@ uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *f
 uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
                            const struct gyre_fold_task *task)
 {
-    if (carrier->status)
-        return 0;
+    if (make_room(carrier))
+        return NEVER;
     return note(carrier, carrier->device->reduce(carrier->queue, fold, task, carrier->posted + 1),
                 "a fold");
 }
@@ -141,8 +148,6 @@ int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *fr
         return 0;
     }
     int status = gyre_carrier_open(carrier, &carrier->trouble);
-    while (!status && !gyre_carrier_room(carrier))
-        status = gyre_carrier_await(carrier, carrier->finished + 1);
     return status ? status
                   : gyre_carrier_await(carrier, gyre_carrier_copy(carrier, to, from, bytes));
 }

@@ -55,7 +55,8 @@ int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_dev
 /* How many posts it takes now. */
 uint32_t gyre_carrier_room(const struct gyre_carrier *carrier);
 
-/* Post, where there is room; the ticket, which is never 0 but where the device is lost. */
+/* Post, and wait for the oldest where there is no room: whoever must not looks at the room first.
+ * The ticket; one that is never done where the device is lost. */
 uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from,
                            uint64_t bytes);
 uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,

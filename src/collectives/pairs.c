@@ -56,13 +56,6 @@ static void drop_shadow(struct gyre_message *message)
     message->away = NULL;
 }
 
-static uint64_t carry(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
-{
-    if (!gyre_carrier_room(carrier))
-        gyre_carrier_await(carrier, carrier->finished + 1);
-    return gyre_carrier_copy(carrier, to, from, bytes);
-}
-
 /* What links cannot reach goes through host memory. */
 static int cast_shadow(struct gyre_comm *comm, struct gyre_message *message)
 {
@@ -77,7 +70,7 @@ static int cast_shadow(struct gyre_comm *comm, struct gyre_message *message)
     message->away = message->data;
     message->data = shadow;
     if (message->send)
-        message->ticket = carry(carrier, shadow, message->away, message->bytes);
+        message->ticket = gyre_carrier_copy(carrier, shadow, message->away, message->bytes);
     return 0;
 }
 
@@ -347,7 +340,8 @@ bool gyre_pairs_idle(const struct gyre_comm *comm)
 
 static void give(struct gyre_comm *comm, struct gyre_message *message)
 {
-    message->ticket = carry(&comm->hub->carrier, message->away, message->data, message->bytes);
+    message->ticket =
+        gyre_carrier_copy(&comm->hub->carrier, message->away, message->data, message->bytes);
     message->next = comm->pairs->giving;
     comm->pairs->giving = message;
 }

@@ -140,8 +140,6 @@ static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum
     }
     gyre_domain_enter(comm->domain);
     int status = gyre_carrier_open(carrier, gyre_thread_trouble());
-    while (!status && !gyre_carrier_room(carrier))
-        status = gyre_carrier_await(carrier, carrier->finished + 1);
     if (!status)
         status =
             gyre_carrier_await(carrier, gyre_carrier_fold(carrier, gyre_scale_cuda(type), task));

@@ -149,6 +149,8 @@ int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, c
     begin(shadow, engine, plan);
     shadow->input = in ? input : NULL;
     shadow->output = back ? output : NULL;
+    if (!in) /* it is where the operation reads it */
+        shadow->asked = shadow->ready = shadow->slices;
     lay_out(shadow, gyre_shape_in_place(shape, engine->rank, input, output), in_bytes);
     *out = shadow;
     return 0;
@@ -205,8 +207,6 @@ static uint64_t post(const struct gyre_shadow *shadow, uint64_t index, enum gyre
     for (uint32_t i = 0; i < pieces; i++) {
         struct gyre_span span = piece_of(shadow, &slice, buffer, i);
         uint64_t at = base + span.at;
-        if (!gyre_carrier_room(carrier))
-            gyre_carrier_await(carrier, carrier->finished + 1);
         ticket = buffer == GYRE_INPUT ? gyre_carrier_copy(carrier, shadow->host_input + at,
                                                           shadow->input + at, span.bytes)
                                       : gyre_carrier_copy(carrier, shadow->output + at,
@@ -224,16 +224,13 @@ static bool has_room(const struct gyre_shadow *shadow)
 bool gyre_shadow_run(struct gyre_shadow *shadow)
 {
     uint64_t asked = shadow->asked, ready = shadow->ready;
-    if (!shadow->input)
-        shadow->asked = shadow->ready = shadow->slices;
     while (shadow->asked < shadow->slices && shadow->asked - shadow->ready < AHEAD &&
            has_room(shadow)) {
         shadow->ticket[shadow->asked % AHEAD] = post(shadow, shadow->asked, GYRE_INPUT);
         shadow->asked++;
     }
     while (shadow->ready < shadow->asked &&
-           (!shadow->input ||
-            gyre_carrier_done(shadow->carrier, shadow->ticket[shadow->ready % AHEAD])))
+           gyre_carrier_done(shadow->carrier, shadow->ticket[shadow->ready % AHEAD]))
         shadow->ready++;
     return shadow->asked != asked || shadow->ready != ready;
 }
