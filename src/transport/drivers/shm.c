@@ -139,7 +139,8 @@ static void fail(struct gyre_pipe *pipe, int status, const char *what)
     if (pipe->status)
         return;
     pipe->status = status;
-    gyre_trouble_set(&pipe->trouble, status, "shared memory link to rank %u: %s", pipe->peer, what);
+    gyre_trouble_set(&pipe->trouble, status, "shared memory link from rank %u to rank %u: %s",
+                     pipe->wire->rank, pipe->peer, what);
     gyre_stream_fail(pipe->stream, status);
 }
 

@@ -181,18 +181,19 @@ static void tell_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socke
                                     theirs);
         gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH, "%s", text);
     } else if (socket->status == GYRE_CORRUPT) {
-        gyre_trouble_set(&pipe->trouble, GYRE_CORRUPT,
-                         "connection %d of %d to rank %u (%s to %s) brought bytes that are not "
-                         "what the peer sent: "
-                         "check the network path, memory, and that both run the same version",
-                         index, pipe->sockets, pipe->peer, socket->name[0], socket->name[1]);
+        gyre_trouble_set(
+            &pipe->trouble, GYRE_CORRUPT,
+            "connection %d of %d from rank %u to rank %u (%s to %s) brought bytes that are not "
+            "what the peer sent: "
+            "check the network path, memory, and that both run the same version",
+            index, pipe->sockets, pipe->wire->rank, pipe->peer, socket->name[0], socket->name[1]);
     } else {
-        gyre_trouble_set(&pipe->trouble, socket->status,
-                         "connection %d of %d to rank %u (%s to %s) was lost: %s; look at that "
-                         "rank's last lines",
-                         index, pipe->sockets, pipe->peer, socket->name[0], socket->name[1],
-                         socket->broke ? strerror(socket->broke)
-                                       : "the peer closed it without a goodbye");
+        gyre_trouble_set(
+            &pipe->trouble, socket->status,
+            "connection %d of %d from rank %u to rank %u (%s to %s) was lost: %s; look at that "
+            "rank's last lines",
+            index, pipe->sockets, pipe->wire->rank, pipe->peer, socket->name[0], socket->name[1],
+            socket->broke ? strerror(socket->broke) : "the peer closed it without a goodbye");
     }
 }
 

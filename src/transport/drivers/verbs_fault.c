@@ -36,9 +36,9 @@ void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what)
     pipe->status = status;
     pipe->broken = true;
     gyre_trouble_set(&pipe->trouble, status,
-                     "verbs link to rank %u (%s, GID %s, queue pair %u to GID %s, queue pair %u): "
-                     "%s",
-                     pipe->peer, pipe->wire->name, here, pipe->mine.number, there,
+                     "verbs link from rank %u to rank %u (%s, GID %s, queue pair %u to GID %s, "
+                     "queue pair %u): %s",
+                     pipe->wire->rank, pipe->peer, pipe->wire->name, here, pipe->mine.number, there,
                      pipe->theirs.number, what);
     if (pipe->queue)
         ibv_modify_qp(pipe->queue, &wanted, IBV_QP_STATE);
