@@ -75,8 +75,9 @@ int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_doma
     return status;
 }
 
-void gyre_domain_close(struct gyre_domain *domain)
+int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
+    (void)trouble;
     struct gyre_completion done[64];
     all.ended++;
     while (all.ended < all.n) {
@@ -85,6 +86,7 @@ void gyre_domain_close(struct gyre_domain *domain)
         hand_back(domain);
     }
     gyre_links_destroy(domain->links);
+    return 0;
 }
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)

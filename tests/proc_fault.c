@@ -227,6 +227,39 @@ static void disagreeing_ranks_are_told(void **state)
         disagree_once(transport, sum, (struct call){.verb = 1, .count = 1000});
         disagree_once(transport, (struct call){.verb = 1, .count = 1000, .root = 0},
                       (struct call){.verb = 1, .count = 1000, .root = 2});
+        disagree_once(transport, (struct call){.verb = 1, .count = 1},
+                      (struct call){.verb = 1, .count = 1, .root = 1});
+        disagree_once(transport, (struct call){.verb = 1, .count = 4000},
+                      (struct call){.verb = 1, .count = 4000, .root = 1});
+    }
+}
+
+/* Each of two roots had nobody to wait for, and nothing comes after: the goodbyes tell. */
+static int two_roots(struct gyre_comm *comm, struct rig *rig)
+{
+    int rank = gyre_rank(comm);
+    float x = 0;
+    int status = gyre_broadcast(comm, &x, &x, 1, GYRE_F32, rank == 1 ? 1 : 0);
+    if (status)
+        return 2;
+    rig->shared->status[rank] = gyre_finalize(comm);
+    snprintf(rig->shared->error[rank], sizeof rig->shared->error[rank], "%s", gyre_error(NULL));
+    return 0;
+}
+
+static void two_roots_at_the_end_are_told(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct rig rig = {
+            .n = 2, .transport = tcp ? "tcp" : "shm", .dead_ms = 10 * DEAD_MS, .body = two_roots};
+        rig_start(&rig);
+        assert_int_equal(rig_wait(&rig, 20, 0), 0);
+        for (int rank = 0; rank < 2; rank++) {
+            assert_int_equal(rig.shared->status[rank], GYRE_MISMATCH);
+            assert_non_null(strstr(rig.shared->error[rank], "broadcast f32 from rank 1"));
+        }
+        munmap(rig.shared, sizeof(*rig.shared));
     }
 }
 
@@ -271,6 +304,42 @@ static int skip_one(struct gyre_comm *comm, struct rig *rig)
     }
     gyre_finalize(comm);
     return !skips && status != GYRE_TIMED_OUT;
+}
+
+static int leave_early(struct gyre_comm *comm, struct rig *rig)
+{
+    float x = 1;
+    uint64_t since = rig_now();
+    int status = gyre_all_reduce(comm, &x, &x, 1, GYRE_F32, GYRE_SUM);
+    if (!status && gyre_rank(comm) == *(const int *)rig->argument)
+        return gyre_finalize(comm) != GYRE_MISMATCH;
+    if (!status)
+        status = gyre_all_reduce(comm, &x, &x, 1, GYRE_F32, GYRE_SUM);
+    rig_note(rig, comm, status, since);
+    gyre_finalize(comm);
+    return status != GYRE_MISMATCH;
+}
+
+static void who_leaves_early_is_named(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++)
+        for (int leaver = 0; leaver < 3; leaver += 2) {
+            char name[16];
+            struct rig rig = {.n = 3,
+                              .transport = tcp ? "tcp" : "shm",
+                              .dead_ms = DEAD_MS,
+                              .body = leave_early,
+                              .argument = &leaver};
+            snprintf(name, sizeof name, "rank %d", leaver);
+            rig_start(&rig);
+            assert_int_equal(rig_wait(&rig, 20, 0), 0);
+            for (int rank = 0; rank < 3; rank++)
+                if (rank != leaver && (!strstr(rig.shared->error[rank], name) ||
+                                       !strstr(rig.shared->error[rank], "has left")))
+                    fail_msg("%s: rank %d tells: %s", rig.transport, rank, rig.shared->error[rank]);
+            munmap(rig.shared, sizeof(*rig.shared));
+        }
 }
 
 static void operation_time_limit_names_who_is_missing(void **state)
@@ -376,7 +445,9 @@ int main(void)
         cmocka_unit_test(child_that_outlives_its_rank),
         cmocka_unit_test(late_writes_are_not_seen),
         cmocka_unit_test(disagreeing_ranks_are_told),
+        cmocka_unit_test(two_roots_at_the_end_are_told),
         cmocka_unit_test(parted_ranks_are_told),
+        cmocka_unit_test(who_leaves_early_is_named),
         cmocka_unit_test(operation_time_limit_names_who_is_missing),
         cmocka_unit_test(abort_ends_everybody),
         cmocka_unit_test(forked_child_cannot_use_it),

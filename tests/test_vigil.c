@@ -390,6 +390,64 @@ static void test_all_leave_in_any_order(void **state)
     }
 }
 
+static struct gyre_watch_state at_operation(const struct sim *sim, uint32_t rank, uint64_t sequence,
+                                            uint64_t finished)
+{
+    struct gyre_watch_state state = sim->rank[rank].state;
+    state.sequence = sequence;
+    state.finished = finished;
+    state.fingerprint = sequence;
+    return state;
+}
+
+/* One leaves after operation 2; the others enter the third before or after that. */
+static void test_who_leaves_early_is_told_by_all(void **state)
+{
+    for (uint64_t seed = 1; seed <= seeds(50); seed++) {
+        struct sim sim = sim_of(2 + seed % 17, 1 + seed % 5, seed);
+        sim_open(&sim);
+        uint32_t leaver = (uint32_t)gyre_rng_below(&sim.rng, sim.n);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            sim.rank[rank].state = at_operation(&sim, rank, 2, 2);
+        sim_run(&sim, GYRE_SECOND);
+        bool before = seed % 2;
+        if (!before)
+            sim_leave(&sim, leaver);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            if (rank != leaver)
+                sim.rank[rank].state = at_operation(&sim, rank, 3, 2);
+        sim_run(&sim, gyre_rng_below(&sim.rng, 300 * GYRE_MS));
+        if (before)
+            sim_leave(&sim, leaver);
+        sim_run(&sim, GYRE_SECOND);
+        assert_agreed(&sim, leaver, sim.now);
+        assert_non_null(strstr(sim_failure(&sim, leaver)->text,
+                               "has left by gyre_finalize() after operation 2"));
+        sim_close(&sim);
+    }
+}
+
+/* All have finished as many operations, but not the same ones. */
+static void test_different_ends_are_told_at_the_goodbye(void **state)
+{
+    for (uint64_t seed = 1; seed <= seeds(20); seed++) {
+        struct sim sim = sim_of(2 + seed % 9, 1 + seed % 4, seed);
+        sim_open(&sim);
+        uint32_t odd = (uint32_t)gyre_rng_below(&sim.rng, sim.n);
+        for (uint32_t rank = 0; rank < sim.n; rank++) {
+            sim.rank[rank].state = at_operation(&sim, rank, 2, 2);
+            sim.rank[rank].state.fingerprint += rank == odd;
+        }
+        sim_run(&sim, GYRE_SECOND);
+        assert_calm(&sim);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            sim_leave(&sim, rank);
+        sim_run(&sim, GYRE_SECOND);
+        assert_agreed(&sim, GYRE_NOBODY, sim.now);
+        sim_close(&sim);
+    }
+}
+
 static void test_end_after_goodbye_is_no_failure(void **state)
 {
     struct sim sim = sim_of(6, 3, 41);
@@ -449,6 +507,8 @@ int main(void)
         cmocka_unit_test(test_two_reports_at_once_make_one_story_for_the_rest),
         cmocka_unit_test(test_lost_launcher_is_told_everywhere),
         cmocka_unit_test(test_all_leave_in_any_order),
+        cmocka_unit_test(test_who_leaves_early_is_told_by_all),
+        cmocka_unit_test(test_different_ends_are_told_at_the_goodbye),
         cmocka_unit_test(test_end_after_goodbye_is_no_failure),
         cmocka_unit_test(test_death_of_a_rank_that_has_not_left_is_a_failure_for_those_who_have),
     };

@@ -254,7 +254,7 @@ void sim_report(struct sim *sim, uint32_t rank, int status, uint32_t blamed, boo
 
 void sim_leave(struct sim *sim, uint32_t rank)
 {
-    gyre_vigil_leave(sim->rank[rank].vigil, sim->now);
+    gyre_vigil_leave(sim->rank[rank].vigil, sim->now, &sim->rank[rank].state);
     settle(sim, rank);
 }
 

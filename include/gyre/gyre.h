@@ -178,7 +178,9 @@ GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_
  * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it
  * calls this, and only the part is freed. NULL is allowed.
  *   Blocks:    yes, at most the dead time when a peer is gone.
- *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case.
+ *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case. Ranks
+ *              that part after different operations are told so here: GYRE_MISMATCH, and
+ *              gyre_error(NULL) has the story.
  *   Threads:   one thread. */
 GYRE_API int gyre_finalize(struct gyre_comm *comm);
 
@@ -202,8 +204,8 @@ GYRE_API int gyre_device(const struct gyre_comm *comm); /* the CUDA device in us
 GYRE_API int gyre_abort(struct gyre_comm *comm, const char *reason);
 
 /* The full story of the communicator's first failure: what, which value, which rank and host, what
- * to do. "" if none. With NULL: why this thread's last gyre_init() (or other call without a
- * communicator) failed.
+ * to do. "" if none. With NULL: why this thread's last gyre_init() or gyre_finalize() (or other call
+ * without a communicator) failed.
  *   Ownership: the text stays valid until gyre_finalize(), or until this thread's next failing call
  *              for NULL.
  *   Threads:   any thread. */

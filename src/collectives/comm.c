@@ -150,16 +150,18 @@ void gyre_comm_free(struct gyre_comm *comm)
     free(comm);
 }
 
-static void world_free(struct gyre_comm *world)
+/* Returns what became of the job up to the last goodbye. */
+static int world_free(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     struct gyre_hub *hub = world->hub;
     gyre_carrier_deinit(&hub->carrier); /* its work may read what peers share */
-    gyre_domain_close(world->domain);
+    int status = gyre_domain_close(world->domain, trouble);
     for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
         if (hub->comm[id])
             gyre_comm_free(hub->comm[id]);
     gyre_comm_free(world);
     free(hub);
+    return status;
 }
 
 int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
@@ -195,7 +197,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
         status = open_world(comm, trouble);
     if (status) {
         gyre_trouble_set(trouble, status, "gyre_init: %s", gyre_status_name(status));
-        world_free(comm);
+        world_free(comm, NULL);
         return status;
     }
     *out = comm;
@@ -247,9 +249,8 @@ int gyre_finalize(struct gyre_comm *comm)
     finish_all(comm);
     gyre_helper_stop(comm->hub);
     int status = atomic_load(&comm->hub->failed);
-    if (!status)
-        status = atomic_load(&gyre_domain_health(comm->domain)->status);
-    world_free(comm);
+    int health = world_free(comm, gyre_thread_trouble());
+    status = status ? status : health;
     return status ? status : open;
 }
 

@@ -196,9 +196,10 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
                                   .input = input,
                                   .output = output,
                                   .sequence = sequence,
-                                  .fingerprint = gyre_op_fingerprint(plan, sequence),
+                                  .fingerprint = gyre_engine_fingerprint(engine, plan, sequence),
                                   .status = GYRE_AGAIN,
                                   .used = true};
+    gyre_engine_remember(engine, op->fingerprint);
     engine->order[engine->orders++] = op;
     if (engine->failed)
         gyre_engine_finish(engine, op, engine->failed);

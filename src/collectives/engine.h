@@ -81,6 +81,7 @@ struct gyre_engine {
     struct gyre_plan_options planning;
 
     uint64_t sequence; /* of the last operation started */
+    uint64_t past;     /* all operations started, in one number */
     struct gyre_operation op[GYRE_OPS_MAX];
     struct gyre_operation *order[GYRE_OPS_MAX]; /* in flight, by sequence */
     uint32_t orders;
@@ -114,6 +115,25 @@ struct gyre_engine_options {
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **engine,
                        struct gyre_trouble *trouble);
 void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
+
+struct gyre_op_name {
+    uint64_t sequence, fingerprint;
+};
+
+/* Its lower half is of this operation, its upper half of all before it: ranks that disagreed where
+ * nobody could see it, as two roots of one broadcast do, differ from then on. */
+static inline uint64_t gyre_engine_fingerprint(const struct gyre_engine *engine,
+                                               const struct gyre_plan *plan, uint64_t sequence)
+{
+    uint64_t own = (plan->fingerprint ^ sequence) * UINT64_C(0x9e3779b97f4a7c15);
+    return (engine->past & ~(uint64_t)UINT32_MAX) | own >> 32;
+}
+
+/* The operation is started, or over, and will not be asked for again. */
+static inline void gyre_engine_remember(struct gyre_engine *engine, uint64_t fingerprint)
+{
+    engine->past = (engine->past ^ fingerprint) * UINT64_C(0xd1342543de82ef95);
+}
 
 /* What streams wait for, made by the first call. The operation that was just started waits for what
  * the gate stands for, and the stream for the operation, which is released when it ends. If that

@@ -57,34 +57,33 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
 }
 
 int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
-                        uint64_t sequence)
+                        struct gyre_op_name name)
 {
     struct gyre_mesh *mesh = engine->mesh;
     if (!gyre_turn_is_free(mesh, mesh->turn + 1))
         return GYRE_AGAIN;
     mesh->turn++;
-    gyre_exchange_publish(mesh, plan, input, gyre_op_fingerprint(plan, sequence));
+    gyre_exchange_publish(mesh, plan, input, name.fingerprint);
     gyre_domain_ring(mesh->domain);
     return 0;
 }
 
 /* All lines that this rank folds are there: 0. One is not, after `spins` looks: GYRE_AGAIN. */
-static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan, uint64_t sequence,
-                       uint32_t spins)
+static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan,
+                       struct gyre_op_name name, uint32_t spins)
 {
     struct gyre_mesh *mesh = engine->mesh;
-    uint64_t fingerprint = gyre_op_fingerprint(plan, sequence);
     for (uint32_t m = 0; m < plan->full->moves; m++)
         for (uint32_t s = 0; s < plan->full->move[m].sources; s++) {
             uint32_t rank = plan->full->move[m].source[s].rank;
-            int state = rank == mesh->rank ? 0 : gyre_line_state(mesh, rank, fingerprint);
+            int state = rank == mesh->rank ? 0 : gyre_line_state(mesh, rank, name.fingerprint);
             for (uint32_t i = 0; state == GYRE_AGAIN && i < spins; i++) {
                 if (i >= LOOKS_WITHOUT_PAUSE)
                     gyre_pause();
-                state = gyre_line_state(mesh, rank, fingerprint);
+                state = gyre_line_state(mesh, rank, name.fingerprint);
             }
             if (state == GYRE_MISMATCH)
-                gyre_turn_mismatch(engine, rank, sequence);
+                gyre_turn_mismatch(engine, rank, name.sequence);
             if (state)
                 return state;
         }
@@ -92,17 +91,17 @@ static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan,
 }
 
 bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         uint64_t sequence, bool begun)
+                         struct gyre_op_name name, bool begun)
 {
     if (!begun)
         return gyre_turn_is_free(engine->mesh, engine->mesh->turn + 1);
-    return await_lines(engine, plan, sequence, 0) != GYRE_AGAIN;
+    return await_lines(engine, plan, name, 0) != GYRE_AGAIN;
 }
 
 int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         const void *input, void *output, uint64_t sequence, uint32_t spins)
+                         const void *input, void *output, struct gyre_op_name name, uint32_t spins)
 {
-    int status = await_lines(engine, plan, sequence, spins);
+    int status = await_lines(engine, plan, name, spins);
     if (status)
         return status;
     exchange_fold(engine->mesh, plan, input, output);

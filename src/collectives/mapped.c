@@ -41,7 +41,7 @@ void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequ
     gyre_trouble_set(&trouble, GYRE_MISMATCH,
                      "rank %u and rank %u called different operations as number %llu: compare "
                      "operation, count, type, "
-                     "reduction and root on both",
+                     "reduction and root on both, also of the operations before",
                      gyre_engine_world(engine, engine->rank), peer, (unsigned long long)sequence);
     gyre_engine_fault(engine, GYRE_MISMATCH, peer, true, &trouble);
 }
@@ -163,7 +163,8 @@ static bool begin_turn(struct gyre_engine *engine)
 
 static bool run_exchange(struct gyre_engine *engine, struct gyre_operation *op)
 {
-    if (gyre_exchange_finish(engine, op->plan, op->input, op->output, op->sequence, 0))
+    if (gyre_exchange_finish(engine, op->plan, op->input, op->output,
+                             (struct gyre_op_name){op->sequence, op->fingerprint}, 0))
         return false;
     engine->mesh->current.op = NULL;
     gyre_engine_finish(engine, op, 0);

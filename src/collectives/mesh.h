@@ -64,11 +64,6 @@ int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trou
 void gyre_mesh_withdraw(struct gyre_mesh *mesh);
 void gyre_mesh_destroy(struct gyre_mesh *mesh); /* NULL allowed */
 
-static inline uint64_t gyre_op_fingerprint(const struct gyre_plan *plan, uint64_t sequence)
-{
-    return (plan->fingerprint ^ sequence) * UINT64_C(0x9e3779b97f4a7c15) | 1;
-}
-
 /* Runs the mesh's turns. True if anything moved. */
 bool gyre_mapped_poll(struct gyre_engine *engine);
 
@@ -84,9 +79,9 @@ void gyre_mapped_drop(struct gyre_engine *engine);
  * when done, GYRE_AGAIN when a peer's line is not there after `spins` looks: then continue with
  * gyre_exchange_finish(). Negative: fault. */
 int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
-                        uint64_t sequence);
+                        struct gyre_op_name name);
 int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         const void *input, void *output, uint64_t sequence, uint32_t spins);
+                         const void *input, void *output, struct gyre_op_name name, uint32_t spins);
 
 /* Goes on with it as an operation of the engine's, which others may drive. NULL: no room. */
 struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
@@ -94,6 +89,6 @@ struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gy
 
 /* What an idle waiter asks before it sleeps: would begin (or, once begun, finish) get on now? */
 bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         uint64_t sequence, bool begun);
+                         struct gyre_op_name name, bool begun);
 
 #endif

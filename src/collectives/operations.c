@@ -92,7 +92,7 @@ struct exchange {
     struct gyre_hub *hub;
     struct gyre_engine *engine;
     struct gyre_plan *plan;
-    uint64_t sequence;
+    struct gyre_op_name name;
     bool begun;
 };
 
@@ -101,8 +101,8 @@ static bool exchange_came(void *context)
 {
     const struct exchange *exchange = context;
     bool moved = gyre_hub_poll(exchange->hub);
-    return moved || gyre_exchange_ready(exchange->engine, exchange->plan, exchange->sequence,
-                                        exchange->begun);
+    return moved ||
+           gyre_exchange_ready(exchange->engine, exchange->plan, exchange->name, exchange->begun);
 }
 
 /* Another thread wants in, and will drive: from here on it is an operation like any other. False
@@ -127,27 +127,32 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
                         void *output)
 {
     struct gyre_engine *engine = comm->engine;
-    struct exchange exchange = {comm->hub, engine, plan, ++engine->sequence, false};
+    const uint64_t sequence = ++engine->sequence;
+    struct exchange exchange = {comm->hub,
+                                engine,
+                                plan,
+                                {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
+                                false};
     struct gyre_idle idle = {0};
     uint32_t looks = gyre_domain_crowded(comm->domain) ? CROWDED_LOOKS : EXCHANGE_LOOKS;
     int status = 0;
-    exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
+    exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
     /* The books are kept while the line travels. */
-    gyre_comm_note_started(comm, plan, exchange.sequence,
-                           gyre_op_fingerprint(plan, exchange.sequence));
+    gyre_comm_note_started(comm, plan, sequence, exchange.name.fingerprint);
     while (!exchange.begun && !status) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
         status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
-        exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.sequence) == 0;
+        exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
     }
     idle = (struct gyre_idle){.turns = EXCHANGE_LOOKS}; /* the first looks were inside */
-    while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.sequence, looks)) {
+    while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.name, looks)) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
         gyre_hub_tell_fault(comm);
         status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
     }
+    gyre_engine_remember(engine, exchange.name.fingerprint);
     if (status)
         gyre_hub_fail(comm->hub, status);
     else

@@ -351,7 +351,7 @@ void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *d
     struct gyre_message *message = message_of(comm->pairs, (uint32_t)done->token);
     comm->pairs->pair[message->peer].way[message->send ? SEND : RECV].posted--;
     if (done->status)
-        gyre_engine_post_failed(comm->engine, done->status);
+        gyre_engine_link_failed(comm->engine, gyre_comm_world(comm, message->peer), done->status);
     else if (message->away && !message->send)
         give(comm, message);
     else

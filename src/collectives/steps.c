@@ -9,6 +9,7 @@
 #include "collectives/shadow.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
@@ -134,7 +135,11 @@ void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int stat
 {
     struct gyre_trouble trouble = {0};
     int told = gyre_link_state(engine->links, peer, &trouble);
-    if (!trouble.status)
+    if (!told && status == GYRE_PEER_LOST)
+        status = gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                                  "rank %u has left by gyre_finalize(), but rank %u still needs it",
+                                  peer, gyre_engine_world(engine, engine->rank));
+    else if (!trouble.status)
         gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
                          gyre_status_name(status));
     gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
@@ -287,13 +292,49 @@ void gyre_engine_post_failed(struct gyre_engine *engine, int status)
     gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
 }
 
+static bool first_with_its_peer(const struct gyre_round *round, uint32_t s)
+{
+    const struct gyre_step *step = round->step;
+    bool first = step[s].kind == GYRE_SEND || step[s].kind == GYRE_RECV;
+    for (uint32_t i = 0; i < s && first; i++)
+        first = (step[i].kind != GYRE_SEND && step[i].kind != GYRE_RECV) ||
+                step[i].peer != step[s].peer;
+    return first;
+}
+
+/* The links are well, but one of these peers has said goodbye; which one the completion does not
+ * say. */
+static void tell_departed(struct gyre_engine *engine, const struct gyre_lane *lane)
+{
+    struct gyre_trouble trouble = {0};
+    char peers[64] = "";
+    size_t used = 0;
+    uint32_t peer = engine->rank;
+    for (uint32_t s = 0; s < lane->round.steps && used + 16 < sizeof(peers); s++) {
+        if (!first_with_its_peer(&lane->round, s))
+            continue;
+        peer = lane->round.step[s].peer;
+        used += (size_t)snprintf(peers + used, sizeof(peers) - used, "%srank %u",
+                                 used ? " or " : "", gyre_engine_world(engine, peer));
+    }
+    gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                     "%s has left by gyre_finalize(), but operation %llu of communicator %u needs "
+                     "it: every rank must call the same operations in the same order",
+                     peers, (unsigned long long)lane->op->sequence, engine->comm);
+    gyre_engine_fault(engine, GYRE_MISMATCH, gyre_engine_world(engine, peer), true, &trouble);
+}
+
 void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)
 {
     struct gyre_lane *lane = &engine->lane[done->token >> 32 & (GYRE_LANE_POOL - 1)];
     if (!lane->op || lane->generation != (uint32_t)done->token)
         return;
     lane->outstanding--;
-    if (done->status)
+    struct gyre_trouble trouble = {0};
+    uint32_t peer;
+    if (done->status == GYRE_PEER_LOST && !gyre_links_fault(engine->links, &peer, &trouble))
+        tell_departed(engine, lane);
+    else if (done->status)
         gyre_engine_post_failed(engine, done->status);
 }
 

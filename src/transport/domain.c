@@ -223,7 +223,7 @@ int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_doma
         status = open_peers(domain, trouble);
     if (status) {
         gyre_trouble_set(trouble, status, "%s", gyre_status_name(status));
-        gyre_domain_close(domain);
+        gyre_domain_close(domain, NULL);
         return status;
     }
     watch_forks(domain);
@@ -247,16 +247,19 @@ static void flush(struct gyre_domain *domain)
     }
 }
 
-void gyre_domain_close(struct gyre_domain *domain)
+int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     if (!domain)
-        return;
+        return 0;
     if (domain->links && !domain->forked)
         flush(domain);
     if (domain->watch && !domain->forked)
         gyre_domain_memory_part(domain);
     if (domain->watch)
         gyre_watch_stop(domain->watch);
+    int status = atomic_load(&domain->health.status);
+    if (status && trouble)
+        *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
     gyre_domain_memory_deinit(domain);
@@ -266,6 +269,7 @@ void gyre_domain_close(struct gyre_domain *domain)
     if (the_domain == domain)
         the_domain = NULL;
     free(domain);
+    return status;
 }
 
 /* -- what it is -------------------------------------------------------------------------------- */

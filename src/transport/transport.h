@@ -80,9 +80,9 @@ struct gyre_domain_options {
 int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **domain,
                      struct gyre_trouble *trouble);
 
-/* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. NULL
- * allowed. */
-void gyre_domain_close(struct gyre_domain *domain);
+/* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. Returns the
+ * job's failure, if there was one up to the last goodbye. Both may be NULL. */
+int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain);
 struct gyre_links *gyre_domain_links(struct gyre_domain *domain);

@@ -17,7 +17,8 @@
  *   - Silence counts along the tree only. A rank of the same node that dies is seen by its pidfd;
  *     one that is stopped is seen by its parent or its children, who tell everybody.
  *   - A goodbye goes to everybody who could see its sender end. Rank 0 counts them; when it has all
- *     it says so, and only then does anybody stop listening.
+ *     it says so, and only then does anybody stop listening. It carries how far the sender got:
+ *     see vigil_parting.c.
  *   - Owed, not queued. Per channel a set of bits says what must still be sent; contents are read
  *     when the channel has room, so a slow channel gets the newest state and needs no memory. */
 #include "transport/vigil_inside.h"
@@ -173,11 +174,14 @@ void gyre_vigil_tick(struct gyre_vigil *vigil, uint64_t now, const struct gyre_w
     if (vigil->clock < vigil->next_beat)
         return;
     vigil->next_beat = vigil->clock + vigil->interval;
+    vigil->mine = *mine;
     note(vigil, vigil->post, mine);
     for (uint32_t i = 0; i < vigil->channels; i++)
         if (vigil->channel[i].kin && !vigil->channel[i].gone)
             vigil->channel[i].owed |= GYRE_OWED_BEAT;
     check_silence(vigil);
+    for (uint32_t i = 0; i < vigil->channels; i++)
+        gyre_vigil_compare(vigil, &vigil->channel[i]);
     if (vigil->roll != NULL)
         call_roll(vigil);
 }
@@ -206,10 +210,15 @@ static void check_all_left(struct gyre_vigil *vigil)
     gyre_vigil_owe(vigil, GYRE_OWED_ALL_BYE, NULL);
 }
 
-static void hear_bye(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel)
+/* Whoever waits for that rank shall not wait for the next beat too. */
+static void hear_bye(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel,
+                     const struct gyre_watch_message *message)
 {
     vigil->left += !channel->left;
     channel->left = true;
+    gyre_watch_state_decode(message->payload, &channel->last);
+    gyre_vigil_compare(vigil, channel);
+    vigil->next_beat = vigil->clock;
     check_all_left(vigil);
 }
 
@@ -235,7 +244,7 @@ void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t index,
         vigil->warned = true;
         break;
     case GYRE_WATCH_BYE:
-        hear_bye(vigil, channel);
+        hear_bye(vigil, channel, message);
         break;
     case GYRE_WATCH_ALL_BYE:
         vigil->all_left |= channel->peer == 0;
@@ -309,11 +318,14 @@ void gyre_vigil_report(struct gyre_vigil *vigil, uint64_t now,
         gyre_vigil_adopt(vigil, record);
 }
 
-void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now)
+void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine)
 {
     advance(vigil, now);
     vigil->leaving = true;
+    vigil->mine = *mine;
     gyre_vigil_owe(vigil, GYRE_OWED_BYE, NULL);
+    for (uint32_t i = 0; i < vigil->channels; i++)
+        gyre_vigil_compare(vigil, &vigil->channel[i]);
     check_all_left(vigil);
 }
 

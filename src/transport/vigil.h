@@ -65,7 +65,8 @@ void gyre_vigil_launcher_gone(struct gyre_vigil *vigil, uint64_t now);
 void gyre_vigil_report(struct gyre_vigil *vigil, uint64_t now,
                        const struct gyre_vigil_record *record, bool echo);
 
-void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now);
+/* This rank has finished; `mine` is how far it got. */
+void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine);
 
 /* -- what follows ------------------------------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 /* The vigil's parts, shared by vigil.c (what happens), vigil_tree.c (who talks to whom),
- * vigil_failure.c (one failure) and vigil_voice.c (what is said). Nobody else includes this. */
+ * vigil_failure.c (one failure), vigil_parting.c (who left too early) and vigil_voice.c (what is said). Nobody else includes this. */
 #ifndef GYRE_TRANSPORT_VIGIL_INSIDE_H
 #define GYRE_TRANSPORT_VIGIL_INSIDE_H
 
@@ -23,6 +23,7 @@ struct gyre_vigil_channel {
     bool kin; /* an edge of the tree: beats in both directions, silence counts */
     bool heard, left, gone;
     uint64_t heard_at;
+    struct gyre_watch_state last; /* once it has left */
 };
 
 struct gyre_vigil_post { /* what a rank said that rank 0 has not been told yet */
@@ -37,6 +38,7 @@ struct gyre_vigil {
     enum gyre_vigil_stage stage;
     bool verdict; /* the record is decided for the whole job, or stands in for that */
     bool leaving, all_left, warned;
+    struct gyre_watch_state mine; /* as of the last beat, or of the goodbye */
     struct gyre_vigil_record record;
     char warning[GYRE_WATCH_TEXT_MAX];
     uint32_t leader; /* lowest rank of this node */
@@ -63,6 +65,9 @@ void gyre_vigil_stop_waiting(struct gyre_vigil *vigil);
 void gyre_vigil_compose(const struct gyre_vigil *vigil, struct gyre_vigil_record *record,
                         int status, uint32_t rank, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* vigil_parting.c: does what this rank does go with how far that peer, which has left, got? */
+void gyre_vigil_compare(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel);
 
 /* vigil_voice.c */
 void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,

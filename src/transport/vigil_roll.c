@@ -119,9 +119,8 @@ static bool in_message(const struct gyre_watch_state *state)
     return state->comm == GYRE_WATCH_PAIRS;
 }
 
-/* How far the rank is in that communicator; false if it does not tell of it. */
-static bool progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
-                     uint64_t *finished)
+bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
+                        uint64_t *finished)
 {
     *sequence = state->sequence;
     *finished = state->finished;
@@ -139,14 +138,14 @@ static bool progress(const struct gyre_watch_state *state, uint32_t comm, uint64
 static bool joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number)
 {
     uint64_t sequence, finished;
-    return progress(state, comm, &sequence, &finished) && sequence >= number;
+    return gyre_roll_progress(state, comm, &sequence, &finished) && sequence >= number;
 }
 
 /* Everybody belongs to the world. */
 static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
 {
     uint64_t sequence, finished;
-    return comm == 0 || progress(state, comm, &sequence, &finished);
+    return comm == 0 || gyre_roll_progress(state, comm, &sequence, &finished);
 }
 
 void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state)
@@ -169,8 +168,8 @@ bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm,
 {
     uint64_t entered, finished;
 
-    return progress(&roll->entry[rank].state, comm, &entered, &finished) && finished < sequence &&
-           sequence <= entered;
+    return gyre_roll_progress(&roll->entry[rank].state, comm, &entered, &finished) &&
+           finished < sequence && sequence <= entered;
 }
 
 /* -- lists of ranks ---------------------------------------------------------------------------- */
@@ -257,16 +256,50 @@ static void tell_two(uint32_t a, const struct gyre_watch_call *one, uint32_t b,
              a, first, b, second, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK);
 }
 
-static void tell_mismatch(const struct gyre_roll *roll, uint32_t a, uint32_t b,
-                          struct gyre_roll_finding *finding)
+/* The number of the first of their last calls that differ; 0: none that both states remember. */
+static uint64_t first_difference(const struct gyre_watch_state *one,
+                                 const struct gyre_watch_state *two)
 {
-    const struct gyre_watch_state *one = &roll->entry[a].state, *two = &roll->entry[b].state;
+    struct gyre_watch_call here = {0}, there = {0};
+    uint64_t found = 0;
+
+    for (uint64_t number = one->sequence;
+         number > 0 && recall(one, number, &here) && recall(two, number, &there); number--)
+        if (here.signature != there.signature || here.count != there.count)
+            found = number;
+    return found;
+}
+
+static void tell_past(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
+                      struct gyre_roll_finding *finding)
+{
+    char call[128];
+
+    gyre_signature_text(call, sizeof call, one->signature, one->count);
+    snprintf(
+        finding->text, sizeof finding->text,
+        "rank %u and rank %u agree about operation %" PRIu64
+        " of communicator %u (%s), but not about one before it, which none of them had to wait "
+        "for: every rank must call the same operations in the same order, with one root",
+        one->rank, two->rank, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK, call);
+}
+
+void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
+                    struct gyre_roll_finding *finding)
+{
+    uint64_t number = first_difference(one, two);
+    struct gyre_watch_call here = {0}, there = {0};
 
     finding->verdict = GYRE_ROLL_MISMATCH;
     finding->comm = one->comm;
-    finding->sequence = one->sequence;
-    tell_two(a, &(struct gyre_watch_call){one->signature, one->count}, b,
-             &(struct gyre_watch_call){two->signature, two->count}, finding);
+    finding->sequence = number > 0 ? number : one->sequence;
+    if (number == 0 && (uint32_t)one->fingerprint == (uint32_t)two->fingerprint) {
+        tell_past(one, two, finding);
+        return;
+    }
+    recall(one, finding->sequence, &here);
+    recall(two, finding->sequence, &there);
+    tell_two(one->rank, &here, two->rank, &there, finding);
 }
 
 static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *finding)
@@ -278,7 +311,7 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
         uint32_t first = first_under(roll, rank, roll->entry[rank].state.sequence);
         if (roll->entry[first].state.fingerprint == roll->entry[rank].state.fingerprint)
             continue;
-        tell_mismatch(roll, first, rank, finding);
+        gyre_roll_tell(&roll->entry[first].state, &roll->entry[rank].state, finding);
         return true;
     }
     return false;
@@ -386,7 +419,7 @@ static uint32_t absent_from(const struct gyre_roll *roll, uint32_t rank)
         uint64_t sequence, finished;
         if (theirs->comm == state->comm
                 ? oldest(theirs) > oldest(state)
-                : progress(theirs, state->comm, &sequence, &finished) &&
+                : gyre_roll_progress(theirs, state->comm, &sequence, &finished) &&
                       (sequence < oldest(state) || finished >= oldest(state)))
             return other;
     }

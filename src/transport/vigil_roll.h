@@ -40,6 +40,15 @@ void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_wa
 /* Looks for the worst finding. O(n), and only when something changed or a limit has passed. */
 void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding);
 
+/* How far the rank is in that communicator; false if its state does not tell of it. */
+bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
+                        uint64_t *finished);
+
+/* Two ranks are in operations of one number and different fingerprint: the text says which of their
+ * last calls differed first, as far as their states remember. */
+void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
+                    struct gyre_roll_finding *finding);
+
 /* Does the rank wait in that operation (or still in an earlier one, with that one started)? */
 bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence);
 

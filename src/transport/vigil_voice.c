@@ -79,8 +79,13 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
         attach_text(&message, vigil->warning);
     } else if (what == GYRE_OWED_BEAT) {
         attach_beat(vigil, channel, &message, states);
+    } else if (what == GYRE_OWED_BYE) {
+        message.kind = GYRE_WATCH_BYE;
+        message.payload = states;
+        message.payload_bytes = GYRE_WATCH_STATE_BYTES;
+        gyre_watch_state_encode(&vigil->mine, states);
     } else {
-        message.kind = what == GYRE_OWED_BYE ? GYRE_WATCH_BYE : GYRE_WATCH_ALL_BYE;
+        message.kind = GYRE_WATCH_ALL_BYE;
     }
     return gyre_watch_encode(&message, out);
 }

@@ -210,7 +210,8 @@ static void say_goodbye(struct gyre_watch *watch)
     int late = 0;
 
     gyre_watch_deadline(goodbye_limit(watch), &limit);
-    gyre_vigil_leave(watch->vigil, gyre_now_ns());
+    gyre_watch_turn(watch); /* the state that goes with the goodbye */
+    gyre_vigil_leave(watch->vigil, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
     while (!watch->told && !gyre_vigil_all_left(watch->vigil) && late == 0)
         late = pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);

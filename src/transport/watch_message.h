@@ -25,8 +25,8 @@ enum gyre_watch_kind {
     GYRE_WATCH_BEAT = 1, /* the sender is alive; states that are new since its last beat */
     GYRE_WATCH_FAILURE,  /* status, rank, text; see GYRE_WATCH_VERDICT */
     GYRE_WATCH_WARNING,  /* text for the log */
-    GYRE_WATCH_BYE,      /* the sender has finished: its end is no failure any more */
-    GYRE_WATCH_ALL_BYE,  /* rank 0: everybody has */
+    GYRE_WATCH_BYE, /* the sender has finished, with this state: its end is no failure any more */
+    GYRE_WATCH_ALL_BYE, /* rank 0: everybody has */
     GYRE_WATCH_SHARE, /* id, region length, GYRE_WATCH_SEALED or _CUDA; a descriptor comes along */
     GYRE_WATCH_REPLY, /* to a share, or an unshare of CUDA memory: id, status, text */
     GYRE_WATCH_UNSHARE, /* id, GYRE_WATCH_CUDA */
