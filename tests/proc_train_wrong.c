@@ -118,6 +118,60 @@ static void bad_data_is_named(void **state)
     rig_end(&rig);
 }
 
+/* Eight samples of 400 numbers, alike for a rank: rank 1's gradient of the weights, and nothing
+ * else, is beyond a float. */
+static void write_too_large(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int sample = 0; sample < 8; sample++) {
+        for (int i = 0; i < 400; i++)
+            fputs(sample % 2 ? "1e38," : "1,", file);
+        fputs("0\n", file);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_gradient_that_is_not_finite_is_named(void **state)
+{
+    const char *words[] = {"train",   "--data",  NULL, "--layers",     "400,50", "--ranks", "2",
+                           "--batch", "4",       "--no-shuffle", "--clip", "1",      NULL};
+    (void)state;
+    clean();
+    words[2] = in_folder("large.csv");
+    write_too_large(words[2]);
+    for (int clipped = 1; clipped >= 0; clipped--) {
+        words[10] = clipped ? "--clip" : NULL;
+        rig_run(&rig, NULL, words);
+        assert_int_equal(rig.code, 2);
+        assert_true(rig_has(
+            rig.err_text,
+            "step 1: rank 1 has a NaN or an infinity in the gradient of 0.weight: look at its"));
+        rig_wait_lifeless(&rig);
+        rig_end(&rig);
+    }
+}
+
+/* A finite gradient, and a rate that makes too much of it. */
+static void weights_that_are_not_finite_are_not_saved(void **state)
+{
+    char command[700];
+    const char *words[] = {"train", "--data",   NULL, "--layers", "1,1",     "--loss", "mse", "--lr",
+                           "1e6",   "--epochs", "1",  "--ranks",  "2",       "--save", NULL,  NULL};
+    (void)state;
+    clean();
+    words[2] = in_folder("steep.csv");
+    words[14] = in_folder("save");
+    write_lines(words[2], "1e18,0\n1e18,0\n");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "step 1: '0.weight' holds a NaN or an infinity and is not"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    snprintf(command, sizeof command, "! ls -d %s/step-* 2>/dev/null", in_folder("save"));
+    assert_int_equal(system(command), 0);
+}
+
 /* One rank reads another file. */
 static void different_data_are_told(void **state)
 {
@@ -165,6 +219,8 @@ int main(void)
         cmocka_unit_test(wrong_words_are_told),   cmocka_unit_test(a_file_may_hold_the_options),
         cmocka_unit_test(bad_data_is_named),      cmocka_unit_test(different_data_are_told),
         cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_gradient_that_is_not_finite_is_named),
+        cmocka_unit_test(weights_that_are_not_finite_are_not_saved),
     };
     return cmocka_run_group_tests_name("gyre train, what is wrong", tests, NULL, NULL);
 }

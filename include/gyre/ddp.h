@@ -141,6 +141,11 @@ GYRE_API int gyre_ddp_adds(const struct gyre_ddp *ddp);
  *   Errors:    GYRE_INVALID (said twice, outside of a step, unknown index). */
 GYRE_API int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter);
 
+/* Looks at this gradient for NaN and infinity, whatever `look` says. For who knows of most gradients
+ * that they hold none, and asks for the others, before gyre_ddp_ready(). Local, within a step.
+ *   Errors:    GYRE_INVALID. */
+GYRE_API int gyre_ddp_look_at(struct gyre_ddp *ddp, int parameter);
+
 /* Between on = 1 and on = 0, steps are parts of one: what is begun and waited for adds up its
  * samples and gradients on this rank, and nothing travels until a step is waited for with on = 0.
  * Between begin and wait it cannot be changed. Local, equal on all ranks.

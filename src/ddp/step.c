@@ -171,12 +171,16 @@ static int launch_complete(struct gyre_ddp *ddp)
 
 /* -- ready ------------------------------------------------------------------------------------- */
 
+static bool wants_look(const struct gyre_ddp *ddp, uint32_t i)
+{
+    return ddp->options.look == GYRE_DDP_LOOK_ALL ||
+           (ddp->options.look == GYRE_DDP_LOOK_SMALL && ddp->item[i].elements <= LOOK_SMALL);
+}
+
 static void look(struct gyre_ddp *ddp, uint32_t i)
 {
     const struct gyre_ddp_item *item = &ddp->item[i];
-    bool wanted = ddp->options.look == GYRE_DDP_LOOK_ALL ||
-                  (ddp->options.look == GYRE_DDP_LOOK_SMALL && item->elements <= LOOK_SMALL);
-    if (wanted && ddp->bad_item == BAD_NONE &&
+    if (ddp->bad_item == BAD_NONE &&
         !gyre_ddp_finite(ddp->gradients + ddp->cut.at[i], item->elements, item->type))
         ddp->bad_item = (int)i;
 }
@@ -187,22 +191,39 @@ static void note_ready(struct gyre_ddp *ddp, uint32_t i)
     ddp->missing[ddp->cut.bucket_of[i]]--;
 }
 
-int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
+static int check_call(const struct gyre_ddp *ddp, const char *call, int parameter)
 {
     if (!ddp)
-        return gyre_refuse("gyre_ddp_ready: the engine is NULL");
+        return gyre_refuse("%s: the engine is NULL", call);
     if (ddp->failed)
         return ddp->failed;
     if (parameter < 0 || (uint32_t)parameter >= ddp->items)
-        return gyre_refuse("gyre_ddp_ready: parameter %d is not one of 0 … %d", parameter,
+        return gyre_refuse("%s: parameter %d is not one of 0 … %d", call, parameter,
                            (int)ddp->items - 1);
     if (!ddp->open)
-        return gyre_refuse("gyre_ddp_ready: '%s' outside of a step: gyre_ddp_begin() comes first",
+        return gyre_refuse("%s: '%s' outside of a step: gyre_ddp_begin() comes first", call,
                            ddp->item[parameter].name);
+    return 0;
+}
+
+int gyre_ddp_look_at(struct gyre_ddp *ddp, int parameter)
+{
+    int status = check_call(ddp, "gyre_ddp_look_at", parameter);
+    if (!status)
+        look(ddp, (uint32_t)parameter);
+    return status;
+}
+
+int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
+{
+    int status = check_call(ddp, "gyre_ddp_ready", parameter);
+    if (status)
+        return status;
     if (ddp->ready[parameter])
         return gyre_refuse("gyre_ddp_ready: '%s' was said to be ready in this step already",
                            ddp->item[parameter].name);
-    look(ddp, (uint32_t)parameter);
+    if (wants_look(ddp, (uint32_t)parameter))
+        look(ddp, (uint32_t)parameter);
     note_ready(ddp, (uint32_t)parameter);
     ddp->seen[ddp->seens++] = (uint32_t)parameter;
     return ddp->no_sync ? 0 : launch_complete(ddp);

@@ -40,6 +40,7 @@ struct gyre_parameter {
     size_t fan_in; /* starts uniform in +-1/sqrt(fan_in) (init.h); 0: starts as `fill` */
     float fill;
     float *value, *gradient; /* the owner's; the gradient may be NULL where nobody calls backward */
+    bool bounded; /* when ready: backward knows that what it put or added is below 1e30 */
 };
 
 struct gyre_buffer {

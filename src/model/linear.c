@@ -4,8 +4,15 @@
  *     backward    dW += dY^T * X     db += columns of dY     dX = dY * W
  *
  * The gradient of W comes before that of the input, so that it can travel while the rest of the
- * backward pass is computed. */
+ * backward pass is computed.
+ *
+ * No element of dY^T X, and no sum on the way to it, is above |dY| |X| (Cauchy and Schwarz). Where W is
+ * larger than both, that norm is the cheap proof that its gradient holds no NaN and no infinity. */
 #include "model/layer.h"
+
+#include <math.h>
+
+#define BOUND_SQUARED 1e60
 
 static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
@@ -87,6 +94,23 @@ static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pas
                                      });
 }
 
+static bool is_small(double squares)
+{
+    return squares < BOUND_SQUARED; /* which a NaN is not */
+}
+
+/* Half precision has not this range: nothing is said of it. */
+static bool is_bounded(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                       const float *dy, const float *x)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    if (pass->samples * (in + out) >= in * out || pass->precision == GYRE_PRECISION_F16)
+        return false;
+    double of_dy = pass->ops->squares(dy, 0, pass->samples * out);
+    double of_x = is_small(of_dy) ? pass->ops->squares(x, 0, pass->samples * in) : INFINITY;
+    return is_small(of_x) && is_small(of_dy * of_x);
+}
+
 static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                     const float *y, float *dy, float *dx)
 {
@@ -100,6 +124,7 @@ static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, cons
     gyre_pass_ready(pass, bias);
     const float *half_dy = gyre_pass_operand(pass, for_dy, dy, pass->samples * out);
     weight_gradient(layer, pass, half_dy, gyre_pass_operand(pass, for_x, x, pass->samples * in));
+    weight->bounded = is_bounded(layer, pass, dy, x);
     gyre_pass_ready(pass, weight);
     if (dx)
         input_gradient(layer, pass, half_dy,

@@ -153,13 +153,28 @@ static void take_places(const struct gyre_train *t, int64_t *place, double *real
     real[REAL_SCALE] = (double)t->scaler.scale;
 }
 
+/* What cannot be used shall not take the place of what can. */
+static int refuse_nonfinite(struct gyre_train *t)
+{
+    for (int i = 0; i < t->parameters; i++)
+        if (!t->ops->is_finite(t->parameter[i]->value, t->parameter[i]->count))
+            return gyre_trouble_set(t->trouble, GYRE_INVALID,
+                                    "step %llu: '%s' holds a NaN or an infinity and is not saved; "
+                                    "what %s held before is there still: lower --lr, or set --clip",
+                                    (unsigned long long)t->step, t->parameter[i]->name,
+                                    t->options->save);
+    return 0;
+}
+
 static int write_generation(struct gyre_train *t, float *const *full)
 {
     int64_t place[PLACES];
     double real[REALS];
     struct roll model = {0}, training = {0};
     take_places(t, place, real);
-    int status = roll_model(t, &model);
+    int status = refuse_nonfinite(t);
+    if (!status)
+        status = roll_model(t, &model);
     if (!status)
         status = roll_make(t, &training, 2 * t->parameters + PLACES + REALS);
     for (int s = 0; !status && s < t->optimizer->states; s++) {

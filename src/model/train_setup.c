@@ -236,6 +236,7 @@ static int make_engine(struct gyre_train *t)
     options.sharded = o->sharded;
     options.norm = o->clip > 0 || o->precision == GYRE_TRAIN_F16;
     options.unscaled = 1;
+    options.look = GYRE_DDP_LOOK_NONE; /* gyre_train_ready() asks */
     options.compare_every = (int)o->compare_every;
     options.buffers = (struct gyre_ddp_buffers){all + t->parameters, t->buffers};
     int status = gyre_ddp_create(&t->ddp, t->comm, all, t->parameters, &options);

@@ -27,7 +27,10 @@ void gyre_train_ready(void *context, struct gyre_parameter *parameter)
     struct gyre_train *t = context;
     for (int i = t->parameters - 1; i >= 0 && !t->ready_status; i--)
         if (t->parameter[i] == parameter) {
-            t->ready_status = gyre_ddp_ready(t->ddp, i);
+            if (!parameter->bounded)
+                t->ready_status = gyre_ddp_look_at(t->ddp, i);
+            if (!t->ready_status)
+                t->ready_status = gyre_ddp_ready(t->ddp, i);
             return;
         }
 }
