@@ -8,9 +8,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+/* The largest that any process started so far has been, in KiB: of `gyre train`, a rank. */
+static long peak_of_adam(const char *more)
+{
+    const char *words[] = {"train",
+                           "--ranks",
+                           "2",
+                           "--data",
+                           "random:64,1024,10",
+                           "--layers",
+                           "1024,1024,1024,1024,10",
+                           "--optimizer",
+                           "adam",
+                           "--batch",
+                           "4",
+                           "--epochs",
+                           "1",
+                           "--quiet",
+                           more,
+                           NULL};
+    struct rusage usage;
+    expect_success(words);
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* The first test, for a peak never sinks. */
+static void a_sharded_rank_needs_less_memory(void **state)
+{
+    (void)state;
+    if (getenv("GYRE_TEST_SLOW")) {
+        print_message("skipped: under a sanitizer memory that was freed counts too\n");
+        return;
+    }
+    long sharded = peak_of_adam("--sharded"), whole = peak_of_adam(NULL);
+    if (sharded >= whole)
+        fail_msg("a sharded rank took %ld KiB, others %ld", sharded, whole);
+}
 
 /* -- any number of ranks ----------------------------------------------------------------------- */
 
@@ -252,6 +293,7 @@ static void halves_are_near(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sharded_rank_needs_less_memory),
         cmocka_unit_test(ranks_and_nodes_do_not_matter),
         cmocka_unit_test(batches_may_be_normalised_together),
         cmocka_unit_test(parts_of_a_step_are_the_step),

@@ -134,8 +134,9 @@ static void write_too_large(const char *path)
 
 static void a_gradient_that_is_not_finite_is_named(void **state)
 {
-    const char *words[] = {"train",   "--data",  NULL, "--layers",     "400,50", "--ranks", "2",
-                           "--batch", "4",       "--no-shuffle", "--clip", "1",      NULL};
+    const char *words[] = {"train",   "--data", NULL,      "--layers", "400,50",
+                           "--ranks", "2",      "--batch", "4",        "--no-shuffle",
+                           "--clip",  "1",      NULL};
     (void)state;
     clean();
     words[2] = in_folder("large.csv");
@@ -156,8 +157,8 @@ static void a_gradient_that_is_not_finite_is_named(void **state)
 static void weights_that_are_not_finite_are_not_saved(void **state)
 {
     char command[700];
-    const char *words[] = {"train", "--data",   NULL, "--layers", "1,1",     "--loss", "mse", "--lr",
-                           "1e6",   "--epochs", "1",  "--ranks",  "2",       "--save", NULL,  NULL};
+    const char *words[] = {"train", "--data",   NULL, "--layers", "1,1", "--loss", "mse", "--lr",
+                           "1e6",   "--epochs", "1",  "--ranks",  "2",   "--save", NULL,  NULL};
     (void)state;
     clean();
     words[2] = in_folder("steep.csv");
@@ -216,8 +217,10 @@ static void a_killed_rank_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_words_are_told),   cmocka_unit_test(a_file_may_hold_the_options),
-        cmocka_unit_test(bad_data_is_named),      cmocka_unit_test(different_data_are_told),
+        cmocka_unit_test(wrong_words_are_told),
+        cmocka_unit_test(a_file_may_hold_the_options),
+        cmocka_unit_test(bad_data_is_named),
+        cmocka_unit_test(different_data_are_told),
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_named),
         cmocka_unit_test(weights_that_are_not_finite_are_not_saved),

@@ -108,7 +108,8 @@ struct gyre_ddp_options {
  * the values of rank 0. List parameters in the order of the forward pass. `options` may be NULL.
  *   Blocks:    until every rank has called it.
  *   Ownership: the caller destroys *ddp before the communicator ends; values stay the caller's and
- *              must live as long. Arrays and names are copied. On failure *ddp is NULL.
+ *              must live as long, but those of a sharded engine only until this returns: it has its
+ *              own then (gyre_ddp_value()). Arrays and names are copied. On failure *ddp is NULL.
  *   Errors:    GYRE_INVALID (on all ranks, if any rank's arguments are), GYRE_MISMATCH with the
  *              first difference and who has it, -ENOMEM, as gyre_all_reduce(). */
 GYRE_API int gyre_ddp_create(struct gyre_ddp **ddp, struct gyre_comm *comm,

@@ -33,19 +33,24 @@ static int allocate_wire(struct gyre_ddp *ddp)
     return ddp->wire.feedback ? 0 : -ENOMEM;
 }
 
-static int allocate_values(struct gyre_ddp *ddp)
+static int allocate_flat(struct gyre_ddp *ddp, uint8_t **flat)
 {
     void *memory;
-    int status;
-    if (!ddp->options.sharded)
-        return 0;
-    status = gyre_alloc(ddp->comm, ddp->cut.bytes, &memory);
-    if (status)
-        return status;
-    ddp->values = memory;
-    for (uint32_t i = 0; i < ddp->items; i++)
+    int status = gyre_alloc(ddp->comm, ddp->cut.bytes ? ddp->cut.bytes : 1, &memory);
+    if (!status)
+        *flat = memory;
+    return status;
+}
+
+/* The caller's are not looked at again: they may be gone. */
+static int take_values(struct gyre_ddp *ddp)
+{
+    int status = ddp->options.sharded ? allocate_flat(ddp, &ddp->values) : 0;
+    for (uint32_t i = 0; ddp->values && i < ddp->items; i++) {
         memcpy(ddp->values + ddp->cut.at[i], ddp->item[i].value, item_bytes(ddp, i));
-    return 0;
+        ddp->item[i].value = NULL;
+    }
+    return status;
 }
 
 static int allocate_books(struct gyre_ddp *ddp)
@@ -58,29 +63,31 @@ static int allocate_books(struct gyre_ddp *ddp)
 
 int gyre_ddp_allocate(struct gyre_ddp *ddp)
 {
-    void *memory;
-    int status = gyre_alloc(ddp->comm, ddp->cut.bytes ? ddp->cut.bytes : 1, &memory);
-    if (!status) {
-        ddp->gradients = memory;
-        status = allocate_values(ddp);
-    }
+    int status = allocate_flat(ddp, &ddp->gradients);
+    if (!status)
+        status = take_values(ddp);
     if (!status)
         status = allocate_wire(ddp);
     return status ? status : allocate_books(ddp);
+}
+
+static void release_books(struct gyre_ddp *ddp)
+{
+    gyre_free(ddp->comm, ddp->wire.half);
+    free(ddp->wire.feedback);
+    free(ddp->missing);
+    free(ddp->work);
+    ddp->wire = (struct gyre_ddp_wire_room){0};
+    ddp->missing = NULL;
+    ddp->work = NULL;
 }
 
 void gyre_ddp_release(struct gyre_ddp *ddp)
 {
     gyre_free(ddp->comm, ddp->gradients);
     gyre_free(ddp->comm, ddp->values);
-    gyre_free(ddp->comm, ddp->wire.half);
-    free(ddp->wire.feedback);
-    free(ddp->missing);
-    free(ddp->work);
     ddp->gradients = ddp->values = NULL;
-    ddp->wire = (struct gyre_ddp_wire_room){0};
-    ddp->missing = NULL;
-    ddp->work = NULL;
+    release_books(ddp);
 }
 
 /* -- laid out anew ----------------------------------------------------------------------------- */
@@ -101,30 +108,33 @@ static int learn_order(struct gyre_ddp *ddp, uint32_t *order)
     return gyre_broadcast(ddp->comm, order, order, ddp->items, GYRE_U32, 0);
 }
 
+/* The old memory goes before the next is asked for: never more than one is there twice. */
+static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **flat)
+{
+    uint8_t *old = *flat;
+    int status = old ? allocate_flat(ddp, flat) : 0;
+    if (status || !old)
+        return status;
+    for (uint32_t i = 0; i < ddp->items; i++)
+        memcpy(*flat + ddp->cut.at[i], old + old_at[i], item_bytes(ddp, i));
+    gyre_free(ddp->comm, old);
+    return 0;
+}
+
+/* After a failure the engine is of no use any more, but can be destroyed. What halves could not hold
+ * is forgotten: mostly nothing, for gradients of the first step travel as they are. */
 static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
 {
-    struct gyre_ddp old = *ddp;
+    struct gyre_cut old = ddp->cut;
     ddp->cut = *cut;
-    ddp->gradients = ddp->values = NULL;
-    ddp->wire = (struct gyre_ddp_wire_room){0};
-    ddp->missing = NULL;
-    ddp->work = NULL;
-    int status = gyre_ddp_allocate(ddp);
-    if (status) { /* as it was */
-        gyre_ddp_release(ddp);
-        *cut = ddp->cut;
-        *ddp = old;
-        return status;
-    }
-    for (uint32_t i = 0; i < ddp->items; i++) {
-        uint64_t bytes = item_bytes(ddp, i);
-        memcpy(ddp->gradients + ddp->cut.at[i], old.gradients + old.cut.at[i], bytes);
-        if (ddp->values)
-            memcpy(ddp->values + ddp->cut.at[i], old.values + old.cut.at[i], bytes);
-    }
-    gyre_ddp_release(&old);
-    *cut = old.cut;
-    return 0;
+    *cut = old;
+    release_books(ddp);
+    int status = move_flat(ddp, old.at, &ddp->gradients);
+    if (!status)
+        status = move_flat(ddp, old.at, &ddp->values);
+    if (!status)
+        status = allocate_wire(ddp);
+    return status ? status : allocate_books(ddp);
 }
 
 int gyre_ddp_settle(struct gyre_ddp *ddp)

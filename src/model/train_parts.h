@@ -33,8 +33,9 @@ struct gyre_train_piece {
 
 /* What a checkpoint has of the optimiser, until there is one to take it. */
 struct gyre_train_state {
-    float *full[2]; /* of all parameters, in their order; NULL: none */
+    float *full[2]; /* rank 0: of all parameters, in their order; NULL: none */
     int64_t steps;
+    bool given;
 };
 
 /* How much of a step each rank gets. */

@@ -103,38 +103,84 @@ static int roll_model(struct gyre_train *t, struct roll *roll)
 
 /* -- the optimiser's state --------------------------------------------------------------------- */
 
-static uint64_t element_of(const struct gyre_train *t, const struct gyre_train_piece *piece)
+static uint64_t elements_before(const struct gyre_train *t, int parameter)
 {
-    uint64_t at = piece->first;
-    for (int i = 0; i < piece->parameter; i++)
-        at += t->parameter[i]->count;
-    return at;
+    uint64_t sum = 0;
+    for (int i = 0; i < parameter; i++)
+        sum += t->parameter[i]->count;
+    return sum;
+}
+
+/* Room for the largest parameter: a state passes through it one parameter after the other, so only
+ * rank 0 ever holds all of one. */
+static float *make_room(const struct gyre_train *t)
+{
+    uint64_t most = 1;
+    for (int i = 0; i < t->parameters; i++)
+        most = t->parameter[i]->count > most ? t->parameter[i]->count : most;
+    return malloc(most * sizeof(float));
+}
+
+static void give_pieces(const struct gyre_train *t, int parameter, int state, float *whole)
+{
+    for (int k = 0; k < t->pieces; k++)
+        if (t->piece[k].parameter == parameter)
+            memcpy(whole + t->piece[k].first, t->optimizer->state[state] + t->piece[k].at,
+                   t->piece[k].count * sizeof(float));
+}
+
+static void take_pieces(struct gyre_train *t, int parameter, int state, const float *whole)
+{
+    for (int k = 0; k < t->pieces; k++)
+        if (t->piece[k].parameter == parameter)
+            memcpy(t->optimizer->state[state] + t->piece[k].at, whole + t->piece[k].first,
+                   t->piece[k].count * sizeof(float));
 }
 
 /* The whole of a state on rank 0. Bits are summed, not numbers: each comes from one rank. */
-static int collect_state(struct gyre_train *t, int state, float *full)
+static int collect_state(struct gyre_train *t, int state, float *full, float *room)
 {
-    for (int k = 0; k < t->pieces && (t->options->sharded || !t->rank); k++)
-        memcpy(full + element_of(t, &t->piece[k]), t->optimizer->state[state] + t->piece[k].at,
-               t->piece[k].count * sizeof(float));
-    if (!t->options->sharded)
-        return 0;
-    return gyre_reduce(t->comm, full, full, all_elements(t), GYRE_U32, GYRE_SUM, 0);
+    int status = 0;
+    for (int i = 0; !status && i < t->parameters; i++) {
+        float *whole = t->rank ? room : full + elements_before(t, i);
+        if (!t->rank || t->options->sharded) {
+            memset(whole, 0, t->parameter[i]->count * sizeof(float));
+            give_pieces(t, i, state, whole);
+        }
+        if (t->options->sharded)
+            status =
+                gyre_reduce(t->comm, whole, whole, t->parameter[i]->count, GYRE_U32, GYRE_SUM, 0);
+    }
+    return status;
+}
+
+static int spread_state(struct gyre_train *t, int state, float *room)
+{
+    int status = 0;
+    for (int i = 0; !status && i < t->parameters; i++) {
+        float *whole = t->rank ? room : t->resumed.full[state] + elements_before(t, i);
+        status = gyre_broadcast(t->comm, whole, whole, t->parameter[i]->count, GYRE_F32, 0);
+        if (!status)
+            take_pieces(t, i, state, whole);
+    }
+    return status;
 }
 
 int gyre_train_restore_optimizer(struct gyre_train *t)
 {
     t->optimizer->steps = t->resumed.steps;
-    for (int s = 0; s < t->optimizer->states && t->resumed.full[s]; s++)
-        for (int k = 0; k < t->pieces; k++)
-            memcpy(t->optimizer->state[s] + t->piece[k].at,
-                   t->resumed.full[s] + element_of(t, &t->piece[k]),
-                   t->piece[k].count * sizeof(float));
+    if (!t->resumed.given)
+        return 0;
+    float *room = make_room(t);
+    int status = gyre_train_agree(t, room ? 0 : no_memory(t));
+    for (int s = 0; !status && s < t->optimizer->states; s++)
+        status = spread_state(t, s, room);
+    free(room);
     for (int s = 0; s < 2; s++) {
         free(t->resumed.full[s]);
         t->resumed.full[s] = NULL;
     }
-    return 0;
+    return status;
 }
 
 /* -- saving ------------------------------------------------------------------------------------ */
@@ -203,21 +249,31 @@ static int write_generation(struct gyre_train *t, float *const *full)
     return status;
 }
 
+static int allocate_states(struct gyre_train *t, float **full, float **room)
+{
+    *room = make_room(t);
+    bool good = *room != NULL;
+    for (int s = 0; !t->rank && s < t->optimizer->states; s++) {
+        full[s] = malloc((all_elements(t) + 1) * sizeof(float));
+        good &= full[s] != NULL;
+    }
+    return good ? 0 : no_memory(t);
+}
+
 int gyre_train_save(struct gyre_train *t)
 {
-    float *full[2] = {NULL, NULL};
+    float *full[2] = {NULL, NULL}, *room = NULL;
     int status = t->optimizer ? 0 : gyre_train_make_optimizer(t);
-    for (int s = 0; !status && s < t->optimizer->states; s++) {
-        full[s] = calloc(all_elements(t) + 1, sizeof(float));
-        status = full[s] ? 0 : no_memory(t);
-    }
+    if (!status)
+        status = allocate_states(t, full, &room);
     status = gyre_train_agree(t, status);
     for (int s = 0; !status && s < t->optimizer->states; s++)
-        status = collect_state(t, s, full[s]);
+        status = collect_state(t, s, full[s], room);
     if (!status)
         status = gyre_train_agree(t, t->rank ? 0 : write_generation(t, full));
     free(full[0]);
     free(full[1]);
+    free(room);
     return status;
 }
 
@@ -322,6 +378,7 @@ static void set_places(struct gyre_train *t, const int64_t *place, const double 
     t->step = (uint64_t)place[PLACE_STEP];
     t->epoch = (uint64_t)place[PLACE_EPOCH];
     t->cursor = (uint64_t)place[PLACE_CURSOR];
+    t->resumed.given = true;
     t->resumed.steps = place[PLACE_UPDATES];
     t->tally.steps = (uint64_t)place[PLACE_TALLY_STEPS];
     t->tally.loss = real[REAL_LOSS];
@@ -340,7 +397,7 @@ int gyre_train_resume(struct gyre_train *t)
     const char *names[2];
     int states = state_names(t->options, names), status = 0;
     bool found = false;
-    for (int s = 0; !status && s < states; s++) {
+    for (int s = 0; !status && !t->rank && s < states; s++) {
         t->resumed.full[s] = calloc(all_elements(t) + 1, sizeof(float));
         status = t->resumed.full[s] ? 0 : no_memory(t);
     }
@@ -352,9 +409,6 @@ int gyre_train_resume(struct gyre_train *t)
         status = gyre_broadcast(t->comm, place, place, PLACES + 1, GYRE_I64, 0);
     if (!status)
         status = gyre_broadcast(t->comm, real, real, REALS, GYRE_F64, 0);
-    for (int s = 0; !status && s < states; s++)
-        status = gyre_broadcast(t->comm, t->resumed.full[s], t->resumed.full[s], all_elements(t),
-                                GYRE_F32, 0);
     if (!status && place[PLACES])
         set_places(t, place, real);
     return status;

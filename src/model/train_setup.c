@@ -241,7 +241,14 @@ static int make_engine(struct gyre_train *t)
     options.buffers = (struct gyre_ddp_buffers){all + t->parameters, t->buffers};
     int status = gyre_ddp_create(&t->ddp, t->comm, all, t->parameters, &options);
     free(all);
-    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+    if (status)
+        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+    gyre_train_connect_memory(t);
+    if (o->sharded) { /* the engine has its own */
+        free(t->values);
+        t->values = NULL;
+    }
+    return 0;
 }
 
 static int sum_over_ranks(void *context, float *values, size_t count)

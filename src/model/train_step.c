@@ -13,7 +13,6 @@
 
 /* -- where things lie -------------------------------------------------------------------------- */
 
-/* Addresses may have changed with the end of the first step. */
 void gyre_train_connect_memory(struct gyre_train *t)
 {
     for (int i = 0; i < t->parameters; i++) {
@@ -180,6 +179,7 @@ static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
     double factor = 1;
     bool skip = false;
     int status = find_factor(t, r, &factor, &skip);
+    gyre_train_connect_memory(t); /* the first step may have moved it */
     if (!status && !t->optimizer)
         status = gyre_train_make_optimizer(t);
     if (!status && !skip)
@@ -225,7 +225,6 @@ static int run_parts(struct gyre_train *t)
 int gyre_train_step(struct gyre_train *t)
 {
     uint64_t since = gyre_now_ns();
-    gyre_train_connect_memory(t);
     int status = run_parts(t);
     if (status)
         return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm))
