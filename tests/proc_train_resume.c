@@ -67,6 +67,37 @@ static void a_signal_saves_and_stops_all(void **state)
     stop_by(SIGUSR1, 0);
 }
 
+/* An evaluation of many seconds behind three short steps, and a signal once these are told; then the
+ * epoch is ended by a shorter one. */
+static void a_signal_stops_an_evaluation(void **state)
+{
+    static struct metrics m;
+    const char *words[] = {"train",   "--preset",    "wine",    "--layers", "13,1024,1024,3",
+                           "--test",  NULL,          "--ranks", "2",        "--epochs",
+                           "1",       "--save",      NULL,      "--quiet",  "--metrics",
+                           "/dev/stderr", "--resume", NULL};
+    (void)state;
+    clean();
+    words[6] = "random:400000,13,3";
+    words[12] = in_folder("save");
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "\"step\":3,");
+    rig_signal(&rig, SIGTERM);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 128 + SIGTERM);
+    assert_true(rig_has(rig.err_text, "stopped by a signal behind step 3; saved in "));
+    assert_false(rig_has(rig.err_text, "\"kind\":\"epoch\""));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    words[6] = "wine:test";
+    words[15] = in_folder("m");
+    expect_success(words);
+    read_metrics(words[15], &m);
+    assert_int_equal(m.steps, 0);
+    assert_int_equal(m.epochs, 1);
+    assert_true(m.tested[0] > 0 && m.epoch[0] > 0);
+}
+
 static void train_long(const char *save, const char *metrics, int stops, const char *tail,
                        const char *sharded)
 {
@@ -131,6 +162,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(a_stop_leaves_no_trace),
         cmocka_unit_test(a_signal_saves_and_stops_all),
+        cmocka_unit_test(a_signal_stops_an_evaluation),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
     };
     return cmocka_run_group_tests_name("gyre train, resumed", tests, NULL, NULL);

@@ -188,11 +188,12 @@ static int save_if_due(struct gyre_train *t, bool ended)
     return gyre_train_save(t);
 }
 
+/* Stopped in its evaluation, it has not ended: whoever resumes evaluates anew. */
 static int end_epoch(struct gyre_train *t)
 {
     struct gyre_loss test = {0};
     int status = t->options->test ? gyre_train_evaluate(t, &test) : gyre_train_share_buffers(t);
-    if (status)
+    if (status || t->stop)
         return status;
     tell_epoch(t, &test);
     status = gyre_train_tell_digest(t);
