@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 /* -- what ranks tell each other ---------------------------------------------------------------- */
@@ -217,6 +218,56 @@ static void a_strict_engine_wants_every_gradient(void **state)
     expect_fault(&fault, go_wrong);
 }
 
+static int count_in(const char *text, const char *part)
+{
+    int count = 0;
+    for (; (text = strstr(text, part)) != NULL; text++)
+        count++;
+    return count;
+}
+
+/* Rank 1 never has two of its gradients. It tells of both, once; the others say nothing. */
+static int leave_two_out(struct gyre_comm *comm, struct rig *rig)
+{
+    char told[8192] = "";
+    bool odd = gyre_rank(comm) == 1;
+    struct model *m = model_new(0);
+    struct gyre_ddp *ddp;
+    int log = memfd_create("log", 0), terminal = dup(2), status = 0;
+    (void)rig;
+    int bad = rig_check(!gyre_ddp_create(&ddp, comm, m->parameter, PARAMETERS, NULL), comm,
+                        "create");
+    dup2(log, 2);
+    for (int step = 0; step < 3 && !status && !bad; step++) {
+        status = gyre_ddp_begin(ddp, 1);
+        for (int p = PARAMETERS - 1; p >= 0 && !status; p--) {
+            memset(gyre_ddp_gradient(ddp, p), 0,
+                   elements(p) * gyre_type_size(m->parameter[p].type));
+            if (!odd || (p != 1 && p != 3))
+                status = gyre_ddp_ready(ddp, p);
+        }
+        if (!status)
+            status = gyre_ddp_wait(ddp);
+    }
+    dup2(terminal, 2);
+    bad |= pread(log, told, sizeof told - 1, 0) < 0;
+    bad |= rig_check(!status, comm, "steps");
+    bad |= rig_check(count_in(told, "step 1: '0.bias' got no gradient") == odd &&
+                         count_in(told, "step 1: 'large' got no gradient") == odd &&
+                         count_in(told, "no gradient") == 2 * odd,
+                     comm, told);
+    gyre_ddp_destroy(ddp);
+    free(m);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void every_unused_parameter_is_named_once(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = leave_two_out}, 30),
+                     0);
+}
+
 /* -- misuse ------------------------------------------------------------------------------------ */
 
 static int misuse(struct gyre_comm *comm, struct rig *rig)
@@ -270,6 +321,7 @@ int main(void)
         cmocka_unit_test(different_models_are_refused),
         cmocka_unit_test(divergence_names_rank_and_parameter),
         cmocka_unit_test(a_strict_engine_wants_every_gradient),
+        cmocka_unit_test(every_unused_parameter_is_named_once),
         cmocka_unit_test(misuse_is_refused_and_harmless),
     };
     return cmocka_run_group_tests_name("ddp, together", tests, NULL, NULL);

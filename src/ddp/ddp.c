@@ -214,8 +214,10 @@ static int allocate_items(struct gyre_ddp *ddp)
     ddp->size = calloc(room, sizeof *ddp->size);
     ddp->ready = calloc(room, sizeof *ddp->ready);
     ddp->written = calloc(room, sizeof *ddp->written);
+    ddp->named = calloc(room, sizeof *ddp->named);
     ddp->seen = calloc(room, sizeof *ddp->seen);
-    return ddp->size && ddp->ready && ddp->written && ddp->seen ? 0 : -ENOMEM;
+    bool good = ddp->size && ddp->ready && ddp->written && ddp->named && ddp->seen;
+    return good ? 0 : -ENOMEM;
 }
 
 static int build(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers)
@@ -276,6 +278,7 @@ void gyre_ddp_destroy(struct gyre_ddp *ddp)
     free(ddp->size);
     free(ddp->ready);
     free(ddp->written);
+    free(ddp->named);
     free(ddp->seen);
     free(ddp);
 }

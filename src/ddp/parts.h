@@ -70,7 +70,7 @@ struct gyre_ddp {
 
     bool settled; /* cut for good */
     uint32_t *seen, seens;
-    bool named; /* an unused parameter was told */
+    bool *named; /* by item: told to be unused */
     int failed; /* status of every later call */
     uint64_t steps;
     struct gyre_ddp_result result;

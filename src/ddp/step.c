@@ -229,6 +229,26 @@ int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
     return ddp->no_sync ? 0 : launch_complete(ddp);
 }
 
+/* Once for each parameter. */
+static void warn_unused(struct gyre_ddp *ddp, uint32_t i)
+{
+    if (ddp->named[i])
+        return;
+    ddp->named[i] = true;
+    gyre_log(GYRE_LOG_WARN,
+             "step %llu: '%s' got no gradient on this rank (gyre_ddp_ready() was not called for "
+             "it); it is taken as zeros, now and later",
+             (unsigned long long)ddp->steps + 1, ddp->item[i].name);
+}
+
+static void note_unused(struct gyre_ddp *ddp, uint32_t i)
+{
+    if (ddp->unused_item < 0)
+        ddp->unused_item = (int)i;
+    ddp->slot[GYRE_SLOT_UNUSED]++;
+    warn_unused(ddp, i);
+}
+
 /* Zeros for what no part of the step has written. */
 static void fill_unused(struct gyre_ddp *ddp)
 {
@@ -238,9 +258,8 @@ static void fill_unused(struct gyre_ddp *ddp)
         if (!ddp->written[i]) {
             const struct gyre_ddp_item *item = &ddp->item[i];
             memset(ddp->gradients + ddp->cut.at[i], 0, item->elements * gyre_type_size(item->type));
-            if (ddp->samples && ddp->unused_item < 0)
-                ddp->unused_item = (int)i;
-            ddp->slot[GYRE_SLOT_UNUSED] += ddp->samples != 0;
+            if (ddp->samples)
+                note_unused(ddp, i);
         }
         note_ready(ddp, i);
     }
@@ -329,17 +348,6 @@ static int name_culprit(struct gyre_ddp *ddp)
     ddp->result.culprit = rank;
     ddp->result.culprit_name = name_bad(ddp, bad);
     return 0;
-}
-
-static void warn_unused(struct gyre_ddp *ddp)
-{
-    if (ddp->unused_item < 0 || ddp->named)
-        return;
-    ddp->named = true;
-    gyre_log(GYRE_LOG_WARN,
-             "step %llu: '%s' got no gradient on this rank (gyre_ddp_ready() was not called for "
-             "it); it is taken as zeros, now and later",
-             (unsigned long long)ddp->steps, ddp->item[ddp->unused_item].name);
 }
 
 static int refuse_unused(struct gyre_ddp *ddp)
@@ -433,7 +441,6 @@ static int end_step(struct gyre_ddp *ddp)
         publish(ddp);
     if (!status && ddp->result.nonfinite)
         status = name_culprit(ddp);
-    warn_unused(ddp);
     if (!status && ddp->options.strict && ddp->slot[GYRE_SLOT_UNUSED] > 0)
         return refuse_unused(ddp);
     double factor = ddp->result.factor;
