@@ -235,8 +235,8 @@ static int leave_two_out(struct gyre_comm *comm, struct rig *rig)
     struct gyre_ddp *ddp;
     int log = memfd_create("log", 0), terminal = dup(2), status = 0;
     (void)rig;
-    int bad = rig_check(!gyre_ddp_create(&ddp, comm, m->parameter, PARAMETERS, NULL), comm,
-                        "create");
+    int bad =
+        rig_check(!gyre_ddp_create(&ddp, comm, m->parameter, PARAMETERS, NULL), comm, "create");
     dup2(log, 2);
     for (int step = 0; step < 3 && !status && !bad; step++) {
         status = gyre_ddp_begin(ddp, 1);

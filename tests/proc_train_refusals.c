@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -42,12 +43,30 @@ static void sizes_beyond_the_data(void **state)
     (void)state;
     expect_refusal((const char *[WORDS_MOST]){"--batch", "143"},
                    "--batch 143 is larger than wine, which has 142 samples: at most 142\n");
-    expect_refusal((const char *[WORDS_MOST]){"--batch", "72", "--ranks", "2"},
-                   "at most 71 of each rank");
+    expect_refusal((const char *[WORDS_MOST]){"--batch", "143", "--ranks", "2"}, "at most 142\n");
     expect_refusal((const char *[WORDS_MOST]){"--global-batch", "144", "--ranks", "2"},
                    "--global-batch 144 is larger than wine");
     expect_training((const char *[WORDS_MOST]){"--batch", "71", "--ranks", "2"});
     expect_training((const char *[WORDS_MOST]){"--global-batch", "284", "--accumulate", "2"});
+}
+
+/* As PyTorch has it: 142 samples are 18 for each of 8 ranks, so a batch of 32 is 18. */
+static void a_batch_is_at_most_a_share(void **state)
+{
+    char *text;
+    const char *words[] = {"train", "--preset", "wine",      "--ranks", "8", "--epochs",
+                           "1",     "--quiet",  "--metrics", NULL,      NULL};
+    (void)state;
+    clean();
+    words[9] = in_folder("m");
+    rig_run(&rig, NULL, words);
+    if (rig.code)
+        fail_msg("exit code %d:\n%s", rig.code, rig.err_text);
+    rig_end(&rig);
+    text = read_text(words[9]);
+    assert_true(rig_has(text, "\"step\":1,\"epoch\":1,\"samples\":144,"));
+    assert_false(rig_has(text, "\"step\":2,"));
+    free(text);
 }
 
 static void more_ranks_than_samples(void **state)
@@ -89,9 +108,8 @@ static void a_folder_that_is_ahead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_beyond_the_data),
-        cmocka_unit_test(more_ranks_than_samples),
-        cmocka_unit_test(folders_that_take_nothing),
+        cmocka_unit_test(sizes_beyond_the_data),   cmocka_unit_test(a_batch_is_at_most_a_share),
+        cmocka_unit_test(more_ranks_than_samples), cmocka_unit_test(folders_that_take_nothing),
         cmocka_unit_test(a_folder_that_is_ahead),
     };
     return cmocka_run_group_tests_name("gyre train, refused", tests, NULL, NULL);

@@ -72,9 +72,9 @@ static void a_signal_saves_and_stops_all(void **state)
 static void a_signal_stops_an_evaluation(void **state)
 {
     static struct metrics m;
-    const char *words[] = {"train",   "--preset",    "wine",    "--layers", "13,1024,1024,3",
-                           "--test",  NULL,          "--ranks", "2",        "--epochs",
-                           "1",       "--save",      NULL,      "--quiet",  "--metrics",
+    const char *words[] = {"train",       "--preset", "wine",    "--layers", "13,1024,1024,3",
+                           "--test",      NULL,       "--ranks", "2",        "--epochs",
+                           "1",           "--save",   NULL,      "--quiet",  "--metrics",
                            "/dev/stderr", "--resume", NULL};
     (void)state;
     clean();

@@ -71,7 +71,7 @@ struct gyre_ddp {
     bool settled; /* cut for good */
     uint32_t *seen, seens;
     bool *named; /* by item: told to be unused */
-    int failed; /* status of every later call */
+    int failed;  /* status of every later call */
     uint64_t steps;
     struct gyre_ddp_result result;
 };

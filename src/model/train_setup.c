@@ -61,31 +61,24 @@ static int compare_data(struct gyre_train *t)
 
 /* -- sampler ----------------------------------------------------------------------------------- */
 
-static int refuse_span(struct gyre_train *t)
+static int refuse_size(struct gyre_train *t, const char *option, int64_t size, uint64_t most)
 {
-    const struct gyre_train_options *o = t->options;
-    uint64_t samples = t->data.samples, n = (uint64_t)t->n;
     return gyre_trouble_set(t->trouble, GYRE_INVALID,
-                            "%s %lld is larger than %s, which has %llu samples: at most %llu%s",
-                            o->global_batch ? "--global-batch" : "--batch",
-                            (long long)(o->global_batch ? o->global_batch : o->batch), o->data,
-                            (unsigned long long)samples,
-                            (unsigned long long)(o->global_batch ? samples * (uint64_t)o->accumulate
-                                                                 : (samples + n - 1) / n),
-                            o->global_batch || n == 1 ? "" : " of each rank");
+                            "%s %lld is larger than %s, which has %llu samples: at most %llu",
+                            option, (long long)size, t->options->data,
+                            (unsigned long long)t->data.samples, (unsigned long long)most);
 }
 
-static int find_span(struct gyre_train *t)
+static int check_sizes(struct gyre_train *t, uint64_t parts)
 {
     const struct gyre_train_options *o = t->options;
-    uint64_t n = (uint64_t)t->n, parts = (uint64_t)o->accumulate;
-    uint64_t most = gyre_round_up(t->data.samples, n);
-    uint64_t asked = o->global_batch ? (uint64_t)o->global_batch / parts : (uint64_t)o->batch * n;
-    if (o->global_batch && (uint64_t)o->global_batch % parts)
+    uint64_t n = (uint64_t)t->n, most = gyre_round_up(t->data.samples, n);
+    uint64_t asked = (uint64_t)o->global_batch / parts;
+    if ((uint64_t)o->global_batch % parts)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "--global-batch %lld is no multiple of --accumulate %lld",
                                 (long long)o->global_batch, (long long)o->accumulate);
-    if (o->global_batch && o->tail != GYRE_TAIL_ONCE && asked % n)
+    if (o->tail != GYRE_TAIL_ONCE && asked % n)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "--global-batch %lld does not divide by %d ranks; with --tail once "
                                 "it need not",
@@ -95,8 +88,24 @@ static int find_span(struct gyre_train *t)
                                 "%d ranks are more than the %llu samples of %s", t->n,
                                 (unsigned long long)t->data.samples, o->data);
     if (asked > most)
-        return refuse_span(t);
-    t->span = asked ? asked : BATCH * n < most ? BATCH * n : most;
+        return refuse_size(t, "--global-batch", o->global_batch, t->data.samples * parts);
+    if (!o->global_batch && (uint64_t)o->batch > t->data.samples)
+        return refuse_size(t, "--batch", o->batch, t->data.samples);
+    return 0;
+}
+
+/* A rank's batch is at most its share of the set, as a last batch would be. */
+static int find_span(struct gyre_train *t)
+{
+    const struct gyre_train_options *o = t->options;
+    uint64_t n = (uint64_t)t->n, parts = (uint64_t)o->accumulate;
+    uint64_t most = gyre_round_up(t->data.samples, n),
+             batch = o->batch ? (uint64_t)o->batch : BATCH;
+    int status = check_sizes(t, parts);
+    if (status)
+        return status;
+    t->span = o->global_batch ? (uint64_t)o->global_batch / parts : batch * n;
+    t->span = t->span < most ? t->span : most;
     t->room = o->shares ? t->span : (t->span + n - 1) / n;
     return 0;
 }
