@@ -172,8 +172,8 @@ static void the_digest_proves_who_saw_what(void **state)
     rig_run(&rig, NULL, once);
     assert_int_equal(rig.code, 0);
     assert_true(
-        rig_has(rig.err_text, "epoch 0: 142 of 142 samples were seen once, 0 again, 0 never"));
-    assert_true(rig_has(rig.err_text, "epoch 1, rank 2: 47 samples"));
+        rig_has(rig.err_text, "epoch 1: 142 of 142 samples were seen once, 0 again, 0 never"));
+    assert_true(rig_has(rig.err_text, "epoch 2, rank 2: 47 samples"));
     rig_end(&rig);
     rig_run(&rig, NULL, again);
     assert_int_equal(rig.code, 0);

@@ -142,6 +142,37 @@ static void a_stop_leaves_no_trace(void **state)
     stop_and_compare("once", "--sharded");
 }
 
+/* Stopped in the middle of an epoch, which then is told as a whole one. */
+static void a_resumed_epoch_has_a_whole_digest(void **state)
+{
+    const char *words[] = {"train",       "--data",  "random:200000,13,3",
+                           "--layers",    "13,8,3",  "--ranks",
+                           "2",           "--batch", "2",
+                           "--epochs",    "1",       "--data-digest",
+                           "--save",      NULL,      "--metrics",
+                           "/dev/stderr", "--tail",  "once",
+                           "--resume",    NULL};
+    (void)state;
+    clean();
+    words[13] = in_folder("save");
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "\"step\":9,");
+    rig_signal(&rig, SIGUSR1);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    assert_false(rig_has(rig.err_text, "digest"));
+    rig_end(&rig);
+    words[14] = "--quiet";
+    words[15] = "--resume";
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, " samples were seen before it was resumed"));
+    assert_true(rig_has(rig.err_text,
+                        "epoch 1: 200000 of 200000 samples were seen once, 0 again, 0 never"));
+    rig_end(&rig);
+}
+
 static void a_checkpoint_of_another_model_is_refused(void **state)
 {
     const char *words[] = {"train", "--preset", "wine",    "--layers", "13,32,3", "--save",
@@ -163,6 +194,7 @@ int main(void)
         cmocka_unit_test(a_stop_leaves_no_trace),
         cmocka_unit_test(a_signal_saves_and_stops_all),
         cmocka_unit_test(a_signal_stops_an_evaluation),
+        cmocka_unit_test(a_resumed_epoch_has_a_whole_digest),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
     };
     return cmocka_run_group_tests_name("gyre train, resumed", tests, NULL, NULL);

@@ -58,6 +58,7 @@ struct gyre_train_tally {
 struct gyre_train_digest {
     uint8_t *seen; /* by sample, how often; NULL: not asked for */
     uint64_t samples, hash;
+    uint64_t before; /* rank 0: of `seen`, before the run was resumed */
 };
 
 struct gyre_train {
@@ -139,6 +140,7 @@ int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss);
 
 /* -- train_digest.c ---------------------------------------------------------------------------- */
 
+int gyre_train_note_before(struct gyre_train *t); /* what a resumed epoch has had */
 void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batch);
 int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
 

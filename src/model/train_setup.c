@@ -315,7 +315,9 @@ static int make_own(struct gyre_train *t)
 static int make_order(struct gyre_train *t)
 {
     int status = make_sampler(t);
-    return status ? status : make_rate(t);
+    if (!status)
+        status = make_rate(t);
+    return status ? status : gyre_train_note_before(t);
 }
 
 int gyre_train_open(struct gyre_train *t)
