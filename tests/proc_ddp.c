@@ -102,7 +102,12 @@ static int update(struct gyre_ddp *ddp, const struct model *m)
             set(piece.value, type, i,
                 get(piece.value, type, i) - 0.5 * get(piece.gradient, type, i));
     }
-    return gyre_ddp_gather(ddp);
+    uint64_t waited = gyre_ddp_step(ddp)->waited_ns;
+    bool gathers = gyre_ddp_value(ddp, 0) != m->parameter[0].value;
+    int status = gyre_ddp_gather(ddp);
+    if (!status && gathers && gyre_ddp_step(ddp)->waited_ns <= waited)
+        return -1; /* it counts as waiting */
+    return status;
 }
 
 /* -- checks ------------------------------------------------------------------------------------ */

@@ -183,7 +183,8 @@ struct gyre_ddp_result {
     int nonfinite; /* ranks that had a NaN or an infinity in a gradient or a sum; do not update */
     int culprit;   /* the lowest of them; -1: none */
     const char *culprit_name; /* the parameter, or "sum 0"; NULL: none */
-    uint64_t waited_ns;       /* this rank's time in gyre_ddp_wait(): communication not hidden */
+    uint64_t waited_ns;       /* this rank's time in gyre_ddp_wait(), and then in
+                                 gyre_ddp_gather(): communication not hidden */
     uint64_t reduced_bytes;   /* of gradients, as they travelled */
     int buckets;
 };

@@ -514,5 +514,8 @@ int gyre_ddp_gather(struct gyre_ddp *ddp)
         return gyre_refuse("gyre_ddp_gather: the engine is NULL");
     if (ddp->failed || !ddp->values)
         return ddp->failed;
-    return fail(ddp, gyre_ddp_spread_blocks(ddp, ddp->values));
+    uint64_t start = gyre_now_ns();
+    int status = gyre_ddp_spread_blocks(ddp, ddp->values);
+    ddp->result.waited_ns += gyre_now_ns() - start;
+    return fail(ddp, status);
 }
