@@ -141,12 +141,25 @@ static void ranks_beyond_the_cores_take_turns(void **state)
     }
 }
 
+static void cores_are_free_for_so_many(void **state)
+{
+    struct gyre_cores cores = {.count = 4, .cpus = 6, .machine = 8};
+    (void)state;
+    assert_true(gyre_cores_are_free(&cores, 4, 0));
+    assert_true(gyre_cores_are_free(&cores, 4, 4));
+    assert_false(gyre_cores_are_free(&cores, 4, 5));
+    assert_true(gyre_cores_are_free(&cores, 3, 5));
+    assert_false(gyre_cores_are_free(&cores, 5, 0)); /* the quota ends at 4 */
+}
+
 static void this_machine_has_cores(void **state)
 {
     struct gyre_cores cores;
     (void)state;
     gyre_cores_find(&cores);
     assert_in_range(cores.count, 1, cores.cpus);
+    assert_true(cores.machine >= cores.cpus);
+    assert_true(gyre_cores_busy() >= 0);
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -357,6 +370,7 @@ int main(void)
         cmocka_unit_test(ranks_are_dense),
         cmocka_unit_test(cores_are_shared_without_overlap),
         cmocka_unit_test(ranks_beyond_the_cores_take_turns),
+        cmocka_unit_test(cores_are_free_for_so_many),
         cmocka_unit_test(this_machine_has_cores),
         cmocka_unit_test(a_line_waits_for_its_end),
         cmocka_unit_test(a_line_without_end_is_cut),

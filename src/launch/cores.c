@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct spot {
     int package, core, cpu;
@@ -117,6 +118,25 @@ void gyre_cores_find(struct gyre_cores *cores)
     cores->count = cores->cpus < quota ? cores->cpus : quota;
     if (cores->count < 1)
         cores->count = 1;
+    cores->machine = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (cores->machine < cores->cpus)
+        cores->machine = cores->cpus;
+}
+
+int gyre_cores_busy(void)
+{
+    FILE *file = fopen("/proc/loadavg", "re");
+    int running = 1;
+    if (file && fscanf(file, "%*f %*f %*f %d/", &running) != 1)
+        running = 1;
+    if (file)
+        fclose(file);
+    return running > 1 ? running - 1 : 0;
+}
+
+bool gyre_cores_are_free(const struct gyre_cores *cores, int n, int busy)
+{
+    return n <= cores->count && n + busy <= cores->machine;
 }
 
 int gyre_cores_per_rank(const struct gyre_cores *cores, int n)

@@ -3,16 +3,24 @@
 #define GYRE_LAUNCH_CORES_H
 
 #include <sched.h>
+#include <stdbool.h>
 
 struct gyre_cores {
-    int count; /* the smaller of affinity and cgroup quota, at least 1: threads worth starting */
-    int cpus;  /* entries of cpu[] */
+    int count;   /* the smaller of affinity and cgroup quota, at least 1: threads worth starting */
+    int machine; /* all CPUs that are online, allowed or not */
+    int cpus;    /* entries of cpu[] */
     /* allowed CPUs; hyper-threads of one core and cores of one package are neighbours */
     int cpu[CPU_SETSIZE];
 };
 
 /* Reads affinity, cgroup quota and topology. Never fails: what cannot be read counts as absent. */
 void gyre_cores_find(struct gyre_cores *cores);
+
+/* Threads of the whole machine that run now or want to, but for the caller; 0 if nobody knows. */
+int gyre_cores_busy(void);
+
+/* Could n ranks have cores of their own, with so many other threads on the machine? */
+bool gyre_cores_are_free(const struct gyre_cores *cores, int n, int busy);
 
 /* Threads for each of n ranks that share the machine, at least 1. */
 int gyre_cores_per_rank(const struct gyre_cores *cores, int n);
