@@ -142,16 +142,65 @@ static void a_stop_leaves_no_trace(void **state)
     stop_and_compare("once", "--sharded");
 }
 
+/* Each would go on as another run, in silence. */
+static void another_run_is_refused(void **state)
+{
+    static const struct {
+        const char *words[2], *says;
+    } others[] = {
+        {{"--seed", "7"}, "was saved with --seed 0, and this run has 7"},
+        {{"--optimizer", "adamw"}, "was saved with --optimizer adam, and this run has adamw"},
+        {{"--data", "wine:test"}, "was saved with data with the hash "},
+    };
+    (void)state;
+    clean();
+    train_wine("2", "1", in_folder("save"), in_folder("m"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *words[] = {"train",
+                               "--preset",
+                               "wine",
+                               "--save",
+                               in_folder("save"),
+                               "--resume",
+                               "--quiet",
+                               others[i].words[0],
+                               others[i].words[1],
+                               "--batch",
+                               "8",
+                               "--ranks",
+                               "2",
+                               NULL};
+        rig_run(&rig, NULL, words);
+        if (rig.code != 2 || !rig_has(rig.err_text, others[i].says))
+            fail_msg("exit code %d, \"%s\" is not in: %s", rig.code, others[i].says, rig.err_text);
+        rig_end(&rig);
+    }
+    train_wine("2", "2", in_folder("save"), in_folder("m"));
+}
+
 /* Stopped in the middle of an epoch, which then is told as a whole one. */
 static void a_resumed_epoch_has_a_whole_digest(void **state)
 {
-    const char *words[] = {"train",       "--data",  "random:200000,13,3",
-                           "--layers",    "13,8,3",  "--ranks",
-                           "2",           "--batch", "2",
-                           "--epochs",    "1",       "--data-digest",
-                           "--save",      NULL,      "--metrics",
-                           "/dev/stderr", "--tail",  "once",
-                           "--resume",    NULL};
+    const char *words[] = {"train",
+                           "--data",
+                           "random:16000,13,3",
+                           "--layers",
+                           "13,512,512,3",
+                           "--ranks",
+                           "2",
+                           "--batch",
+                           "32",
+                           "--epochs",
+                           "1",
+                           "--data-digest",
+                           "--save",
+                           NULL,
+                           "--metrics",
+                           "/dev/stderr",
+                           "--tail",
+                           "once",
+                           "--resume",
+                           NULL};
     (void)state;
     clean();
     words[13] = in_folder("save");
@@ -168,8 +217,8 @@ static void a_resumed_epoch_has_a_whole_digest(void **state)
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.err_text, " samples were seen before it was resumed"));
-    assert_true(rig_has(rig.err_text,
-                        "epoch 1: 200000 of 200000 samples were seen once, 0 again, 0 never"));
+    assert_true(
+        rig_has(rig.err_text, "epoch 1: 16000 of 16000 samples were seen once, 0 again, 0 never"));
     rig_end(&rig);
 }
 
@@ -194,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_stop_leaves_no_trace),
         cmocka_unit_test(a_signal_saves_and_stops_all),
         cmocka_unit_test(a_signal_stops_an_evaluation),
+        cmocka_unit_test(another_run_is_refused),
         cmocka_unit_test(a_resumed_epoch_has_a_whole_digest),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),
     };

@@ -212,6 +212,30 @@ static int refuse_nonfinite(struct gyre_train *t)
     return 0;
 }
 
+/* What a run that goes on must be told alike, or it would be another run. */
+enum { TEXT_SEED, TEXT_OPTIMIZER, TEXT_DATA, TEXT_SHARES, TEXTS };
+#define ALIKE TEXT_SHARES /* texts before it must be the same */
+
+struct texts {
+    char seed[24], data[24];
+    struct gyre_stored_text text[TEXTS];
+    uint64_t count;
+};
+
+static void take_texts(const struct gyre_train *t, struct texts *texts)
+{
+    static const char *const optimizers[] = {"sgd", "adam", "adamw"};
+    snprintf(texts->seed, sizeof texts->seed, "%lld", (long long)t->options->seed);
+    snprintf(texts->data, sizeof texts->data, "%016llx",
+             (unsigned long long)gyre_dataset_hash(&t->data));
+    texts->text[TEXT_SEED] = (struct gyre_stored_text){"seed", texts->seed};
+    texts->text[TEXT_OPTIMIZER] =
+        (struct gyre_stored_text){"optimizer", optimizers[t->options->optimizer]};
+    texts->text[TEXT_DATA] = (struct gyre_stored_text){"data", texts->data};
+    texts->text[TEXT_SHARES] = (struct gyre_stored_text){"shares", t->shares.text};
+    texts->count = t->shares.text ? TEXTS : ALIKE;
+}
+
 static int write_generation(struct gyre_train *t, float *const *full)
 {
     int64_t place[PLACES];
@@ -234,12 +258,13 @@ static int write_generation(struct gyre_train *t, float *const *full)
         training.tensor[training.count++] = gyre_checkpoint_whole(place_names[i], &place[i]);
     for (int i = 0; !status && i < REALS; i++)
         training.tensor[training.count++] = gyre_checkpoint_real(real_names[i], &real[i]);
-    struct gyre_stored_text shares = {"shares", t->shares.text};
+    struct texts texts;
+    take_texts(t, &texts);
     struct gyre_checkpoint_content content = {
         .step = t->step,
         .world = (uint64_t)t->n,
-        .text = &shares,
-        .texts = t->shares.text != NULL,
+        .text = texts.text,
+        .texts = texts.count,
         .part = {{model.tensor, model.count}, {training.tensor, training.count}}};
     if (!status)
         status = gyre_checkpoint_save(t->options->save, &content, (uint64_t)t->options->keep,
@@ -349,6 +374,24 @@ static int read_numbers(struct gyre_train *t, struct gyre_checkpoint *checkpoint
     return status;
 }
 
+/* A checkpoint that says nothing of one of them is taken at the user's word. */
+static int compare_texts(struct gyre_train *t, const struct gyre_checkpoint *checkpoint)
+{
+    static const char *const told[ALIKE] = {"--seed", "--optimizer", "data with the hash"};
+    struct texts own;
+    take_texts(t, &own);
+    for (int i = 0; i < ALIKE; i++) {
+        const char *saved = gyre_checkpoint_text(checkpoint, own.text[i].key);
+        if (saved && strcmp(saved, own.text[i].value))
+            return gyre_trouble_set(
+                t->trouble, GYRE_INVALID,
+                "%s: was saved with %s %s, and this run has %s: that would be another run; "
+                "--init takes only weights, for a new one",
+                t->options->save, told[i], saved, own.text[i].value);
+    }
+    return 0;
+}
+
 /* Rank 0. *found: is there a checkpoint at all? */
 static int read_generation(struct gyre_train *t, int64_t *place, double *real, bool *found)
 {
@@ -361,6 +404,8 @@ static int read_generation(struct gyre_train *t, int64_t *place, double *real, b
         *t->trouble = (struct gyre_trouble){0};
         return 0;
     }
+    if (!status)
+        status = compare_texts(t, checkpoint);
     if (!status)
         status = read_numbers(t, checkpoint, place, real);
     if (!status)
