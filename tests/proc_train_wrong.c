@@ -22,6 +22,8 @@ static const struct wrong wrongs[] = {
     {{"--data", "wine"}, 2, "an mlp needs --layers"},
     {{"--preset", "vine"}, 2, "did you mean \"wine\"?"},
     {{"--preset", "wine", "--bacth", "3"}, 2, "did you mean '--batch'?"},
+    {{"--preset", "wine", "--learning-rate", "1"}, 2, "did you mean '--lr'?"},
+    {{"--preset", "wine", "--lrr", "1"}, 2, "did you mean '--lr'?"},
     {{"--preset", "wine", "--batch", "0"}, 2, "--batch"},
     {{"--preset", "wine", "--batch"}, 2, "--batch"},
     {{"--preset", "wine", "--lr", "fast"}, 2, "--lr fast: a number from 0 to"},
@@ -87,7 +89,9 @@ static void a_file_may_hold_the_options(void **state)
     write_lines(words[2], "data = wine\nlayers = 13,8,3\n\nlearning-rate = 1\n");
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 2);
-    assert_true(rig_has(rig.err_text, "job.conf, line 4: unknown option '--learning-rate'"));
+    assert_true(rig_has(rig.err_text,
+                        "job.conf, line 4: unknown option '--learning-rate'; did you mean "
+                        "'--lr'?"));
     rig_end(&rig);
 }
 

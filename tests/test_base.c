@@ -221,6 +221,23 @@ static void test_words(void **state)
                         "--algo is \"butterfly\": expected ring, direct, tree or auto");
 }
 
+static void test_nearest_name(void **state)
+{
+    static const char *const names[] = {"lr", "batch", "step-size", "nproc-per-node", "label"};
+    static const char *const help[] = {"learning rate (0.01)", "samples of each rank", NULL, "",
+                                       "x"};
+    (void)state;
+    assert_string_equal(gyre_nearest_name("learning-rate", names, help, 5), "lr");
+    assert_string_equal(gyre_nearest_name("lrr", names, help, 5), "lr");
+    assert_string_equal(gyre_nearest_name("batch-size", names, help, 5), "batch");
+    assert_string_equal(gyre_nearest_name("nproc", names, help, 5), "nproc-per-node");
+    assert_string_equal(gyre_nearest_name("labels", names, help, 5), "label");
+    assert_string_equal(gyre_nearest_name("stepsize", names, help, 5), "step-size");
+    assert_null(gyre_nearest_name("learning-rates", names, help, 5));
+    assert_null(gyre_nearest_name("x", names, help, 5));
+    assert_null(gyre_nearest_name("", names, help, 5));
+}
+
 static void test_nearest_word(void **state)
 {
     char long_text[200];
@@ -557,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_nearest_word),
+        cmocka_unit_test(test_nearest_name),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_crc_vectors),
         cmocka_unit_test(test_crc_of_any_length),

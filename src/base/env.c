@@ -205,6 +205,44 @@ const char *gyre_nearest_word(const char *text, const char *const *words, int co
     return nearest;
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* "learning-rate" within "learning rate (0.01)". */
+static bool tells_of(const char *help, const char *name)
+{
+    size_t same = 0;
+    for (; help && *help && name[same]; help++)
+        same = *help == (name[same] == '-' ? ' ' : name[same]) ? same + 1 : 0;
+    return help && !name[same];
+}
+
+static const char *find_beginning(const char *typed, const char *const *names, int count)
+{
+    const char *shorter = NULL;
+    for (int i = 0; i < count && strlen(typed) > 1; i++) {
+        size_t length = strlen(names[i]);
+        if (begins(names[i], typed))
+            return names[i];
+        if (begins(typed, names[i]) && (typed[length] == '-' || !typed[length + 1]))
+            shorter = names[i];
+    }
+    return shorter;
+}
+
+const char *gyre_nearest_name(const char *typed, const char *const *names, const char *const *help,
+                              int count)
+{
+    const char *near = find_beginning(typed, names, count);
+    if (!near)
+        near = gyre_nearest_word(typed, names, count);
+    for (int i = 0; !near && i < count && strlen(typed) > 3; i++)
+        near = tells_of(help[i], typed) ? names[i] : NULL;
+    return near;
+}
+
 /* "a, b or c", cut where the room ends. */
 static void list_words(const char *const *words, int count, char *list, size_t room)
 {

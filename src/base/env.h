@@ -29,6 +29,12 @@ int gyre_env_duration_ms(const char *name, int64_t *out, struct gyre_trouble *tr
 int gyre_env_word(const char *name, const char *const *words, int count, int *index,
                   struct gyre_trouble *trouble);
 
+/* The name that `typed` may mean: one that begins with it ("nproc" for "nproc-per-node"), that it
+ * begins with ("batch-size" for "batch"), the nearest word, or one whose help has these words
+ * ("learning-rate"). help[i] may be NULL. NULL if there is none. */
+const char *gyre_nearest_name(const char *typed, const char *const *names, const char *const *help,
+                              int count);
+
 /* The word nearest to `text` (edit distance at most 3 and less than half its length), NULL if none
  * is near. */
 const char *gyre_nearest_word(const char *text, const char *const *words, int count);

@@ -36,25 +36,15 @@ static int find_short(const struct gyre_flags *flags, char letter)
     return -1;
 }
 
-/* The first name that begins with what was typed: "nproc" for "nproc-per-node". */
-static const char *find_beginning(const char *const *names, int count, const char *typed)
-{
-    size_t length = strlen(typed);
-    for (int i = 0; i < count && length > 1; i++)
-        if (!strncmp(names[i], typed, length))
-            return names[i];
-    return NULL;
-}
-
 static int unknown(const struct gyre_flags *flags, const char *word, const char *name,
                    struct gyre_trouble *trouble)
 {
-    const char *names[FLAGS_MAX];
-    for (int i = 0; i < flags->count && i < FLAGS_MAX; i++)
+    const char *names[FLAGS_MAX], *help[FLAGS_MAX];
+    for (int i = 0; i < flags->count && i < FLAGS_MAX; i++) {
         names[i] = flags->flag[i].name;
-    const char *near = find_beginning(names, flags->count, name);
-    if (!near)
-        near = gyre_nearest_word(name, names, flags->count);
+        help[i] = flags->flag[i].help;
+    }
+    const char *near = gyre_nearest_name(name, names, help, flags->count);
     if (near)
         return gyre_trouble_set(trouble, GYRE_INVALID, "unknown flag '%s'; did you mean '--%s'?",
                                 word, near);

@@ -156,15 +156,17 @@ int gyre_train_option_set(struct gyre_train_options *options, const char *name, 
                           struct gyre_trouble *trouble)
 {
     const struct option *option = find(name);
-    const char *names[OPTIONS], *near;
+    const char *names[OPTIONS], *help[OPTIONS], *near;
     if (option && (value || option->kind == SWITCH))
         return store(option, (char *)options + option->at, value, trouble);
     if (option)
         return gyre_trouble_set(trouble, GYRE_INVALID, "--%s needs a value: %s", name,
                                 option->value);
-    for (int i = 0; i < OPTIONS; i++)
+    for (int i = 0; i < OPTIONS; i++) {
         names[i] = table[i].name;
-    near = gyre_nearest_word(name, names, OPTIONS);
+        help[i] = table[i].help;
+    }
+    near = gyre_nearest_name(name, names, help, OPTIONS);
     return gyre_trouble_set(trouble, GYRE_INVALID, "unknown option '--%s'%s%s%s", name,
                             near ? "; did you mean '--" : "; `gyre train --help` lists them",
                             near ? near : "", near ? "'?" : "");
