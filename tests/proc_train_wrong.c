@@ -47,6 +47,9 @@ static const struct wrong wrongs[] = {
     {{"--preset", "wine", "--ranks", "2", "--tail", "once", "--shares", "1,2,3"},
      2,
      "2 numbers are expected"},
+    {{"--preset", "wine", "--ranks", "2", "--tail", "once", "--shares", "4,0"},
+     2,
+     "--shares 4,0: the share of rank 1 is 0"},
     {{"--preset", "wine", "--ranks", "2", "--metrics", "/nowhere/m"}, 1, "/nowhere/m"},
     {{"--preset", "wine", "--ranks", "2", "--metrics", "/dev/full", "--epochs", "1"},
      1,
@@ -86,12 +89,26 @@ static void a_file_may_hold_the_options(void **state)
     write_lines(words[2], "# wine, by hand\ndata = wine\nlayers = 13,8,3 # small\nquiet\n"
                           "optimizer=adam\nepochs = 7\n");
     expect_success(words);
+    write_lines(words[2], "preset = wine\nlayers = 13,8,3\n");
+    expect_success(words);
     write_lines(words[2], "data = wine\nlayers = 13,8,3\n\nlearning-rate = 1\n");
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 2);
     assert_true(rig_has(rig.err_text,
                         "job.conf, line 4: unknown option '--learning-rate'; did you mean "
                         "'--lr'?"));
+    rig_end(&rig);
+}
+
+static void a_run_of_no_epochs_saves_nothing(void **state)
+{
+    const char *words[] = {"train", "--preset", "wine", "--epochs", "0", "--save", NULL, NULL};
+    (void)state;
+    clean();
+    words[6] = in_folder("save");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "no step was made, so nothing is saved in"));
     rig_end(&rig);
 }
 
@@ -226,6 +243,7 @@ int main(void)
         cmocka_unit_test(bad_data_is_named),
         cmocka_unit_test(different_data_are_told),
         cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_run_of_no_epochs_saves_nothing),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_named),
         cmocka_unit_test(weights_that_are_not_finite_are_not_saved),
     };

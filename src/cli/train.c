@@ -119,6 +119,9 @@ static int be_rank(const struct gyre_train_options *options, struct gyre_trouble
     FILE *terminal = find_terminal();
     status = gyre_train(comm, options, terminal, &outcome, trouble);
     int ended = gyre_finalize(comm);
+    if (!status && !outcome.steps && options->save && !rank)
+        fprintf(terminal, "gyre train: no step was made, so nothing is saved in %s\n",
+                options->save);
     if (!status && outcome.stopped && !rank)
         fprintf(terminal, "gyre train: stopped by a signal behind step %llu%s%s\n",
                 (unsigned long long)outcome.steps,

@@ -235,6 +235,8 @@ static int set_line(struct gyre_train_options *options, char *line, struct gyre_
     name = trim(line);
     if (!*name && !equals)
         return 0;
+    if (equals && strcmp(name, "preset") == 0)
+        return gyre_train_option_preset(options, trim(equals + 1), trouble);
     return gyre_train_option_set(options, name, equals ? trim(equals + 1) : NULL, trouble);
 }
 

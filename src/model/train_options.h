@@ -55,7 +55,8 @@ int gyre_train_option_set(struct gyre_train_options *options, const char *name, 
 int gyre_train_option_preset(struct gyre_train_options *options, const char *preset,
                              struct gyre_trouble *trouble);
 
-/* Sets what stands in a file: a line is `name = value`, or `name` for a switch; # begins a comment.
+/* Sets what stands in a file: a line is `name = value`, or `name` for a switch; `preset = NAME` sets
+ * all of a preset; # begins a comment.
  * The texts are kept in *storage, which the caller frees after the last use of the options. */
 int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
                            struct gyre_trouble *trouble);

@@ -110,6 +110,17 @@ static int find_span(struct gyre_train *t)
     return 0;
 }
 
+/* In the user's words: what a sampler can refuse by now are the shares. */
+static int refuse_order(struct gyre_train *t, int status)
+{
+    static const char call[] = "gyre_sampler_create: ";
+    const char *story = gyre_error(NULL);
+    if (!t->options->shares || strncmp(story, call, sizeof call - 1))
+        return gyre_trouble_set(t->trouble, status, "%s", story);
+    return gyre_trouble_set(t->trouble, status, "--shares %s: %s", t->options->shares,
+                            story + sizeof call - 1);
+}
+
 static int make_sampler(struct gyre_train *t)
 {
     struct gyre_sampler_options options = GYRE_SAMPLER_OPTIONS_INIT;
@@ -123,7 +134,7 @@ static int make_sampler(struct gyre_train *t)
     options.step = t->shares.weight ? t->span : 0;
     int status = gyre_sampler_create(&t->sampler, &options);
     if (status)
-        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL));
+        return refuse_order(t, status);
     uint64_t part = t->span * (uint64_t)t->options->accumulate;
     t->steps_per_epoch = (gyre_sampler_left(t->sampler) + part - 1) / part;
     bool slow = t->data.samples * t->data.features > PREFETCH_BYTES;
