@@ -6,6 +6,7 @@
  *   train_eval.c    every test sample once
  *   train_digest.c  who saw what
  *   train_save.c    checkpoints
+ *   train_state.c   what ranks hold together, for them
  *   train.c         epochs
  */
 #ifndef GYRE_MODEL_TRAIN_PARTS_H
@@ -148,8 +149,17 @@ int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
 
 int gyre_train_save(struct gyre_train *t);
 int gyre_train_resume(struct gyre_train *t); /* before the engine is made */
-int gyre_train_restore_optimizer(struct gyre_train *t);
 int gyre_train_load_init(struct gyre_train *t);
+
+/* -- train_state.c ----------------------------------------------------------------------------- */
+
+/* Of the first so many parameters, together. */
+uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
+
+/* Every state of the optimiser, whole, on rank 0: full[s], to be freed, also after a failure. NULL on
+ * the others. */
+int gyre_train_collect_states(struct gyre_train *t, float **full);
+int gyre_train_restore_optimizer(struct gyre_train *t);
 
 /* -- train.c ----------------------------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* Checkpoints of a training run. Rank 0 writes and reads; the others get what they need from it, so no
  * file system need be shared.
  *
- * The optimiser's state travels and is stored as whole tensors named by parameter, so a run goes on
- * with any number of ranks, sharded or not: each takes its pieces. */
+ * The optimiser's state is stored as whole tensors named by parameter, so a run goes on with any number
+ * of ranks, sharded or not: train_state.c. */
 #include "model/train_parts.h"
 
 #include <errno.h>
@@ -24,14 +24,6 @@ static const char *const place_names[PLACES] = {
     "step", "epoch", "cursor", "optimizer.step", "epoch.steps", "scaler._growth_tracker"};
 static const char *const real_names[REALS] = {"epoch.loss", "epoch.right", "epoch.samples",
                                               "scaler.scale"};
-
-static uint64_t all_elements(const struct gyre_train *t)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < t->parameters; i++)
-        sum += t->parameter[i]->count;
-    return sum;
-}
 
 static int no_memory(struct gyre_train *t)
 {
@@ -98,88 +90,6 @@ static int roll_model(struct gyre_train *t, struct roll *roll)
         roll_parameter(roll, "", t->parameter[i], t->parameter[i]->value);
     for (int i = 0; !status && i < t->buffers; i++)
         roll_buffer(roll, t->buffer[i]);
-    return status;
-}
-
-/* -- the optimiser's state --------------------------------------------------------------------- */
-
-static uint64_t elements_before(const struct gyre_train *t, int parameter)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < parameter; i++)
-        sum += t->parameter[i]->count;
-    return sum;
-}
-
-/* Room for the largest parameter: a state passes through it one parameter after the other, so only
- * rank 0 ever holds all of one. */
-static float *make_room(const struct gyre_train *t)
-{
-    uint64_t most = 1;
-    for (int i = 0; i < t->parameters; i++)
-        most = t->parameter[i]->count > most ? t->parameter[i]->count : most;
-    return malloc(most * sizeof(float));
-}
-
-static void give_pieces(const struct gyre_train *t, int parameter, int state, float *whole)
-{
-    for (int k = 0; k < t->pieces; k++)
-        if (t->piece[k].parameter == parameter)
-            memcpy(whole + t->piece[k].first, t->optimizer->state[state] + t->piece[k].at,
-                   t->piece[k].count * sizeof(float));
-}
-
-static void take_pieces(struct gyre_train *t, int parameter, int state, const float *whole)
-{
-    for (int k = 0; k < t->pieces; k++)
-        if (t->piece[k].parameter == parameter)
-            memcpy(t->optimizer->state[state] + t->piece[k].at, whole + t->piece[k].first,
-                   t->piece[k].count * sizeof(float));
-}
-
-/* The whole of a state on rank 0. Bits are summed, not numbers: each comes from one rank. */
-static int collect_state(struct gyre_train *t, int state, float *full, float *room)
-{
-    int status = 0;
-    for (int i = 0; !status && i < t->parameters; i++) {
-        float *whole = t->rank ? room : full + elements_before(t, i);
-        if (!t->rank || t->options->sharded) {
-            memset(whole, 0, t->parameter[i]->count * sizeof(float));
-            give_pieces(t, i, state, whole);
-        }
-        if (t->options->sharded)
-            status =
-                gyre_reduce(t->comm, whole, whole, t->parameter[i]->count, GYRE_U32, GYRE_SUM, 0);
-    }
-    return status;
-}
-
-static int spread_state(struct gyre_train *t, int state, float *room)
-{
-    int status = 0;
-    for (int i = 0; !status && i < t->parameters; i++) {
-        float *whole = t->rank ? room : t->resumed.full[state] + elements_before(t, i);
-        status = gyre_broadcast(t->comm, whole, whole, t->parameter[i]->count, GYRE_F32, 0);
-        if (!status)
-            take_pieces(t, i, state, whole);
-    }
-    return status;
-}
-
-int gyre_train_restore_optimizer(struct gyre_train *t)
-{
-    t->optimizer->steps = t->resumed.steps;
-    if (!t->resumed.given)
-        return 0;
-    float *room = make_room(t);
-    int status = gyre_train_agree(t, room ? 0 : no_memory(t));
-    for (int s = 0; !status && s < t->optimizer->states; s++)
-        status = spread_state(t, s, room);
-    free(room);
-    for (int s = 0; s < 2; s++) {
-        free(t->resumed.full[s]);
-        t->resumed.full[s] = NULL;
-    }
     return status;
 }
 
@@ -274,31 +184,16 @@ static int write_generation(struct gyre_train *t, float *const *full)
     return status;
 }
 
-static int allocate_states(struct gyre_train *t, float **full, float **room)
-{
-    *room = make_room(t);
-    bool good = *room != NULL;
-    for (int s = 0; !t->rank && s < t->optimizer->states; s++) {
-        full[s] = malloc((all_elements(t) + 1) * sizeof(float));
-        good &= full[s] != NULL;
-    }
-    return good ? 0 : no_memory(t);
-}
-
 int gyre_train_save(struct gyre_train *t)
 {
-    float *full[2] = {NULL, NULL}, *room = NULL;
+    float *full[2] = {NULL, NULL};
     int status = t->optimizer ? 0 : gyre_train_make_optimizer(t);
     if (!status)
-        status = allocate_states(t, full, &room);
-    status = gyre_train_agree(t, status);
-    for (int s = 0; !status && s < t->optimizer->states; s++)
-        status = collect_state(t, s, full[s], room);
+        status = gyre_train_collect_states(t, full);
     if (!status)
         status = gyre_train_agree(t, t->rank ? 0 : write_generation(t, full));
     free(full[0]);
     free(full[1]);
-    free(room);
     return status;
 }
 
@@ -443,7 +338,7 @@ int gyre_train_resume(struct gyre_train *t)
     int states = state_names(t->options, names), status = 0;
     bool found = false;
     for (int s = 0; !status && !t->rank && s < states; s++) {
-        t->resumed.full[s] = calloc(all_elements(t) + 1, sizeof(float));
+        t->resumed.full[s] = calloc(gyre_train_elements(t, t->parameters) + 1, sizeof(float));
         status = t->resumed.full[s] ? 0 : no_memory(t);
     }
     if (!status && !t->rank)
