@@ -99,12 +99,13 @@ static void a_signal_stops_an_evaluation(void **state)
 }
 
 static void train_long(const char *save, const char *metrics, int stops, const char *tail,
-                       const char *sharded)
+                       const char *const more[2])
 {
-    const char *words[] = {
-        "train", "--preset", "wine",   "--ranks",   "2",     "--epochs", "300",          "--batch",
-        "2",     "--save",   save,     "--metrics", metrics, "--resume", "--save-every", "1000",
-        "--svg", NULL,       "--tail", tail,        sharded, NULL};
+    const char *words[] = {"train",    "--preset",  "wine",    "--ranks",  "2",
+                           "--epochs", "300",       "--batch", "2",        "--save",
+                           save,       "--metrics", metrics,   "--resume", "--save-every",
+                           "1000",     "--svg",     NULL,      "--tail",   tail,
+                           more[0],    more[1],     NULL};
     words[17] = in_folder("curve.svg");
     for (int stop = 0; stop < stops; stop++) {
         rig_start(&rig, words);
@@ -118,13 +119,13 @@ static void train_long(const char *save, const char *metrics, int stops, const c
 }
 
 /* Wherever it is stopped, mostly within an epoch: weights and the losses of epochs are the same. */
-static void stop_and_compare(const char *tail, const char *sharded)
+static void stop_and_compare(const char *tail, const char *const more[2])
 {
     char whole[1024], command[2600];
     clean();
-    train_long(in_folder("whole"), in_folder("m1"), 0, tail, sharded);
+    train_long(in_folder("whole"), in_folder("m1"), 0, tail, more);
     snprintf(whole, sizeof whole, "%s", saved_model(in_folder("whole")));
-    train_long(in_folder("parts"), in_folder("m2"), 3, tail, sharded);
+    train_long(in_folder("parts"), in_folder("m2"), 3, tail, more);
     compare_files(whole, saved_model(in_folder("parts")));
     snprintf(command, sizeof command,
              "cd %s && for m in m1 m2; do grep '\"epoch\",' $m | "
@@ -137,9 +138,32 @@ static void stop_and_compare(const char *tail, const char *sharded)
 static void a_stop_leaves_no_trace(void **state)
 {
     (void)state;
-    stop_and_compare("repeat", NULL);
-    stop_and_compare("drop", NULL);
-    stop_and_compare("once", "--sharded");
+    stop_and_compare("repeat", (const char *[2]){"--wire", "bf16"});
+    stop_and_compare("drop", (const char *[2]){NULL, NULL});
+    stop_and_compare("once", (const char *[2]){"--sharded", NULL});
+    stop_and_compare("once", (const char *[2]){"--wire", "f16"});
+}
+
+/* What a rank's rounding left is no other's. */
+static void feedback_of_other_ranks_is_left(void **state)
+{
+    const char *words[] = {"train",    "--preset", "wine",     "--ranks", "2",  "--wire", "bf16",
+                           "--epochs", "1",        "--resume", "--save",  NULL, NULL};
+    (void)state;
+    clean();
+    words[11] = in_folder("save");
+    expect_success(words);
+    words[8] = "2";
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_false(rig_has(rig.err_text, "--wire"));
+    rig_end(&rig);
+    words[8] = "3";
+    words[4] = "3";
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "the checkpoint has not what --wire rounded off on 3 ranks"));
+    rig_end(&rig);
 }
 
 /* Each would go on as another run, in silence. */
@@ -243,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_stop_leaves_no_trace),
         cmocka_unit_test(a_signal_saves_and_stops_all),
         cmocka_unit_test(a_signal_stops_an_evaluation),
+        cmocka_unit_test(feedback_of_other_ranks_is_left),
         cmocka_unit_test(another_run_is_refused),
         cmocka_unit_test(a_resumed_epoch_has_a_whole_digest),
         cmocka_unit_test(a_checkpoint_of_another_model_is_refused),

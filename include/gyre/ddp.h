@@ -209,6 +209,22 @@ GYRE_API int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_pie
 /* After the update of its pieces: gives every rank all values. Nothing to do unless sharded. */
 GYRE_API int gyre_ddp_gather(struct gyre_ddp *ddp);
 
+/* -- going on ---------------------------------------------------------------------------------- */
+
+/* With a shorter type on the way, an engine has a state of its own: what rounding took from this rank's
+ * gradients so far, which is added to the next, and the power of two that all are multiplied by. To
+ * go on with a run bit for bit, keep both after a step, and put them into a new engine of as many
+ * ranks before its first.
+ *
+ * f32 as many as the parameter has elements; NULL where nothing is kept (one rank, GYRE_F64, another
+ * `wire`, `no_feedback`), and for an unknown index. Moves with gyre_ddp_gradient(). Local. */
+GYRE_API float *gyre_ddp_feedback(struct gyre_ddp *ddp, int parameter);
+
+/* 0 before the end of the first step: it travels as it is. Local; set equally on all ranks.
+ *   Errors:    GYRE_INVALID (no power of two, within a step, gradients travel as they are). */
+GYRE_API double gyre_ddp_wire_scale(const struct gyre_ddp *ddp);
+GYRE_API int gyre_ddp_set_wire_scale(struct gyre_ddp *ddp, double scale);
+
 /* -- what it looks like ------------------------------------------------------------------------ */
 
 /* Bytes of gradients in a bucket, and how many parameters; GYRE_AGAIN past the last. Local. */

@@ -6,6 +6,7 @@
 #include "ddp/parts.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,13 +72,17 @@ int gyre_ddp_allocate(struct gyre_ddp *ddp)
     return status ? status : allocate_books(ddp);
 }
 
+static void release_wire(struct gyre_ddp *ddp, struct gyre_ddp_wire_room *wire)
+{
+    gyre_free(ddp->comm, wire->half);
+    free(wire->feedback);
+    *wire = (struct gyre_ddp_wire_room){0};
+}
+
 static void release_books(struct gyre_ddp *ddp)
 {
-    gyre_free(ddp->comm, ddp->wire.half);
-    free(ddp->wire.feedback);
     free(ddp->missing);
     free(ddp->work);
-    ddp->wire = (struct gyre_ddp_wire_room){0};
     ddp->missing = NULL;
     ddp->work = NULL;
 }
@@ -87,6 +92,7 @@ void gyre_ddp_release(struct gyre_ddp *ddp)
     gyre_free(ddp->comm, ddp->gradients);
     gyre_free(ddp->comm, ddp->values);
     ddp->gradients = ddp->values = NULL;
+    release_wire(ddp, &ddp->wire);
     release_books(ddp);
 }
 
@@ -121,19 +127,33 @@ static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **fla
     return 0;
 }
 
-/* After a failure the engine is of no use any more, but can be destroyed. What halves could not hold
- * is forgotten: mostly nothing, for gradients of the first step travel as they are. */
+/* What halves could not hold in a step before, of a run that goes on. */
+static void move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
+                      const struct gyre_ddp_wire_room *old)
+{
+    ddp->wire.scale = old->scale;
+    for (uint32_t i = 0; ddp->wire.feedback && old->feedback && i < ddp->items; i++)
+        memcpy(ddp->wire.feedback + ddp->cut.at[i] / sizeof(float),
+               old->feedback + old_at[i] / sizeof(float), ddp->item[i].elements * sizeof(float));
+}
+
+/* After a failure the engine is of no use any more, but can be destroyed. */
 static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
 {
     struct gyre_cut old = ddp->cut;
+    struct gyre_ddp_wire_room wire = ddp->wire;
     ddp->cut = *cut;
     *cut = old;
+    ddp->wire = (struct gyre_ddp_wire_room){0};
     release_books(ddp);
     int status = move_flat(ddp, old.at, &ddp->gradients);
     if (!status)
         status = move_flat(ddp, old.at, &ddp->values);
     if (!status)
         status = allocate_wire(ddp);
+    if (!status)
+        move_wire(ddp, old.at, &wire);
+    release_wire(ddp, &wire);
     return status ? status : allocate_books(ddp);
 }
 
@@ -154,4 +174,33 @@ int gyre_ddp_settle(struct gyre_ddp *ddp)
     free(order);
     ddp->settled = !status;
     return status;
+}
+
+/* -- what a run goes on with ------------------------------------------------------------------- */
+
+float *gyre_ddp_feedback(struct gyre_ddp *ddp, int parameter)
+{
+    if (!ddp || !ddp->wire.feedback || parameter < 0 || (uint32_t)parameter >= ddp->items ||
+        ddp->item[parameter].type != GYRE_F32)
+        return NULL;
+    return ddp->wire.feedback + ddp->cut.at[parameter] / sizeof(float);
+}
+
+double gyre_ddp_wire_scale(const struct gyre_ddp *ddp)
+{
+    return ddp ? (double)ddp->wire.scale : 0;
+}
+
+int gyre_ddp_set_wire_scale(struct gyre_ddp *ddp, double scale)
+{
+    int exponent;
+    if (!ddp || !ddp->wire.half || ddp->open)
+        return gyre_refuse("gyre_ddp_set_wire_scale: %s", !ddp ? "the engine is NULL"
+                                                          : !ddp->open
+                                                              ? "gradients travel as they are"
+                                                              : "within a step");
+    if (!(scale > 0) || !isfinite(scale) || frexp(scale, &exponent) != 0.5 || (float)scale == 0)
+        return gyre_refuse("gyre_ddp_set_wire_scale: %g is no power of two", scale);
+    ddp->wire.scale = (float)scale;
+    return 0;
 }

@@ -156,6 +156,11 @@ static void tell_start(struct gyre_train *t)
                      (unsigned long long)t->steps_per_epoch,
                      t->options->mean ? "the means of the ranks" : "them all");
     gyre_train_tell_shares(t);
+    if (t->resumed.feedback_lost)
+        gyre_report_note(t->report,
+                         "the checkpoint has not what --wire rounded off on %d rank%s: "
+                         "that begins at zero",
+                         t->n, t->n > 1 ? "s" : "");
     if (t->step)
         gyre_report_note(t->report, "goes on behind step %llu, sample %llu of epoch %llu",
                          (unsigned long long)t->step, (unsigned long long)t->cursor,

@@ -37,6 +37,9 @@ struct gyre_train_state {
     float *full[2]; /* rank 0: of all parameters, in their order; NULL: none */
     int64_t steps;
     bool given;
+    float *feedback;   /* rank 0: of all ranks, parameter by parameter; NULL: none */
+    double wire_scale; /* rank 0; 0: none */
+    bool feedback_lost;
 };
 
 /* How much of a step each rank gets. */
@@ -160,6 +163,11 @@ uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
  * the others. */
 int gyre_train_collect_states(struct gyre_train *t, float **full);
 int gyre_train_restore_optimizer(struct gyre_train *t);
+
+/* Of all ranks, on rank 0: n blocks for each parameter, to be freed; NULL where there is none. */
+bool gyre_train_has_feedback(const struct gyre_train *t);
+int gyre_train_collect_feedback(struct gyre_train *t, float **all);
+int gyre_train_restore_feedback(struct gyre_train *t); /* once the engine is made */
 
 /* -- train.c ----------------------------------------------------------------------------------- */
 

@@ -22,6 +22,7 @@ enum { REAL_LOSS, REAL_RIGHT, REAL_SAMPLES, REAL_SCALE, REALS };
 
 static const char *const place_names[PLACES] = {
     "step", "epoch", "cursor", "optimizer.step", "epoch.steps", "scaler._growth_tracker"};
+static const char wire_scale_name[] = "wire.scale"; /* only with halves on the wire */
 static const char *const real_names[REALS] = {"epoch.loss", "epoch.right", "epoch.samples",
                                               "scaler.scale"};
 
@@ -146,8 +147,25 @@ static void take_texts(const struct gyre_train *t, struct texts *texts)
     texts->count = t->shares.text ? TEXTS : ALIKE;
 }
 
-static int write_generation(struct gyre_train *t, float *const *full)
+static void roll_feedback(const struct gyre_train *t, struct roll *roll, const float *all)
 {
+    for (int i = 0; i < t->parameters; i++) {
+        uint64_t k = roll->count++;
+        snprintf(roll->name[k], sizeof roll->name[k], "wire.feedback.%s", t->parameter[i]->name);
+        roll->shape[k][0] = (uint64_t)t->n;
+        roll->shape[k][1] = t->parameter[i]->count;
+        roll->tensor[k] = (struct gyre_stored_tensor){.name = roll->name[k],
+                                                      .type = GYRE_STORED_F32,
+                                                      .dims = 2,
+                                                      .shape = roll->shape[k],
+                                                      .data = all};
+        all = all ? all + (uint64_t)t->n * t->parameter[i]->count : NULL;
+    }
+}
+
+static int write_generation(struct gyre_train *t, float *const *full, const float *feedback)
+{
+    const double scale = gyre_ddp_wire_scale(t->ddp);
     int64_t place[PLACES];
     double real[REALS];
     struct roll model = {0}, training = {0};
@@ -156,7 +174,7 @@ static int write_generation(struct gyre_train *t, float *const *full)
     if (!status)
         status = roll_model(t, &model);
     if (!status)
-        status = roll_make(t, &training, 2 * t->parameters + PLACES + REALS);
+        status = roll_make(t, &training, 3 * t->parameters + PLACES + REALS + 1);
     for (int s = 0; !status && s < t->optimizer->states; s++) {
         char before[64];
         const float *data = full[s];
@@ -168,6 +186,10 @@ static int write_generation(struct gyre_train *t, float *const *full)
         training.tensor[training.count++] = gyre_checkpoint_whole(place_names[i], &place[i]);
     for (int i = 0; !status && i < REALS; i++)
         training.tensor[training.count++] = gyre_checkpoint_real(real_names[i], &real[i]);
+    if (!status && feedback) {
+        training.tensor[training.count++] = gyre_checkpoint_real(wire_scale_name, &scale);
+        roll_feedback(t, &training, feedback);
+    }
     struct texts texts;
     take_texts(t, &texts);
     struct gyre_checkpoint_content content = {
@@ -186,14 +208,17 @@ static int write_generation(struct gyre_train *t, float *const *full)
 
 int gyre_train_save(struct gyre_train *t)
 {
-    float *full[2] = {NULL, NULL};
+    float *full[2] = {NULL, NULL}, *feedback = NULL;
     int status = t->optimizer ? 0 : gyre_train_make_optimizer(t);
     if (!status)
         status = gyre_train_collect_states(t, full);
     if (!status)
-        status = gyre_train_agree(t, t->rank ? 0 : write_generation(t, full));
+        status = gyre_train_collect_feedback(t, &feedback);
+    if (!status)
+        status = gyre_train_agree(t, t->rank ? 0 : write_generation(t, full, feedback));
     free(full[0]);
     free(full[1]);
+    free(feedback);
     return status;
 }
 
@@ -238,6 +263,37 @@ static int read_state(struct gyre_train *t, struct gyre_checkpoint *checkpoint, 
             memcpy(full, data, t->parameter[i]->count * sizeof(float));
     }
     roll_free(&one);
+    return status;
+}
+
+/* Of as many ranks; otherwise it begins at zero. */
+static int read_feedback(struct gyre_train *t, struct gyre_checkpoint *checkpoint)
+{
+    const struct gyre_safetensors *file =
+        gyre_checkpoint_file(checkpoint, GYRE_CHECKPOINT_TRAINING);
+    uint64_t n = (uint64_t)t->n;
+    struct roll all = {0};
+    const void *data;
+    if (!t->options->wire || gyre_checkpoint_world(checkpoint) != n ||
+        !gyre_safetensors_find(file, wire_scale_name))
+        return 0;
+    int status = roll_make(t, &all, t->parameters);
+    float *to = t->resumed.feedback =
+        malloc((gyre_train_elements(t, t->parameters) * n + 1) * sizeof(float));
+    if (!status && !to)
+        status = no_memory(t);
+    if (!status)
+        roll_feedback(t, &all, NULL);
+    for (int i = 0; !status && i < t->parameters; to += n * t->parameter[i++]->count) {
+        status = gyre_checkpoint_find(checkpoint, GYRE_CHECKPOINT_TRAINING, &all.tensor[i], &data,
+                                      t->trouble);
+        if (!status)
+            memcpy(to, data, n * t->parameter[i]->count * sizeof(float));
+    }
+    roll_free(&all);
+    if (!status)
+        status = gyre_checkpoint_get_real(checkpoint, wire_scale_name, &t->resumed.wire_scale,
+                                          t->trouble);
     return status;
 }
 
@@ -307,6 +363,8 @@ static int read_generation(struct gyre_train *t, int64_t *place, double *real, b
         status = read_model(t, checkpoint);
     for (int s = 0; !status && s < states; s++)
         status = read_state(t, checkpoint, names[s], t->resumed.full[s]);
+    if (!status)
+        status = read_feedback(t, checkpoint);
     if (!status)
         status = gyre_train_resume_shares(t, gyre_checkpoint_text(checkpoint, "shares"));
     gyre_checkpoint_close(checkpoint);

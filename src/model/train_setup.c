@@ -342,6 +342,8 @@ int gyre_train_open(struct gyre_train *t)
     if (!status)
         status = make_engine(t);
     if (!status)
+        status = gyre_train_restore_feedback(t);
+    if (!status)
         status = gyre_train_settle_shares(t);
     if (!status)
         status = gyre_train_agree(t, make_order(t));
@@ -366,6 +368,7 @@ void gyre_train_close(struct gyre_train *t)
     free(t->digest.seen);
     free(t->resumed.full[0]);
     free(t->resumed.full[1]);
+    free(t->resumed.feedback);
     gyre_dataset_close(&t->data);
     gyre_dataset_close(&t->test);
 }

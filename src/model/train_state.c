@@ -5,7 +5,11 @@
  * engine is sharded its pieces. One parameter after the other passes through the ranks' rooms:
  *
  *     rank 0   [ 0.weight │ 0.bias │ 2.weight │ … ]      all of a state
- *     rank r   [ room ]                                  as large as the largest parameter */
+ *     rank r   [ room ]                                  as large as the largest parameter
+ *
+ * With halves on the wire each rank has a feedback of its own, and a step scales by the one before.
+ * Rank 0 writes all of them, [world, elements] for each parameter; only as many ranks can go on with
+ * them, others begin at zero, which is said. */
 #include "model/train_parts.h"
 
 #include <errno.h>
@@ -118,4 +122,51 @@ int gyre_train_restore_optimizer(struct gyre_train *t)
         t->resumed.full[s] = NULL;
     }
     return status;
+}
+
+/* -- what halves on the wire left -------------------------------------------------------------- */
+
+bool gyre_train_has_feedback(const struct gyre_train *t)
+{
+    return t->parameters && gyre_ddp_feedback(t->ddp, 0) && gyre_ddp_wire_scale(t->ddp) > 0;
+}
+
+static float *allocate_feedback(const struct gyre_train *t)
+{
+    uint64_t all = gyre_train_elements(t, t->parameters) * (uint64_t)t->n;
+    return t->rank ? NULL : malloc((all + 1) * sizeof(float));
+}
+
+int gyre_train_collect_feedback(struct gyre_train *t, float **all)
+{
+    *all = gyre_train_has_feedback(t) ? allocate_feedback(t) : NULL;
+    if (!gyre_train_has_feedback(t))
+        return 0;
+    int status = gyre_train_agree(t, t->rank || *all ? 0 : no_memory(t));
+    for (int i = 0; !status && i < t->parameters; i++) {
+        float *blocks = t->rank ? NULL : *all + gyre_train_elements(t, i) * (uint64_t)t->n;
+        status = gyre_gather(t->comm, gyre_ddp_feedback(t->ddp, i), blocks, t->parameter[i]->count,
+                             GYRE_F32, 0);
+    }
+    return status;
+}
+
+int gyre_train_restore_feedback(struct gyre_train *t)
+{
+    double scale = t->resumed.wire_scale;
+    if (!t->parameters || !gyre_ddp_feedback(t->ddp, 0))
+        return 0;
+    int status = gyre_broadcast(t->comm, &scale, &scale, 1, GYRE_F64, 0);
+    if (!status && scale > 0)
+        status = gyre_ddp_set_wire_scale(t->ddp, scale);
+    for (int i = 0; !status && scale > 0 && i < t->parameters; i++) {
+        const float *blocks =
+            t->rank ? NULL : t->resumed.feedback + gyre_train_elements(t, i) * (uint64_t)t->n;
+        status = gyre_scatter(t->comm, blocks, gyre_ddp_feedback(t->ddp, i), t->parameter[i]->count,
+                              GYRE_F32, 0);
+    }
+    free(t->resumed.feedback);
+    t->resumed.feedback = NULL;
+    t->resumed.feedback_lost = t->resumed.given && !(scale > 0);
+    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
 }
