@@ -31,8 +31,7 @@ static float float_of(uint32_t bits)
     return f;
 }
 
-/* -- sixteen bits, done slowly ------------------------------------------------------------------
- */
+/* -- sixteen bits, and eight, done slowly ------------------------------------------------------ */
 
 static uint16_t f16_of(float x)
 {
@@ -59,6 +58,35 @@ static uint16_t bf16_of(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Eight bits with so many of them of mantissa, and the smallest normal exponent; above `most` comes
+ * `beyond`, which is infinity or NaN. */
+struct eight {
+    int mantissa, least;
+    uint8_t most, beyond;
+};
+
+static const struct eight e4m3 = {3, -6, 0x7e, 0x7f}, e5m2 = {2, -14, 0x7b, 0x7c};
+
+static uint8_t eight_of(const struct eight *format, float x)
+{
+    int exponent;
+    double a = fabs((double)x);
+    frexp(a, &exponent);
+    exponent = a == 0 || exponent - 1 < format->least ? format->least : exponent - 1;
+    uint32_t units = (uint32_t)rint(ldexp(a, format->mantissa - exponent));
+    uint32_t bits = ((uint32_t)(exponent - format->least) << format->mantissa) + units;
+    return (signbit(x) ? 0x80 : 0) | (uint8_t)(bits > format->most ? format->beyond : bits);
+}
+
+static float of_eight(const struct eight *format, uint8_t byte)
+{
+    int exponent = (byte & 0x7f) >> format->mantissa, one = 1 << format->mantissa;
+    int units = byte & (one - 1);
+    double a = exponent ? ldexp(one + units, exponent - 1 + format->least - format->mantissa)
+                        : ldexp(units, format->least - format->mantissa);
+    return (float)(byte & 0x80 ? -a : a);
+}
+
 /* -- values ------------------------------------------------------------------------------------ */
 
 /* Magnitudes from 2^-5 to 2^6 with full mantissas and both signs: sums depend on their order. */
@@ -73,41 +101,61 @@ static float value(int rank, uint64_t i)
 
 static uint32_t stored(enum gyre_type type, float x)
 {
-    return type == GYRE_F32 ? bits_of(x) : type == GYRE_F16 ? f16_of(x) : bf16_of(x);
+    switch (type) {
+    case GYRE_F32:
+        return bits_of(x);
+    case GYRE_F16:
+        return f16_of(x);
+    case GYRE_BF16:
+        return bf16_of(x);
+    default:
+        return eight_of(type == GYRE_F8E4M3 ? &e4m3 : &e5m2, x);
+    }
 }
 
 static float loaded(enum gyre_type type, uint32_t bits)
 {
-    return type == GYRE_F32   ? float_of(bits)
-           : type == GYRE_F16 ? of_f16((uint16_t)bits)
-                              : float_of(bits << 16);
+    switch (type) {
+    case GYRE_F32:
+        return float_of(bits);
+    case GYRE_F16:
+        return of_f16((uint16_t)bits);
+    case GYRE_BF16:
+        return float_of(bits << 16);
+    default:
+        return of_eight(type == GYRE_F8E4M3 ? &e4m3 : &e5m2, (uint8_t)bits);
+    }
 }
 
-/* The element's bits; `backwards` adds from the other end. */
+/* The element's bits; `backwards` goes from the other end. */
 static uint32_t folded(enum gyre_type type, enum gyre_op op, int n, uint64_t i, bool backwards)
 {
     int first = backwards ? n - 1 : 0, step = backwards ? -1 : 1;
-    float sum = loaded(type, stored(type, value(first, i)));
-    for (int k = 1; k < n; k++)
-        sum += loaded(type, stored(type, value(first + k * step, i)));
-    return stored(type, op == GYRE_AVG ? sum / (float)n : sum);
+    float result = loaded(type, stored(type, value(first, i)));
+    for (int k = 1; k < n; k++) {
+        float next = loaded(type, stored(type, value(first + k * step, i)));
+        result = op == GYRE_PROD ? result * next : result + next;
+    }
+    return stored(type, op == GYRE_AVG ? result / (float)n : result);
 }
 
 /* -- tables ------------------------------------------------------------------------------------ */
 
 /* An element's bits depend on neither the count nor the transport: they are computed once for each
- * number of ranks, before the ranks are forked. By type as the bodies walk them, and by op: SUM,
- * AVG. */
-static const enum gyre_type types[] = {GYRE_F32, GYRE_F16, GYRE_BF16};
-static uint32_t given[RANKS][3][COUNT], wanted[3][2][COUNT];
+ * number of ranks, before the ranks are forked. By type and by reduction as the bodies walk them. */
+enum { TYPES = 5, OPS = 3 };
+static const enum gyre_type types[TYPES] = {GYRE_F32, GYRE_F16, GYRE_BF16, GYRE_F8E4M3,
+                                            GYRE_F8E5M2};
+static const enum gyre_op ops[OPS] = {GYRE_SUM, GYRE_AVG, GYRE_PROD};
+static uint32_t given[RANKS][TYPES][COUNT], wanted[TYPES][OPS][COUNT];
 
 static void fill_tables(int n)
 {
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < TYPES; t++)
         for (uint64_t i = 0; i < COUNT; i++) {
             given[n - 1][t][i] = stored(types[t], value(n - 1, i));
-            wanted[t][0][i] = folded(types[t], GYRE_SUM, n, i, false);
-            wanted[t][1][i] = folded(types[t], GYRE_AVG, n, i, false);
+            for (int o = 0; o < OPS; o++)
+                wanted[t][o][i] = folded(types[t], ops[o], n, i, false);
         }
 }
 
@@ -115,26 +163,30 @@ static void fill_tables(int n)
 
 static uint32_t get(const void *buffer, size_t size, uint64_t i)
 {
-    return size == 4 ? ((const uint32_t *)buffer)[i] : ((const uint16_t *)buffer)[i];
+    return size == 4   ? ((const uint32_t *)buffer)[i]
+           : size == 2 ? ((const uint16_t *)buffer)[i]
+                       : ((const uint8_t *)buffer)[i];
 }
 
 static void put(void *buffer, size_t size, uint64_t i, uint32_t bits)
 {
     if (size == 4)
         ((uint32_t *)buffer)[i] = bits;
-    else
+    else if (size == 2)
         ((uint16_t *)buffer)[i] = (uint16_t)bits;
+    else
+        ((uint8_t *)buffer)[i] = (uint8_t)bits;
 }
 
 /* The output holds elements first … first + count - 1 of the fold. */
-static int compare(const void *output, int t, enum gyre_op op, uint64_t first, uint64_t count)
+static int compare(const void *output, int t, int o, uint64_t first, uint64_t count)
 {
     size_t size = gyre_type_size(types[t]);
-    const uint32_t *want = wanted[t][op == GYRE_AVG] + first;
+    const uint32_t *want = wanted[t][o] + first;
     for (uint64_t i = 0; i < count; i++)
         if (get(output, size, i) != want[i]) {
-            fprintf(stderr, "type %d op %d: element %llu of %llu is %#x, not %#x\n", types[t], op,
-                    (unsigned long long)i, (unsigned long long)count, get(output, size, i),
+            fprintf(stderr, "type %d op %d: element %llu of %llu is %#x, not %#x\n", types[t],
+                    ops[o], (unsigned long long)i, (unsigned long long)count, get(output, size, i),
                     want[i]);
             return 1;
         }
@@ -147,15 +199,14 @@ static void fill(struct gyre_comm *comm, void *input, int t, uint64_t count)
         put(input, gyre_type_size(types[t]), i, given[gyre_rank(comm)][t][i]);
 }
 
-static int sum(struct gyre_comm *comm, int t, enum gyre_op op, uint64_t count, void *memory,
-               bool in_place)
+static int sum(struct gyre_comm *comm, int t, int o, uint64_t count, void *memory, bool in_place)
 {
     size_t size = gyre_type_size(types[t]);
     uint8_t *input = (uint8_t *)memory + OFFSET * size,
             *output = in_place ? input : input + (COUNT + 1) * size;
     fill(comm, input, t, count);
-    int status = gyre_all_reduce(comm, input, output, count, types[t], op);
-    return status ? status : compare(output, t, op, 0, count);
+    int status = gyre_all_reduce(comm, input, output, count, types[t], ops[o]);
+    return status ? status : compare(output, t, o, 0, count);
 }
 
 /* The other verbs that sum: the last rank gets it, and each its block. */
@@ -167,10 +218,10 @@ static int sum_in_parts(struct gyre_comm *comm, int t, uint64_t count, void *mem
     fill(comm, input, t, count);
     int status = gyre_reduce(comm, input, output, count, types[t], GYRE_SUM, (int)n - 1);
     if (!status && rank == n - 1)
-        status = compare(output, t, GYRE_SUM, 0, count);
+        status = compare(output, t, 0, 0, count);
     if (!status)
         status = gyre_reduce_scatter(comm, input, output, block, types[t], GYRE_AVG);
-    return status ? status : compare(output, t, GYRE_AVG, rank * block, block);
+    return status ? status : compare(output, t, 1, rank * block, block);
 }
 
 static int body(struct gyre_comm *comm, struct rig *rig)
@@ -179,11 +230,11 @@ static int body(struct gyre_comm *comm, struct rig *rig)
     size_t bytes = 4 * (2 * COUNT + 2 * OFFSET + 2);
     void *shared, *plain = malloc(bytes);
     int bad = plain == NULL || gyre_alloc(comm, bytes, &shared);
-    for (int t = 0; !bad && t < 3; t++)
+    for (int t = 0; !bad && t < TYPES; t++)
         for (int c = 0; !bad && c < 4; c++) {
             bool odd = (t + c) % 2;
-            bad |= sum(comm, t, GYRE_SUM, counts[c], odd ? plain : shared, odd);
-            bad |= sum(comm, t, GYRE_AVG, counts[c], odd ? shared : plain, !odd);
+            bad |= sum(comm, t, 0, counts[c], odd ? plain : shared, odd);
+            bad |= sum(comm, t, 1 + c % 2, counts[c], odd ? shared : plain, !odd);
             bad |= sum_in_parts(comm, t, counts[c], odd ? plain : shared);
         }
     if (bad && *gyre_error(comm))
@@ -250,8 +301,8 @@ static void the_values_tell_orders_apart(void **state)
 {
     (void)state;
     for (int n = 3; n <= 5; n++)
-        for (int t = 0; t < 3; t++) {
-            enum gyre_type type = (enum gyre_type[]){GYRE_F32, GYRE_F16, GYRE_BF16}[t];
+        for (int t = 0; t < TYPES; t++) {
+            enum gyre_type type = types[t];
             int backwards = 0, rounded = 0;
             for (uint64_t i = 0; i < 20011; i++) {
                 uint32_t right = folded(type, GYRE_SUM, n, i, false);
@@ -265,6 +316,32 @@ static void the_values_tell_orders_apart(void **state)
             assert_true(type != GYRE_F32 || backwards > 1000);
             assert_true(type == GYRE_F32 || rounded > 1000);
         }
+}
+
+/* Where partial sums would be rounded on their way, the chain is refused, and nothing is lost. */
+static int along_a_chain(struct gyre_comm *comm, struct rig *rig)
+{
+    static uint32_t data[1000];
+    int bad = 0;
+    (void)rig;
+    for (int t = 0; t < TYPES && !bad; t++)
+        for (int o = 0; o < OPS && !bad; o++) {
+            int status = gyre_all_reduce(comm, data, data, 1000, types[t], ops[o]);
+            bad |= rig_check(status == (types[t] == GYRE_F32 ? GYRE_OK : GYRE_INVALID), comm,
+                             gyre_error(NULL));
+            bad |= rig_check(!status || strstr(gyre_error(NULL), "chain"), comm, "the story");
+        }
+    bad |= rig_check(!gyre_all_reduce(comm, data, data, 1000, GYRE_F8E4M3, GYRE_MAX), comm, "max");
+    return gyre_finalize(comm) || bad;
+}
+
+static void chain_of_short_floats_is_refused(void **state)
+{
+    (void)state;
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    struct rig rig = {.n = 3, .transport = "tcp", .algorithm = "chain", .body = along_a_chain};
+    assert_int_equal(rig_run(&rig, 30), 0);
+    unsetenv("GYRE_REPRODUCIBLE");
 }
 
 /* -- agreement --------------------------------------------------------------------------------- */
@@ -335,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_values_tell_orders_apart),
         cmocka_unit_test(bits_are_the_left_fold),
+        cmocka_unit_test(chain_of_short_floats_is_refused),
         cmocka_unit_test(settings_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,5 +113,6 @@ bool gyre_shape_narrow(const struct gyre_shape *shape)
 {
     bool scaled = shape->fold && !shape->in_order;
     bool sums = scaled || shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
-    return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16);
+    return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16 ||
+                    shape->type == GYRE_F8E4M3 || shape->type == GYRE_F8E5M2);
 }
