@@ -234,9 +234,34 @@ static int made_in_another_order(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) != status;
 }
 
+/* The first handle of either, but not of one kind. */
+static int made_of_another_kind(struct gyre_comm *comm, struct rig *rig)
+{
+    int calls = 0, status = gyre_barrier(comm);
+    int64_t one = 1;
+    enum gyre_op op;
+    uint64_t since = rig_now();
+    if (!status && gyre_rank(comm) == 0)
+        status = gyre_op_scaled(comm, &one, GYRE_I64, &op);
+    else if (!status)
+        status = gyre_op_user(comm, append_digit, &calls, &op);
+    if (!status)
+        status = gyre_all_reduce(comm, &one, &one, 1, GYRE_I64, op);
+    rig_note(rig, comm, status, since);
+    return gyre_finalize(comm) != status;
+}
+
 static void handles_that_differ_are_told(void **state)
 {
+    static const char *const transport[] = {"shm", "tcp"};
     (void)state;
+    for (int i = 0; i < 2; i++) {
+        rig_expect_story(3, transport[i], made_of_another_kind, GYRE_MISMATCH,
+                         "all_reduce i64 own scaled sum 0, 1 elements");
+        rig_expect_story(3, transport[i], made_of_another_kind, GYRE_MISMATCH,
+                         "all_reduce i64 own function 0, 1 elements");
+        rig_expect_story(3, transport[i], made_in_another_order, GYRE_MISMATCH, "own function 1");
+    }
     rig_expect_story(3, "shm", made_in_another_order, GYRE_MISMATCH, "rank 1");
     rig_expect_story(3, "tcp", made_in_another_order, GYRE_MISMATCH, "rank 1");
 }

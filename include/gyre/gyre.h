@@ -412,7 +412,8 @@ GYRE_API int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input,
 
 /* A reduction that multiplies this rank's input by its own scalar (one element of `type`, copied
  * now) and sums the products; for operations of that type. *op is a handle for this communicator,
- * at most 64 at a time; ranks make theirs in the same order.
+ * at most 64 at a time. Ranks make theirs in the same order: an operation for which they differ in
+ * kind or in place among the handles is GYRE_MISMATCH.
  *   Errors:    GYRE_INVALID.
  *   Threads:   one thread. */
 GYRE_API int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
@@ -420,7 +421,9 @@ GYRE_API int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyr
 
 /* A reduction by a function of the caller's: into[i] = into[i] op from[i], for `count` elements of
  * `type`. It is called for pieces of the data, rank by rank: ((rank 0 op rank 1) op rank 2) …, on
- * whichever thread drives the operation, and must not call Gyre. It need not commute.
+ * whichever thread drives the operation, and must not call Gyre. It need not commute. Every rank
+ * must give a function that does the same: two that differ cannot be told apart, and each rank has
+ * the result of its own.
  *   Ownership: `context` must live as long as the handle, the handle until its operations have
  *              ended.
  *   Otherwise: as gyre_op_scaled(). */

@@ -191,6 +191,13 @@ static int copy_blocks(struct gyre_plan *plan, uint32_t n, struct gyre_trouble *
     return 0;
 }
 
+/* A scaled sum and a function may have one number on two ranks, and are not the same. */
+static uint32_t told_op(const struct gyre_shape *shape)
+{
+    bool scaled = shape->fold && !shape->in_order;
+    return shape->op + (scaled ? GYRE_SIGNATURE_SCALED - GYRE_SIGNATURE_FUNCTION : 0);
+}
+
 /* What the choice of an algorithm decides, and what follows from the shape. */
 static void settle(struct gyre_plan *plan, const struct gyre_plan_options *options,
                    const struct gyre_choice *choice)
@@ -207,7 +214,7 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
                                                          : (enum gyre_signature_verb)shape->verb,
-                                          shape->type, shape->op, shape->root);
+                                          shape->type, told_op(shape), shape->root);
     cut(plan, choice->slice_bytes);
     measure(plan, options);
     bind(plan, options);

@@ -4,14 +4,20 @@
  *   scaled   input ──× scalar──▶ output, or a buffer where the rank has none ──▶ SUM in place
  *   user     a fold that calls the function: ((rank 0 · rank 1) · rank 2) …, never otherwise
  *
- * A handle is GYRE_OP_MADE + its place in the communicator's table. It is part of the operation's
- * fingerprint, so ranks must make their reductions in the same order. */
+ * A handle is GYRE_OP_MADE + its place in the communicator's table. It and what it is are
+ * part of the operation's fingerprint, so ranks must make their reductions in the same order. */
 #include "collectives/comm.h"
 #include "collectives/kernels/reduce_cuda.h"
+
+#include "transport/signature.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(GYRE_OP_MADE == GYRE_SIGNATURE_FUNCTION &&
+                   GYRE_OP_MADE + GYRE_REDUCTIONS_MAX <= GYRE_SIGNATURE_SCALED,
+               "a handle's number in a signature");
 
 #define FOLD_BYTES 8192u /* between two calls of the user's function */
 

@@ -32,7 +32,18 @@ const char *gyre_type_name(uint32_t type)
 const char *gyre_op_name(uint32_t op)
 {
     static const char *const names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
-    return op >= 64 ? "of the caller's" : pick(names, 8, op);
+    return pick(names, 8, op);
+}
+
+/* Behind a type. */
+static void tell_reduction(char *out, size_t size, uint32_t op)
+{
+    if (op >= GYRE_SIGNATURE_SCALED)
+        snprintf(out, size, " own scaled sum %u", op - GYRE_SIGNATURE_SCALED);
+    else if (op >= GYRE_SIGNATURE_FUNCTION)
+        snprintf(out, size, " own function %u", op - GYRE_SIGNATURE_FUNCTION);
+    else
+        snprintf(out, size, " %s", gyre_op_name(op));
 }
 
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)
@@ -44,7 +55,9 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
                    verb == GYRE_SIGNATURE_SEND;
     bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER ||
                      verb == GYRE_SIGNATURE_RECV;
-    char root[32] = "";
+    char root[32] = "", reduction[32] = "";
+    if (reduces)
+        tell_reduction(reduction, sizeof reduction, op);
     if (to_root || from_root)
         snprintf(root, sizeof root, " %s rank %u", to_root ? "to" : "from",
                  (unsigned)(signature >> 32));
@@ -53,9 +66,8 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
     else if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
         snprintf(out, size, "%s %s", gyre_verb_name(verb), gyre_type_name(type));
     else
-        snprintf(out, size, "%s %s%s%s%s, %llu elements", gyre_verb_name(verb),
-                 gyre_type_name(type), reduces ? " " : "", reduces ? gyre_op_name(op) : "", root,
-                 (unsigned long long)count);
+        snprintf(out, size, "%s %s%s%s, %llu elements", gyre_verb_name(verb), gyre_type_name(type),
+                 reduction, root, (unsigned long long)count);
 }
 
 static uint64_t count_in(uint64_t terms)

@@ -22,11 +22,15 @@ enum gyre_signature_verb {
     GYRE_SIGNATURE_BARRIER = 255
 };
 
+/* Reductions that the caller made count from here on, by what they are. */
+#define GYRE_SIGNATURE_FUNCTION 64u
+#define GYRE_SIGNATURE_SCALED   128u
+
 /* verb 8 bits, type 8, reduction 8, root 32 (upper half). */
 static inline uint64_t gyre_signature_pack(enum gyre_signature_verb verb, enum gyre_type type,
-                                           enum gyre_op op, uint32_t root)
+                                           uint32_t op, uint32_t root)
 {
-    return (uint64_t)root << 32 | ((uint64_t)op & 255) << 16 | ((uint64_t)type & 255) << 8 |
+    return (uint64_t)root << 32 | (uint64_t)(op & 255) << 16 | ((uint64_t)type & 255) << 8 |
            ((uint64_t)verb & 255);
 }
 
