@@ -210,13 +210,40 @@ static void disagreeing_ranks_are_told(void **state)
     }
 }
 
+/* The longest block has as many elements for all. */
+static int other_blocks(struct gyre_comm *comm, struct rig *rig)
+{
+    static float data[11];
+    static const uint64_t counts[2][3] = {{3, 4, 4}, {4, 3, 4}};
+    int status = gyre_barrier(comm);
+    uint64_t since = rig_now();
+    const uint64_t *mine = counts[gyre_rank(comm) == 1];
+    if (!status)
+        status = gyre_all_gather_v(comm, (float[4]){0}, data, mine, NULL, GYRE_F32);
+    if (!status)
+        status = gyre_barrier(comm);
+    rig_note(rig, comm, status, since);
+    return gyre_finalize(comm) != status;
+}
+
+static void blocks_that_differ_are_told(void **state)
+{
+    static const char *const transport[] = {"shm", "tcp"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rig_expect_story(3, transport[i], other_blocks, GYRE_MISMATCH,
+                         "rank 1 called all_gather_v f32, at most 4 elements");
+        rig_expect_story(3, transport[i], other_blocks, GYRE_MISMATCH,
+                         "they differ in the lengths or places of the blocks");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lost_rank_is_named),
-        cmocka_unit_test(stopped_rank_is_named),
-        cmocka_unit_test(late_writes_are_not_seen),
-        cmocka_unit_test(disagreeing_ranks_are_told),
+        cmocka_unit_test(lost_rank_is_named),          cmocka_unit_test(stopped_rank_is_named),
+        cmocka_unit_test(late_writes_are_not_seen),    cmocka_unit_test(disagreeing_ranks_are_told),
+        cmocka_unit_test(blocks_that_differ_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,6 +191,15 @@ static int copy_blocks(struct gyre_plan *plan, uint32_t n, struct gyre_trouble *
     return 0;
 }
 
+static enum gyre_signature_verb told_verb(const struct gyre_shape *shape)
+{
+    if (shape->barrier)
+        return GYRE_SIGNATURE_BARRIER;
+    if (shape->blocks.count)
+        return GYRE_SIGNATURE_ALL_GATHER_V;
+    return shape->pattern ? GYRE_SIGNATURE_GROUP : (enum gyre_signature_verb)shape->verb;
+}
+
 /* A scaled sum and a function may have one number on two ranks, and are not the same. */
 static uint32_t told_op(const struct gyre_shape *shape)
 {
@@ -212,9 +221,8 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
-    plan->signature = gyre_signature_pack(shape->barrier ? GYRE_SIGNATURE_BARRIER
-                                                         : (enum gyre_signature_verb)shape->verb,
-                                          shape->type, told_op(shape), shape->root);
+    plan->signature =
+        gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root);
     cut(plan, choice->slice_bytes);
     measure(plan, options);
     bind(plan, options);

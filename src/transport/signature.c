@@ -15,11 +15,22 @@ const char *gyre_verb_name(uint32_t verb)
 {
     static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
                                         "reduce_scatter", "all_to_all", "gather", "scatter"};
-    if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
+    switch (verb) {
+    case GYRE_SIGNATURE_GROUP:
+        return "group of all_reduce";
+    case GYRE_SIGNATURE_ALL_GATHER_V:
+        return "all_gather_v";
+    case GYRE_SIGNATURE_ALL_TO_ALL_V:
         return "all_to_all_v";
-    if (verb == GYRE_SIGNATURE_SEND || verb == GYRE_SIGNATURE_RECV)
-        return verb == GYRE_SIGNATURE_SEND ? "send" : "recv";
-    return verb == GYRE_SIGNATURE_BARRIER ? "barrier" : pick(names, 8, verb);
+    case GYRE_SIGNATURE_RECV:
+        return "recv";
+    case GYRE_SIGNATURE_SEND:
+        return "send";
+    case GYRE_SIGNATURE_BARRIER:
+        return "barrier";
+    default:
+        return pick(names, 8, verb);
+    }
 }
 
 const char *gyre_type_name(uint32_t type)
@@ -50,7 +61,7 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
 {
     uint32_t verb = signature & 255, type = signature >> 8 & 255, op = signature >> 16 & 255;
     bool reduces = verb == GYRE_SIGNATURE_ALL_REDUCE || verb == GYRE_SIGNATURE_REDUCE ||
-                   verb == GYRE_SIGNATURE_REDUCE_SCATTER;
+                   verb == GYRE_SIGNATURE_REDUCE_SCATTER || verb == GYRE_SIGNATURE_GROUP;
     bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER ||
                    verb == GYRE_SIGNATURE_SEND;
     bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER ||
@@ -66,8 +77,21 @@ void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t co
     else if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
         snprintf(out, size, "%s %s", gyre_verb_name(verb), gyre_type_name(type));
     else
-        snprintf(out, size, "%s %s%s%s, %llu elements", gyre_verb_name(verb), gyre_type_name(type),
-                 reduction, root, (unsigned long long)count);
+        snprintf(out, size, "%s %s%s%s, %s%llu elements", gyre_verb_name(verb),
+                 gyre_type_name(type), reduction, root,
+                 verb == GYRE_SIGNATURE_ALL_GATHER_V ? "at most " : "", (unsigned long long)count);
+}
+
+const char *gyre_signature_untold(uint64_t signature)
+{
+    switch (signature & 255) {
+    case GYRE_SIGNATURE_GROUP:
+        return "the calls of the group";
+    case GYRE_SIGNATURE_ALL_GATHER_V:
+        return "the lengths or places of the blocks";
+    default:
+        return "how it is cut and what algorithm runs it";
+    }
 }
 
 static uint64_t count_in(uint64_t terms)

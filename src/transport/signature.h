@@ -16,6 +16,8 @@ enum gyre_signature_verb {
     GYRE_SIGNATURE_ALL_TO_ALL,
     GYRE_SIGNATURE_GATHER,
     GYRE_SIGNATURE_SCATTER,
+    GYRE_SIGNATURE_GROUP = 249,        /* all_reduces of a group that go as one: their elements */
+    GYRE_SIGNATURE_ALL_GATHER_V = 250, /* count: the longest block's */
     GYRE_SIGNATURE_ALL_TO_ALL_V = 251, /* its count differs from rank to rank */
     GYRE_SIGNATURE_RECV = 252,         /* root: the other rank, of the world */
     GYRE_SIGNATURE_SEND = 253,
@@ -46,5 +48,8 @@ void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t
 
 /* "all_reduce f32 sum, 1000 elements" / "broadcast f64 from rank 2, 10 elements" / "barrier". */
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count);
+
+/* In what two operations differ whose texts are the same: "the lengths or places of the blocks". */
+const char *gyre_signature_untold(uint64_t signature);
 
 #endif

@@ -246,14 +246,17 @@ static uint32_t first_under(struct gyre_roll *roll, uint32_t rank, uint64_t numb
 static void tell_two(uint32_t a, const struct gyre_watch_call *one, uint32_t b,
                      const struct gyre_watch_call *two, struct gyre_roll_finding *finding)
 {
-    char first[128], second[128];
+    char first[128], second[128], differ[80] = "";
 
     gyre_signature_text(first, sizeof first, one->signature, one->count);
     gyre_signature_text(second, sizeof second, two->signature, two->count);
+    if (strcmp(first, second) == 0)
+        snprintf(differ, sizeof differ, ", and they differ in %s",
+                 gyre_signature_untold(one->signature));
     snprintf(finding->text, sizeof finding->text,
              "rank %u called %s, but rank %u called %s, both as operation %" PRIu64
-             " of communicator %u: every rank must call the same operations in the same order",
-             a, first, b, second, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK);
+             " of communicator %u%s: every rank must call the same operations in the same order",
+             a, first, b, second, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK, differ);
 }
 
 /* The number of the first of their last calls that differ; 0: none that both states remember. */
