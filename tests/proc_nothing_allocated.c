@@ -296,6 +296,34 @@ static int look(struct gyre_comm *comm, char *memory[4])
     return 0;
 }
 
+/* More than may be in flight. */
+static int hundred(struct gyre_comm *comm, char *memory[4])
+{
+    const struct shape shape = {ALL_REDUCE, 4000};
+    const struct buffers b = buffers_of(comm, &shape, memory[0], memory[1]);
+    struct gyre_work *work[100];
+    int status = 0;
+    for (int i = 0; i < 100 && !status; i++)
+        status = start(comm, &shape, &b, &work[i]);
+    for (int i = 0; i < 100 && !status; i++)
+        status = gyre_work_wait(work[i], -1);
+    return status;
+}
+
+/* The first time, tables grow; they stay. */
+static int look_at_hundreds(struct gyre_comm *comm, char *memory[4])
+{
+    int status = hundred(comm, memory);
+    counting = 1;
+    if (!status)
+        status = hundred(comm, memory);
+    counting = 0;
+    if (status || counted)
+        fprintf(stderr, "rank %d: a hundred at once: status %d, %d allocations\n", gyre_rank(comm),
+                status, counted);
+    return status || counted;
+}
+
 static int body(struct gyre_comm *comm, struct rig *rig)
 {
     char *memory[4] = {NULL, NULL, malloc(MOST), malloc(MOST)};
@@ -304,7 +332,7 @@ static int body(struct gyre_comm *comm, struct rig *rig)
         return 2;
     memset(memory[0], 0, MOST);
     memset(memory[2], 0, MOST);
-    int bad = look(comm, memory);
+    int bad = look(comm, memory) || look_at_hundreds(comm, memory);
     bad |= gyre_barrier(comm) != 0;
     free(memory[2]);
     free(memory[3]);

@@ -120,7 +120,7 @@ GYRE_API size_t gyre_type_size(enum gyre_type type);
 /* -- communicator ------------------------------------------------------------------------------ */
 
 struct gyre_comm; /* a group of ranks; opaque */
-struct gyre_work; /* an operation that was started; opaque */
+struct gyre_work; /* an operation that was started; opaque, and no address */
 
 /* What gyre_init() may be told instead of the environment. Zero the struct (or use
  * GYRE_OPTIONS_INIT), set `size`, and set only what you need: a field left 0 / NULL / -1 as noted
@@ -326,11 +326,12 @@ GYRE_API int gyre_barrier(struct gyre_comm *comm);
 
 /* Start the same operations without waiting. A helper thread drives started work while nobody is
  * inside a Gyre call.
- *   Blocks:    no; but at most 64 operations are in flight, and a further start first waits for the
- *              oldest.
+ *   Blocks:    no; but at most 64 operations are in flight, and a further start first waits until
+ *              one of them has ended. Ended ones whose handles were not waited for do not count.
  *   Ownership: on success *work is a handle that the caller must give to gyre_work_wait() (or see
  *              finished by gyre_work_test()), which frees it; buffers stay borrowed until then. On
- *              failure *work is NULL.
+ *              failure *work is NULL. A communicator has at most 1,048,576 handles at a time, those
+ *              of messages among them.
  *   Threads:   one thread. */
 GYRE_API int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output,
                                    uint64_t count, enum gyre_type type, enum gyre_op op,
@@ -478,6 +479,8 @@ GYRE_API int gyre_group_end(struct gyre_comm *comm);
  *   Blocks:    never.
  *   Returns:   GYRE_AGAIN while unfinished; otherwise the operation's status, and the handle is
  *              freed.
+ *   Errors:    GYRE_INVALID: the handle is NULL or spent, for it was waited for already or its
+ *              communicator has ended; or its group is open. Nothing else is harmed.
  *   Threads:   one thread. */
 GYRE_API int gyre_work_test(struct gyre_work *work);
 
@@ -485,6 +488,7 @@ GYRE_API int gyre_work_test(struct gyre_work *work);
  *   Blocks:    at most timeout_ms (-1: until the operation's own limit; 0: as gyre_work_test).
  *   Returns:   GYRE_AGAIN if the time passed first: the work goes on and the handle stays valid.
  *              Otherwise the status, and the handle is freed.
+ *   Errors:    as gyre_work_test().
  *   Threads:   one thread. */
 GYRE_API int gyre_work_wait(struct gyre_work *work, int timeout_ms);
 

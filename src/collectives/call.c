@@ -148,11 +148,9 @@ int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_
     if (!status && comm->group.depth)
         return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work);
     if (!status)
-        status = gyre_comm_begin(comm, &call->shape, call->input, call->output, work);
+        status = gyre_comm_begin(comm, &call->shape, call->input, call->output, buffer, work);
     if (status)
         free(buffer);
-    else
-        (*work)->buffer = buffer;
     return status;
 }
 

@@ -116,7 +116,8 @@ int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
     options.layout = comm->layout;
     options.near = GYRE_LINK_SHM;
     options.far = one_machine(comm) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
-    return comm->n == 1 ? 0 : gyre_engine_create(&options, &comm->engine, trouble);
+    int status = gyre_work_init(comm, trouble);
+    return status || comm->n == 1 ? status : gyre_engine_create(&options, &comm->engine, trouble);
 }
 
 static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
@@ -135,6 +136,7 @@ static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
 
 void gyre_comm_free(struct gyre_comm *comm)
 {
+    gyre_work_deinit(comm);
     gyre_engine_destroy(comm->engine);
     gyre_pairs_destroy(comm);
     gyre_group_deinit(&comm->group);

@@ -7,6 +7,7 @@
 #include "collectives/hub.h"
 #include "collectives/mesh.h"
 #include "collectives/pairs.h"
+#include "collectives/work.h"
 
 #include <pthread.h>
 
@@ -79,7 +80,7 @@ struct gyre_comm {
     uint32_t *above; /* the parent's, of a part */
     struct gyre_node_place seat;
     bool busy; /* in the hub's list */
-    struct gyre_work work[GYRE_OPS_MAX];
+    struct gyre_work_table work;
     struct gyre_group group;
     struct gyre_plan *vector_plan; /* of all_to_all_v, by type; NULL: none yet */
     struct gyre_reduction reduction[GYRE_REDUCTIONS_MAX];
@@ -118,12 +119,12 @@ static inline void gyre_comm_note_finished(struct gyre_comm *comm)
 /* 0 if a call may go on; otherwise why not. */
 int gyre_comm_check(struct gyre_comm *comm, const char *call);
 
-/* operations.c. Runs an operation to its end, or starts it and hands out the handle. Arguments are
- * checked; not the owner. */
+/* operations.c. Runs an operation to its end, or starts it and hands out the handle, which takes over
+ * `buffer`. Arguments are checked; not the owner. */
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                   void *output);
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, struct gyre_work **work);
+                    void *output, void *buffer, struct gyre_work **work);
 
 /* Starts an operation that waits for what is on the stream, and that what comes onto the stream later
  * waits for. */
@@ -144,17 +145,16 @@ static inline uint32_t gyre_comm_world(const struct gyre_comm *comm, uint32_t ra
 void gyre_comm_finish_work(struct gyre_comm *comm);
 
 /* operations.c, owner. Starts an operation, waiting for room if need be; drives until it has ended,
- * and returns its status. new_work() refuses when all handles are out. */
+ * and returns its status. */
 int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                     void *output, struct gyre_operation **op);
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                          void *output, struct gyre_operation **op);
 int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op);
-struct gyre_work *gyre_comm_new_work(struct gyre_comm *comm);
 
 /* messages.c. As gyre_work_wait() for the handle of a message; waits for one and frees it (owner).
  */
-int gyre_message_await(struct gyre_work *work, uint64_t deadline);
+int gyre_message_await(struct gyre_started *started, uint64_t deadline);
 int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
 
 /* vector.c. Starts an all_to_all_v (owner), whose tables it has read when it returns; what it is for
@@ -171,7 +171,7 @@ int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vect
                           struct gyre_work **work);
 int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message);
 /* Of a handle in a pack whose operation has ended: fills its output, and leaves the pack (owner). */
-void gyre_group_settle(struct gyre_work *work, int status);
+void gyre_group_settle(struct gyre_started *started, int status);
 int gyre_group_left_open(struct gyre_comm *comm);
 void gyre_group_deinit(struct gyre_group *group);
 

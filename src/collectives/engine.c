@@ -181,16 +181,26 @@ int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
 
 /* -- operations -------------------------------------------------------------------------------- */
 
+static uint32_t free_place(const struct gyre_engine *engine)
+{
+    uint32_t place = 0;
+    while (place < GYRE_OPS_MAX && engine->op[place].used)
+        place++;
+    return place;
+}
+
+bool gyre_engine_has_room(const struct gyre_engine *engine)
+{
+    return free_place(engine) < GYRE_OPS_MAX;
+}
+
 struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
                                          const void *input, void *output)
 {
-    if (engine->orders == GYRE_OPS_MAX)
+    uint32_t place = free_place(engine);
+    if (place == GYRE_OPS_MAX)
         return NULL;
-    struct gyre_operation *op = engine->op;
-    while (op < engine->op + GYRE_OPS_MAX && op->used)
-        op++;
-    if (op == engine->op + GYRE_OPS_MAX)
-        return NULL;
+    struct gyre_operation *op = &engine->op[place];
     uint64_t sequence = ++engine->sequence;
     *op = (struct gyre_operation){.plan = plan,
                                   .input = input,

@@ -149,6 +149,9 @@ bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operati
 int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
                      struct gyre_plan **plan, struct gyre_trouble *trouble);
 
+/* Can another operation be started? Those that have ended count until they are released. */
+bool gyre_engine_has_room(const struct gyre_engine *engine);
+
 /* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status
  * is not GYRE_AGAIN. */
 struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,

@@ -55,21 +55,19 @@ static int no_memory(struct gyre_group *group)
 static int add(struct gyre_comm *comm, const struct gyre_group_call *call, struct gyre_work **out)
 {
     struct gyre_group *group = &comm->group;
-    struct gyre_work *work = out ? gyre_comm_new_work(comm) : NULL;
-    if (out && !work)
-        return GYRE_INVALID;
+    struct gyre_started *started = NULL;
     void *grown = more(group->call, group->calls, &group->call_room, sizeof(*group->call));
-    if (!grown) {
-        if (work)
-            work->used = false;
+    if (!grown)
         return no_memory(group);
-    }
     group->call = grown;
+    int status = out ? gyre_work_new(comm, &started) : 0;
+    if (status)
+        return status;
     group->call[group->calls] = *call;
-    group->call[group->calls++].work = work;
-    if (work) {
-        work->deferred = true;
-        *out = work;
+    group->call[group->calls++].started = started;
+    if (started) {
+        started->deferred = true;
+        *out = started->handle;
     }
     return 0;
 }
@@ -166,18 +164,18 @@ static void end_oldest(struct run *run)
 /* What the call was given in a buffer is the handle's from here on. */
 static void start_handle(struct gyre_group_call *call, int status, struct gyre_operation *op)
 {
-    struct gyre_work *work = call->work;
-    work->op = status ? NULL : op;
-    work->status = status;
-    work->buffer = call->buffer;
-    work->deferred = false;
+    struct gyre_started *started = call->started;
+    started->op = status ? NULL : op;
+    started->status = status;
+    started->buffer = call->buffer;
+    started->deferred = false;
     call->buffer = NULL;
     if (status || !call->pack)
         return;
-    work->pack = call->pack;
-    work->sums = call->sums;
-    work->output = call->output;
-    work->bytes = gyre_group_call_bytes(call);
+    started->pack = call->pack;
+    started->sums = call->sums;
+    started->output = call->output;
+    started->bytes = gyre_group_call_bytes(call);
     call->pack->holders++;
 }
 
@@ -191,7 +189,7 @@ static void hand_out(struct run *run, uint32_t first, int status, struct gyre_op
         struct gyre_group_call *call = &group->call[i];
         if (!gyre_pack_has(group, first, i))
             continue;
-        if (call->work)
+        if (call->started)
             start_handle(call, status, op);
         else
             waits = true;
@@ -269,7 +267,7 @@ static int run_group_alone(struct gyre_comm *comm)
     for (uint32_t i = 0; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
         int status = run_call_alone(comm, call);
-        if (call->work)
+        if (call->started)
             start_handle(call, status, NULL);
         note(&run, status);
     }

@@ -102,11 +102,12 @@ static void leave_pack(struct gyre_comm *comm, struct gyre_pack *pack, struct gy
         gyre_engine_release(comm->engine, op);
 }
 
-void gyre_group_settle(struct gyre_work *work, int status)
+void gyre_group_settle(struct gyre_started *started, int status)
 {
-    if (!status && work->bytes)
-        gyre_carrier_copy_now(&work->comm->hub->carrier, work->output, work->sums, work->bytes);
-    leave_pack(work->comm, work->pack, work->op);
+    if (!status && started->bytes)
+        gyre_carrier_copy_now(&started->comm->hub->carrier, started->output, started->sums,
+                              started->bytes);
+    leave_pack(started->comm, started->pack, started->op);
 }
 
 void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op,
@@ -115,7 +116,7 @@ void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre
     const struct gyre_group *group = &comm->group;
     for (uint32_t i = first; !status && i < group->calls; i++) {
         const struct gyre_group_call *call = &group->call[i];
-        if (gyre_pack_has(group, first, i) && !call->work && gyre_group_call_bytes(call))
+        if (gyre_pack_has(group, first, i) && !call->started && gyre_group_call_bytes(call))
             gyre_carrier_copy_now(&comm->hub->carrier, call->output, call->sums,
                                   gyre_group_call_bytes(call));
     }

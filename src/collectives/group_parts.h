@@ -10,7 +10,7 @@ struct gyre_group_call {
     struct gyre_shape shape;
     const void *input;
     void *output;
-    struct gyre_work *work;           /* handle of a started one; NULL: the group waits */
+    struct gyre_started *started;     /* of one with a handle; NULL: the group waits */
     void *buffer;                     /* of a scaled input, or of tables; freed at the end */
     const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
     struct gyre_pack *pack;           /* it was taken into; NULL: none */

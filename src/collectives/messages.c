@@ -79,10 +79,10 @@ static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
     return status;
 }
 
-int gyre_message_await(struct gyre_work *work, uint64_t deadline)
+int gyre_message_await(struct gyre_started *started, uint64_t deadline)
 {
-    struct gyre_comm *comm = work->comm;
-    struct gyre_message *message = work->message;
+    struct gyre_comm *comm = started->comm;
+    struct gyre_message *message = started->message;
     struct gyre_wait wait = {message_over, message, deadline, {0}};
     gyre_domain_enter(comm->domain);
     bool own = message->peer == comm->rank && message->status == GYRE_AGAIN;
@@ -96,7 +96,7 @@ int gyre_message_await(struct gyre_work *work, uint64_t deadline)
                         "end of this message",
                         comm->rank);
     else if (status != GYRE_AGAIN) {
-        work->used = false;
+        gyre_work_free(started);
         gyre_pairs_release(comm, message);
     }
     gyre_domain_leave(comm->domain);
@@ -106,18 +106,22 @@ int gyre_message_await(struct gyre_work *work, uint64_t deadline)
 static int begin(struct gyre_comm *comm, const struct gyre_message_terms *terms,
                  struct gyre_work **out)
 {
+    struct gyre_started *started;
+    int status = gyre_work_new(comm, &started);
+    if (status)
+        return status;
     gyre_domain_enter(comm->domain);
-    struct gyre_message *message = gyre_pairs_start(comm, terms);
+    struct gyre_message *message = started->message = gyre_pairs_start(comm, terms);
     if (message && comm->n > 1 && gyre_hub_poll(comm->hub))
         gyre_domain_ring(comm->domain);
-    if (message) {
-        message->work = (struct gyre_work){.comm = comm, .message = message, .used = true};
-        *out = &message->work;
-    }
     bool more = message && message->status == GYRE_AGAIN && message->peer != comm->rank;
     gyre_domain_leave(comm->domain);
     if (more)
         gyre_helper_poke(comm->hub);
+    if (message)
+        *out = started->handle;
+    else
+        gyre_work_free(started);
     return message ? 0 : no_memory();
 }
 

@@ -31,17 +31,33 @@ int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
-/* Room for one more: waits for the oldest if need be. */
-static bool has_room(void *context)
+struct room {
+    const struct gyre_engine *engine;
+    uint32_t orders; /* in flight when it was looked at */
+};
+
+static bool one_ended(void *context)
 {
-    const struct gyre_engine *engine = context;
-    return __atomic_load_n(&engine->orders, __ATOMIC_RELAXED) < GYRE_OPS_MAX;
+    const struct room *room = context;
+    return __atomic_load_n(&room->engine->orders, __ATOMIC_RELAXED) < room->orders;
 }
 
+/* Room for one more, in the engine and among the plans: handles give back what has ended, or one in
+ * flight has to end first. */
 static int make_room(struct gyre_comm *comm)
 {
-    struct gyre_wait wait = {has_room, comm->engine, UINT64_MAX, {0}};
-    return has_room(comm->engine) ? 0 : gyre_hub_wait(comm->hub, &wait);
+    const struct gyre_engine *engine = comm->engine;
+    int status = 0;
+    while (!status && !gyre_engine_has_room(engine)) {
+        struct room room = {engine, engine->orders};
+        struct gyre_wait wait = {one_ended, &room, UINT64_MAX, {0}};
+        gyre_work_collect(comm);
+        if (!room.orders)
+            break;
+        if (!gyre_engine_has_room(engine))
+            status = gyre_hub_wait(comm->hub, &wait);
+    }
+    return status;
 }
 
 static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
@@ -49,7 +65,8 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     trouble->status = 0; /* of an earlier call */
-    return gyre_engine_plan(comm->engine, shape, plan, trouble);
+    int status = make_room(comm);
+    return status ? status : gyre_engine_plan(comm->engine, shape, plan, trouble);
 }
 
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
@@ -68,10 +85,7 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
     *op = gyre_engine_start(comm->engine, plan, input, output);
     if (!*op) {
         gyre_shadow_release(shadow);
-        return gyre_refuse(
-            "%u operations have ended without gyre_work_test() or gyre_work_wait() on "
-            "them",
-            GYRE_OPS_MAX);
+        return gyre_refuse("%u operations are held by a group", GYRE_OPS_MAX);
     }
     (*op)->direct = direct;
     gyre_shadow_cast(*op, shadow);
@@ -210,39 +224,29 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
     return status;
 }
 
-struct gyre_work *gyre_comm_new_work(struct gyre_comm *comm)
-{
-    for (uint32_t i = 0; i < GYRE_OPS_MAX; i++)
-        if (!comm->work[i].used) {
-            comm->work[i] = (struct gyre_work){.comm = comm, .used = true};
-            return &comm->work[i];
-        }
-    gyre_refuse("%u operations are started and not waited for: gyre_work_wait() for some first",
-                GYRE_OPS_MAX);
-    return NULL;
-}
-
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, struct gyre_work **out)
+                    void *output, void *buffer, struct gyre_work **out)
 {
-    struct gyre_work *work = gyre_comm_new_work(comm);
-    if (!work)
-        return GYRE_INVALID;
+    struct gyre_started *started;
+    int status = gyre_work_new(comm, &started);
+    if (status)
+        return status;
     if (comm->n == 1) {
-        work->status = run_alone(comm, shape, input, output);
-        *out = work;
-        return 0;
+        started->status = run_alone(comm, shape, input, output);
+    } else {
+        gyre_domain_enter(comm->domain);
+        status = gyre_comm_start(comm, shape, input, output, &started->op);
+        if (!status && gyre_hub_poll(comm->hub))
+            gyre_domain_ring(comm->domain);
+        gyre_domain_leave(comm->domain);
+        if (!status && started->op->status == GYRE_AGAIN)
+            gyre_helper_poke(comm->hub);
     }
-    gyre_domain_enter(comm->domain);
-    int status = gyre_comm_start(comm, shape, input, output, &work->op);
-    if (!status && gyre_hub_poll(comm->hub))
-        gyre_domain_ring(comm->domain);
-    gyre_domain_leave(comm->domain);
-    if (!status && work->op->status == GYRE_AGAIN)
-        gyre_helper_poke(comm->hub);
-    work->used = status == 0;
-    if (!status)
-        *out = work;
+    started->buffer = status ? NULL : buffer;
+    if (status)
+        gyre_work_free(started);
+    else
+        *out = started->handle;
     return status;
 }
 
@@ -300,65 +304,4 @@ int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, c
     if (more)
         gyre_helper_poke(comm->hub);
     return status;
-}
-
-/* -- work -------------------------------------------------------------------------------------- */
-
-/* Frees an ended handle; GYRE_AGAIN keeps it. */
-static int settle(struct gyre_work *work)
-{
-    int status = work->op ? work->op->status : work->status;
-    if (status == GYRE_AGAIN)
-        return status;
-    if (work->pack)
-        gyre_group_settle(work, status);
-    else if (work->op)
-        gyre_engine_release(work->comm->engine, work->op);
-    free(work->buffer);
-    work->used = false;
-    return status;
-}
-
-static int check_handle(const struct gyre_work *work, const char *call)
-{
-    if (!work || !work->used)
-        return gyre_refuse("%s: the handle is %s", call,
-                           work ? "spent: it was waited for already" : "NULL");
-    if (gyre_domain_forked(work->comm->domain))
-        return GYRE_FORKED;
-    return work->deferred
-               ? gyre_refuse("%s: the handle's group is open; gyre_group_end() first", call)
-               : 0;
-}
-
-static int await(struct gyre_work *work, uint64_t deadline)
-{
-    struct gyre_comm *comm = work->comm;
-    struct gyre_wait wait = {op_over, work->op, deadline, {0}};
-    if (work->message)
-        return gyre_message_await(work, deadline);
-    if (comm->n == 1 || !work->op)
-        return settle(work);
-    gyre_domain_enter(comm->domain);
-    gyre_comm_focus(comm);
-    gyre_hub_wait(comm->hub, &wait);
-    int status = settle(work);
-    gyre_domain_leave(comm->domain);
-    return status;
-}
-
-int gyre_work_test(struct gyre_work *work)
-{
-    int status = check_handle(work, "gyre_work_test");
-    return status ? status : await(work, 0);
-}
-
-int gyre_work_wait(struct gyre_work *work, int timeout_ms)
-{
-    int status = check_handle(work, "gyre_work_wait");
-    if (status)
-        return status;
-    return await(work, timeout_ms < 0    ? UINT64_MAX
-                       : timeout_ms == 0 ? 0
-                                         : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
 }

@@ -12,24 +12,9 @@ struct gyre_comm;
 struct gyre_pairs;
 struct gyre_message;
 
-struct gyre_work {
-    struct gyre_comm *comm;
-    struct gyre_operation *op;    /* NULL: a message, or it had ended when it was started */
-    struct gyre_message *message; /* that this is the handle of; NULL: none */
-    int status;                   /* of neither */
-    bool used;
-    bool deferred;          /* its group has not ended: it is not started */
-    void *buffer;           /* freed when it ends */
-    struct gyre_pack *pack; /* of a group, that it is in; NULL: none */
-    const uint8_t *sums;    /* in the pack */
-    void *output;           /* for them */
-    uint64_t bytes;
-};
-
 /* One message at one end. Lives in the communicator's pool until it is given back. */
 struct gyre_message {
     struct gyre_message *next; /* in its queue, or of the free ones */
-    struct gyre_work work;     /* its handle, if it was started */
     struct gyre_operation *op; /* it is a part of; NULL: it stands alone */
     void *data;
     void *copy;      /* of a blocking send to itself */

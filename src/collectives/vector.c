@@ -195,20 +195,24 @@ static int begin(struct gyre_comm *comm, const struct gyre_vector *vector, struc
     int status = check(comm, vector);
     if (!status && comm->group.depth)
         return gyre_group_add_vector(comm, vector, out);
-    struct gyre_work *work = status ? NULL : gyre_comm_new_work(comm);
-    if (!work)
-        return status ? status : GYRE_INVALID;
+    struct gyre_started *started;
+    if (!status)
+        status = gyre_work_new(comm, &started);
+    if (status)
+        return status;
     if (comm->n == 1) {
         status = gyre_vector_run_alone(comm, vector);
     } else {
         gyre_domain_enter(comm->domain);
-        status = gyre_vector_start(comm, vector, &work->op);
+        status = gyre_vector_start(comm, vector, &started->op);
         gyre_domain_leave(comm->domain);
-        if (!status && work->op->status == GYRE_AGAIN)
+        if (!status && started->op->status == GYRE_AGAIN)
             gyre_helper_poke(comm->hub);
     }
-    work->used = status == 0;
-    *out = status ? NULL : work;
+    if (status)
+        gyre_work_free(started);
+    else
+        *out = started->handle;
     return status;
 }
 
