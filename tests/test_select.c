@@ -287,6 +287,10 @@ static void the_first_rule_that_fits_is_taken(void **state)
     assert_string_equal(ruled("all_reduce:doubling", spread, 8), "auto");
     assert_string_equal(ruled("doubling", spread, 8), "doubling"); /* one name: for everything */
     assert_string_equal(ruled("auto", spread, 8), "auto");
+    assert_string_equal(ruled("all_reduce:ring:1M-; direct:-1M", sum, 1 << 20), "ring");
+    assert_string_equal(ruled("all_reduce:ring:1M-; direct:-1M", sum, 8), "direct");
+    assert_string_equal(ruled(" doubling:4-8 ;\n ring ;", sum, 8), "ring");
+    assert_string_equal(ruled(" ring ", sum, 8), "ring");
 }
 
 /* A chain rounds partial sums, so it does not build sums of a narrow type. */
@@ -315,7 +319,8 @@ static void wrong_rules_are_told(void **state)
         {"1M-:ring", "\"1M-\" is out of place"},
         {"all_reduce:;ring", "\"\" is out of place"},
         {"all_reduce:broadcast", "\"broadcast\" is out of place"},
-        {"ring; direct", "has blanks"},
+        {"all_reduce:ring 1M-", "has blanks inside a rule"},
+        {"ring; dir ect", "has blanks inside a rule"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct gyre_rules rules;

@@ -127,6 +127,24 @@ static int read_only(const struct parser *p, const char *word, struct gyre_rules
     return status;
 }
 
+/* Takes out blanks at the ends and around ';'. False if there are others. */
+static bool trim(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        const char *word = from + strspn(from, " \t\n");
+        bool between = to == text || to[-1] == ';' || *word == ';' || !*word;
+        if (word > from && !between)
+            return false;
+        from = word;
+        if (!*from)
+            break;
+        *to++ = *from;
+    }
+    *to = '\0';
+    return true;
+}
+
 int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rules,
                      struct gyre_trouble *trouble)
 {
@@ -134,10 +152,10 @@ int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rule
     char copy[GYRE_RULES_TEXT], *rest = copy;
     int status = 0;
     *rules = (struct gyre_rules){0};
-    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy || strpbrk(copy, " \t\n"))
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy || !trim(copy))
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%s is longer than %d bytes or has blanks: expected rules such as "
-                                "all_reduce:ring:1M-;direct:-64K",
+                                "%s is longer than %d bytes or has blanks inside a rule: expected "
+                                "rules such as all_reduce:ring:1M-; direct:-64K",
                                 name, GYRE_RULES_TEXT - 1);
     list_algorithms(&p);
     if (!strpbrk(copy, ":;"))
