@@ -65,6 +65,11 @@ static int unequal(struct gyre_comm *comm, struct rig *rig)
     bad |= rig_check(gyre_all_to_all_v(comm, out, NULL, NULL, in, receives, NULL, GYRE_I32) ==
                          GYRE_INVALID,
                      comm, "no counts");
+    for (int p = 0; p < n; p++)
+        sends[p] = receives[p] = 2, to[p] = (uint64_t)p;
+    bad |= rig_check(gyre_all_to_all_v(comm, out, sends, NULL, in, receives, to, GYRE_I32) ==
+                         (n > 1 ? GYRE_INVALID : GYRE_OK),
+                     comm, "blocks that overlap");
     sends[0] = UINT64_MAX;
     bad |= rig_check(gyre_all_to_all_v(comm, out, sends, NULL, in, receives, NULL, GYRE_I32) ==
                          GYRE_INVALID,

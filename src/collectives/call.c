@@ -48,20 +48,6 @@ static int check_size(const struct gyre_comm *comm, const struct gyre_call *call
                        (unsigned long long)element);
 }
 
-/* Do two blocks overlap? Mostly they stand in order, and that is seen at a glance. */
-static bool blocks_overlap(const struct gyre_blocks *blocks, uint32_t n)
-{
-    const uint64_t *at = blocks->at, *count = blocks->count;
-    uint32_t ordered = 1;
-    while (ordered < n && at[ordered - 1] + count[ordered - 1] <= at[ordered])
-        ordered++;
-    for (uint32_t b = ordered; b < n; b++)
-        for (uint32_t a = 0; a < b; a++)
-            if (count[a] && count[b] && at[a] < at[b] + count[b] && at[b] < at[a] + count[a])
-                return true;
-    return false;
-}
-
 /* Finds the largest block, the count by which the operation is cut and named. */
 static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
 {
@@ -80,7 +66,7 @@ static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
                                call->name, b, (unsigned long long)count);
         shape->count = count > shape->count ? count : shape->count;
     }
-    if (shape->blocks.at && blocks_overlap(&shape->blocks, comm->n))
+    if (gyre_blocks_overlap(&shape->blocks, comm->n))
         return gyre_refuse("%s: two ranks' blocks overlap in the output", call->name);
     return 0;
 }

@@ -91,6 +91,22 @@ uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uin
     return bytes(shape, (gyre_verb_gathers(shape->verb) ? n : 1) * shape->count);
 }
 
+/* Mostly they stand in order, and that is seen at a glance. */
+bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n)
+{
+    const uint64_t *at = blocks->at, *count = blocks->count;
+    uint32_t ordered = 1;
+    if (!at)
+        return false;
+    while (ordered < n && at[ordered - 1] + count[ordered - 1] <= at[ordered])
+        ordered++;
+    for (uint32_t b = ordered; b < n; b++)
+        for (uint32_t a = 0; a < b; a++)
+            if (count[a] && count[b] && at[a] < at[b] + count[b] && at[b] < at[a] + count[a])
+                return true;
+    return false;
+}
+
 uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank)
 {
     if (gyre_verb_gathers(shape->verb) == gyre_verb_scatters(shape->verb))

@@ -36,6 +36,9 @@ uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n);
 /* First element of an unequal block. */
 uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block);
 
+/* Do two of n unequal blocks overlap? Each ends where memory does, or before. */
+bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n);
+
 /* Bytes of rank's buffers; 0 where it has none. */
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
 uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);

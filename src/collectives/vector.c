@@ -71,6 +71,8 @@ static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
     if ((status = check_side(comm, vector, &vector->out, &out)) ||
         (status = check_side(comm, vector, &vector->in, &in)))
         return status;
+    if (gyre_blocks_overlap(&(struct gyre_blocks){vector->in.at, vector->in.count}, comm->n))
+        return gyre_refuse("%s: two ranks' blocks overlap in the output", vector->call);
     if (vector->out.data < vector->in.data + in && vector->in.data < vector->out.data + out)
         return gyre_refuse("%s: input and output overlap; it is not offered in place",
                            vector->call);

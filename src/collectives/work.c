@@ -37,7 +37,7 @@ _Static_assert(NUMBER_BITS + PLACE_BITS + GENERATION_BITS == 8 * sizeof(uintptr_
 
 static _Atomic(struct gyre_comm *) table[TABLES]; /* 0 stays empty: no handle is NULL */
 static pthread_mutex_t numbering = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t numbered; /* the last one that was given; the next is free for longest */
+static uint32_t numbered;            /* the last one that was given; the next is free for longest */
 static _Atomic uint64_t chunks_made; /* generations begin elsewhere in each */
 
 static int take_number(struct gyre_comm *comm)

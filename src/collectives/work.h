@@ -32,7 +32,7 @@ struct gyre_started {
 struct gyre_work_table {
     uint32_t number; /* of the communicator among the process's; 0: it has no table yet */
     uint32_t places;
-    struct gyre_started **chunk; /* WORK_CHUNK places each */
+    struct gyre_started **chunk;       /* WORK_CHUNK places each */
     struct gyre_started *first, *last; /* free ones, in the order in which they became it */
 };
 
