@@ -139,6 +139,25 @@ static void goodbyes_are_clean(void **state)
     tcp_pair_close(&pair);
 }
 
+/* A peer that has left with a reset, before this end came to attach. */
+static void attach_to_one_that_left(void **state)
+{
+    const struct linger reset = {.l_onoff = 1};
+    struct gyre_trouble trouble = {0};
+    struct gyre_pipe *pipe;
+    struct tcp_pair pair;
+    int fd[2];
+    assert_int_equal(tcp_pair_open(&pair, *state, TCP_PAIR_INET, 0, 0), 0);
+    assert_true(tcp_pair_sockets(TCP_PAIR_INET, fd));
+    assert_int_equal(setsockopt(fd[1], SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+    close(fd[1]);
+    const struct gyre_channel channel = {.peer = 1, .fds = 1, .fd = {fd[0]}};
+    assert_int_equal(tcp->attach(pair.wire[0], &channel, &pipe, &trouble), GYRE_PEER_LOST);
+    assert_string_equal(trouble.text, "tcp: rank 1 left while this rank joined");
+    close(fd[0]);
+    tcp_pair_close(&pair);
+}
+
 static void attach_refuses(void **state)
 {
     struct tcp_pair pair;
@@ -177,6 +196,7 @@ static int run_over(char *variant)
         cmocka_unit_test_prestate(a_lost_peer_is_told, variant),
         cmocka_unit_test_prestate(an_end_without_goodbye_is_a_loss, variant),
         cmocka_unit_test_prestate(goodbyes_are_clean, variant),
+        cmocka_unit_test_prestate(attach_to_one_that_left, variant),
         cmocka_unit_test_prestate(attach_refuses, variant),
         cmocka_unit_test(an_unknown_poller_is_refused),
     };

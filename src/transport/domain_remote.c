@@ -29,6 +29,7 @@
 #define OFFER_BYTES  128
 #define OFFER_MAGIC  0x79470000u
 #define LOOK_EACH_MS 20
+#define CAUSE_MS     400 /* until the watch knows why a peer left: its own grace, and some */
 
 struct way {
     const struct gyre_driver *driver;
@@ -219,6 +220,17 @@ static int attach_by(struct choice *choice, struct way *way, uint32_t peer,
     return status;
 }
 
+/* Ranks that differ leave as soon as they are told, and this one is told too. */
+static int left(struct choice *choice, uint32_t peer, const struct gyre_trouble *why)
+{
+    const uint64_t deadline = gyre_now_ns() + CAUSE_MS * GYRE_MS;
+    while (!atomic_load(&choice->domain->health.status) && gyre_now_ns() < deadline)
+        poll(NULL, 0, LOOK_EACH_MS);
+    return atomic_load(&choice->domain->health.status)
+               ? lost(choice, peer)
+               : gyre_trouble_set(choice->trouble, GYRE_PEER_LOST, "%s", why->text);
+}
+
 /* Both ends walk down the same list and hear the same answers. */
 static int attach_peer(struct choice *choice, uint32_t peer, const struct offer *theirs)
 {
@@ -227,6 +239,8 @@ static int attach_peer(struct choice *choice, uint32_t peer, const struct offer 
         if (!both_have(choice, i, peer, theirs))
             continue;
         int status = attach_by(choice, &choice->way[i], peer, &why);
+        if (status == GYRE_PEER_LOST)
+            return left(choice, peer, &why);
         if (status != GYRE_UNSUPPORTED)
             return status ? gyre_trouble_set(choice->trouble, status, "%s", why.text) : 0;
         note(choice, i, peer, why.text);

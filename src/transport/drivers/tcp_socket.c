@@ -74,6 +74,9 @@ int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *p
         .epoch = pipe->wire->epoch, .posts = GYRE_TCP_POSTS, .checksum = true};
     *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
     int status = look_at_ends(socket, fd);
+    if (status == -ENOTCONN) /* the peer has closed it by a reset */
+        return gyre_trouble_set(trouble, GYRE_PEER_LOST, "tcp: rank %u left while this rank joined",
+                                pipe->peer);
     if (status)
         return gyre_trouble_set(trouble, status,
                                 "tcp: descriptor %d for rank %u is no connected socket: %s", fd,
