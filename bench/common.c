@@ -96,12 +96,41 @@ void *bench_memory(struct bench *bench, size_t bytes)
 
 /* -- set-up ------------------------------------------------------------------------------------ */
 
+/* The rules' word for what is measured; NULL: none, or an all-reduce, as the bench's own sums are. */
+static const char *operation_of(const struct bench_verb *verb)
+{
+    static const char *const operations[] = {"broadcast",  "reduce", "all_gather", "reduce_scatter",
+                                             "all_to_all", "gather", "scatter"};
+    const char *name = verb ? verb->name + strlen("gyre_") : "";
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        size_t length = strlen(operations[i]);
+        const char *rest = name + length;
+        if (!strncmp(name, operations[i], length) && (!*rest || !strcmp(rest, "_v"))) {
+            return operations[i];
+        }
+    }
+    return NULL;
+}
+
+/* A name alone would be for every operation, and the bench itself sums and broadcasts too. */
+static void choose_algorithm(const struct bench *bench)
+{
+    const char *name = bench->options.algorithm, *operation = operation_of(bench->verb);
+    char rule[256];
+    if (!operation || strpbrk(name, ":;")) {
+        setenv("GYRE_ALGO", name, 1);
+        return;
+    }
+    snprintf(rule, sizeof rule, "%s:%s", operation, name);
+    setenv("GYRE_ALGO", rule, 1);
+}
+
 static int join(struct bench *bench)
 {
     struct gyre_options options = GYRE_OPTIONS_INIT;
     options.transport = bench->options.transport;
     if (bench->options.algorithm) {
-        setenv("GYRE_ALGO", bench->options.algorithm, 1);
+        choose_algorithm(bench);
     }
     int code = bench_device_choose(bench);
     if (code) {

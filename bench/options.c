@@ -72,7 +72,7 @@ static const char help[] =
     "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
     "      --ranks N              start N ranks on this machine\n"
     "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
-    "      --algo NAME            as GYRE_ALGO\n"
+    "      --algo NAME            as GYRE_ALGO; one name is for the operation that is timed\n"
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
     "      --devices LIST         CUDA devices: local rank i takes entry i; 2,4,7\n"
     "      --device cpu|cuda      whose memory they are (cpu)\n"

@@ -282,6 +282,17 @@ static void test_ceilings(void **state)
     }
 }
 
+/* What the bench asks of the library for itself is not its business. */
+static void test_an_algorithm_is_for_what_is_timed(void **state)
+{
+    expect_code(run("", "all_gather --ranks 3 -b 3K -e 3K -n 2 --algo bruck --no-ceiling"), 0);
+    expect_text("algorithm all_gather:bruck");
+    expect_code(run("", "all_gather_v --ranks 3 -b 3K -e 3K -n 2 --algo bruck --no-ceiling"), 0);
+    expect_code(run("", "scatter --ranks 3 -b 3K -e 3K -n 2 --algo tree --no-ceiling"), 0);
+    expect_code(run("", "all_gather --ranks 2 -b 8 -e 8 -n 2 --algo doubling"), 2);
+    expect_text("algorithm \"doubling\" has no all_gather");
+}
+
 static void test_json_is_never_overwritten(void **state)
 {
     char path[128], text[64] = "";
@@ -353,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_every_operation),
         cmocka_unit_test(test_planted_faults_show),
         cmocka_unit_test(test_ceilings),
+        cmocka_unit_test(test_an_algorithm_is_for_what_is_timed),
         cmocka_unit_test(test_json_is_never_overwritten),
         cmocka_unit_test(test_bad_input_ends_every_rank),
         cmocka_unit_test(test_the_first_failure_is_the_exit_code),
