@@ -2,11 +2,12 @@
 #include "cli/knobs.h"
 
 #include "base/env.h"
+#include "collectives/kernels/reduce.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define WORDS_MAX 8
+#define WORDS_MAX 16
 
 #define TEXT(name, fallback, same, meaning)                                                        \
     {                                                                                              \
@@ -33,6 +34,11 @@
         name, fallback, meaning, GYRE_KNOB_TIME, false, NULL, 0, 0                                 \
     }
 
+#define KERNELS(name, fallback, meaning)                                                           \
+    {                                                                                              \
+        name, fallback, meaning, GYRE_KNOB_KERNELS, false, NULL, 0, 0                              \
+    }
+
 const struct gyre_knob gyre_knobs[] = {
     WORD("GYRE_TRANSPORT", "auto shm tcp verbs", "auto", true, "how ranks reach each other"),
     TEXT("GYRE_ALGO", "auto", true, "an algorithm, or rules such as all_reduce:ring:1M-;direct"),
@@ -46,7 +52,7 @@ const struct gyre_knob gyre_knobs[] = {
     NUMBER("GYRE_RDMA_GID", 0, 1023, "RoCE v2 first", false, "which GID of the port"),
     TEXT("GYRE_DEVICES", "the program's", false,
          "CUDA devices of this machine's ranks, such as 2,4,7"),
-    TEXT("GYRE_KERNELS", "the fastest", false, "the best instruction set that sums may use"),
+    KERNELS("GYRE_KERNELS", "the fastest", "the best instruction set that sums may use"),
     WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),
     TIME("GYRE_JOIN_TIMEOUT", "300s", "how long to wait for all ranks"),
@@ -79,6 +85,16 @@ static int check_word(const struct gyre_knob *knob, const char *text, struct gyr
     return gyre_parse_word(knob->name, text, words, count, &index, trouble);
 }
 
+static int check_kernels(const struct gyre_knob *knob, const char *text,
+                         struct gyre_trouble *trouble)
+{
+    const char *words[WORDS_MAX];
+    int count = 0, index;
+    for (; count < WORDS_MAX && gyre_reduce_variants[count].name; count++)
+        words[count] = gyre_reduce_variants[count].name;
+    return gyre_parse_word(knob->name, text, words, count, &index, trouble);
+}
+
 int gyre_knob_check(const struct gyre_knob *knob, const char *text, struct gyre_trouble *trouble)
 {
     uint64_t size;
@@ -92,6 +108,8 @@ int gyre_knob_check(const struct gyre_knob *knob, const char *text, struct gyre_
         return gyre_parse_size(knob->name, text, &size, trouble);
     case GYRE_KNOB_TIME:
         return gyre_parse_duration_ms(knob->name, text, &number, trouble);
+    case GYRE_KNOB_KERNELS:
+        return check_kernels(knob, text, trouble);
     default:
         return 0;
     }

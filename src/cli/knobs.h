@@ -14,7 +14,8 @@ enum gyre_knob_kind {
     GYRE_KNOB_WORD,   /* one of `words` */
     GYRE_KNOB_NUMBER, /* from `least` to `most` */
     GYRE_KNOB_SIZE,
-    GYRE_KNOB_TIME
+    GYRE_KNOB_TIME,
+    GYRE_KNOB_KERNELS /* a set of kernels that was built for this kind of machine */
 };
 
 struct gyre_knob {

@@ -1,6 +1,7 @@
 /* gyre show env: every knob with its value, where the value came from, and what it means; behind
  * them the prices that choosing uses, if they come from a file. A value that cannot be used is told
- * on standard error and makes the exit code 2, as it would make gyre_init() fail. */
+ * on standard error and makes the exit code 2, as it would make gyre_init() fail; so does a set of
+ * kernels that there is none of, where sums would take the fastest and warn. */
 #include "cli/show.h"
 
 #include "cli/commands.h"
