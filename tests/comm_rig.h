@@ -63,6 +63,11 @@ int rig_run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *));
 void rig_expect_story(int n, const char *transport, int (*body)(struct gyre_comm *, struct rig *),
                       int status, const char *word);
 
+/* All ranks fail with GYRE_MISMATCH and a story that has the word, or that has fingerprints only,
+ * which are all that a link knows: on a busy machine the watches may be too late to say more. */
+void rig_expect_mismatch(int n, const char *transport,
+                         int (*body)(struct gyre_comm *, struct rig *), const char *word);
+
 /* Starts three ranks, sends rank 1 a signal when all are ready: the others fail in time and name
  * it. */
 void rig_lose_rank_1(struct rig *rig, int signal_number, double limit_s);

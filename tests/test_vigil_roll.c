@@ -81,6 +81,32 @@ static void test_mismatch_names_both_with_both_signatures(void **state)
     gyre_roll_destroy(roll);
 }
 
+/* Two calls whose texts are the same: what else is different is said. */
+static void expect_same_texts(enum gyre_signature_verb verb, const char *text)
+{
+    struct gyre_watch_state one = doing(1, 7, 6, 4), other = doing(3, 7, 6, 4);
+    struct gyre_roll *roll = roll_of(5);
+
+    one.signature = other.signature = gyre_signature_pack(verb, GYRE_F32, GYRE_SUM, 0);
+    other.fingerprint++;
+    hear(roll, 1, one);
+    hear(roll, 1, other);
+    struct gyre_roll_finding finding = call(roll, 2);
+    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_non_null(strstr(finding.text, text));
+    gyre_roll_destroy(roll);
+}
+
+static void test_equal_texts_say_what_differs(void **state)
+{
+    expect_same_texts(GYRE_SIGNATURE_ALL_GATHER_V,
+                      "rank 3 called all_gather_v f32, at most 4 elements, both as operation 7 of "
+                      "communicator 0, and they differ in the lengths or places of the blocks: ");
+    expect_same_texts(GYRE_SIGNATURE_GROUP,
+                      "rank 3 called group of all_reduce f32 sum, 4 elements, both as operation 7 "
+                      "of communicator 0, and they differ in the calls of the group: ");
+}
+
 /* Where nobody waits nothing is asked; other numbers and other communicators do not clash. */
 static void test_only_what_a_rank_waits_in_clashes(void **state)
 {
@@ -521,6 +547,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_operations_are_fine),
         cmocka_unit_test(test_mismatch_names_both_with_both_signatures),
+        cmocka_unit_test(test_equal_texts_say_what_differs),
         cmocka_unit_test(test_only_what_a_rank_waits_in_clashes),
         cmocka_unit_test(test_other_call_of_a_rank_that_has_left_is_told_at_once),
         cmocka_unit_test(test_oldest_of_several_is_compared),
