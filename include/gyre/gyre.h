@@ -395,8 +395,8 @@ GYRE_API int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *ou
  * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of
  * `output`. A table of places may be NULL: blocks are behind each other, in the order of ranks.
  * What rank i sends to rank j must be what rank j expects from it: else GYRE_MISMATCH tells both
- * numbers.
- *   In place:  not offered.
+ * numbers. Blocks of `output` must not overlap; elements between them are not touched.
+ *   In place:  `input == output`, and costs a copy of the input.
  *   Ownership: tables are read before the call returns.
  *   Otherwise: as gyre_all_reduce(). */
 GYRE_API int gyre_all_to_all_v(struct gyre_comm *comm, const void *input,

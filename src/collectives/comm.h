@@ -163,6 +163,11 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
                       struct gyre_operation **op);
 int gyre_vector_run_alone(struct gyre_comm *comm, const struct gyre_vector *vector);
 
+/* In place, what comes would overwrite what goes: that goes from a copy, of so many bytes (0: it is
+ * not in place). The second copies into such a room (not the owner). */
+uint64_t gyre_vector_aside_bytes(const struct gyre_comm *comm, const struct gyre_vector *vector);
+int gyre_vector_step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void *room);
+
 /* group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. Tables
  * are copied. What an open group means at the communicator's end. */
 int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,

@@ -103,7 +103,8 @@ int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const
 int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vector,
                           struct gyre_work **out)
 {
-    struct gyre_vector *kept = malloc(sizeof(*kept) + 4 * comm->n * sizeof(uint64_t));
+    uint64_t aside = gyre_vector_aside_bytes(comm, vector);
+    struct gyre_vector *kept = malloc(sizeof(*kept) + 4 * comm->n * sizeof(uint64_t) + aside);
     struct gyre_group_call call = {
         .shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .vector = kept};
     if (!kept)
@@ -114,7 +115,9 @@ int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vect
     kept->out.at = keep(vector->out.at, comm->n, &room);
     kept->in.count = keep(vector->in.count, comm->n, &room);
     kept->in.at = keep(vector->in.at, comm->n, &room);
-    int status = add(comm, &call, out);
+    int status = aside ? gyre_vector_step_aside(comm, kept, room) : 0;
+    if (!status)
+        status = add(comm, &call, out);
     if (status)
         free(kept);
     return status;

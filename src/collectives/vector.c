@@ -73,9 +73,9 @@ static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
         return status;
     if (gyre_blocks_overlap(&(struct gyre_blocks){vector->in.at, vector->in.count}, comm->n))
         return gyre_refuse("%s: two ranks' blocks overlap in the output", vector->call);
-    if (vector->out.data < vector->in.data + in && vector->in.data < vector->out.data + out)
-        return gyre_refuse("%s: input and output overlap; it is not offered in place",
-                           vector->call);
+    if (vector->out.data < vector->in.data + in && vector->in.data < vector->out.data + out &&
+        vector->out.data != vector->in.data)
+        return gyre_refuse("%s: input and output overlap, and are not the same", vector->call);
     if (vector->out.count[comm->rank] != vector->in.count[comm->rank])
         return gyre_refuse("%s: rank %u sends %llu elements to itself and expects %llu",
                            vector->call, comm->rank,
@@ -169,18 +169,40 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
     return 0;
 }
 
-static int run(struct gyre_comm *comm, const struct gyre_vector *vector)
+uint64_t gyre_vector_aside_bytes(const struct gyre_comm *comm, const struct gyre_vector *vector)
+{
+    uint64_t element = gyre_type_size(vector->type);
+    return vector->out.data == vector->in.data ? reach(&vector->out, comm->n, element) * element
+                                               : 0;
+}
+
+int gyre_vector_step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void *room)
+{
+    uint64_t bytes = gyre_vector_aside_bytes(comm, vector);
+    vector->out.data = room;
+    return gyre_comm_copy(comm, room, vector->in.data, bytes);
+}
+
+/* Into *room, which the caller frees; NULL: it is not in place. */
+static int step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void **room)
+{
+    uint64_t bytes = gyre_vector_aside_bytes(comm, vector);
+    *room = bytes ? malloc(bytes) : NULL;
+    if (!bytes)
+        return 0;
+    return *room ? gyre_vector_step_aside(comm, vector, *room)
+                 : gyre_trouble_set(gyre_thread_trouble(), -ENOMEM,
+                                    "%s: no memory for a copy of %llu bytes", vector->call,
+                                    (unsigned long long)bytes);
+}
+
+static int run_to_end(struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     struct gyre_operation *op;
-    int status = check(comm, vector);
-    if (status)
-        return status;
-    if (comm->group.depth)
-        return gyre_group_add_vector(comm, vector, NULL);
     if (comm->n == 1)
         return gyre_vector_run_alone(comm, vector);
     gyre_domain_enter(comm->domain);
-    status = gyre_vector_start(comm, vector, &op);
+    int status = gyre_vector_start(comm, vector, &op);
     if (!status) {
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
@@ -189,32 +211,56 @@ static int run(struct gyre_comm *comm, const struct gyre_vector *vector)
     return status;
 }
 
-static int begin(struct gyre_comm *comm, const struct gyre_vector *vector, struct gyre_work **out)
+static int run(struct gyre_comm *comm, struct gyre_vector *vector)
 {
+    void *room;
+    int status = check(comm, vector);
+    if (status)
+        return status;
+    if (comm->group.depth)
+        return gyre_group_add_vector(comm, vector, NULL);
+    status = step_aside(comm, vector, &room);
+    if (!status)
+        status = run_to_end(comm, vector);
+    free(room);
+    return status;
+}
+
+static int start(struct gyre_comm *comm, const struct gyre_vector *vector,
+                 struct gyre_started *started)
+{
+    if (comm->n == 1)
+        return gyre_vector_run_alone(comm, vector);
+    gyre_domain_enter(comm->domain);
+    int status = gyre_vector_start(comm, vector, &started->op);
+    gyre_domain_leave(comm->domain);
+    if (!status && started->op->status == GYRE_AGAIN)
+        gyre_helper_poke(comm->hub);
+    return status;
+}
+
+static int begin(struct gyre_comm *comm, struct gyre_vector *vector, struct gyre_work **out)
+{
+    struct gyre_started *started;
     if (!out)
         return gyre_refuse("%s: the place for the handle is NULL", vector->call);
     *out = NULL;
     int status = check(comm, vector);
     if (!status && comm->group.depth)
         return gyre_group_add_vector(comm, vector, out);
-    struct gyre_started *started;
     if (!status)
         status = gyre_work_new(comm, &started);
     if (status)
         return status;
-    if (comm->n == 1) {
-        status = gyre_vector_run_alone(comm, vector);
-    } else {
-        gyre_domain_enter(comm->domain);
-        status = gyre_vector_start(comm, vector, &started->op);
-        gyre_domain_leave(comm->domain);
-        if (!status && started->op->status == GYRE_AGAIN)
-            gyre_helper_poke(comm->hub);
-    }
-    if (status)
-        gyre_work_free(started);
-    else
+    status = step_aside(comm, vector, &started->buffer);
+    if (!status)
+        status = start(comm, vector, started);
+    if (!status) {
         *out = started->handle;
+        return 0;
+    }
+    free(started->buffer);
+    gyre_work_free(started);
     return status;
 }
 
