@@ -412,9 +412,10 @@ GYRE_API int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input,
 /* -- reductions of the caller's ---------------------------------------------------------------- */
 
 /* A reduction that multiplies this rank's input by its own scalar (one element of `type`, copied
- * now) and sums the products; for operations of that type. *op is a handle for this communicator,
- * at most 64 at a time. Ranks make theirs in the same order: an operation for which they differ in
- * kind or in place among the handles is GYRE_MISMATCH.
+ * now) and sums the products; for operations of that type. Each product is rounded to `type` before
+ * it is summed; of floats of 16 and 8 bits the sum is rounded again. *op is a handle for this
+ * communicator, at most 64 at a time. Ranks make theirs in the same order: an operation for which
+ * they differ in kind or in place among the handles is GYRE_MISMATCH.
  *   Errors:    GYRE_INVALID.
  *   Threads:   one thread. */
 GYRE_API int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
