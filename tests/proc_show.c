@@ -51,6 +51,8 @@ static const struct wrong wrongs[] = {
     {{"choices", "-n", "5", "--nodes", "2x2"}, "--ranks 5 and --nodes 2x2 differ"},
     {{"choices", "-b", "2M", "-e", "1M"}, "expected 1 to 1024G, the smaller first"},
     {{"choices", "-t", "smh"}, "did you mean \"shm\"?"},
+    {{"choices", "--type", "f23"}, "did you mean \"f32\"?"},
+    {{"choices", "--type", "f16", "--type-bytes", "4"}, "--type f16 and --type-bytes 4 differ"},
     {{"choices", "more"}, "unexpected word 'more'"},
     {{"env", "more"}, "unexpected word 'more'"},
     {{"sampler", "-n", "0"}, "--samples is \"0\": expected a whole number from 1 to 1000000000"},
@@ -150,6 +152,12 @@ static void choices_are_shown(void **state)
     setenv("GYRE_REPRODUCIBLE", "1", 1);
     expect_shown((const char *const[]){"show", "choices", "-n4", "-t", "tcp", "-e8", NULL},
                  "loopback, reproducible\n", "8  direct ");
+    expect_shown((const char *const[]){"show", "choices", "--nodes", "4x8", "--type-bytes", "1",
+                                       "-b8M", "-e8M", NULL},
+                 "# times are predicted for a core per rank\n", "8M  chain ");
+    expect_shown((const char *const[]){"show", "choices", "--nodes", "4x8", "--type", "f8e4m3",
+                                       "-b8M", "-e8M", NULL},
+                 "reproducible\n", "8M  direct ");
     unsetenv("GYRE_REPRODUCIBLE");
     unsetenv("GYRE_ALGO");
 }

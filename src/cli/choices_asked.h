@@ -6,7 +6,7 @@
 #include "collectives/choose.h"
 #include "collectives/preference.h"
 
-enum { RANKS, NODES, OP, TRANSPORT, TYPE_BYTES, FROM, TO, JSON, HELP, FLAGS };
+enum { RANKS, NODES, OP, TRANSPORT, TYPE, TYPE_BYTES, FROM, TO, JSON, HELP, FLAGS };
 
 extern const struct gyre_flag gyre_choices_flags[FLAGS];
 

@@ -2,7 +2,10 @@
 #include "cli/choices_asked.h"
 
 #include "base/env.h"
+#include "collectives/kernels/reduce.h"
 #include "collectives/layout.h"
+#include "collectives/shape.h"
+#include "transport/signature.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +55,26 @@ static int lay_out(struct gyre_choices_asked *a, bool tcp, struct gyre_trouble *
     return status;
 }
 
+/* Whether it is summed in a wider type decides who may sum, as its size does. */
+static int read_type(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
+{
+    const char *words[GYRE_TYPE_COUNT];
+    int index;
+    for (uint32_t type = 0; type < GYRE_TYPE_COUNT; type++)
+        words[type] = gyre_type_name(type);
+    int status = gyre_parse_word("--type", a->word[TYPE], words, GYRE_TYPE_COUNT, &index, trouble);
+    if (status)
+        return status;
+    const struct gyre_shape shape = {.type = (enum gyre_type)index, .op = GYRE_SUM};
+    uint32_t bytes = (uint32_t)gyre_type_size(shape.type);
+    if (a->word[TYPE_BYTES] && bytes != a->question.whole.element)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "--type %s and --type-bytes %s differ",
+                                a->word[TYPE], a->word[TYPE_BYTES]);
+    a->question.whole.element = bytes;
+    a->question.whole.narrow = gyre_shape_narrow(&shape);
+    return 0;
+}
+
 static int read_sizes(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
     uint32_t element = 4;
@@ -63,6 +86,8 @@ static int read_sizes(struct gyre_choices_asked *a, struct gyre_trouble *trouble
     if (!status && a->word[TO])
         status = gyre_parse_size("--to", a->word[TO], &a->to, trouble);
     a->question.whole.element = element;
+    if (!status && a->word[TYPE])
+        status = read_type(a, trouble);
     if (!status && (a->from < 1 || a->to > SIZE_MOST || a->from > a->to))
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "sizes from %llu to %llu: expected 1 to 1024G, the smaller first",

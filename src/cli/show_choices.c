@@ -15,7 +15,8 @@ const struct gyre_flag gyre_choices_flags[FLAGS] = {
     [NODES] = {"nodes", 0, "LAYOUT", "on how many machines: 4+2, 2x4 (one)"},
     [OP] = {"op", 'o', "OPERATION", "all_reduce, broadcast, ... (all_reduce)"},
     [TRANSPORT] = {"transport", 't', "NAME", "auto, shm, tcp or verbs (GYRE_TRANSPORT)"},
-    [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element (4)"},
+    [TYPE] = {"type", 0, "TYPE", "of the elements: f32, f64, f16, ... (f32)"},
+    [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element, without a type (4)"},
     [FROM] = {"from", 'b', "SIZE", "smallest size of a block (8)"},
     [TO] = {"to", 'e', "SIZE", "largest size (256M)"},
     [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
@@ -28,6 +29,7 @@ static void print_help(void)
     gyre_flags_print(gyre_choices_flags, FLAGS);
     puts("\nexamples: gyre show choices -n 8\n"
          "          gyre show choices --nodes 4+4 --op broadcast\n"
+         "          GYRE_REPRODUCIBLE=1 gyre show choices -n 8 -t tcp --type f16\n"
          "          GYRE_TUNE_FILE=my.tune gyre show choices -n 4 --transport tcp");
 }
 
@@ -48,6 +50,7 @@ static void print_title(const struct gyre_choices_asked *a)
            q->whole.layout && q->whole.layout->nodes > 1 ? "s" : "",
            q->mapped ? "shared memory" : gyre_link_kind_name[q->roads.far],
            a->preference.reproducible ? ", reproducible" : "");
+    puts("# times are predicted for a core per rank");
     printf("%8s  %-18s%8s%7s%14s   %s\n", "size", "algorithm", "slice", "lanes", "predicted us",
            "runner-up");
 }
