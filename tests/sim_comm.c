@@ -103,6 +103,81 @@ static void exchanges(struct gyre_comm *comm, struct comm_sim *sim)
     }
 }
 
+/* -- all_gather_v ------------------------------------------------------------------------------ */
+
+/* Elements of a rank's block: often none, sometimes of several slices. */
+static uint64_t given(const struct comm_sim *sim, uint32_t rank, uint32_t round)
+{
+    uint64_t mixed = (rank * 13 + round * 5 + sim->seed) % 11;
+    return mixed < 4 ? 0 : mixed == 10 && sim->n <= 16 ? 40009 : mixed * mixed * mixed;
+}
+
+/* Blocks backwards with holes between them in odd rounds, behind each other in even ones. Where they
+ * begin; the table holds one more. */
+static void place_blocks(const struct comm_sim *sim, uint64_t *count, uint64_t *at, uint32_t round)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < sim->n; i++) {
+        uint32_t rank = round % 2 ? sim->n - 1 - i : i;
+        count[rank] = given(sim, rank, round);
+        at[rank] = end;
+        end += count[rank] + round % 2;
+    }
+    at[sim->n] = end;
+}
+
+static void gather_unequal(struct gyre_comm *comm, const struct comm_sim *sim, uint32_t round)
+{
+    uint64_t count[COMM_SIM_RANKS], at[COMM_SIM_RANKS + 1];
+    uint32_t me = (uint32_t)gyre_rank(comm);
+    struct gyre_work *work;
+    place_blocks(sim, count, at, round);
+    int32_t *all = malloc((at[sim->n] + 1) * sizeof(*all)), *own = filled(me, 0, count[me]);
+    const uint64_t *places = round % 2 ? at : NULL;
+    memset(all, 0xee, (at[sim->n] + 1) * sizeof(*all));
+    if (round == 2) { /* in place */
+        memcpy(all + at[me], own, count[me] * sizeof(*all));
+        must(gyre_all_gather_v(comm, all + at[me], all, count, places, GYRE_I32), comm, "in place");
+    } else if (round == 3) {
+        must(gyre_all_gather_v_start(comm, own, all, count, places, GYRE_I32, &work), comm,
+             "all_gather_v, started");
+        must(gyre_work_wait(work, -1), comm, "all_gather_v, waited for");
+    } else {
+        must(gyre_all_gather_v(comm, own, all, count, places, GYRE_I32), comm, "all_gather_v");
+    }
+    for (uint32_t rank = 0; rank < sim->n; rank++) {
+        comm_sim_check(is_filled(all + at[rank], rank, 0, count[rank]), comm,
+                       "all_gather_v: a wrong block");
+        comm_sim_check(round % 2 == 0 || all[at[rank] + count[rank]] == (int32_t)0xeeeeeeee, comm,
+                       "all_gather_v: written between the blocks");
+    }
+    free(all);
+    free(own);
+}
+
+static void gathers(struct gyre_comm *comm, struct comm_sim *sim)
+{
+    for (uint32_t round = 0; round < 4; round++)
+        gather_unequal(comm, sim, round);
+}
+
+/* Rank 1 means blocks at other places, of which no message tells: every rank is told. */
+static void other_blocks(struct gyre_comm *comm, struct comm_sim *sim)
+{
+    uint64_t count[COMM_SIM_RANKS], at[COMM_SIM_RANKS];
+    int32_t *own = calloc(4, 4), *all = calloc(sim->n, 16);
+    for (uint32_t p = 0; p < sim->n; p++) {
+        count[p] = 4;
+        at[p] = 4 * (gyre_rank(comm) == 1 ? sim->n - 1 - p : p);
+    }
+    int status = gyre_all_gather_v(comm, own, all, count, at, GYRE_I32);
+    if (status == 0)
+        status = gyre_barrier(comm);
+    comm_sim_check(status == GYRE_MISMATCH, comm, "other blocks went unnoticed");
+    free(own);
+    free(all);
+}
+
 /* Two ranks that mean different lengths: every rank is told, and none waits for ever. */
 static void disagree(struct gyre_comm *comm, struct comm_sim *sim)
 {
@@ -328,6 +403,7 @@ static void everything(struct gyre_comm *comm, struct comm_sim *sim)
 {
     barriers(comm, sim);
     exchanges(comm, sim);
+    gathers(comm, sim);
     messages(comm, sim);
     pass_on(comm, sim);
     groups(comm, sim);
@@ -372,6 +448,8 @@ static void different_lengths_are_noticed(void **state)
     (void)state;
     for (uint32_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
         run_at(ns[i], 1, disagree);
+    for (uint32_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
+        run_at(ns[i], 1, other_blocks);
 }
 
 int main(void)
