@@ -32,7 +32,8 @@
 
 #define STREAMS_MAX 8
 #define CHUNK       (UINT64_C(1) << 20)
-#define TOTAL       (UINT64_C(64) << 20) /* bytes over each link, per measurement */
+#define TOTAL       (UINT64_C(64) << 20) /* bytes over each link, per measurement, at most */
+#define ROUNDS      4096                 /* through the span at most: calls cost more than bytes */
 #define REPEATS     3
 #define IDLE_TURNS  64 /* then sleep: ranks may outnumber cores */
 
@@ -42,7 +43,8 @@ struct ring {
     int per_node; /* ranks that take part */
     int streams;
     int to[STREAMS_MAX], from[STREAMS_MAX]; /* -1: none */
-    uint64_t span; /* of INPUT is sent and of OUTPUT received into, over and over */
+    uint64_t span;  /* of INPUT is sent and of OUTPUT received into, over and over */
+    uint64_t total; /* bytes over each link, per measurement */
 };
 
 /* -- connecting -------------------------------------------------------------------------------- */
@@ -280,9 +282,9 @@ static double carry(struct ring *ring, uint64_t total)
 static void try_streams(struct ring *ring, int streams, struct bench_sockets *best)
 {
     ring->streams = streams;
-    carry(ring, TOTAL / 16);
+    carry(ring, ring->total / 16);
     for (int repeat = 0; repeat < REPEATS; repeat++) {
-        double rate = ring->per_node * carry(ring, TOTAL / (uint64_t)ring->per_node);
+        double rate = ring->per_node * carry(ring, ring->total / (uint64_t)ring->per_node);
         if (rate > best->node_rate) {
             *best = (struct bench_sockets){streams, ring->per_node, rate};
         }
@@ -326,6 +328,7 @@ void bench_ceiling_tcp(struct bench *bench, struct bench_sockets *best)
     ports[bench->rank] = own;
     bench_sum(bench, ports, (uint64_t)bench->n * sizeof *ports, GYRE_U8);
     ring.span = bench->largest < TOTAL ? bench->largest : TOTAL;
+    ring.total = ring.span < TOTAL / ROUNDS ? ring.span * ROUNDS : TOTAL;
     try_ranks(&ring, 1, listener, ports, best);
     if (all > 1) {
         try_ranks(&ring, all, listener, ports, best);

@@ -141,6 +141,15 @@ static void test_over_sockets(void **state)
     assert_true(tally_rows().wrong == 0);
 }
 
+/* The rates are measured over the bytes that the largest row has, again and again: of 64 MiB in sends
+ * of 64 bytes nobody would see the end. */
+static void test_sockets_of_small_rows(void **state)
+{
+    run("timeout 100", "all_reduce --ranks 2 -b 8 -e 64 -f 8 -n 20 --transport tcp");
+    expect_text("bare sockets");
+    assert_int_equal(tally_rows().rows, 2);
+}
+
 static void test_one_rank(void **state)
 {
     expect_code(run("", "allreduce -b 64 -e 64 -n 5"), 0); /* its name in version 0.1 */
@@ -356,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_all_types_and_operations),
         cmocka_unit_test(test_broadcast_from_each_root),
         cmocka_unit_test(test_over_sockets),
+        cmocka_unit_test(test_sockets_of_small_rows),
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_link),
