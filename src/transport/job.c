@@ -155,13 +155,14 @@ static const struct source *find_source(void)
 /* Nothing tells a rank. Is there a sign that this process is not alone? */
 static int check_alone(struct gyre_trouble *trouble)
 {
-    int tasks = gyre_slurm_stranded_tasks();
-    if (tasks > 1) {
+    const char *of;
+    int stranded = gyre_slurm_stranded(&of);
+    if (stranded > 1) {
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "the Slurm allocation is for %d tasks (SLURM_NTASKS) but this "
-                                "process is in no step of it: started outside srun? Use `srun "
-                                "PROGRAM`, or RANK=0 WORLD_SIZE=1 for a world of 1",
-                                tasks);
+                                "the Slurm allocation is for %d %s but this process is in no step "
+                                "of it: started outside srun? Use `srun PROGRAM`, or RANK=0 "
+                                "WORLD_SIZE=1 for a world of 1",
+                                stranded, of);
     }
     for (size_t i = 0; i < SOURCES; i++) {
         int64_t world = 1;

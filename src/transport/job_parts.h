@@ -49,8 +49,9 @@ int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
  */
 bool gyre_slurm_in_step(void);
 
-/* Tasks (or nodes, if more) of the allocation that a process outside srun stands in; 0 without. */
-int gyre_slurm_stranded_tasks(void);
+/* How large the allocation is that a process outside srun stands in, and *of what: "nodes
+ * (SLURM_NNODES)"; 0 without. */
+int gyre_slurm_stranded(const char **of);
 
 /* First host of this step's node list. */
 int gyre_slurm_first_host(char *host, size_t room, struct gyre_trouble *trouble);

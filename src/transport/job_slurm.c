@@ -19,6 +19,7 @@
 #include "base/env.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,15 +225,38 @@ bool gyre_slurm_in_step(void)
     return known && step < RESERVED_STEPS && gyre_job_variable("SLURM_PROCID");
 }
 
-int gyre_slurm_stranded_tasks(void)
+/* 0 where the variable is absent or no such number. */
+static int64_t count_in(const char *name)
 {
-    int64_t tasks = 0, nodes = 0;
+    int64_t count = 0;
+    gyre_env_int(name, 0, TASKS_MAX, &count, NULL);
+    return count;
+}
+
+/* SLURM_TASKS_PER_NODE is no sign: of a whole node taken for one process it may hold the cores. Beside
+ * a number of tasks, tasks per node are a limit only. */
+int gyre_slurm_stranded(const char **of)
+{
     if (!gyre_job_variable("SLURM_JOB_ID") || gyre_slurm_in_step()) {
         return 0;
     }
-    gyre_env_int("SLURM_NTASKS", 0, TASKS_MAX, &tasks, NULL);
-    gyre_env_int("SLURM_JOB_NUM_NODES", 0, TASKS_MAX, &nodes, NULL);
-    return (int)(tasks > nodes ? tasks : nodes);
+    int64_t tasks = count_in("SLURM_NTASKS"), nodes = count_in("SLURM_JOB_NUM_NODES");
+    int64_t nnodes = count_in("SLURM_NNODES"), per_node = count_in("SLURM_NTASKS_PER_NODE");
+    int64_t most = nodes > nnodes ? nodes : nnodes, found = 0;
+    const struct {
+        int64_t count;
+        const char *of;
+    } signs[] = {{tasks, "tasks (SLURM_NTASKS)"},
+                 {tasks ? 0 : per_node * (most ? most : 1), "tasks (SLURM_NTASKS_PER_NODE)"},
+                 {nodes, "nodes (SLURM_JOB_NUM_NODES)"},
+                 {nnodes, "nodes (SLURM_NNODES)"}};
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        if (signs[i].count > found) {
+            found = signs[i].count;
+            *of = signs[i].of;
+        }
+    }
+    return found < INT_MAX ? (int)found : INT_MAX;
 }
 
 struct host_slot {
