@@ -198,6 +198,19 @@ static const char *or_auto(const char *text)
     return text && text[0] ? text : "auto";
 }
 
+/* What drives the links that are not shared memory, as rank 0 has them: "epoll", "none". */
+static void name_poller(const struct bench *bench, char *text, size_t room)
+{
+    char link[64];
+    snprintf(text, room, "none");
+    for (int rank = 0; rank < bench->n; rank++) {
+        bool known = gyre_link_name(bench->comm, rank, link, sizeof link) == GYRE_OK;
+        if (known && strcmp(link, "none") != 0 && strncmp(link, "shm/", 4) != 0) {
+            snprintf(text, room, "%s", strncmp(link, "tcp/", 4) == 0 ? link + 4 : link);
+        }
+    }
+}
+
 static void report_header(struct bench *bench)
 {
     const struct bench_options *options = &bench->options;
@@ -205,6 +218,8 @@ static void report_header(struct bench *bench)
     double load = bench_machine_load();
     const char *reproducible = getenv("GYRE_REPRODUCIBLE");
     int version = gyre_version(), nodes = gyre_nodes(bench->comm);
+    char poller[64];
+    name_poller(bench, poller, sizeof poller);
     bench_report_settings(report, options);
     bench_report_places(report, bench->place, bench->n);
     bench_report_remark(report,
@@ -214,7 +229,7 @@ static void report_header(struct bench *bench)
                         or_auto(options->transport ? options->transport : getenv("GYRE_TRANSPORT")),
                         or_auto(getenv("GYRE_ALGO")),
                         reproducible && strcmp(reproducible, "1") == 0 ? ", reproducible" : "");
-    bench_report_remark(report, "poller %s, memory %s%s, %s", or_auto(getenv("GYRE_TCP_POLLER")),
+    bench_report_remark(report, "poller %s, memory %s%s, %s", poller,
                         options->cuda ? "cuda, " : "", options->plain_memory ? "malloc" : "gyre",
                         options->fresh
                             ? "fresh: above 4 KiB inputs are rewritten and outputs read between "

@@ -141,6 +141,20 @@ static void test_over_sockets(void **state)
     assert_true(tally_rows().wrong == 0);
 }
 
+static void test_header_names_the_poller(void **state)
+{
+    const char *line = "all_reduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling --transport tcp";
+    expect_code(run("GYRE_TCP_POLLER=epoll", line), 0);
+    expect_text("\n# poller epoll, memory gyre");
+    run("", line);
+    expect_text(" poller ");
+    if (strstr(output, " poller auto")) {
+        fail_msg("a wish is told:\n%s", output);
+    }
+    run("GYRE_TCP_POLLER=epoll", "all_reduce --ranks 2 -b 8 -e 8 -n 2 --no-ceiling");
+    expect_text("\n# poller none, memory gyre");
+}
+
 /* The rates are measured over the bytes that the largest row has, again and again: of 64 MiB in sends
  * of 64 bytes nobody would see the end. */
 static void test_sockets_of_small_rows(void **state)
@@ -365,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_all_types_and_operations),
         cmocka_unit_test(test_broadcast_from_each_root),
         cmocka_unit_test(test_over_sockets),
+        cmocka_unit_test(test_header_names_the_poller),
         cmocka_unit_test(test_sockets_of_small_rows),
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_barrier),

@@ -289,6 +289,51 @@ static void mixed_nodes_are_right(void **state)
     run((struct rig){.n = 4, .transport = "auto", .per_node = 2});
 }
 
+/* -- links ------------------------------------------------------------------------------------- */
+
+static bool is_named(const struct gyre_comm *comm, int peer, const char *name)
+{
+    char text[32];
+    if (gyre_link_name(comm, peer, text, sizeof text))
+        return false;
+    if (strcmp(text, name))
+        fprintf(stderr, "rank %d is reached by %s, expected %s\n", peer, text, name);
+    return !strcmp(text, name);
+}
+
+/* `argument` is what serves between nodes. */
+static int name_links(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_comm *part;
+    char text[4];
+    int rank = gyre_rank(comm), n = gyre_size(comm), node = rank / 2, bad = 0;
+    for (int peer = 0; peer < n; peer++)
+        bad |= !is_named(comm, peer,
+                         peer == rank                        ? "none"
+                         : rig->per_node && peer / 2 == node ? "shm/ring"
+                                                             : rig->argument);
+    bad |= gyre_split(comm, node, -rank, &part) || !is_named(part, rank % 2 ? 0 : 1, "none") ||
+           !is_named(part, rank % 2, rig->per_node ? "shm/ring" : rig->argument);
+    bad |= gyre_link_name(comm, n, text, sizeof text) != GYRE_INVALID ||
+           gyre_link_name(comm, 0, text, 0) != GYRE_INVALID ||
+           gyre_link_name(NULL, 0, text, sizeof text) != GYRE_INVALID;
+    bad |= gyre_link_name(comm, n - 1 - rank, text, sizeof text) || strlen(text) > 3;
+    return rig_check(!bad, comm, "names of links") | (gyre_finalize(comm) != 0);
+}
+
+static void links_are_named(void **state)
+{
+    (void)state;
+    struct rig rig = {.n = 4, .body = name_links, .poller = "epoll", .argument = "shm/ring"};
+    assert_int_equal(rig_run(&rig, 30), 0);
+    rig.argument = "tcp/epoll";
+    rig.transport = "tcp";
+    assert_int_equal(rig_run(&rig, 30), 0);
+    rig.transport = "auto";
+    rig.per_node = 2;
+    assert_int_equal(rig_run(&rig, 30), 0);
+}
+
 /* -- started work ------------------------------------------------------------------------------ */
 
 #define FLIGHT 50
@@ -443,13 +488,10 @@ static void bad_arguments_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shm_is_right),
-        cmocka_unit_test(algorithms_over_shm_are_right),
-        cmocka_unit_test(tcp_is_right),
-        cmocka_unit_test(mixed_nodes_are_right),
-        cmocka_unit_test(many_operations_in_flight),
-        cmocka_unit_test(helper_drives_alone),
-        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(shm_is_right),        cmocka_unit_test(algorithms_over_shm_are_right),
+        cmocka_unit_test(tcp_is_right),        cmocka_unit_test(mixed_nodes_are_right),
+        cmocka_unit_test(links_are_named),     cmocka_unit_test(many_operations_in_flight),
+        cmocka_unit_test(helper_drives_alone), cmocka_unit_test(bad_arguments_are_refused),
         cmocka_unit_test(costs_are_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

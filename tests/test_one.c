@@ -92,6 +92,9 @@ static void knows_itself(void **state)
     assert_int_equal(gyre_local_size(comm), 1);
     assert_int_equal(gyre_node(comm), 0);
     assert_int_equal(gyre_nodes(comm), 1);
+    char link[32];
+    assert_int_equal(gyre_link_name(comm, 0, link, sizeof link), 0);
+    assert_string_equal(link, "none");
     assert_string_equal(gyre_error(comm), "");
 }
 

@@ -326,6 +326,22 @@ int gyre_device(const struct gyre_comm *comm)
     return comm ? gyre_domain_cuda(comm->domain) : -1;
 }
 
+int gyre_link_name(const struct gyre_comm *comm, int rank, char *text, size_t room)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    *trouble = (struct gyre_trouble){0};
+    if (!comm || !text || !room || rank < 0 || rank >= (int)comm->n)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_link_name: rank %d: expected a communicator, one of its %d "
+                                "ranks and room for the text",
+                                rank, gyre_size(comm));
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    gyre_link_describe(gyre_domain_links(comm->domain), gyre_comm_world(comm, (uint32_t)rank), text,
+                       room);
+    return 0;
+}
+
 /* -- memory ------------------------------------------------------------------------------------ */
 
 static int usable(struct gyre_comm *comm, const char *call)

@@ -157,8 +157,8 @@ int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble
 
 void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size)
 {
-    struct link *link = place_of(links, peer);
-    if (!link->pipe)
+    struct link *link = links ? place_of(links, peer) : NULL;
+    if (!link || !link->pipe)
         snprintf(text, size, "none");
     else
         snprintf(text, size, "%s/%s", driver_of(links, link)->name,

@@ -47,7 +47,7 @@ int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_ma
 int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
 
-/* "shm", "tcp/io_uring": how a peer is reached; "none". Static storage. */
+/* How a peer is reached: "shm/ring", "tcp/io_uring"; "none", also without links. */
 void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size);
 
 int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max);
