@@ -18,7 +18,7 @@ usage: ./do WORD [ARGUMENTS]
   compare [FLAGS]       measure against Open MPI, MPICH and gloo, where they are installed, in turns
   compare_training [FLAGS]
                         measure training against PyTorch's DistributedDataParallel with gloo, in turns
-  test [NAMES, FLAGS]   build and run all tests, or those named; flags go to `meson test`
+  test [NAMES, FLAGS]   build and run all tests but suite guest, or those named; flags go to `meson test`
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree
   format                format every C file in place
@@ -38,6 +38,36 @@ END
 fail() {
     echo "./do: $*" >&2
     exit 1
+}
+
+# For wrong words: what is wrong, the word, then the right ones. Names the nearest of them, which is what
+# gyre_nearest_word() would say.
+refuse() {
+    what=$1
+    shift
+    near=$(printf '%s\n' "$@" | awk '
+        function least(a, b) { return a < b ? a : b }
+        function edits(a, b, i, j, x, y, d) {
+            for (j = 0; j <= length(b); j++) d[0, j] = j
+            for (i = 1; i <= length(a); i++) {
+                d[i, 0] = i
+                for (j = 1; j <= length(b); j++) {
+                    x = substr(a, i, 1); y = substr(b, j, 1)
+                    d[i, j] = least(d[i - 1, j - 1] + (x != y), least(d[i - 1, j], d[i, j - 1]) + 1)
+                    if (i > 1 && j > 1 && x == substr(b, j - 1, 1) && y == substr(a, i - 1, 1))
+                        d[i, j] = least(d[i, j], d[i - 2, j - 2] + 1)
+                }
+            }
+            return d[length(a), length(b)]
+        }
+        NR == 1 { typed = $0; best = 4; next }
+        { e = edits(typed, $0) }
+        e < best && 2 * e < length($0) { best = e; found = $0 }
+        END { if (found != "") printf " (did you mean \"%s\"?)", found }') || near=
+    word=$1
+    shift
+    echo "./do: $what '$word'; there are: $*$near" >&2
+    exit 2
 }
 
 # --- packages ---------------------------------------------------------------------------------------------------------
@@ -174,7 +204,8 @@ bench() {
     esac
     build
     program=$BUILD/bench/$name
-    [ -x "$program" ] || fail "no bench '$name'; there are: $(benches)"
+    # shellcheck disable=SC2046 # the names are words
+    [ -x "$program" ] || refuse "no bench" "$name" $(benches)
     if [ "$name" != link ]; then
         [ $# -gt 0 ] || set -- -b 8 -e 64M -f 2
         case " $* " in *" --ranks"*) ;; *) set -- --ranks 2 "$@" ;; esac
@@ -183,7 +214,7 @@ bench() {
 }
 
 benches() {
-    find "$BUILD/bench" -maxdepth 1 -type f -perm -100 -exec basename {} \; | sort | tr '\n' ' '
+    find "$BUILD/bench" -maxdepth 1 -type f -perm -100 -exec basename {} \; | sort
 }
 
 compare() {
@@ -295,7 +326,6 @@ ci) exec .ci/run "$@" ;;
 clean) clean ;;
 '' | help | -h | --help) usage ;;
 *)
-    echo "./do: unknown word '$word'; these are known: bench compare compare_training test build check format install packages ci clean" >&2
-    exit 2
+    refuse "unknown word" "$word" bench compare compare_training test build check format install packages ci clean
     ;;
 esac

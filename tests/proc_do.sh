@@ -10,7 +10,7 @@ failures=0
 mkdir "$room/bin" "$room/tree"
 cp "$source_root/do" "$room/tree/do"
 
-for tool in sh cat dirname mktemp rm tail sed grep test find basename sort tr printf git env id mkdir cp chmod; do
+for tool in sh cat dirname mktemp rm tail sed grep test find basename sort tr printf git env id mkdir cp chmod awk; do
     path=$(command -v "$tool") && [ "${path#/}" != "$path" ] && ln -s "$path" "$room/bin/$tool"
 done
 
@@ -64,8 +64,12 @@ run_do
 expect "alone it lists its words" said 'bench.*measure'
 expect "and succeeds" [ "$code" = 0 ]
 run_do bnech
-expect "an unknown word is named" said "unknown word 'bnech'"
+expect "an unknown word is named" said "unknown word 'bnech'; there are: bench .* clean (did you mean \"bench\"?)$"
 expect "with exit code 2" [ "$code" = 2 ]
+run_do tests
+expect "and the nearest to it" said '(did you mean "test"?)$'
+run_do xyzzy
+expect "where one is near" said 'clean$'
 
 # --- nothing missing ---
 
@@ -151,7 +155,11 @@ expect "the bench has sizes and ranks of its own" last_line_is 'all_reduce --ran
 run_do bench --ranks 4 -b 1K
 expect "or the given ones" last_line_is 'all_reduce --ranks 4 -b 1K'
 run_do bench lnik
-expect "an unknown bench is answered with those there are" said "no bench 'lnik'; there are: all_reduce link"
+expect "an unknown bench is answered with those there are" \
+    said "no bench 'lnik'; there are: all_reduce link (did you mean \"link\"?)$"
+expect "with exit code 2" [ "$code" = 2 ]
+run_do bench allreduc
+expect "two edits are near" said '(did you mean "all_reduce"?)$'
 
 mkdir "$room/tree/bench"
 stub ../tree/bench/compare 'echo "compare with $BUILD: $*"'
