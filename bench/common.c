@@ -28,6 +28,7 @@ static int exit_code(int status)
     case GYRE_UNSUPPORTED:
         return BENCH_EXIT_UNSUPPORTED;
     case GYRE_INVALID:
+    case GYRE_REFUSED:
         return BENCH_EXIT_USAGE;
     default:
         return BENCH_EXIT_LIBRARY;
@@ -113,9 +114,9 @@ static const char *operation_of(const struct bench_verb *verb)
 }
 
 /* A name alone would be for every operation, and the bench itself sums and broadcasts too. */
-static void choose_algorithm(const struct bench *bench)
+static void choose_algorithm(const char *name, const struct bench_verb *verb)
 {
-    const char *name = bench->options.algorithm, *operation = operation_of(bench->verb);
+    const char *operation = operation_of(verb);
     char rule[256];
     if (!operation || strpbrk(name, ":;")) {
         setenv("GYRE_ALGO", name, 1);
@@ -125,31 +126,48 @@ static void choose_algorithm(const struct bench *bench)
     setenv("GYRE_ALGO", rule, 1);
 }
 
-static int join(struct bench *bench)
+static bool has_root(const struct bench_options *options, int n, bool speaks)
+{
+    if (options->root >= n && speaks) {
+        fprintf(stderr, "-r %d: expected a rank from 0 to %d, or -1\n", options->root, n - 1);
+    }
+    return options->root < n;
+}
+
+/* The world is the environment's, or of this process alone. */
+static int open_world(const struct bench_options *flags, const struct bench_verb *verb, bool alone,
+                      struct gyre_comm **comm)
 {
     struct gyre_options options = GYRE_OPTIONS_INIT;
-    options.transport = bench->options.transport;
-    if (bench->options.algorithm) {
-        choose_algorithm(bench);
+    options.transport = flags->transport;
+    if (alone) {
+        options.rank = 0;
+        options.world = 1;
     }
-    int code = bench_device_choose(bench);
-    if (code) {
-        return code;
+    if (flags->algorithm) {
+        choose_algorithm(flags->algorithm, verb);
     }
-    int status = gyre_init(&bench->comm, &options);
+    int status = gyre_init(comm, &options);
     if (status) {
         fprintf(stderr, "gyre_init: %s\n", gyre_error(NULL));
-        return exit_code(status);
+    }
+    return status ? exit_code(status) : 0;
+}
+
+static int join(struct bench *bench)
+{
+    int code = bench_device_choose(bench);
+    if (code == 0) {
+        code = open_world(&bench->options, bench->verb, false, &bench->comm);
+    }
+    if (code) {
+        return code;
     }
     bench->rank = gyre_rank(bench->comm);
     bench->n = gyre_size(bench->comm);
     bench->report.speaks = bench->rank == 0;
-    if (bench->options.root >= bench->n) {
-        fprintf(stderr, "-r %d: expected a rank from 0 to %d, or -1\n", bench->options.root,
-                bench->n - 1);
-        return bench_leave_with(bench, BENCH_EXIT_USAGE);
-    }
-    return 0;
+    bool is_rank = has_root(&bench->options, bench->n, bench->rank == 0);
+    return is_rank ? 0 : bench_leave_with(bench, BENCH_EXIT_USAGE);
 }
 
 /* Asked for: then no two ranks share memory. */
@@ -229,8 +247,8 @@ static void report_header(struct bench *bench)
                         or_auto(options->transport ? options->transport : getenv("GYRE_TRANSPORT")),
                         or_auto(getenv("GYRE_ALGO")),
                         reproducible && strcmp(reproducible, "1") == 0 ? ", reproducible" : "");
-    bench_report_remark(report, "poller %s, memory %s%s, %s", poller,
-                        options->cuda ? "cuda, " : "", options->plain_memory ? "malloc" : "gyre",
+    bench_report_remark(report, "poller %s, memory %s%s, %s", poller, options->cuda ? "cuda, " : "",
+                        options->plain_memory ? "malloc" : "gyre",
                         options->fresh
                             ? "fresh: above 4 KiB inputs are rewritten and outputs read between "
                               "calls"
@@ -378,8 +396,24 @@ static void run_types(struct bench *bench)
 
 /* -- main -------------------------------------------------------------------------------------- */
 
-static int start_ranks(const struct bench_options *options, int argc, char **argv)
+/* What every rank would refuse is refused once: a world of 1 reads the same settings and meets
+ * nobody. */
+static int try_settings(const struct bench_options *options, const struct bench_verb *verb)
 {
+    struct gyre_comm *alone;
+    if (!has_root(options, options->ranks, true)) {
+        return BENCH_EXIT_USAGE;
+    }
+    int code = open_world(options, verb, true, &alone);
+    if (code == 0) {
+        gyre_finalize(alone);
+    }
+    return code;
+}
+
+static int start_ranks(const struct bench *bench, int argc, char **argv)
+{
+    const struct bench_options *options = &bench->options;
     const char *rank = getenv("RANK");
     if (rank) {
         fprintf(stderr,
@@ -387,17 +421,18 @@ static int start_ranks(const struct bench_options *options, int argc, char **arg
                 options->ranks, rank);
         return BENCH_EXIT_USAGE;
     }
-    return bench_run_locally(options->ranks, argc, argv);
+    int code = try_settings(options, bench->verb);
+    return code ? code : bench_run_locally(options->ranks, argc, argv);
 }
 
 int bench_enter(int argc, char **argv, struct bench *bench)
 {
-    int asked = bench_options_read(argc, argv, &bench->options);
+    int asked = bench_options_read(argc, argv, bench->verb != NULL, &bench->options);
     if (asked) {
         return asked > 0 ? 0 : BENCH_EXIT_USAGE;
     }
     if (bench->options.ranks > 0) {
-        return start_ranks(&bench->options, argc, argv);
+        return start_ranks(bench, argc, argv);
     }
     int code = join(bench);
     if (code) {

@@ -1,6 +1,6 @@
 /* The front of the benches of collectives: flags, ranks, rows, checks, ceiling, footer. A bench is
  * one struct bench_verb and one line of main. Only gyre.h is used, as any program would, but for
- * device.h by --device (buffers.h). */
+ * device.h by --device (buffers.h) and the nearest word to a wrong one (options.c). */
 #ifndef GYRE_BENCH_COMMON_H
 #define GYRE_BENCH_COMMON_H
 

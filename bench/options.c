@@ -5,6 +5,8 @@
  * nccl-tests. */
 #include "options.h"
 
+#include "base/env.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -68,7 +70,7 @@ static const char help[] =
     "  -r, --root RANK            of rooted operations; -1 for each in turn (0)\n"
     "  -a, --average N            time of: 0 rank 0, 1 all, mean, 2 the fastest, 3 the slowest "
     "(1)\n"
-    "  -J, --output_file FILE     write JSON too; never overwrites\n"
+    "%s"
     "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
     "      --ranks N              start N ranks on this machine\n"
     "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
@@ -76,9 +78,14 @@ static const char help[] =
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
     "      --devices LIST         CUDA devices: local rank i takes entry i; 2,4,7\n"
     "      --device cpu|cuda      whose memory they are (cpu)\n"
-    "      --csv FILE             write rows as comma-separated values too\n"
+    "%s"
     "      --fresh                above 4 KiB rewrite the input and read the output between "
-    "calls\n";
+    "calls\n"
+    "      --no-ceiling           do not measure what the machine could do at most\n";
+
+static const char json_help[] = "  -J, --output_file FILE     write JSON too; never overwrites\n";
+static const char csv_help[] =
+    "      --csv FILE             write rows as comma-separated values too\n";
 
 static const char *const type_names[BENCH_TYPES] = {
     "float", "double", "half",   "bfloat16", "int32",  "int64",  "uint8",
@@ -108,45 +115,6 @@ bool bench_op_suits(enum gyre_type type, enum gyre_op op)
 
 /* -- words ------------------------------------------------------------------------------------- */
 
-#define WORD_MAX 32
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t edits(const char *a, const char *b)
-{
-    size_t row[WORD_MAX + 1], length = strlen(b);
-    for (size_t j = 0; j <= length; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= length; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(replaced, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[length];
-}
-
-static const char *nearest(const char *text, const char *const *words, size_t count)
-{
-    const char *found = NULL;
-    size_t best = 3;
-    for (size_t i = 0; i < count && strlen(text) <= WORD_MAX; i++) {
-        size_t distance = edits(text, words[i]);
-        if (distance < best && 2 * distance < strlen(words[i]) + 1) {
-            best = distance;
-            found = words[i];
-        }
-    }
-    return found;
-}
-
 static int refuse(const char *flag, const char *text, const char *expected, const char *near)
 {
     fprintf(stderr, "%s %s: expected %s%s%s%s\n", flag, text, expected,
@@ -162,7 +130,7 @@ static int read_word(const char *flag, const char *text, const char *const *word
             return (int)i;
         }
     }
-    return refuse(flag, text, expected, nearest(text, words, count));
+    return refuse(flag, text, expected, gyre_nearest_word(text, words, (int)count));
 }
 
 /* One word, or "all". */
@@ -306,7 +274,7 @@ static int read_flag(int flag, const char *text, struct bench_options *options)
 static int refuse_flag(int found, char **argv)
 {
     const char *names[sizeof flags / sizeof flags[0]], *word = argv[optind - 1];
-    size_t count = 0;
+    int count = 0;
     for (; flags[count].name; count++) {
         names[count] = flags[count].name;
     }
@@ -318,7 +286,7 @@ static int refuse_flag(int found, char **argv)
         fprintf(stderr, "-%c: no such flag; -h lists them\n", optopt);
         return -1;
     }
-    const char *near = nearest(word + strspn(word, "-"), names, count);
+    const char *near = gyre_nearest_word(word + strspn(word, "-"), names, count);
     fprintf(stderr, "%s: no such flag%s%s%s; -h lists them\n", word,
             near ? " (did you mean --" : "", near ? near : "", near ? "?)" : "");
     return -1;
@@ -339,9 +307,13 @@ static int check_reduction(const struct bench_options *options)
     return refuse("-o", op_names[last], "an integer -d with it, int32 for example", NULL);
 }
 
-static int check_together(const struct bench_options *options)
+static int check_together(const struct bench_options *options, bool files)
 {
     char text[32];
+    if (!files && (options->json || options->csv)) {
+        return refuse(options->json ? "-J" : "--csv", options->json ? options->json : options->csv,
+                      "no file: this bench writes its table to standard output alone", NULL);
+    }
     snprintf(text, sizeof text, "%" PRIu64, options->max_bytes);
     if (options->max_bytes < options->min_bytes) {
         return refuse("-e", text, "at least the -b size", NULL);
@@ -370,7 +342,7 @@ static int read_plant(struct bench_options *options)
     return index < 0 ? -1 : 0;
 }
 
-int bench_options_read(int argc, char **argv, struct bench_options *options)
+int bench_options_read(int argc, char **argv, bool files, struct bench_options *options)
 {
     *options = (struct bench_options){.min_bytes = 32 << 20,
                                       .max_bytes = 32 << 20,
@@ -384,7 +356,7 @@ int bench_options_read(int argc, char **argv, struct bench_options *options)
     for (;;) {
         int flag = getopt_long(argc, argv, ":b:e:i:f:n:w:c:o:d:r:a:J:I:h", flags, NULL);
         if (flag == 'h') {
-            printf(help, argv[0]);
+            printf(help, argv[0], files ? json_help : "", files ? csv_help : "");
             return 1;
         }
         if (flag < 0) {
@@ -400,7 +372,7 @@ int bench_options_read(int argc, char **argv, struct bench_options *options)
     if (optind < argc) {
         return refuse(argv[0], argv[optind], "flags only; -h lists them", NULL);
     }
-    return check_together(options) || read_plant(options) ? -1 : 0;
+    return check_together(options, files) || read_plant(options) ? -1 : 0;
 }
 
 bool bench_is_ranks_flag(const char *word, bool *value_follows)

@@ -38,8 +38,8 @@ struct bench_options {
 };
 
 /* 0: go on. 1: help was asked for and printed. -1: a flag is wrong, and standard error says which.
- */
-int bench_options_read(int argc, char **argv, struct bench_options *options);
+ * Without `files` there is no -J and no --csv. */
+int bench_options_read(int argc, char **argv, bool files, struct bench_options *options);
 
 /* As nccl-tests prints them: "float", "bfloat16"; "sum". */
 const char *bench_type_name(enum gyre_type type);

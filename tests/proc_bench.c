@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,6 +193,13 @@ static void test_link(void **state)
     assert_int_equal(rows, 3);
     expect_code(run("", "link --ranks 3 -b 8 -e 8"), 2);
     expect_text("use --ranks 2");
+    expect_code(run("", "link --help"), 0);
+    assert_null(strstr(output, "--csv"));
+    assert_null(strstr(output, "-J"));
+    expect_code(run("", "all_reduce --help"), 0);
+    expect_text("\n  -J, ");
+    expect_text("\n      --csv ");
+    expect_text("\n      --no-ceiling ");
 }
 
 static void test_late(void **state)
@@ -335,14 +343,42 @@ static void test_json_is_never_overwritten(void **state)
     }
 }
 
+/* The only line. */
+static void expect_line(const char *before, const char *line, const char *text)
+{
+    expect_code(run(before, line), 2);
+    expect_text(text);
+    const char *end = strchr(output, '\n');
+    if (!end || end[1]) {
+        fail_msg("more than one line, or none:\n%s", output);
+    }
+}
+
+static void make_file(const char *name, const char *text, mode_t mode)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
 static void test_bad_input_ends_every_rank(void **state)
 {
-    expect_code(run("", "all_reduce --fersh"), 2);
-    expect_text("--fresh");
-    expect_code(run("", "broadcast --ranks 2 -b 8 -e 8 -r 2"), 2);
-    expect_text("-r 2: expected a rank from 0 to 1");
-    expect_code(run("", "all_reduce --ranks 2 -b 8 -e 8 --algo rign"), 2);
-    expect_text("ring");
+    expect_line("", "all_reduce --fersh", "--fresh");
+    expect_line("", "broadcast --ranks 2 -b 8 -e 8 -r 2", "-r 2: expected a rank from 0 to 1");
+    expect_line("RANK=0 WORLD_SIZE=1", "broadcast -b 8 -e 8 -r 1", "-r 1: expected a rank from 0");
+    expect_line("", "all_reduce --ranks 2 -b 8 -e 8 --algo rign", "\"ring\"?");
+    expect_line("", "all_reduce --ranks 2 -b 8 -e 8 -J /none/x", "-J /none/x: cannot write");
+    expect_line("GYRE_TIMEOUT=ages", "all_reduce --ranks 2", "GYRE_TIMEOUT is \"ages\"");
+    make_file("open.key", "", 0644);
+    expect_line(
+        "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 GYRE_KEY_FILE=open.key",
+        "all_reduce", "has mode 0644");
+    expect_line("", "link --ranks 2 -b 8 -e 8 --csv x", "--csv x: expected no file");
+    expect_line("", "late --ranks 2 -J x", "-J x: expected no file");
     expect_code(run("GYRE_BENCH_PLANT=stael", "all_reduce --ranks 2 -b 8 -e 8"), 2);
     expect_text("stale");
     expect_code(run("RANK=0 WORLD_SIZE=2", "all_reduce --ranks 2"), 2);

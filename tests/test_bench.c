@@ -336,7 +336,7 @@ static int read_flags(struct bench_options *options, const char *line)
     }
     extern int optind;
     optind = 0;
-    return bench_options_read(count, words, options);
+    return bench_options_read(count, words, true, options);
 }
 
 static void test_flags_of_nccl_tests(void **state)
@@ -408,6 +408,31 @@ static void test_wrong_flags(void **state)
     close(saved);
 }
 
+static void test_wrong_words_have_a_nearest_one(void **state)
+{
+    static const char *const lines[][2] = {
+        {"-o smu", "\"sum\"?"},          {"-d flaot", "\"float\"?"},
+        {"--transport tpc", "\"tcp\"?"}, {"--memory gyer", "\"gyre\"?"},
+        {"--fersh", "--fresh?"},         {"--dtatype half", "--datatype?"}};
+    struct bench_options options;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char said[256] = "";
+        int saved = dup(STDERR_FILENO);
+        FILE *file = tmpfile();
+        dup2(fileno(file), STDERR_FILENO);
+        assert_int_equal(read_flags(&options, lines[i][0]), -1);
+        fflush(stderr);
+        dup2(saved, STDERR_FILENO);
+        close(saved);
+        rewind(file);
+        said[fread(said, 1, sizeof said - 1, file)] = '\0';
+        fclose(file);
+        if (!strstr(said, lines[i][1])) {
+            fail_msg("%s: \"%s\" is not in \"%s\"", lines[i][0], lines[i][1], said);
+        }
+    }
+}
+
 static void test_ranks_flag_is_known(void **state)
 {
     bool follows;
@@ -437,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_passes_touch_every_byte),
         cmocka_unit_test(test_flags_of_nccl_tests),
         cmocka_unit_test(test_wrong_flags),
+        cmocka_unit_test(test_wrong_words_have_a_nearest_one),
         cmocka_unit_test(test_ranks_flag_is_known),
     };
     return cmocka_run_group_tests_name("bench", tests, NULL, NULL);
