@@ -71,6 +71,28 @@ static int check_total(const struct gyre_run_words *words, const struct gyre_sea
                             words->of[NPROC], words->of[SIMULATE], gyre_seating_world(seating));
 }
 
+/* One number of ranks is for the hosts that come without their own. */
+static int settle_hosts(const struct gyre_run_words *words, const struct gyre_seating *given,
+                        struct gyre_hosts *hosts, struct gyre_launch_options *options,
+                        struct gyre_trouble *trouble)
+{
+    struct gyre_seating *seating = &options->seating;
+    int without = 0;
+    int status = gyre_seating_parse_hosts("--hosts", words->of[HOSTS], 0, hosts, seating, trouble);
+    for (int i = 0; i < seating->nodes && !status; i++)
+        if (!seating->size[i]) {
+            seating->size[i] = given->size[0];
+            without++;
+        }
+    options->hosts = hosts;
+    if (status || !words->of[NPROC] || (without && given->nodes == 1))
+        return status;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "--nproc-per-node '%s' and --hosts '%s' exclude each other; write each "
+                            "host's ranks behind it as in a:4,b:2, or one number for all",
+                            words->of[NPROC], words->of[HOSTS]);
+}
+
 static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts *hosts,
                           struct gyre_launch_options *options, struct gyre_trouble *trouble)
 {
@@ -87,11 +109,8 @@ static int settle_seating(const struct gyre_run_words *words, struct gyre_hosts 
                       ? refuse_both(words, NNODES, words->of[HOSTS] ? HOSTS : SIMULATE, trouble)
                       : 0))
         return status;
-    if (words->of[HOSTS]) {
-        options->hosts = hosts;
-        return gyre_seating_parse_hosts("--hosts", words->of[HOSTS], given.size[0], hosts,
-                                        &options->seating, trouble);
-    }
+    if (words->of[HOSTS])
+        return settle_hosts(words, &given, hosts, options, trouble);
     if (!words->of[SIMULATE])
         return settle_sizes(words, &given, nnodes, options, trouble);
     options->simulate = true;

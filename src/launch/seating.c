@@ -33,11 +33,17 @@ static bool next_piece(const char **rest, char separator, char *piece, size_t ca
     return true;
 }
 
-static int parse_size(const char *flag, const char *text, int64_t most, int *size,
-                      struct gyre_trouble *trouble)
+/* `text` is a part of `whole`, which is what the user typed and sees again. */
+static int parse_size(const char *flag, const char *whole, const char *text, int64_t most,
+                      int *size, struct gyre_trouble *trouble)
 {
     int64_t value;
-    int status = gyre_parse_int(flag, text, 1, most, &value, trouble);
+    bool part = strcmp(text, whole) != 0;
+    int status = gyre_parse_int(flag, text, 1, most, &value, part ? NULL : trouble);
+    if (status && part)
+        gyre_trouble_set(trouble, status,
+                         "%s is \"%s\": expected a whole number from 1 to %d, not \"%s\"", flag,
+                         whole, (int)most, text);
     if (!status)
         *size = (int)value;
     return status;
@@ -61,7 +67,8 @@ int gyre_seating_parse_sizes(const char *flag, const char *text, int cores,
     for (const char *rest = text; next_piece(&rest, ',', piece, sizeof piece);) {
         int size = cores;
         bool counted = !strcmp(piece, "auto") || !strcmp(piece, "cpu");
-        int status = counted ? 0 : parse_size(flag, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
+        int status =
+            counted ? 0 : parse_size(flag, text, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
         if (status || (status = append(flag, &found, size, trouble)))
             return status;
     }
@@ -76,8 +83,8 @@ static int parse_product(const char *flag, const char *text, const char *x,
     char left[32];
     int nodes = 0, size = 0, status = 0;
     snprintf(left, sizeof left, "%.*s", (int)(x - text), text);
-    if ((status = parse_size(flag, left, GYRE_NODES_MAX, &nodes, trouble)) ||
-        (status = parse_size(flag, x + 1, GYRE_RANKS_PER_NODE_MAX, &size, trouble)))
+    if ((status = parse_size(flag, text, left, GYRE_NODES_MAX, &nodes, trouble)) ||
+        (status = parse_size(flag, text, x + 1, GYRE_RANKS_PER_NODE_MAX, &size, trouble)))
         return status;
     while (found->nodes < nodes)
         found->size[found->nodes++] = size;
@@ -90,7 +97,7 @@ static int parse_sum(const char *flag, const char *text, struct gyre_seating *fo
     char piece[32];
     for (const char *rest = text; next_piece(&rest, '+', piece, sizeof piece);) {
         int size = 0;
-        int status = parse_size(flag, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
+        int status = parse_size(flag, text, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
         if (status || (status = append(flag, found, size, trouble)))
             return status;
     }
@@ -116,13 +123,13 @@ int gyre_seating_parse_nodes(const char *flag, const char *text, struct gyre_sea
 }
 
 /* Splits "host:4" into name and count. A colon inside brackets belongs to an IPv6 address. */
-static int parse_host(const char *flag, char *entry, int cores, char *name, int *size,
-                      struct gyre_trouble *trouble)
+static int parse_host(const char *flag, const char *whole, char *entry, int cores, char *name,
+                      int *size, struct gyre_trouble *trouble)
 {
     char *colon = strrchr(entry, ':'), *bracket = strrchr(entry, ']');
     *size = cores;
     if (colon && (!bracket || colon > bracket)) {
-        int status = parse_size(flag, colon + 1, GYRE_RANKS_PER_NODE_MAX, size, trouble);
+        int status = parse_size(flag, whole, colon + 1, GYRE_RANKS_PER_NODE_MAX, size, trouble);
         if (status)
             return status;
         *colon = 0;
@@ -145,8 +152,8 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
     char entry[GYRE_HOST_MAX];
     for (const char *rest = text; next_piece(&rest, ',', entry, sizeof entry);) {
         int size, status = append(flag, &found, 0, trouble);
-        if (status ||
-            (status = parse_host(flag, entry, cores, hosts->name[found.nodes - 1], &size, trouble)))
+        if (status || (status = parse_host(flag, text, entry, cores, hosts->name[found.nodes - 1],
+                                           &size, trouble)))
             return status;
         found.size[found.nodes - 1] = size;
     }
