@@ -55,6 +55,12 @@ static int set_root_text(struct gyre_job *job, const char *name, const char *tex
                                 "brackets as in [2001:db8::1]:29500",
                                 name, text);
     }
+    int64_t port;
+    if (gyre_parse_int(name, colon + 1, 1, 65535, &port, NULL)) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s is \"%s\": expected a port from 1 to 65535 behind the colon",
+                                name, text);
+    }
     return set_root(job, name, host, length, colon + 1, trouble);
 }
 
