@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,19 +100,54 @@ static void assert_chosen(const char *list, int family, const char *expected)
 
 static void interfaces_are_chosen_by_name_address_and_block(void **state)
 {
-    static const char *const wrong[] = {
-        "eth99", "198.51.100.0/24", "127.0.0.1/33", "127.0.0.1/x", "", ","};
+    static const char *const wrong[] = {"eth99", "198.51.100.0/24", "", ","};
     (void)state;
     assert_chosen("lo", AF_INET, "127.0.0.1:0");
     assert_chosen("127.0.0.0/8", AF_UNSPEC, "127.0.0.1:0");
     assert_chosen("127.0.0.1", AF_INET, "127.0.0.1:0");
     assert_chosen("eth99, 198.51.100.0/24 lo", AF_INET, "127.0.0.1:0");
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 4; i++) {
         struct sockaddr_storage address;
         struct gyre_trouble trouble = {0};
         assert_int_equal(gyre_address_choose(wrong[i], AF_INET, &address, &trouble), GYRE_INVALID);
         assert_non_null(strstr(trouble.text, "this machine has lo 127.0.0.1"));
     }
+}
+
+static void expect_refused(const char *list, const char *says)
+{
+    struct sockaddr_storage address;
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(gyre_address_choose(list, AF_INET, &address, &trouble), GYRE_INVALID);
+    if (!strstr(trouble.text, says))
+        fail_msg("%s: \"%s\" is not in \"%s\"", list, says, trouble.text);
+}
+
+static void a_wrong_block_is_told_as_one(void **state)
+{
+    (void)state;
+    expect_refused("10.0.0.0/40", "10.0.0.0/40: expected an address and a prefix of 0 to 32");
+    expect_refused("lo,127.0.0.1/x", ": 127.0.0.1/x: expected"); /* also behind what is there */
+    expect_refused("fd00::/129", "prefix of 0 to 128");
+    expect_refused("eth0/24", "eth0/24: expected an address and");
+}
+
+/* One letter of a real name is wrong. */
+static void the_nearest_interface_is_named(void **state)
+{
+    struct ifaddrs *list, *own;
+    char name[64] = "";
+    (void)state;
+    assert_false(getifaddrs(&list));
+    for (own = list; own && !name[0]; own = own->ifa_next)
+        if (own->ifa_addr && own->ifa_addr->sa_family == AF_INET && own->ifa_flags & IFF_UP &&
+            strlen(own->ifa_name) > 3)
+            snprintf(name, sizeof name, "%s", own->ifa_name);
+    freeifaddrs(list);
+    if (!name[0])
+        skip(); /* nothing but lo */
+    name[1] = '~';
+    expect_refused(name, "(did you mean \"");
 }
 
 static void a_block_ends_where_its_bits_end(void **state)
@@ -183,6 +220,8 @@ int main(void)
         cmocka_unit_test(loopback_is_recognised),
         cmocka_unit_test(a_wrong_name_is_named),
         cmocka_unit_test(interfaces_are_chosen_by_name_address_and_block),
+        cmocka_unit_test(a_wrong_block_is_told_as_one),
+        cmocka_unit_test(the_nearest_interface_is_named),
         cmocka_unit_test(a_block_ends_where_its_bits_end),
         cmocka_unit_test(listeners_stay_inside_their_range),
         cmocka_unit_test(a_socket_that_meets_itself_is_refused),

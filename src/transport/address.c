@@ -11,6 +11,8 @@
  * by themselves. */
 #include "transport/address.h"
 
+#include "base/env.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -257,8 +259,26 @@ static bool find_item(const char *item, int family, const struct ifaddrs *list,
     return found;
 }
 
+#define NAMES_MAX 64
+
+/* The name of an interface that is nearest to an item of the list; NULL: none is near. */
+static const char *nearest_name(const char *list, const struct ifaddrs *own)
+{
+    const char *names[NAMES_MAX], *near = NULL;
+    char items[512], *rest = items, *item;
+    int count = 0;
+    for (; own && count < NAMES_MAX; own = own->ifa_next)
+        if (usable(own))
+            names[count++] = own->ifa_name;
+    snprintf(items, sizeof items, "%s", list);
+    while (!near && (item = strsep(&rest, ", ")))
+        near = gyre_nearest_word(item, names, count);
+    return near;
+}
+
 static int choose_trouble(const char *list, const struct ifaddrs *own, struct gyre_trouble *trouble)
 {
+    const char *near = nearest_name(list, own);
     char all[600] = "", text[GYRE_ADDRESS_TEXT];
     for (; own; own = own->ifa_next) {
         if (!usable(own))
@@ -271,8 +291,28 @@ static int choose_trouble(const char *list, const struct ifaddrs *own, struct gy
     }
     return gyre_trouble_set(
         trouble, GYRE_INVALID,
-        "GYRE_INTERFACE=%s: no such interface or address is up here; this machine has %s", list,
-        all);
+        "GYRE_INTERFACE=%s: no such interface or address is up here%s%s%s; this machine has %s",
+        list, near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "", all);
+}
+
+/* A block's prefix must fit its address, whichever item is taken in the end. */
+static int check_prefix(const char *list, const char *item, struct gyre_trouble *trouble)
+{
+    char text[INET6_ADDRSTRLEN];
+    uint8_t block[16];
+    const char *slash = strchr(item, '/');
+    int64_t prefix;
+    if (!slash)
+        return 0;
+    snprintf(text, sizeof text, "%.*s", (int)(slash - item), item);
+    bool v6_block = inet_pton(AF_INET6, text, block) == 1;
+    bool known = v6_block || inet_pton(AF_INET, text, block) == 1;
+    int most = v6_block ? 128 : 32;
+    if (known && !gyre_parse_int("prefix", slash + 1, 0, most, &prefix, NULL))
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "GYRE_INTERFACE=%s: %s: expected an address and a prefix of 0 to %d",
+                            list, item, most);
 }
 
 int gyre_address_choose(const char *list, int family, struct sockaddr_storage *out,
@@ -282,10 +322,17 @@ int gyre_address_choose(const char *list, int family, struct sockaddr_storage *o
     char items[512], *rest = items, *item;
     bool found = false;
 
+    snprintf(items, sizeof items, "%s", list);
+    while ((item = strsep(&rest, ", "))) {
+        int status = check_prefix(list, item, trouble);
+        if (status)
+            return status;
+    }
     if (getifaddrs(&own))
         return gyre_trouble_set(trouble, -errno, "cannot list this machine's addresses: %s",
                                 strerror(errno));
     snprintf(items, sizeof items, "%s", list);
+    rest = items;
     while (!found && (item = strsep(&rest, ", ")))
         found = *item && find_item(item, family, own, out);
     int status = found ? 0 : choose_trouble(list, own, trouble);
