@@ -54,6 +54,7 @@ static const struct wrong wrongs[] = {
     {{"run", "--node-rank", "2", "--nnodes", "2", "true"}, "expected 0 to 1 with --nnodes 2"},
     {{"run", "-n", "1,2,3", "--nnodes", "2", "true"}, "names 3 nodes, but --nnodes says 2"},
     {{"run", "--hosts", "localhost:1,b:1", "true"}, "give this machine's name"},
+    {{"run", "--log-dir", "/proc/x", "true"}, "--log-dir: cannot make the folder '/proc/x': "},
     {{"doctor", "now"}, "unexpected word 'now'"},
     {{"train", "--devices", "0;1", "--preset", "wine"},
      "is \"0;1\": expected numbers with commas between"},

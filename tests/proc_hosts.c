@@ -179,7 +179,7 @@ static void a_far_launcher_wants_its_key(void **state)
 {
     (void)state;
     rig_run(&rig, "nonsense\n", WORDS("--node", "0", "-n", "1", "true"));
-    rig_expect(&rig, 1, "--node expects the job's key on standard input");
+    rig_expect(&rig, 2, "--node expects the job's key on standard input");
     rig_end(&rig);
 }
 

@@ -38,7 +38,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *trouble)
 {
     fprintf(stderr, "gyre%s%s: %s\n", *command ? " " : "", command, trouble->text);
-    return status == GYRE_INVALID ? 2 : 1;
+    return status == GYRE_INVALID || status == GYRE_REFUSED ? 2 : 1;
 }
 
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble)

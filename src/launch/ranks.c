@@ -83,8 +83,9 @@ static int make_folders(const char *path, struct gyre_trouble *trouble)
         if (slash)
             *slash = 0;
         if (mkdir(part, 0777) && errno != EEXIST)
-            return gyre_trouble_set(trouble, -errno, "--log-dir: cannot make the folder '%s': %s",
-                                    part, strerror(errno));
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "--log-dir: cannot make the folder '%s': %s", part,
+                                    strerror(errno));
         if (!slash)
             break;
     }
@@ -98,7 +99,7 @@ static int open_log(const char *folder, int rank, const char *ending, int *fd,
     snprintf(path, sizeof path, "%s/rank-%d.%s", folder, rank, ending);
     *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (*fd < 0)
-        return gyre_trouble_set(trouble, -errno, "--log-dir: cannot write '%s': %s", path,
+        return gyre_trouble_set(trouble, GYRE_INVALID, "--log-dir: cannot write '%s': %s", path,
                                 strerror(errno));
     return 0;
 }
