@@ -41,6 +41,9 @@ expect 'GYRE_TRANSPORT is "smh": expected auto, shm, tcp or verbs (did you mean 
 expect 'GYRE_KERNELS is "avx9": expected scalar' env GYRE_KERNELS=avx9 "$gyre" show env
 expect '^GYRE_KERNELS  *scalar  *environment ' env GYRE_KERNELS=scalar "$gyre" show env
 expect 'tuning file /nowhere/prices: No such file' env GYRE_TUNE_FILE=/nowhere/prices "$gyre" show env
+expect 'GYRE_SLICE is "0": expected more than 0' env GYRE_SLICE=0 "$gyre" show env
+expect 'GYRE_JOIN_TIMEOUT is "0s": expected more than 0' env GYRE_JOIN_TIMEOUT=0s "$gyre" show env
+expect 'GYRE_SLICE is "0B": expected more' env GYRE_SLICE=0B "$gyre" show choices
 expect 'GYRE_ALGO is "rign"' env GYRE_ALGO=rign "$gyre" show env
 env GYRE_LANES=9 "$gyre" show env >/dev/null 2>&1
 [ $? = 2 ] || offend "a wrong value does not end with 2"

@@ -299,6 +299,23 @@ static void comes_by_options_and_again(void **state)
     assert_null(comm);
 }
 
+static void refuses_settings_that_make_no_sense(void **state)
+{
+    static const char *const wrong[][3] = {
+        {"GYRE_SLICE", "0", "GYRE_SLICE is \"0\": expected more than 0"},
+        {"GYRE_JOIN_TIMEOUT", "0ms", "GYRE_JOIN_TIMEOUT is \"0ms\": expected more than 0"},
+    };
+    struct gyre_comm *comm;
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv(wrong[i][0], wrong[i][1], 1);
+        assert_int_equal(gyre_init(&comm, NULL), GYRE_INVALID);
+        unsetenv(wrong[i][0]);
+        if (!strstr(gyre_error(NULL), wrong[i][2]))
+            fail_msg("\"%s\" is not in \"%s\"", wrong[i][2], gyre_error(NULL));
+    }
+}
+
 int main(void)
 {
 #define ALONE(test) cmocka_unit_test_setup_teardown(test, alone, leave)
@@ -316,6 +333,7 @@ int main(void)
         cmocka_unit_test(abort_ends_it),
         cmocka_unit_test(makes_no_key_file),
         cmocka_unit_test(comes_by_options_and_again),
+        cmocka_unit_test(refuses_settings_that_make_no_sense),
     };
     forget_launchers();
     return cmocka_run_group_tests(tests, NULL, NULL);

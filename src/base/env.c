@@ -305,3 +305,12 @@ int gyre_env_word(const char *name, const char *const *words, int count, int *in
     const char *text = value_of(name);
     return text ? gyre_parse_word(name, text, words, count, index, trouble) : 0;
 }
+
+int gyre_env_refuse_zero(const char *name, uint64_t value, struct gyre_trouble *trouble)
+{
+    const char *text = value_of(name);
+    if (!text || value)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID, "%s is \"%s\": expected more than 0", name,
+                            text);
+}

@@ -35,6 +35,9 @@ int gyre_env_word(const char *name, const char *const *words, int count, int *in
 const char *gyre_nearest_name(const char *typed, const char *const *names, const char *const *help,
                               int count);
 
+/* GYRE_INVALID where the variable is set and `value`, read from it, is 0. */
+int gyre_env_refuse_zero(const char *name, uint64_t value, struct gyre_trouble *trouble);
+
 /* The word nearest to `text` (edit distance at most 3 and less than half its length), NULL if none
  * is near. */
 const char *gyre_nearest_word(const char *text, const char *const *words, int count);

@@ -128,6 +128,8 @@ static int read_settings(struct gyre_choices_asked *a, struct gyre_trouble *trou
     if (!status)
         status = gyre_env_size("GYRE_SLICE", &a->question.slice_bytes, trouble);
     if (!status)
+        status = gyre_env_refuse_zero("GYRE_SLICE", a->question.slice_bytes, trouble);
+    if (!status)
         status = gyre_env_int("GYRE_LANES", 1, 8, &lanes, trouble);
     a->question.lanes = (uint32_t)lanes;
     a->question.in_order = a->preference.reproducible;

@@ -27,11 +27,11 @@
     }
 #define SIZE(name, fallback, same, meaning)                                                        \
     {                                                                                              \
-        name, fallback, meaning, GYRE_KNOB_SIZE, same, NULL, 0, 0                                  \
+        name, fallback, meaning, GYRE_KNOB_SIZE, same, NULL, 1, 0                                  \
     }
-#define TIME(name, fallback, meaning)                                                              \
+#define TIME(name, least, fallback, meaning)                                                       \
     {                                                                                              \
-        name, fallback, meaning, GYRE_KNOB_TIME, false, NULL, 0, 0                                 \
+        name, fallback, meaning, GYRE_KNOB_TIME, false, NULL, least, 0                             \
     }
 
 #define KERNELS(name, fallback, meaning)                                                           \
@@ -55,9 +55,9 @@ const struct gyre_knob gyre_knobs[] = {
     KERNELS("GYRE_KERNELS", "the fastest", "the best instruction set that sums may use"),
     WORD("GYRE_BLAS", "auto own openblas", "auto", false, "who multiplies matrices"),
     WORD("GYRE_LOG", "error warn info debug", "warn", false, "lines on standard error"),
-    TIME("GYRE_JOIN_TIMEOUT", "300s", "how long to wait for all ranks"),
-    TIME("GYRE_TIMEOUT", "30min", "limit of one operation"),
-    TIME("GYRE_DEAD_TIME", "10s", "silence after which a process counts as dead"),
+    TIME("GYRE_JOIN_TIMEOUT", 1, "300s", "how long to wait for all ranks"),
+    TIME("GYRE_TIMEOUT", 0, "30min", "limit of one operation"),
+    TIME("GYRE_DEAD_TIME", 0, "10s", "silence after which a process counts as dead"),
     TEXT("GYRE_ROOT", "found by itself", false, "host:port where rank 0 listens"),
     TEXT("GYRE_INTERFACE", "the route to rank 0", false, "which of this machine's addresses"),
     TEXT("GYRE_PORT_RANGE", "any", false, "low-high: ports for data connections"),
@@ -97,20 +97,25 @@ static int check_kernels(const struct gyre_knob *knob, const char *text,
 
 int gyre_knob_check(const struct gyre_knob *knob, const char *text, struct gyre_trouble *trouble)
 {
-    uint64_t size;
-    int64_t number;
+    uint64_t size = 1;
+    int64_t number = 1;
+    int status = 0;
     switch (knob->kind) {
     case GYRE_KNOB_WORD:
         return check_word(knob, text, trouble);
     case GYRE_KNOB_NUMBER:
         return gyre_parse_int(knob->name, text, knob->least, knob->most, &number, trouble);
     case GYRE_KNOB_SIZE:
-        return gyre_parse_size(knob->name, text, &size, trouble);
+        status = gyre_parse_size(knob->name, text, &size, trouble);
+        break;
     case GYRE_KNOB_TIME:
-        return gyre_parse_duration_ms(knob->name, text, &number, trouble);
+        status = gyre_parse_duration_ms(knob->name, text, &number, trouble);
+        break;
     case GYRE_KNOB_KERNELS:
         return check_kernels(knob, text, trouble);
     default:
         return 0;
     }
+    bool zero = !status && knob->least && (!size || !number);
+    return zero ? gyre_env_refuse_zero(knob->name, 0, trouble) : status;
 }

@@ -30,6 +30,8 @@ static int read_settings(struct gyre_hub *hub, struct gyre_trouble *trouble)
     if (!status)
         status = gyre_env_size("GYRE_SLICE", &options->slice_bytes, trouble);
     if (!status)
+        status = gyre_env_refuse_zero("GYRE_SLICE", options->slice_bytes, trouble);
+    if (!status)
         status = gyre_env_int("GYRE_LANES", 1, GYRE_LANES_MAX, &lanes, trouble);
     options->lanes = (uint32_t)lanes;
     options->preference = &hub->preference;

@@ -149,6 +149,8 @@ static int join(int node, const struct gyre_launch_job *job, struct gyre_joined 
     options.root = root;
     options.job = "launchers";
     int status = gyre_env_duration_ms("GYRE_JOIN_TIMEOUT", &timeout_ms, trouble);
+    if (!status)
+        status = gyre_env_refuse_zero("GYRE_JOIN_TIMEOUT", (uint64_t)timeout_ms, trouble);
     how.join_timeout_ms = (int)timeout_ms;
     if (!status)
         status = gyre_job_discover(&options, &meeting, trouble);

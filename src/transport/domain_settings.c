@@ -78,6 +78,8 @@ int gyre_domain_settings_read(const struct gyre_options *user,
         return status;
     if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,
                             &settings->join_timeout_ms, trouble)) ||
+        (status = gyre_env_refuse_zero("GYRE_JOIN_TIMEOUT", (uint64_t)settings->join_timeout_ms,
+                                       trouble)) ||
         (status = read_time("GYRE_TIMEOUT", user ? user->timeout_ms : 0, 1800000,
                             &settings->timeout_ms, trouble)) ||
         (status = read_time("GYRE_DEAD_TIME", user ? user->dead_time_ms : 0, 10000,
