@@ -304,6 +304,9 @@ static void refuses_settings_that_make_no_sense(void **state)
     static const char *const wrong[][3] = {
         {"GYRE_SLICE", "0", "GYRE_SLICE is \"0\": expected more than 0"},
         {"GYRE_JOIN_TIMEOUT", "0ms", "GYRE_JOIN_TIMEOUT is \"0ms\": expected more than 0"},
+        {"GYRE_LOG", "inf",
+         "GYRE_LOG is \"inf\": expected error, warn, info or debug (did you mean"},
+        {"GYRE_KERNELS", "scalr", "GYRE_KERNELS is \"scalr\": expected scalar"},
     };
     struct gyre_comm *comm;
     (void)state;

@@ -22,14 +22,20 @@ static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static char host[256];
 static int level = GYRE_LOG_WARN;
 static struct gyre_trouble level_trouble;
+static atomic_flag told = ATOMIC_FLAG_INIT; /* that the level makes no sense */
 static atomic_int identity = -1;
+
+static int read_level(int *out, struct gyre_trouble *trouble)
+{
+    static const char *const words[] = {"error", "warn", "info", "debug"};
+    return gyre_env_word("GYRE_LOG", words, 4, out, trouble);
+}
 
 static void prepare(void)
 {
-    static const char *const words[] = {"error", "warn", "info", "debug"};
     if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
         strcpy(host, "unknown-host");
-    gyre_env_word("GYRE_LOG", words, 4, &level, &level_trouble);
+    read_level(&level, &level_trouble);
 }
 
 static int prefix(char *line)
@@ -69,7 +75,6 @@ static void log_arguments(const char *format, va_list arguments)
 /* A GYRE_LOG that makes no sense is told by whoever logs first, in one line. */
 static void tell_bad_level(void)
 {
-    static atomic_flag told = ATOMIC_FLAG_INIT;
     if (level_trouble.status && !atomic_flag_test_and_set(&told))
         gyre_log(GYRE_LOG_ERROR, "%s", level_trouble.text);
 }
@@ -86,6 +91,15 @@ void gyre_log(enum gyre_log_level line_level, const char *format, ...)
         va_end(arguments);
     }
     errno = saved;
+}
+
+int gyre_log_check(struct gyre_trouble *trouble)
+{
+    int wanted;
+    int status = read_level(&wanted, trouble);
+    if (status)
+        atomic_flag_test_and_set(&told);
+    return status;
 }
 
 void gyre_log_identity(int rank)

@@ -4,11 +4,17 @@
 #ifndef GYRE_BASE_LOG_H
 #define GYRE_BASE_LOG_H
 
+#include "base/status.h"
+
 enum gyre_log_level { GYRE_LOG_ERROR, GYRE_LOG_WARN, GYRE_LOG_INFO, GYRE_LOG_DEBUG };
 
 void gyre_log_identity(int rank); /* -1: unknown yet; the host name is found by the log itself */
 void gyre_log(enum gyre_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* GYRE_INVALID where GYRE_LOG makes no sense, which no line tells then. */
+int gyre_log_check(struct gyre_trouble *trouble);
+
 const char *gyre_host_name(void); /* of this machine; static storage */
 
 #endif

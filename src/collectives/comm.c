@@ -26,7 +26,11 @@ static int read_settings(struct gyre_hub *hub, struct gyre_trouble *trouble)
 {
     struct gyre_engine_options *options = &hub->settings;
     int64_t lanes = 0;
-    int status = gyre_preference_read(&hub->preference, trouble);
+    int status = gyre_log_check(trouble);
+    if (!status)
+        status = gyre_reduce_check(trouble);
+    if (!status)
+        status = gyre_preference_read(&hub->preference, trouble);
     if (!status)
         status = gyre_env_size("GYRE_SLICE", &options->slice_bytes, trouble);
     if (!status)

@@ -54,6 +54,9 @@ extern const struct gyre_reduce_variant gyre_reduce_variants[];
  * kind is not built in. Any thread. */
 const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind);
 
+/* GYRE_INVALID where GYRE_KERNELS names no instruction set of this architecture. */
+int gyre_reduce_check(struct gyre_trouble *trouble);
+
 /* The table that serves results of `bytes` with the fewest steps in between: the same results. */
 const struct gyre_reduce_table *gyre_reduce_table_for(enum gyre_memory_kind kind, uint64_t bytes);
 

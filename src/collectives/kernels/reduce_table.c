@@ -24,26 +24,33 @@ bool gyre_op_suits(enum gyre_type type, enum gyre_op op)
     return !is_float[type] || op < GYRE_AND;
 }
 
-/* The index of the fastest set that may be used; a cap that is no word of ours is told and counts
- * as none. */
-static int fastest_allowed(void)
+/* The index of the fastest set that may be used. */
+static int read_cap(int *cap, struct gyre_trouble *trouble)
 {
     const char *words[WORDS_MAX];
-    int count = 0, cap;
+    int count = 0;
     while (count < WORDS_MAX && gyre_reduce_variants[count].name) {
         words[count] = gyre_reduce_variants[count].name;
         count++;
     }
-    struct gyre_trouble trouble = {0};
-    cap = count - 1;
-    if (gyre_env_word("GYRE_KERNELS", words, count, &cap, &trouble))
-        gyre_log(GYRE_LOG_WARN, "%s; using the fastest", trouble.text);
-    return cap;
+    *cap = count - 1;
+    return gyre_env_word("GYRE_KERNELS", words, count, cap, trouble);
 }
 
+int gyre_reduce_check(struct gyre_trouble *trouble)
+{
+    int cap;
+    return read_cap(&cap, trouble);
+}
+
+/* gyre_init() refuses a cap that is no word of ours; without it the cap is told and counts as none.
+ */
 static void build(void)
 {
-    int cap = fastest_allowed();
+    struct gyre_trouble trouble = {0};
+    int cap;
+    if (read_cap(&cap, &trouble))
+        gyre_log(GYRE_LOG_WARN, "%s; using the fastest", trouble.text);
     for (int i = 0; i <= cap; i++) {
         if (i)
             host_table[i] = host_table[i - 1];
