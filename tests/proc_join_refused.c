@@ -181,6 +181,38 @@ static void another_key_is_met_with_silence(void **state)
     rig_teardown(&rig);
 }
 
+/* Ten seconds prove that a key is wrong; the join timeout is for who comes late. */
+static void another_key_does_not_wait_for_the_timeout(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_setup(&rig, 2);
+    set_timeout(&rig, 100000);
+    rig.rank[2] = rig.rank[1];
+    memset(rig.rank[2].job.key, 0x66, 32);
+    rig_start(&rig, 0);
+    rig_start(&rig, 2);
+    assert_int_equal(rig_first_to_end(&rig), 2);
+    rig_start(&rig, 1);
+    rig_wait(&rig);
+    assert_failed(&rig, 2, GYRE_REFUSED, "waiting longer is of no use");
+    assert_fine(&rig, 0);
+    assert_fine(&rig, 1);
+    rig_teardown(&rig);
+}
+
+static void too_short_a_time_is_told(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_setup(&rig, 2);
+    set_timeout(&rig, 0);
+    rig_start(&rig, 1);
+    rig_wait(&rig);
+    assert_failed(&rig, 1, GYRE_TIMED_OUT, "there was no time to look");
+    rig_teardown(&rig);
+}
+
 static void a_node_that_cannot_share_is_unsupported(void **state)
 {
     struct rig rig;
@@ -456,6 +488,8 @@ int main(void)
         cmocka_unit_test(other_settings_are_shown_word_by_word),
         cmocka_unit_test(a_former_epoch_does_not_disturb),
         cmocka_unit_test(another_key_is_met_with_silence),
+        cmocka_unit_test(another_key_does_not_wait_for_the_timeout),
+        cmocka_unit_test(too_short_a_time_is_told),
         cmocka_unit_test(a_node_that_cannot_share_is_unsupported),
         cmocka_unit_test(another_version_is_told_why),
         cmocka_unit_test(a_death_while_gathering_is_told_to_all),

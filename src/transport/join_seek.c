@@ -7,7 +7,11 @@
  * Ranks start in any order, so being refused is normal for a while; pauses grow to 20 ms, and with
  * the time already spent to half a second, so that a thousand ranks that wait for minutes do not
  * knock a thousand times a second. What a place did last is kept, because it is what the user needs
- * to read when the time is over. */
+ * to read when the time is over.
+ *
+ * Waiting helps against an absent rank 0, not against a wrong key: a rank that every place hangs up
+ * on gives up after ten seconds, not at the end of the join timeout. A look-up of a name blocks as
+ * long as the machine's resolver does, also beyond that timeout. */
 #include "transport/join_state.h"
 
 #include "base/log.h"
@@ -20,8 +24,9 @@
 
 enum { PLACES = 80 };
 
-#define SILENCE    (2 * GYRE_SECOND)  /* of a listener after our hello */
-#define PERSIST    (10 * GYRE_SECOND) /* closed without a word for so long: it means it */
+#define SILENCE (2 * GYRE_SECOND) /* of a listener after our hello */
+#define PERSIST                                                                                    \
+    (10 * GYRE_SECOND) /* closed without a word for so long: a key will not come right */
 #define NAMELESS   (30 * GYRE_SECOND) /* a name that does not exist may be about to */
 #define MEMORY     (5 * GYRE_SECOND)  /* a telling failure is not forgotten for a plain one */
 #define FIRST_LINE (2 * GYRE_SECOND)
@@ -130,7 +135,8 @@ static void describe(const struct seek *seek, char *text, size_t size)
     const uint8_t *id = seek->join->job->key_id;
     char address[GYRE_ADDRESS_TEXT];
     if (!seek->places) {
-        snprintf(text, size, "%s", seek->finding.text);
+        snprintf(text, size, "%s",
+                 seek->finding.text[0] ? seek->finding.text : "there was no time to look");
         return;
     }
     gyre_address_format(&place->address, address);
@@ -159,10 +165,13 @@ static int give_up(struct seek *seek)
     char why[512];
     bool closed = seek->places && most_telling(seek)->manner == CLOSED;
     describe(seek, why, sizeof why);
-    return gyre_trouble_set(seek->join->trouble, closed ? GYRE_REFUSED : GYRE_TIMED_OUT,
-                            "rank %u on %s did not find rank 0 within %.1f s: %s",
-                            seek->join->joined->rank, gyre_host_name(),
-                            (double)(seek->now - seek->join->started) / (double)GYRE_SECOND, why);
+    return gyre_trouble_set(
+        seek->join->trouble, closed ? GYRE_REFUSED : GYRE_TIMED_OUT,
+        "rank %u on %s did not find rank 0 within %.1f s: %s%s", seek->join->joined->rank,
+        gyre_host_name(), (double)(seek->now - seek->join->started) / (double)GYRE_SECOND, why,
+        seek->now < seek->join->deadline ? "; it did so each time for 10 s, so waiting longer is "
+                                           "of no use"
+                                         : "");
 }
 
 static void report(struct seek *seek)
