@@ -2,7 +2,8 @@
  *
  *     ranks          roots     counts
  *     1 … 16         all       all at which cuts go wrong; elements of 4 bytes, to 9 ranks of 1, 2, 8
- *     17 … 127       one       3 of them: seven numbers of ranks, beside powers of two and primes
+ *     17, 31 … 33    one       7 of them: empty, one, n - 1, n, n + 1, a prime, many
+ *     64, 100, 127   one       3: n - 1, a prime, many
  *     257, 500       one       2 and 1
  *     1,024          one       1: less than one element for each rank
  *
@@ -116,12 +117,12 @@ static void test_element_sizes(void **state)
         for_each_algorithm(prove_elements, n);
 }
 
-/* Many ranks have few counts: two, one large for 500, one below the number of ranks for 1,024.
- * Rings, whose steps grow with the square of n, are left out at 500. */
+/* Many ranks have few counts: from 64 on three, then two, one large for 500, one below the number of
+ * ranks for 1,024. Rings, whose steps grow with the square of n, are left out at 500. */
 static void prove_sample(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
-    const uint64_t counts[] = {slice.n - 1, 4099, 1000003};
-    size_t first = slice.n == 500 ? 2 : 0, last = slice.n == 1024 ? 0 : 2;
+    const uint64_t n = slice.n, counts[] = {n - 1, 4099, 1000003, 0, 1, n, n + 1};
+    size_t first = n == 500 ? 2 : 0, last = n == 1024 ? 0 : n >= 64 ? 2 : 6;
     slice.root = gyre_verb_has_root(slice.verb) ? slice.n * 2 / 3 : 0;
     if (slice.n == 500 && algorithm->extent(&slice).rounds > slice.n / 2)
         return;
