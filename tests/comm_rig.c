@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -187,6 +188,33 @@ int rig_check(bool fine, struct gyre_comm *comm, const char *what)
         fprintf(stderr, "rank %d of %d: %s: %s\n", gyre_rank(comm), gyre_size(comm), what,
                 gyre_error(comm));
     return !fine;
+}
+
+void rig_stop(struct rig *rig, int rank)
+{
+    int status = 0;
+    kill(rig->pid[rank], SIGSTOP);
+    assert_int_equal(waitpid(rig->pid[rank], &status, WUNTRACED), rig->pid[rank]);
+    assert_true(WIFSTOPPED(status));
+}
+
+static uint32_t look(const struct rig *rig, size_t word)
+{
+    uint32_t value = 0;
+    struct iovec here = {&value, sizeof(value)};
+    struct iovec there = {(void *)(rig->shared->place[0] + word * sizeof(value)), sizeof(value)};
+    if (process_vm_readv(rig->pid[0], &here, 1, &there, 1, 0) != (ssize_t)sizeof(value))
+        fail_msg("cannot look at rank 0's memory: %s", strerror(errno));
+    return value;
+}
+
+bool rig_stop_inside(struct rig *rig, int writer, size_t half, size_t last, uint32_t before)
+{
+    uint64_t limit = rig_now() + 20000000000ull * (uint64_t)rig_slow();
+    while (look(rig, half) == before)
+        assert_true(rig_now() < limit);
+    rig_stop(rig, writer);
+    return look(rig, last) == before;
 }
 
 int rig_run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))

@@ -33,7 +33,8 @@ struct rig_shared {
     _Atomic int flag;                  /* set by the test or a body */
     _Atomic int status[RIG_RANKS_MAX]; /* what the failing call returned */
     _Atomic uint64_t took_ns[RIG_RANKS_MAX];
-    char error[RIG_RANKS_MAX][1024]; /* gyre_error() of each */
+    _Atomic uintptr_t place[RIG_RANKS_MAX]; /* of memory that the test looks at */
+    char error[RIG_RANKS_MAX][1024];        /* gyre_error() of each */
 };
 
 /* Starts the ranks. */
@@ -52,6 +53,13 @@ void rig_note(struct rig *rig, struct gyre_comm *comm, int status, uint64_t sinc
 void rig_until(_Atomic int *word, int value); /* waits for *word >= value */
 uint64_t rig_now(void);
 int rig_slow(void); /* GYRE_TEST_SLOW */
+
+/* Stops a rank and waits until it stands. */
+void rig_stop(struct rig *rig, int rank);
+
+/* Stops `writer` while it writes words into memory of rank 0: as soon as the one at `half`, counted
+ * from rank 0's place, is not `before` any more. False: it had written the one at `last`, too. */
+bool rig_stop_inside(struct rig *rig, int writer, size_t half, size_t last, uint32_t before);
 
 /* In a body: 1, told on standard error with the communicator's story, unless it is fine. */
 int rig_check(bool fine, struct gyre_comm *comm, const char *what);

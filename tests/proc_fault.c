@@ -104,16 +104,24 @@ static void child_that_outlives_its_rank(void **state)
 
 /* -- late writers ------------------------------------------------------------------------------ */
 
+#define PUSHED (16u << 20) /* elements */
+
 /* Rank 1 is stopped while it pushes. Survivors refill their buffers after the error, rank 1 goes
  * on, and the buffers keep what the survivors wrote. */
 static int refill_after_failure(struct gyre_comm *comm, struct rig *rig)
 {
-    const size_t count = 16u << 20;
+    const size_t count = PUSHED;
     uint32_t *data;
     int status = gyre_alloc(comm, count * 4, (void **)&data), bad = 0;
+    for (size_t i = 0; !status && i < count; i++)
+        data[i] = 1;
+    rig->shared->place[gyre_rank(comm)] = (uintptr_t)data;
     rig->shared->ready++;
-    while (!status)
+    rig_until(&rig->shared->ready, 3);
+    if (!status)
         status = gyre_all_reduce(comm, data, data, count, GYRE_I32, GYRE_SUM);
+    if (!status)
+        return gyre_finalize(comm); /* it was stopped too late */
     if (gyre_rank(comm) == 1)
         return 0;
     rig_note(rig, comm, status, rig_now());
@@ -127,24 +135,33 @@ static int refill_after_failure(struct gyre_comm *comm, struct rig *rig)
     return bad != 0;
 }
 
+/* Rank 1 folds the middle third and writes it to the others: it is stopped when half of that has come
+ * to rank 0 and its end has not. False: it was quicker. */
+static bool stop_in_a_push(void)
+{
+    struct rig rig = {
+        .n = 3, .algorithm = "direct", .dead_ms = 3 * DEAD_MS, .body = refill_after_failure};
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 3);
+    bool inside = rig_stop_inside(&rig, 1, PUSHED / 2, PUSHED / 3 * 2 - 64, 1);
+    if (inside)
+        rig_until(&rig.shared->ready, 5);
+    kill(rig.pid[1], SIGCONT);
+    if (inside)
+        waitpid(rig.pid[1], NULL, 0);
+    rig.shared->flag = 1;
+    assert_int_equal(rig_wait(&rig, 20, inside ? 1u << 1 : 0), 0);
+    munmap(rig.shared, sizeof(*rig.shared));
+    return inside;
+}
+
 static void late_writes_are_not_seen(void **state)
 {
+    int inside = 0;
     (void)state;
-    for (int round = 0; round < 5; round++) {
-        struct rig rig = {.n = 3, .dead_ms = 3 * DEAD_MS, .body = refill_after_failure};
-        int status;
-        rig_start(&rig);
-        rig_until(&rig.shared->ready, 3);
-        usleep(30000 +
-               7000 * (unsigned)round); /* somewhere inside a push of 64 MiB; any moment must do */
-        kill(rig.pid[1], SIGSTOP);
-        rig_until(&rig.shared->ready, 5);
-        kill(rig.pid[1], SIGCONT);
-        waitpid(rig.pid[1], &status, 0);
-        rig.shared->flag = 1;
-        assert_int_equal(rig_wait(&rig, 20, 1u << 1), 0);
-        munmap(rig.shared, sizeof(*rig.shared));
-    }
+    for (int tries = 0; tries < 40 && inside < 3; tries++)
+        inside += stop_in_a_push();
+    assert_int_equal(inside, 3);
 }
 
 /* -- ranks that disagree ----------------------------------------------------------------------- */
@@ -410,31 +427,69 @@ static void forked_child_cannot_use_it(void **state)
     assert_int_equal(rig_run(&(struct rig){.n = 2, .body = fork_and_use}, 20), 0);
 }
 
-/* 10⁵ broadcasts while one leaf stands still for a while: the root waits for it, and every value is
+/* Many broadcasts, in which a leaf is stopped now and then: the root waits for it, and every value is
  * right. */
 static int broadcast_many(struct gyre_comm *comm, struct rig *rig)
 {
-    for (uint32_t i = 0; i < 100000; i++) {
+    const uint32_t *turns = rig->argument;
+    for (uint32_t i = 0; i < *turns; i++) {
         uint32_t value = gyre_rank(comm) == 0 ? i * 7 : 0;
-        if (i == 1000)
-            rig->shared->ready++;
+        if (gyre_rank(comm) == 0)
+            rig->shared->flag = (int)i;
         if (gyre_broadcast(comm, &value, &value, 1, GYRE_I32, 0) || value != i * 7)
             return 1;
     }
     return gyre_finalize(comm);
 }
 
-static void root_does_not_overrun_a_stopped_leaf(void **state)
+static bool sleeps(pid_t pid)
 {
-    struct rig rig = {.n = 3, .dead_ms = 20000, .body = broadcast_many};
-    (void)state;
+    char path[64], text[512] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    const char *behind = strrchr(text, ')');
+    return behind && behind[2] == 'S';
+}
+
+/* Until rank 0 gets no further: a root that does not wait for its leaf would overrun it now. */
+static void until_root_waits(const struct rig *rig)
+{
+    for (int seen = -1, looks = 0; looks < 200;) {
+        int now = rig->shared->flag;
+        looks = now == seen ? looks + sleeps(rig->pid[0]) : 0;
+        seen = now;
+    }
+}
+
+static void stop_a_leaf(const char *transport, int n, uint32_t turns)
+{
+    const int stops = 5;
+    struct rig rig = {.n = n,
+                      .transport = transport,
+                      .dead_ms = 20000,
+                      .body = broadcast_many,
+                      .argument = &turns};
     rig_start(&rig);
-    rig_until(&rig.shared->ready, 3);
-    kill(rig.pid[2], SIGSTOP);
-    usleep(100000); /* time for a root that did not wait to overrun */
-    kill(rig.pid[2], SIGCONT);
+    for (int stop = 0; stop < stops; stop++) {
+        int leaf = 1 + stop % (n - 1);
+        rig_until(&rig.shared->flag, (int)turns / (stops + 1) * (stop + 1));
+        rig_stop(&rig, leaf);
+        until_root_waits(&rig);
+        kill(rig.pid[leaf], SIGCONT);
+    }
     assert_int_equal(rig_wait(&rig, 60, 0), 0);
     munmap(rig.shared, sizeof(*rig.shared));
+}
+
+static void root_does_not_overrun_a_stopped_leaf(void **state)
+{
+    (void)state;
+    stop_a_leaf("shm", 2, 100000);
+    stop_a_leaf("shm", 3, 100000);
+    stop_a_leaf("tcp", 3, 3000);
 }
 
 int main(void)
