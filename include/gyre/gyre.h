@@ -244,7 +244,9 @@ GYRE_API int gyre_alloc_device(struct gyre_comm *comm, size_t bytes, void **memo
 GYRE_API int gyre_free(struct gyre_comm *comm, void *memory);
 
 /* Tells the library that [memory, memory + bytes) stays allocated until gyre_unregister(), so that
- * links which pin or map memory can keep doing so. It never changes a result.
+ * links which pin or map memory can keep doing so. It never changes a result. At most 256 spans of
+ * a communicator. In this version no link asks: only gyre_alloc() memory is used in place, other
+ * memory is copied through staging whether it is registered or not.
  *   Ownership: the caller still owns the memory.
  *   Errors:    GYRE_INVALID (NULL, 0 bytes, registered already or, for unregister, not registered).
  *   Threads:   any thread. */
