@@ -208,13 +208,24 @@ static uint32_t look(const struct rig *rig, size_t word)
     return value;
 }
 
-bool rig_stop_inside(struct rig *rig, int writer, size_t half, size_t last, uint32_t before)
+bool rig_outlive_a_writer(struct rig *rig, size_t half, size_t last, uint32_t before)
 {
     uint64_t limit = rig_now() + 20000000000ull * (uint64_t)rig_slow();
+    rig_start(rig);
+    rig_until(&rig->shared->ready, 3);
     while (look(rig, half) == before)
         assert_true(rig_now() < limit);
-    rig_stop(rig, writer);
-    return look(rig, last) == before;
+    rig_stop(rig, 1);
+    bool inside = look(rig, last) == before;
+    if (inside)
+        rig_until(&rig->shared->ready, 5);
+    kill(rig->pid[1], SIGCONT);
+    if (inside)
+        waitpid(rig->pid[1], NULL, 0);
+    rig->shared->flag = 1;
+    assert_int_equal(rig_wait(rig, 20, inside ? 1u << 1 : 0), 0);
+    munmap(rig->shared, sizeof(*rig->shared));
+    return inside;
 }
 
 int rig_run_everywhere(int n, int (*body)(struct gyre_comm *, struct rig *))

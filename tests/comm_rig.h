@@ -57,9 +57,11 @@ int rig_slow(void); /* GYRE_TEST_SLOW */
 /* Stops a rank and waits until it stands. */
 void rig_stop(struct rig *rig, int rank);
 
-/* Stops `writer` while it writes words into memory of rank 0: as soon as the one at `half`, counted
- * from rank 0's place, is not `before` any more. False: it had written the one at `last`, too. */
-bool rig_stop_inside(struct rig *rig, int writer, size_t half, size_t last, uint32_t before);
+/* Starts three ranks whose bodies give their place, are ready, and have rank 1 write words into rank
+ * 0's memory. Rank 1 is stopped when the word at `half`, counted from the place, is not `before` any
+ * more, and goes on when the two others have failed and are ready once more; `flag` tells them that it
+ * has ended. False: it had written the word at `last`, too, and nobody failed. */
+bool rig_outlive_a_writer(struct rig *rig, size_t half, size_t last, uint32_t before);
 
 /* In a body: 1, told on standard error with the communicator's story, unless it is fine. */
 int rig_check(bool fine, struct gyre_comm *comm, const char *what);
