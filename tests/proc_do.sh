@@ -14,7 +14,8 @@ for tool in sh cat dirname mktemp rm tail sed grep test find basename sort tr pr
     path=$(command -v "$tool") && [ "${path#/}" != "$path" ] && ln -s "$path" "$room/bin/$tool"
 done
 
-stub() { # name, then its body
+stub() { # name, then its body; never through a link to the machine's own tool
+    rm -f "$room/bin/$1"
     printf '#!/bin/sh\n%s\n' "$2" >"$room/bin/$1"
     chmod +x "$room/bin/$1"
 }
