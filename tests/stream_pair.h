@@ -13,6 +13,7 @@ struct stream_pair {
     size_t piece;         /* most bytes moved at once; 0: no limit */
     struct gyre_rng *rng; /* NULL: pieces are exactly as long; else 1 … piece */
     int status[2];        /* what read() said last */
+    bool fed;             /* by feed(), as a carrier does whose bytes lie in memory */
 };
 
 /* Copies at most `most` bytes of what `from` offers to where `to` wants them; returns how many. */
@@ -38,6 +39,19 @@ static inline size_t stream_copy(const struct iovec *from, int froms, const stru
     return done;
 }
 
+/* As target(), a copy and read(), without the first and second. */
+static inline size_t stream_feed(struct gyre_stream *to, const struct iovec *from, int froms,
+                                 size_t most, int *status)
+{
+    size_t done = 0;
+    for (int i = 0; i < froms && done < most && !*status; i++) {
+        size_t part = from[i].iov_len < most - done ? from[i].iov_len : most - done;
+        *status = gyre_stream_feed(to, from[i].iov_base, part);
+        done += part;
+    }
+    return done;
+}
+
 /* Moves one piece from end `side` to the other; returns its bytes. */
 static inline size_t stream_pair_move(struct stream_pair *pair, int side)
 {
@@ -49,6 +63,11 @@ static inline size_t stream_pair_move(struct stream_pair *pair, int side)
     int outs = gyre_stream_gather(pair->end[side], out, 8);
     if (outs == 0 || pair->status[!side]) {
         return 0;
+    }
+    if (pair->fed) {
+        size_t fed = stream_feed(pair->end[!side], out, outs, most, &pair->status[!side]);
+        gyre_stream_wrote(pair->end[side], fed);
+        return fed;
     }
     int ins = gyre_stream_target(pair->end[!side], in);
     size_t moved = stream_copy(out, outs, in, ins, most);

@@ -65,6 +65,15 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
 int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                      uint64_t length, uint64_t token);
 
+/* A send of at most GYRE_STREAM_NOW_MOST bytes that leaves at once: its frame is written to `to`
+ * (GYRE_STREAM_NOW_ROOM bytes), for the carrier to bring behind all that it has taken; the send has
+ * completed. Returns the frame's bytes; 0: it is not to be so (another message goes first, a credit
+ * is missing, it is too long, it would be refused), nothing was taken: send() it. */
+#define GYRE_STREAM_NOW_MOST 256u
+#define GYRE_STREAM_NOW_ROOM (32u + GYRE_STREAM_NOW_MOST)
+uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
+                              const void *data, uint64_t length, uint64_t token, uint8_t *to);
+
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
  * such post, or the peer reads it in place, or the carrier writes it, and it ends by itself. The
  * stream stays usable: a frame that is half written goes on from a copy, the rest of a message
@@ -76,6 +85,7 @@ int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token);
 /* Output: the next bytes to write, at most `max` vectors; returns how many (0: nothing to write).
  * They stay valid until wrote() says how many bytes of them the carrier took. */
 int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max);
+bool gyre_stream_silent(const struct gyre_stream *stream); /* nor is there a take_write() */
 void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes);
 
 /* Input: where the next bytes belong (1 or 2 vectors; never 0), then how many came. read() returns
@@ -83,6 +93,10 @@ void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes);
  * status. */
 int gyre_stream_target(struct gyre_stream *stream, struct iovec iov[2]);
 int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
+
+/* Both at once, for bytes that lie in memory of the carrier, where the peer may even write still:
+ * each byte is read once. One stream is given its bytes in one of the two ways. */
+int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t length);
 
 /* Messages that the peer points at, in memory that both ends see: fetch() copies at most one piece
  * of the next one, and says whether it did; pending() says whether there is one. */

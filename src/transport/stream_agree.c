@@ -39,6 +39,13 @@ int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match 
     return gyre_stream_disagree(stream, &mine, match->fingerprint);
 }
 
+bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_match operation = operation_of(match);
+    const struct gyre_agreement *known = gyre_table_find(&stream->agreements, &operation);
+    return known && known->slot.match.fingerprint != match->fingerprint;
+}
+
 /* A post whose fingerprint differs from the record's. */
 static int local_verdict(struct gyre_stream *stream, const struct gyre_match *match,
                          const struct gyre_agreement *known)

@@ -10,6 +10,8 @@
  *
  *      header ─▶ where does its payload belong? ─▶ payload, summed as it comes ─▶ sum? ─▶ act
  *
+ * A carrier whose bytes lie in memory already feeds them from there.
+ *
  * A header is believed only as far as its length, and as the place of its payload, before the sum
  * is proved: what goes wrong about names or fingerprints is kept as a verdict, so that a flipped
  * bit is told as GYRE_CORRUPT and not as a MISMATCH. What no honest sum could excuse (a message
@@ -226,13 +228,14 @@ static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32
     switch (in->where) {
     case GYRE_IN_BUFFER:
         gyre_copy(in->at, bytes, length);
+        bytes = in->at; /* what is summed is what is kept */
         in->at += length;
         break;
     case GYRE_IN_STORE:
         gyre_store_append(stream->store, &in->stored->parcel, bytes, length);
         break;
     case GYRE_IN_CONTROL:
-        memcpy(in->control + (in->frame.length - in->left), bytes, length);
+        bytes = memcpy(in->control + (in->frame.length - in->left), bytes, length);
         break;
     case GYRE_IN_VOID:
     case GYRE_IN_HEADER:
@@ -329,6 +332,44 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes)
     in->have += (uint32_t)bytes;
     if (!status && in->have > 0) {
         status = digest_ahead(stream);
+    }
+    if (status) {
+        in->have = 0;
+        gyre_stream_fail(stream, status);
+    }
+    return status;
+}
+
+/* A header is copied before it is looked at, since the peer might write there still. */
+static int feed_header(struct gyre_stream *stream, const uint8_t *bytes, uint32_t part)
+{
+    struct gyre_incoming *in = &stream->in;
+    memcpy(in->ahead + in->have, bytes, part);
+    in->have += part;
+    if (in->have < GYRE_FRAME_BYTES)
+        return 0;
+    in->have = 0;
+    int status = open_frame(stream, in->ahead);
+    return status || in->left > 0 ? status : close_frame(stream);
+}
+
+static int feed_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32_t part)
+{
+    put_payload(stream, bytes, part);
+    return stream->in.left > 0 ? 0 : close_frame(stream);
+}
+
+int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t length)
+{
+    struct gyre_incoming *in = &stream->in;
+    int status = stream->status;
+    while (length > 0 && !status) {
+        bool header = in->where == GYRE_IN_HEADER;
+        uint32_t most = header ? GYRE_FRAME_BYTES - in->have : in->left;
+        uint32_t part = length < most ? (uint32_t)length : most;
+        status = header ? feed_header(stream, bytes, part) : feed_payload(stream, bytes, part);
+        bytes += part;
+        length -= part;
     }
     if (status) {
         in->have = 0;

@@ -102,8 +102,9 @@ static void offer_credit(struct gyre_stream *stream)
     stream->credit.reported = stream->credit.given;
 }
 
-static bool has_credit(const struct gyre_credit *credit, uint64_t length)
+bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length)
 {
+    const struct gyre_credit *credit = &stream->credit;
     return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <=
            GYRE_UNEXPECTED_BYTES;
 }
@@ -111,7 +112,7 @@ static bool has_credit(const struct gyre_credit *credit, uint64_t length)
 bool gyre_stream_starves(const struct gyre_stream *stream)
 {
     const struct gyre_send *eager = (const struct gyre_send *)stream->out.eager.head;
-    return eager && !has_credit(&stream->credit, eager->length);
+    return eager && !gyre_stream_has_credit(stream, eager->length);
 }
 
 /* A frame of its own costs both ends a system call, beside another one nothing: credit goes early
@@ -196,7 +197,7 @@ static void frame_message(struct gyre_stream *stream, struct gyre_send *send,
 static bool offer_eager(struct gyre_stream *stream)
 {
     struct gyre_send *send = (struct gyre_send *)stream->out.eager.head;
-    if (!send || !has_credit(&stream->credit, send->length)) {
+    if (!send || !gyre_stream_has_credit(stream, send->length)) {
         return false;
     }
     gyre_queue_pop(&stream->out.eager);
@@ -304,9 +305,19 @@ static bool add_vector(struct iovec *iov, int *used, int max, const uint8_t *byt
     return true;
 }
 
+/* Most gathers find that, so it is found out quickly. */
+bool gyre_stream_silent(const struct gyre_stream *stream)
+{
+    const struct gyre_outgoing *out = &stream->out;
+    return out->offers == 0 && !out->eager.head && !out->patient.head && !out->granted.head &&
+           !out->voids.head && !out->points.head && !out->grants.head && !out->takens.head &&
+           !out->recalls.head && !out->spared.head && !out->reached.head && !owes_credit(stream) &&
+           (!out->bye_asked || out->bye_framed);
+}
+
 int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
 {
-    if (stream->status) {
+    if (stream->status || gyre_stream_silent(stream)) {
         return 0;
     }
     fill(stream);

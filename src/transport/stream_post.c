@@ -2,11 +2,14 @@
  *
  *     recv(name) ── stored already? ──▶ copy, complete
  *               └── no: receives[name]; GRANT if it is long or the peer has asked
+ *     send_now() ── very short, and nothing else to say: framed, complete
  *     send(name) ── short: out.eager, as credit allows
  *               └── long: granted already? out.granted : sends[name] until the GRANT comes
  *
  * A post either takes one record and one place among the direction's `posts`, or takes nothing. */
 #include "transport/stream_state.h"
+
+#include <string.h>
 
 static int admit(const struct gyre_stream *stream, uint32_t outstanding)
 {
@@ -103,6 +106,29 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
         gyre_stream_hear_nothing_more(stream);
     }
     return 0;
+}
+
+_Static_assert(GYRE_STREAM_NOW_ROOM == GYRE_FRAME_BYTES + GYRE_STREAM_NOW_MOST,
+               "stream.h does not know the frame");
+
+uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
+                              const void *data, uint64_t length, uint64_t token, uint8_t *to)
+{
+    struct gyre_frame frame = {.kind = GYRE_FRAME_DATA,
+                               .length = (uint32_t)length,
+                               .epoch = stream->epoch,
+                               .match = *match};
+    if (length > GYRE_STREAM_NOW_MOST || admit(stream, stream->sends_out) || stream->in.bye_heard ||
+        !gyre_stream_silent(stream) || !gyre_stream_has_credit(stream, length) ||
+        gyre_stream_differs(stream, match))
+        return 0;
+    stream->credit.spent += length + GYRE_UNEXPECTED_CHARGE;
+    gyre_frame_encode(&frame, stream->checksum ? data : NULL, to);
+    if (length > 0)
+        memcpy(to + GYRE_FRAME_BYTES, data, length);
+    stream->sends_out++;
+    gyre_stream_tell(stream, token, 0, true);
+    return GYRE_FRAME_BYTES + frame.length;
 }
 
 /* A withdrawn receive whose message has not begun to come is the new one's place. */

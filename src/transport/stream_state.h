@@ -188,6 +188,7 @@ void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive 
 
 /* stream_out.c. retire: forgets the offers of which nothing is left. */
 void gyre_stream_retire(struct gyre_stream *stream);
+bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length);
 void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
 void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send); /* by the peer */
 
@@ -226,9 +227,10 @@ void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *sen
 void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receive *receive,
                                   int status);
 
-/* stream_agree.c. check(): a frame from the peer against what is known; join(): adds one local or
+/* stream_agree.c. differs(): whatever is alive of it here has another fingerprint; check(): a frame from the peer against what is known; join(): adds one local or
  * remote mention to the record and returns it, or NULL and *status; leave(): takes it back.
  * GYRE_MISMATCH is recorded for the caller. */
+bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_match *match);
 int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match *match);
 struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,
                                               const struct gyre_match *match, bool remote,

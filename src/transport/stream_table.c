@@ -102,15 +102,6 @@ void gyre_queue_push(struct gyre_queue *queue, void *record)
     queue->tail = slot;
 }
 
-void *gyre_queue_pop(struct gyre_queue *queue)
-{
-    struct gyre_slot *slot = queue->head;
-    if (slot) {
-        queue->head = slot->next;
-    }
-    return slot;
-}
-
 void gyre_queue_unlink(struct gyre_queue *queue, void *record)
 {
     struct gyre_slot *slot = record, *before = NULL;

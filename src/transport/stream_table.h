@@ -45,8 +45,15 @@ void gyre_table_remove(struct gyre_table *table, void *record); /* inserted; sta
 void *gyre_table_record(const struct gyre_table *table, uint32_t i);
 
 void gyre_queue_push(struct gyre_queue *queue, void *record);
-void *gyre_queue_pop(struct gyre_queue *queue);                 /* NULL: empty */
 void gyre_queue_unlink(struct gyre_queue *queue, void *record); /* which is in it; walks */
+
+static inline void *gyre_queue_pop(struct gyre_queue *queue) /* NULL: empty */
+{
+    struct gyre_slot *slot = queue->head;
+    if (slot)
+        queue->head = slot->next;
+    return slot;
+}
 
 static inline struct gyre_slot **gyre_table_bucket(const struct gyre_table *table,
                                                    const struct gyre_match *match)
