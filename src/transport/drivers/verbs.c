@@ -8,6 +8,7 @@
  * completion channel, and on the sockets, each of which ends with its peer's process. */
 #include "transport/drivers/verbs.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "transport/frame.h"
 
@@ -18,9 +19,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define LOOK_EVERY  64 /* polls: so rarely the sockets are heard meanwhile */
-#define DRAINS_MOST 8  /* in one poll() */
-#define DOUBTS_MOST 2  /* test writes that fail before the first one succeeds */
+#define LOOK_EVERY_NS (GYRE_MS / 5) /* the sockets are heard, meanwhile */
+#define DOUBTS_MOST   2             /* test writes that fail before the first one succeeds */
 
 static struct gyre_verbs_pipe *pipe_of(struct gyre_pipe *handle)
 {
@@ -221,8 +221,13 @@ static int verbs_send(struct gyre_pipe *handle, const struct gyre_match *match, 
                       uint64_t length, uint64_t token)
 {
     struct gyre_verbs_pipe *pipe = pipe_of(handle);
-    int status =
-        pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
+    int status = pipe->status;
+    if (!status && !pipe->broken && gyre_verbs_pipe_send_now(pipe, match, data, length, token)) {
+        accepted(pipe);
+        return 0;
+    }
+    if (!status)
+        status = gyre_stream_send(pipe->stream, match, data, length, token);
     if (status)
         return refused(pipe, status);
     accepted(pipe);
@@ -304,12 +309,12 @@ static int serve(struct gyre_verbs_pipe *pipe, struct gyre_completion *out, int 
 
 static void hear(struct gyre_verbs_wire *wire, uint64_t now)
 {
-    int drains = 0;
-    while (drains < DRAINS_MOST && gyre_verbs_queue_drain(wire))
-        drains++;
-    if (wire->polls++ % LOOK_EVERY == 0)
+    bool came = gyre_verbs_queue_drain(wire);
+    if (now - wire->looked >= LOOK_EVERY_NS) {
+        wire->looked = now;
         gyre_verbs_look_aside(wire);
-    if (wire->hangups && drains == 0)
+    }
+    if (wire->hangups && !came)
         gyre_verbs_end_hangups(wire, now);
 }
 

@@ -39,6 +39,7 @@
     8                           /* requests that only say what is consumed: a quarter of
                                               the window or of the ring each, so 4 of either */
 #define GYRE_VERBS_SENDS    128 /* requests in a send queue */
+#define GYRE_VERBS_BATCH    16  /* given to the device at once */
 #define GYRE_VERBS_SIGNAL   16  /* every so many of them tell that they are done */
 #define GYRE_VERBS_INLINE   256 /* bytes that travel in the request itself, if possible */
 #define GYRE_VERBS_NAME_MAX 48
@@ -91,6 +92,7 @@ struct gyre_verbs_request {
     enum gyre_verbs_kind kind;
     uint32_t word;
     struct gyre_send *ends; /* this message, when it is done; NULL: none */
+    bool signalled;         /* put() decides */
 };
 
 struct gyre_verbs_memory { /* a region that is registered, or cannot be */
@@ -116,10 +118,14 @@ struct gyre_verbs_pipe {
     uint64_t written, freed;
     uint32_t records, consumed; /* put out; consumed by the peer */
     uint64_t end_of[GYRE_VERBS_WINDOW];
-    uint32_t sends, sends_done, since_signal; /* requests */
-    uint32_t signalled[GYRE_VERBS_SENDS];     /* how many requests a completion ends */
-    struct gyre_send *ends[GYRE_VERBS_SENDS]; /* and which message */
+    uint32_t sends, sends_done;               /* requests */
+    uint32_t asked;                           /* of them, up to the last that tells */
+    bool owes;                                /* a message ends after that */
+    struct gyre_send *ends[GYRE_VERBS_SENDS]; /* which message a request ends */
+    uint32_t signalled[GYRE_VERBS_SENDS];     /* up to which request a completion tells */
     uint32_t signals, signals_done;
+    struct gyre_verbs_request batch[GYRE_VERBS_BATCH]; /* not given to the device yet */
+    uint32_t batched;
 
     /* Out, past the rings: the message that is being written. */
     struct gyre_stream_write write;
@@ -132,7 +138,6 @@ struct gyre_verbs_pipe {
     uint32_t taken, taken_told; /* records */
 
     uint32_t posts; /* accepted and not yet fetched */
-    bool blocked;   /* the stream wants to say more than there is room for */
     bool parting;   /* bye() was called */
     bool hangup;    /* the socket has ended, and what that means is not settled yet */
     bool ended;     /* now it is */
@@ -157,6 +162,7 @@ struct gyre_verbs_wire {
     const struct gyre_sight *sight;
     struct gyre_reach reach; /* for the streams */
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
+    struct gyre_verbs_memory *recent; /* of them: asked for last */
     bool refused_memory;
     char name[GYRE_VERBS_NAME_MAX * 2];
     uint32_t ring, window;
@@ -166,9 +172,9 @@ struct gyre_verbs_wire {
     uint32_t most, serials;
     uint32_t refusals; /* peers that a test write did not reach, while it reached none */
     bool proven;
-    bool full;       /* the last poll() had more to tell than it was given room for */
-    uint32_t events; /* of the channel, to be acknowledged */
-    uint32_t polls;
+    bool full;        /* the last poll() had more to tell than it was given room for */
+    uint32_t events;  /* of the channel, to be acknowledged */
+    uint64_t looked;  /* at the sockets */
     uint32_t hangups; /* pipes with one */
     uint64_t moved;
     struct gyre_verbs_pipe **pipe; /* `most`; NULL: free */
@@ -199,14 +205,16 @@ void gyre_verbs_queue_destroy(struct gyre_verbs_pipe *pipe); /* nothing is touch
 int gyre_verbs_queue_connect(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
 
 /* put(): the caller has looked at room(). write(): outbox bytes [at, at + length), to the same place
- * of the peer's inbox. */
+ * of the peer's inbox. flush(): the device gets what was put, and what is written from is left as it
+ * is until then too. */
 uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe);
 void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *request);
 void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
                             uint32_t length);
+void gyre_verbs_queue_flush(struct gyre_verbs_pipe *pipe);
 
-/* Takes what completed and hands it to its pipe; returns how many there were. */
-int gyre_verbs_queue_drain(struct gyre_verbs_wire *wire);
+/* Takes what completed and hands it to its pipe; false: nothing had. */
+bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire);
 
 /* -- verbs_fault.c ----------------------------------------------------------------------------- */
 
@@ -223,6 +231,9 @@ void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now);
 
 void gyre_verbs_pipe_mark(struct gyre_verbs_pipe *pipe); /* it has something to do */
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
+bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
+                              const void *data, uint64_t length,
+                              uint64_t token); /* false: it cannot */
 void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate);
 void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length); /* the first record */
 uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,

@@ -1,7 +1,7 @@
 /* One pipe: its stream's bytes through the rings.
  *
  *     stream ── gather ──▶ outbox ──▶ a record per request          push()
- *     stream ◀─ target ── inbox, as far as the record reaches       came()
+ *     stream ◀── feed ─── inbox, as far as the record reaches        came()
  *
  * push() writes as long as there is room in the peer's inbox, in its window and in the send queue;
  * each of the three comes back by a completion, which marks the pipe, so nobody has to ask. A
@@ -83,7 +83,6 @@ static bool push_records(struct gyre_verbs_pipe *pipe)
     for (;;) {
         int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
         uint32_t most = count ? room(pipe) : 0;
-        pipe->blocked = count > 0;
         if (!most)
             break;
         uint8_t *to = pipe->outbox + pipe->written % pipe->theirs.ring;
@@ -92,6 +91,20 @@ static bool push_records(struct gyre_verbs_pipe *pipe)
         gyre_stream_wrote(pipe->stream, length);
     }
     return pipe->records != before;
+}
+
+bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
+                              const void *data, uint64_t length, uint64_t token)
+{
+    uint8_t *to = pipe->outbox + pipe->written % pipe->theirs.ring;
+    if (length > GYRE_STREAM_NOW_MOST || room(pipe) < GYRE_STREAM_NOW_ROOM)
+        return false;
+    uint32_t frame = gyre_stream_send_now(pipe->stream, match, data, length, token, to);
+    if (frame) {
+        put_record(pipe, GYRE_VERBS_RECORD_CAME, frame);
+        gyre_verbs_queue_flush(pipe);
+    }
+    return frame;
 }
 
 static bool has_parted(const struct gyre_verbs_pipe *pipe)
@@ -110,10 +123,14 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
 {
     if (pipe->status || pipe->broken)
         return false;
-    bool moved = push_records(pipe);
-    moved |= gyre_verbs_reach_push(pipe);
+    bool moved = false;
+    if (!gyre_stream_silent(pipe->stream) || pipe->writing) {
+        moved = push_records(pipe);
+        moved |= gyre_verbs_reach_push(pipe);
+    }
     if (owes_news(pipe) && !has_parted(pipe) && gyre_verbs_queue_room(pipe))
         gyre_verbs_queue_write(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0);
+    gyre_verbs_queue_flush(pipe);
     return moved;
 }
 
@@ -129,25 +146,6 @@ static bool hear_news(struct gyre_verbs_pipe *pipe, uint32_t consumed)
     if (consumed)
         pipe->freed = pipe->end_of[(pipe->consumed - 1) % GYRE_VERBS_WINDOW];
     return true;
-}
-
-static int feed(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t left)
-{
-    int status = 0;
-    while (left && !status) {
-        struct iovec iov[2];
-        int count = gyre_stream_target(pipe->stream, iov);
-        size_t given = 0;
-        for (int i = 0; i < count && left; i++) {
-            uint32_t part = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
-            gyre_copy(iov[i].iov_base, from, part);
-            from += part;
-            left -= part;
-            given += part;
-        }
-        status = gyre_stream_read(pipe->stream, given);
-    }
-    return status;
 }
 
 static void check_probe(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
@@ -171,7 +169,7 @@ static void take_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
     if (kind == GYRE_VERBS_PROBE)
         check_probe(pipe, pipe->inbox + at, length);
     else
-        status = feed(pipe, pipe->inbox + at, length);
+        status = gyre_stream_feed(pipe->stream, pipe->inbox + at, length);
     pipe->read += length;
     pipe->taken++;
     pipe->wire->moved += length;
@@ -202,4 +200,5 @@ void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length)
     for (uint32_t i = 0; i < length; i++)
         pipe->outbox[i] = gyre_verbs_probe_byte(&pipe->mine, i);
     put_record(pipe, GYRE_VERBS_PROBE, length);
+    gyre_verbs_queue_flush(pipe);
 }

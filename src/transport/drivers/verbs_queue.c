@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define AT_ONCE        32
+#define TURNS_MOST     8 /* so much may come meanwhile */
 #define SEND_BIT       UINT64_C(1)
 #define INDEX_SHIFT    1
 #define SERIAL_SHIFT   32
@@ -151,38 +152,80 @@ uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe)
     return GYRE_VERBS_SENDS - (pipe->sends - pipe->sends_done);
 }
 
-/* Whether the next request shall tell that it is done. */
-static bool signal_next(struct gyre_verbs_pipe *pipe, struct gyre_send *ends)
+static void signal_last(struct gyre_verbs_pipe *pipe)
 {
-    pipe->since_signal++;
-    pipe->sends++;
-    if (pipe->since_signal < GYRE_VERBS_SIGNAL && !pipe->parting && !ends)
-        return false;
-    uint32_t at = pipe->signals++ % GYRE_VERBS_SENDS;
-    pipe->signalled[at] = pipe->since_signal;
-    pipe->ends[at] = ends;
-    pipe->since_signal = 0;
-    return true;
+    pipe->batch[pipe->batched - 1].signalled = true;
+    pipe->signalled[pipe->signals++ % GYRE_VERBS_SENDS] = pipe->sends;
+    pipe->asked = pipe->sends;
+    pipe->owes = false;
+}
+
+static struct ibv_send_wr as_work(const struct gyre_verbs_pipe *pipe,
+                                  const struct gyre_verbs_request *wanted, struct ibv_sge *piece)
+{
+    uint32_t length = wanted->length;
+    *piece =
+        (struct ibv_sge){.addr = (uintptr_t)wanted->from, .length = length, .lkey = wanted->key};
+    return (struct ibv_send_wr){
+        .wr_id = name_of(pipe, true),
+        .sg_list = piece,
+        .num_sge = length ? 1 : 0,
+        .opcode = wanted->tells ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
+        .send_flags = (wanted->signalled ? IBV_SEND_SIGNALED : 0u) |
+                      (length && length <= pipe->inline_most ? IBV_SEND_INLINE : 0u),
+        .imm_data = htonl(wanted->word),
+        .wr.rdma = {.remote_addr = wanted->to, .rkey = wanted->to_key}};
+}
+
+static void post_batch(struct gyre_verbs_pipe *pipe)
+{
+    struct ibv_send_wr work[GYRE_VERBS_BATCH], *bad;
+    struct ibv_sge piece[GYRE_VERBS_BATCH];
+    uint32_t count = pipe->batched;
+    for (uint32_t i = 0; i < count; i++) {
+        work[i] = as_work(pipe, &pipe->batch[i], &piece[i]);
+        work[i].next = i + 1 < count ? &work[i + 1] : NULL;
+    }
+    pipe->batched = 0;
+    int status = count && !pipe->status ? ibv_post_send(pipe->queue, work, &bad) : 0;
+    if (status)
+        gyre_verbs_fail(pipe, -status, "the device takes no more requests");
 }
 
 void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *wanted)
 {
-    uint32_t length = wanted->length;
-    struct ibv_sge piece = {.addr = (uintptr_t)wanted->from, .length = length, .lkey = wanted->key};
-    struct ibv_send_wr request = {
-        .wr_id = name_of(pipe, true),
-        .sg_list = &piece,
-        .num_sge = length ? 1 : 0,
-        .opcode = wanted->tells ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-        .send_flags = (signal_next(pipe, wanted->ends) ? IBV_SEND_SIGNALED : 0u) |
-                      (length && length <= pipe->inline_most ? IBV_SEND_INLINE : 0u),
-        .wr.rdma = {.remote_addr = wanted->to, .rkey = wanted->to_key}};
-    struct ibv_send_wr *bad;
+    if (pipe->batched == GYRE_VERBS_BATCH)
+        post_batch(pipe);
+    struct gyre_verbs_request *request = &pipe->batch[pipe->batched++];
+    *request = *wanted;
     if (wanted->tells)
-        request.imm_data = htonl(gyre_verbs_pipe_immediate(pipe, wanted->kind, wanted->word));
-    int status = ibv_post_send(pipe->queue, &request, &bad);
-    if (status)
-        gyre_verbs_fail(pipe, -status, "the device takes no more requests");
+        request->word = gyre_verbs_pipe_immediate(pipe, wanted->kind, wanted->word);
+    pipe->ends[pipe->sends++ % GYRE_VERBS_SENDS] = wanted->ends;
+    pipe->owes |= wanted->ends != NULL;
+    if (pipe->sends - pipe->asked == GYRE_VERBS_SIGNAL)
+        signal_last(pipe);
+}
+
+/* Whether somebody waits to hear that a request is done, and no answer that comes will say so or
+ * remind of it. */
+static bool must_ask(const struct gyre_verbs_pipe *pipe)
+{
+    if (pipe->parting)
+        return pipe->asked != pipe->sends && (pipe->batched || gyre_verbs_queue_room(pipe));
+    return pipe->owes && pipe->signals == pipe->signals_done;
+}
+
+void gyre_verbs_queue_flush(struct gyre_verbs_pipe *pipe)
+{
+    const struct gyre_verbs_request nothing = {.to = pipe->theirs.inbox,
+                                               .to_key = pipe->theirs.key};
+    if (must_ask(pipe)) {
+        if (!pipe->batched)
+            gyre_verbs_queue_put(pipe, &nothing);
+        if (pipe->asked != pipe->sends)
+            signal_last(pipe);
+    }
+    post_batch(pipe);
 }
 
 void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
@@ -202,10 +245,12 @@ void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind k
 
 static void sent(struct gyre_verbs_pipe *pipe)
 {
-    uint32_t at = pipe->signals_done++ % GYRE_VERBS_SENDS;
-    pipe->sends_done += pipe->signalled[at];
-    if (pipe->ends[at])
-        gyre_stream_end_write(pipe->stream, pipe->ends[at]);
+    uint32_t done = pipe->signalled[pipe->signals_done++ % GYRE_VERBS_SENDS];
+    for (; pipe->sends_done != done; pipe->sends_done++) {
+        struct gyre_send *ends = pipe->ends[pipe->sends_done % GYRE_VERBS_SENDS];
+        if (ends)
+            gyre_stream_end_write(pipe->stream, ends);
+    }
     gyre_verbs_pipe_mark(pipe);
 }
 
@@ -235,11 +280,16 @@ static void settle(struct gyre_verbs_wire *wire, const struct ibv_wc *done)
         came(pipe, done);
 }
 
-int gyre_verbs_queue_drain(struct gyre_verbs_wire *wire)
+bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire)
 {
     struct ibv_wc done[AT_ONCE];
-    int count = ibv_poll_cq(wire->completions, AT_ONCE, done);
-    for (int i = 0; i < count; i++)
-        settle(wire, &done[i]);
-    return count < 0 ? 0 : count;
+    bool any = false;
+    int count = AT_ONCE;
+    for (int turns = 0; turns < TURNS_MOST && count == AT_ONCE; turns++) {
+        count = ibv_poll_cq(wire->completions, AT_ONCE, done);
+        for (int i = 0; i < count; i++)
+            settle(wire, &done[i]);
+        any |= count > 0;
+    }
+    return any;
 }

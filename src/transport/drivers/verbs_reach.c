@@ -65,6 +65,16 @@ static void register_region(struct gyre_verbs_wire *wire, struct gyre_verbs_memo
              gyre_verbs_memory_hint(hint));
 }
 
+static struct gyre_verbs_memory *known_place(struct gyre_verbs_wire *wire, uint32_t id)
+{
+    if (wire->recent && wire->recent->id == id)
+        return wire->recent;
+    for (uint32_t i = 0; i < GYRE_VERBS_REGIONS; i++)
+        if (wire->memory[i].id == id)
+            return &wire->memory[i];
+    return NULL;
+}
+
 /* The registration that holds the span; NULL: none can. */
 static struct ibv_mr *registration_of(struct gyre_verbs_wire *wire, const void *memory,
                                       uint64_t length)
@@ -73,15 +83,13 @@ static struct ibv_mr *registration_of(struct gyre_verbs_wire *wire, const void *
     if (wire->sight && wire->sight->hold)
         found.id =
             wire->sight->hold(wire->sight->context, memory, length, &found.base, &found.length);
-    for (uint32_t i = 0; found.id && i < GYRE_VERBS_REGIONS; i++)
-        if (wire->memory[i].id == found.id)
-            return wire->memory[i].registration;
-    struct gyre_verbs_memory *place = found.id ? free_place(wire) : NULL;
-    if (!place)
-        return NULL;
-    register_region(wire, &found);
-    *place = found;
-    return found.registration;
+    struct gyre_verbs_memory *place = found.id ? known_place(wire, found.id) : NULL;
+    if (!place && found.id && (place = free_place(wire))) {
+        register_region(wire, &found);
+        *place = found;
+    }
+    wire->recent = place ? place : wire->recent;
+    return place ? place->registration : NULL;
 }
 
 void gyre_verbs_reach_close(struct gyre_verbs_wire *wire)
