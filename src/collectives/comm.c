@@ -118,6 +118,7 @@ int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
     options.world = comm->world;
     options.links = comm->hub->links;
     options.mesh = comm->mesh;
+    options.keeper = comm->mesh ? NULL : comm->domain;
     options.carrier = comm->hub->carrier.device ? &comm->hub->carrier : NULL;
     options.layout = comm->layout;
     options.near = GYRE_LINK_SHM;
@@ -163,6 +164,9 @@ static int world_free(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     struct gyre_hub *hub = world->hub;
     gyre_carrier_deinit(&hub->carrier); /* its work may read what peers share */
+    for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
+        if (hub->comm[id] && hub->comm[id]->engine)
+            gyre_engine_part(hub->comm[id]->engine);
     int status = gyre_domain_close(world->domain, trouble);
     for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
         if (hub->comm[id])

@@ -32,6 +32,7 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->links = options->links;
     engine->mesh = options->mesh;
     engine->carrier = options->carrier;
+    engine->keeper = options->keeper;
     engine->planning = (struct gyre_plan_options){.n = options->n,
                                                   .rank = options->rank,
                                                   .mapped = options->mesh != NULL,
@@ -91,6 +92,12 @@ int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *o
 bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operation *op)
 {
     return !op->gate || gyre_carrier_reached(engine->carrier, op->gate);
+}
+
+void gyre_engine_part(struct gyre_engine *engine)
+{
+    gyre_steps_deinit(engine);
+    engine->keeper = NULL;
 }
 
 void gyre_engine_destroy(struct gyre_engine *engine)

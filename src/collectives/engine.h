@@ -76,6 +76,7 @@ struct gyre_engine {
     const struct gyre_device *device;
     struct gyre_device_queue *queue;
     struct gyre_carrier *carrier; /* NULL: all buffers are the host's */
+    struct gyre_domain *keeper;   /* of the lanes' scratch; NULL: the heap */
     struct gyre_shadow *shadows;  /* all that were made */
     gyre_device_word *release;    /* by operation: the sequence of the last one that has ended */
     struct gyre_plan_options planning;
@@ -103,7 +104,8 @@ struct gyre_engine_options {
     const uint32_t *world; /* n, borrowed; NULL: ranks are the links' own */
     struct gyre_links *links;
     struct gyre_mesh *mesh;
-    struct gyre_carrier *carrier;             /* borrowed; NULL: all buffers are the host's */
+    struct gyre_carrier *carrier; /* borrowed; NULL: all buffers are the host's */
+    struct gyre_domain *keeper; /* of scratch that links write in place; borrowed; NULL: the heap */
     const struct gyre_layout *layout;         /* NULL: all on one node; borrowed */
     enum gyre_link_kind near, far;            /* links inside a node and to the others */
     const struct gyre_preference *preference; /* borrowed while the engine lives; NULL: none */
@@ -115,6 +117,9 @@ struct gyre_engine_options {
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **engine,
                        struct gyre_trouble *trouble);
 void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
+
+/* Nothing is in flight, or all has failed: gives back what the keeper lent, who may go then. */
+void gyre_engine_part(struct gyre_engine *engine);
 
 struct gyre_op_name {
     uint64_t sequence, fingerprint;

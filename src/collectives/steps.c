@@ -28,39 +28,55 @@ static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
-static void lane_free(struct gyre_lane *lane)
+/* Where links write into scratch by themselves it is memory that the domain knows of. */
+static uint8_t *scratch_take(const struct gyre_engine *engine, uint64_t bytes)
 {
-    free(lane->scratch);
+    uint64_t whole = (bytes + 4096) & ~UINT64_C(4095);
+    uint8_t *scratch = engine->keeper && bytes ? gyre_domain_keep(engine->keeper, whole) : NULL;
+    return scratch ? scratch : aligned_alloc(4096, whole);
+}
+
+static void scratch_give(const struct gyre_engine *engine, uint8_t *scratch)
+{
+    if (engine->keeper && gyre_domain_forked(engine->keeper))
+        return; /* the parent's */
+    if (!engine->keeper || !scratch || gyre_domain_unshare(engine->keeper, scratch))
+        free(scratch);
+}
+
+static void lane_free(const struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    scratch_give(engine, lane->scratch);
     free(lane->round.step);
     free(lane->round.source);
     free(lane->pointer);
+    *lane = (struct gyre_lane){.generation = lane->generation};
 }
 
-static int lane_fit(struct gyre_lane *lane, const struct gyre_extent *extent)
+static int lane_fit(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
+    const struct gyre_extent *extent = &engine->extent;
     if (lane->round.step && lane->scratch_bytes >= extent->scratch_bytes &&
         lane->round.step_max >= extent->step_max && lane->round.source_max >= extent->source_max)
         return 0;
-    uint32_t generation = lane->generation;
-    lane_free(lane);
-    *lane = (struct gyre_lane){.generation = generation, .scratch_bytes = extent->scratch_bytes};
+    lane_free(engine, lane);
+    lane->scratch_bytes = extent->scratch_bytes;
     lane->round.step_max = extent->step_max;
     lane->round.source_max = extent->source_max;
-    lane->scratch = aligned_alloc(4096, (extent->scratch_bytes + 4096) & ~UINT64_C(4095));
+    lane->scratch = scratch_take(engine, extent->scratch_bytes);
     lane->round.step = calloc(extent->step_max + 1, sizeof(*lane->round.step));
     lane->round.source = calloc(extent->source_max + 1, sizeof(*lane->round.source));
     lane->pointer = calloc(extent->source_max + 1, sizeof(*lane->pointer));
     if (lane->scratch && lane->round.step && lane->round.source && lane->pointer)
         return 0;
-    lane_free(lane);
-    *lane = (struct gyre_lane){.generation = generation};
+    lane_free(engine, lane);
     return -ENOMEM;
 }
 
 int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes)
 {
     for (uint32_t i = 0; i < lanes; i++)
-        if (!engine->lane[i].op && lane_fit(&engine->lane[i], &engine->extent))
+        if (!engine->lane[i].op && lane_fit(engine, &engine->lane[i]))
             return -ENOMEM;
     return 0;
 }
@@ -68,7 +84,7 @@ int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes)
 void gyre_steps_deinit(struct gyre_engine *engine)
 {
     for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
-        lane_free(&engine->lane[i]);
+        lane_free(engine, &engine->lane[i]);
 }
 
 void gyre_steps_drop(struct gyre_engine *engine)
@@ -271,7 +287,7 @@ static bool grant_lanes(struct gyre_engine *engine)
             continue;
         while (op->lanes < op->plan->lanes && op->next_slice < op->plan->slices) {
             struct gyre_lane *lane = idle_lane(engine);
-            if (!lane || !has_slice(engine, op) || lane_fit(lane, &engine->extent))
+            if (!lane || !has_slice(engine, op) || lane_fit(engine, lane))
                 return granted;
             lane->op = op;
             lane->index = lane->rounds = 0;

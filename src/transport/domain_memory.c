@@ -106,6 +106,15 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
     return status;
 }
 
+void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
+{
+    struct gyre_shared made;
+    struct gyre_trouble trouble = {0};
+    return make_region(domain, GYRE_MEMORY_HOST, length, GYRE_SHARE_SEALED, &made, &trouble)
+               ? NULL
+               : made.region.base;
+}
+
 int gyre_domain_unshare(struct gyre_domain *domain, void *base)
 {
     struct gyre_shared found = {.id = 0};

@@ -142,7 +142,11 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
                       enum gyre_share share, void **base, uint32_t *id,
                       struct gyre_trouble *trouble);
 int gyre_domain_unshare(struct gyre_domain *domain,
-                        void *base); /* GYRE_INVALID: not from share() */
+                        void *base); /* GYRE_INVALID: not from share() or keep() */
+
+/* Host memory of this process that no peer maps, but into which links to other nodes can write;
+ * NULL: none was to be had. Given back by unshare(). Any thread. */
+void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length);
 
 /* Which shared region of that kind of this process holds [memory, memory + length), and where: its
  * id and *offset. 0: none does. Empty spans are in no region. Owner. */
