@@ -39,6 +39,7 @@
     8                           /* requests that only say what is consumed: a quarter of
                                               the window or of the ring each, so 4 of either */
 #define GYRE_VERBS_SENDS    128 /* requests in a send queue */
+#define GYRE_VERBS_RENEW    8   /* receives posted at once, beyond those that a peer may use */
 #define GYRE_VERBS_BATCH    16  /* given to the device at once */
 #define GYRE_VERBS_SIGNAL   16  /* every so many of them tell that they are done */
 #define GYRE_VERBS_INLINE   256 /* bytes that travel in the request itself, if possible */
@@ -136,6 +137,7 @@ struct gyre_verbs_pipe {
     /* In. */
     uint64_t read, read_told;
     uint32_t taken, taken_told; /* records */
+    uint32_t used;              /* receives, not posted again yet */
 
     uint32_t posts; /* accepted and not yet fetched */
     bool parting;   /* bye() was called */

@@ -26,7 +26,7 @@
 
 uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire)
 {
-    return wire->window + GYRE_VERBS_NEWS + GYRE_VERBS_PLACES;
+    return wire->window + GYRE_VERBS_NEWS + GYRE_VERBS_PLACES + GYRE_VERBS_RENEW;
 }
 
 const char *gyre_verbs_memory_hint(char text[160])

@@ -6,7 +6,8 @@
  * has arrived, and a copy that the device might still repeat is not looked at by the other side.
  *
  * A completion names its pipe by index and serial, because those of a pipe that was detached can
- * come late. Each that a peer caused uses up a posted receive, which is posted again at once. */
+ * come late. Each that a peer caused uses up a posted receive; GYRE_VERBS_RENEW of them, which are
+ * more than a peer may need, are posted again together. */
 #include "transport/drivers/verbs.h"
 
 #include <arpa/inet.h>
@@ -90,10 +91,23 @@ void gyre_verbs_queue_destroy(struct gyre_verbs_pipe *pipe)
 
 /* -- connecting -------------------------------------------------------------------------------- */
 
-static int post_receive(struct gyre_verbs_pipe *pipe)
+/* `count` of them, at most GYRE_VERBS_RENEW. */
+static int post_receives(struct gyre_verbs_pipe *pipe, uint32_t count)
 {
-    struct ibv_recv_wr request = {.wr_id = name_of(pipe, false)}, *bad;
-    return ibv_post_recv(pipe->queue, &request, &bad);
+    struct ibv_recv_wr request[GYRE_VERBS_RENEW], *bad;
+    for (uint32_t i = 0; i < count; i++)
+        request[i] = (struct ibv_recv_wr){.wr_id = name_of(pipe, false),
+                                          .next = i + 1 < count ? &request[i + 1] : NULL};
+    return ibv_post_recv(pipe->queue, request, &bad);
+}
+
+/* One was used up. */
+static int renew_receives(struct gyre_verbs_pipe *pipe)
+{
+    if (++pipe->used < GYRE_VERBS_RENEW)
+        return 0;
+    pipe->used = 0;
+    return post_receives(pipe, GYRE_VERBS_RENEW);
 }
 
 static int ready_to_receive(struct gyre_verbs_pipe *pipe)
@@ -134,7 +148,7 @@ int gyre_verbs_queue_connect(struct gyre_verbs_pipe *pipe, struct gyre_trouble *
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
     int status = ready_to_receive(pipe);
     for (uint32_t i = 0; !status && i < gyre_verbs_receives(pipe->wire); i++)
-        status = post_receive(pipe);
+        status = post_receives(pipe, 1);
     if (!status)
         status = ready_to_send(pipe);
     if (!status)
@@ -258,7 +272,7 @@ static void came(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
 {
     if (pipe->status || pipe->broken)
         return;
-    int status = post_receive(pipe);
+    int status = renew_receives(pipe);
     if (status)
         gyre_verbs_fail(pipe, -status, "the device takes no more receives");
     else if (done->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
