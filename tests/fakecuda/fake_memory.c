@@ -14,6 +14,7 @@
 
 enum { MEMORIES = 1024, RANGES = 1024 };
 
+#define NAME        "fakecuda-"
 #define ARENA       (UINT64_C(1) << 40)
 #define ARENA_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
@@ -23,7 +24,8 @@ struct memory {
     int references; /* 0: free */
     int handles;
     int fd;
-    int device; /* that has the bytes; -1: another process does */
+    int device; /* whose bytes this process uses up; -1: another process does */
+    int home;   /* the device that has them, in whatever process */
     uint64_t length;
     char *alias;
 };
@@ -58,7 +60,7 @@ static CUresult add_memory(int fd, int device, uint64_t length, struct memory **
             void *alias = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
             if (alias == MAP_FAILED)
                 return CUDA_ERROR_OPERATING_SYSTEM;
-            memories[i] = (struct memory){1, 0, fd, device, length, alias};
+            memories[i] = (struct memory){1, 0, fd, device, device, length, alias};
             *made = &memories[i];
             return CUDA_SUCCESS;
         }
@@ -71,7 +73,9 @@ static CUresult make_memory(int device, uint64_t length, struct memory **made)
     if (!length || length > fake_settings.memory ||
         fake_device[device].used > fake_settings.memory - length)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int fd = memfd_create("fakecuda", MFD_CLOEXEC);
+    char name[32];
+    snprintf(name, sizeof name, NAME "%d", device);
+    int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
     CUresult status = ftruncate(fd, (off_t)length) ? CUDA_ERROR_OPERATING_SYSTEM
@@ -107,6 +111,22 @@ static struct memory *memory_of(CUmemGenericAllocationHandle handle)
     if (handle < 1 || handle > MEMORIES || !memories[handle - 1].handles)
         return NULL;
     return &memories[handle - 1];
+}
+
+/* A memory's name says which device it is of. */
+static int home_of(int fd)
+{
+    char path[64], name[64] = "";
+    int device = 0;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, name, sizeof name - 1) > 0)
+        sscanf(name, "/memfd:" NAME "%d", &device);
+    return device;
+}
+
+static bool within_reach(const struct memory *memory, int device)
+{
+    return fake_settings.peers || memory->home == device;
 }
 
 /* -- ranges ------------------------------------------------------------------------------------ */
@@ -410,7 +430,9 @@ CUresult cuMemSetAccess(CUdeviceptr base, size_t length, const CUmemAccessDesc *
     if (!status && (!range || !range->memory))
         status = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count && !status; i++)
-        if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        if (!within_reach(range->memory, access[i].location.id))
+            status = CUDA_ERROR_INVALID_DEVICE;
+        else if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             range->access |= 1U << access[i].location.id;
     return fake_end(status);
 }
@@ -444,6 +466,8 @@ static CUresult open_memory(int fd, struct memory **memory)
         status = add_memory(fd, -1, (uint64_t)file.st_size, memory);
     if (status)
         close(fd);
+    else
+        (*memory)->home = home_of(fd);
     return status;
 }
 
@@ -485,6 +509,10 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *base, CUipcMemHandle handle, unsigned i
     snprintf(path, sizeof path, "/proc/%d/fd/%d", ticket.pid, ticket.fd);
     if (!status)
         status = open_memory(open(path, O_RDWR | O_CLOEXEC), &memory);
+    if (!status && !within_reach(memory, fake_current()->device)) {
+        drop_memory(memory);
+        status = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    }
     if (!status)
         status = range_of(memory, OPENED, base);
     return fake_end(status);

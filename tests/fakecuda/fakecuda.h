@@ -17,7 +17,7 @@
  *     FAKECUDA_DELAY=200         microseconds that a piece of work may wait at most; 0
  *     FAKECUDA_MEMORY=1048576    bytes of each device; 1 GiB
  *     FAKECUDA_EXPORT=0          devices cannot export memory: classic IPC handles must serve
- *     FAKECUDA_PEERS=0           devices do not reach each other
+ *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory
  *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that waits
  *                                for a word keeps up what is posted to the others later; 0
  *     FAKECUDA_UUID_SALT=3       UUIDs are of another machine than with other salts; 0
