@@ -136,7 +136,7 @@ int gyre_hub_idle_turn(struct gyre_hub *hub, struct gyre_idle *idle, bool (*read
     if (!hub->helping)
         gyre_activity_look(gyre_domain_activity(hub->domain));
     idle->aside = hub->helping;
-    if (gyre_carrier_busy(&hub->carrier)) {
+    if (gyre_carrier_busy(&hub->carrier) || gyre_domain_ferrying(hub->domain)) {
         uint64_t nap = gyre_now_ns() + DEVICE_NAP;
         deadline = deadline < nap ? deadline : nap;
     }

@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "transport/ferry.h"
 #include "transport/link_table.h"
 
 #include <errno.h>
@@ -79,13 +80,14 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
                                          .activity = &domain->activity,
                                          .health = &domain->health,
                                          .bell = {&domain->bell->word, domain->eventfd},
-                                         .cuda_device = domain->cuda_device};
+                                         .cuda_device = domain->cuda_device,
+                                         .ferry = domain->ferry};
     return gyre_watch_start(&options, &domain->watch, trouble);
 }
 
 /* -- links ------------------------------------------------------------------------------------- */
 
-/* A driver copies with this CPU: it is shown host memory only. */
+/* A driver copies with this CPU: what only a device can touch is shown apart. */
 static uint32_t locate(void *domain, const void *memory, uint64_t length, uint64_t *offset)
 {
     return gyre_domain_locate(domain, GYRE_MEMORY_HOST, memory, length, offset);
@@ -101,6 +103,17 @@ static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
     return gyre_domain_view(domain, peer, region, GYRE_MEMORY_HOST, offset, length);
 }
 
+static uint32_t locate_away(void *domain, const void *memory, uint64_t length, uint64_t *offset)
+{
+    return gyre_domain_locate(domain, GYRE_MEMORY_CUDA, memory, length, offset);
+}
+
+static void *view_away(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
+                       uint64_t length)
+{
+    return gyre_domain_view(domain, peer, region, GYRE_MEMORY_CUDA, offset, length);
+}
+
 int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
                           uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble)
 {
@@ -112,8 +125,13 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
                                         .variant = domain->settings.poller,
                                         .address = &joined->member[joined->rank].address,
                                         .sight = &domain->sight};
-    domain->sight =
-        (struct gyre_sight){.context = domain, .locate = locate, .hold = hold, .view = view};
+    domain->sight = (struct gyre_sight){.context = domain,
+                                        .locate = locate,
+                                        .hold = hold,
+                                        .view = view,
+                                        .ferry = domain->ferry,
+                                        .locate_away = locate_away,
+                                        .view_away = view_away};
     return driver->open(&options, wire, trouble);
 }
 
@@ -187,6 +205,11 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
     domain->crowded = gyre_cpu_crowded((int)ranks_here(domain));
+    if (domain->cuda_device >= 0 && domain->joined->local_size > 1) {
+        domain->ferry = gyre_ferry_create(gyre_device_of(GYRE_MEMORY_CUDA), domain->cuda_device);
+        if (!domain->ferry)
+            return -ENOMEM;
+    }
     if ((status = gyre_domain_bell_init(domain, trouble)) ||
         (status = start_watch(domain, trouble)) ||
         (status = gyre_links_create(domain->joined->n, &domain->links)))
@@ -261,6 +284,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if (status && trouble)
         *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);
+    gyre_ferry_destroy(domain->ferry);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
     gyre_domain_memory_deinit(domain);
     gyre_domain_bell_deinit(domain);
@@ -317,6 +341,11 @@ bool gyre_domain_crowded(const struct gyre_domain *domain)
 bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
 {
     return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
+}
+
+bool gyre_domain_ferrying(const struct gyre_domain *domain)
+{
+    return gyre_ferry_busy(domain->ferry);
 }
 
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)

@@ -7,6 +7,7 @@
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
+#include "transport/ferry.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -129,6 +130,7 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
         return GYRE_INVALID;
     if (found.mapped)
         gyre_watch_unshare(domain->watch, found.id);
+    gyre_ferry_settle(domain->ferry); /* a message may be on its way there */
     gyre_device_of(found.region.kind)->free(&found.region);
     return 0;
 }

@@ -71,6 +71,7 @@ struct gyre_domain {
     struct gyre_shared *shared;
     uint32_t shared_used, next_id;
     struct gyre_sight sight;         /* of all that, for drivers */
+    struct gyre_ferry *ferry;        /* NULL: no CUDA device, or no peers */
     struct gyre_region queue_region; /* of the shm pipes */
     int cuda_device;                 /* -1: none, and why */
     struct gyre_trouble no_cuda;

@@ -146,6 +146,15 @@ int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token)
     return status ? status : driver_of(links, link)->cancel(link->pipe, token);
 }
 
+bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
+                       bool send)
+{
+    struct link *link;
+    if (find(links, peer, &link) || !driver_of(links, link)->carries)
+        return false;
+    return driver_of(links, link)->carries(link->pipe, memory, length, send);
+}
+
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble)
 {
     struct link *link;

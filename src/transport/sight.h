@@ -1,9 +1,18 @@
-/* Host memory of this process that drivers may use in place, or let peers use; never a device's.
- * Whoever opens a wire passes these look-ups in; they neither block nor call back. */
+/* Memory of this process that drivers may use in place, or let peers use. Host memory, unless an
+ * entry says that it is "away": a device's, which the CPU cannot touch and a ferry copies. Whoever
+ * opens a wire passes these look-ups in; they neither block nor call back. */
 #ifndef GYRE_TRANSPORT_SIGHT_H
 #define GYRE_TRANSPORT_SIGHT_H
 
 #include <stdint.h>
+
+struct gyre_ferry;
+
+/* Some bytes of a peer's region. */
+struct gyre_spot {
+    uint32_t peer, region;
+    uint64_t offset, bytes;
+};
 
 struct gyre_sight {
     void *context;
@@ -19,6 +28,13 @@ struct gyre_sight {
 
     /* A span of a peer's region, as it is mapped here; NULL: it is not, or not yet. */
     void *(*view)(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length);
+
+    /* NULL: there is no device, and the rest is not looked at. Else locate() and view() of memory
+     * that is away. */
+    struct gyre_ferry *ferry;
+    uint32_t (*locate_away)(void *context, const void *memory, uint64_t length, uint64_t *offset);
+    void *(*view_away)(void *context, uint32_t peer, uint32_t region, uint64_t offset,
+                       uint64_t length);
 };
 
 #endif

@@ -115,10 +115,16 @@ int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_st
 
 void gyre_stream_destroy(struct gyre_stream *stream)
 {
-    if (stream) {
-        free(stream->out.torn);
-        free(stream);
+    struct gyre_receive *receive;
+    if (!stream) {
+        return;
     }
+    gyre_stream_settle(stream);
+    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
+        free(receive->ashore);
+    }
+    free(stream->out.torn);
+    free(stream);
 }
 
 size_t gyre_stream_footprint(const struct gyre_stream *stream)
@@ -179,6 +185,13 @@ void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *re
 void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive)
 {
     gyre_table_remove(&stream->receives, receive);
+    gyre_stream_give_receive(stream, receive);
+}
+
+void gyre_stream_give_receive(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    free(receive->ashore);
+    receive->ashore = NULL;
     gyre_table_give(&stream->receives, receive);
 }
 
@@ -197,6 +210,7 @@ void gyre_stream_fail(struct gyre_stream *stream, int status)
         return;
     }
     stream->status = status;
+    gyre_stream_settle(stream);
     struct gyre_send *send;
     for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
         if (send->live) {

@@ -15,6 +15,9 @@
  * Where both ends see the sender's memory, a long message is not sent: POINT says where it lies, the
  * receiver copies it, piece by piece, and says TAKEN, with which the SEND completes.
  *
+ * Such memory may be a device's, which a ferry copies (sight.h), as long messages for a device's
+ * memory are in any case; so is the receiver's host memory filled from a device's.
+ *
  * Where the carrier can write into the receiver's buffer from where the message lies, it does
  * (reach.h): PLACE grants that, and only the grant and the news of its end take part in the stream.
  *
@@ -75,7 +78,8 @@ uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_matc
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
- * such post, or the peer reads it in place, or the carrier writes it, and it ends by itself. The
+ * such post, or the peer reads it in place, or the carrier writes it, or the ferry does, and it ends
+ * by itself. The
  * stream stays usable: a frame that is half written goes on from a copy, the rest of a message
  * that the peer has granted is declared void (the peer's receive ends with -ECANCELED), a message
  * on its way into a withdrawn receive is read and dropped. Vectors from gather() and target()
@@ -98,10 +102,16 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
  * each byte is read once. One stream is given its bytes in one of the two ways. */
 int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t length);
 
-/* Messages that the peer points at, in memory that both ends see: fetch() copies at most one piece
- * of the next one, and says whether it did; pending() says whether there is one. */
-bool gyre_stream_fetch(struct gyre_stream *stream);
+/* Messages that the peer points at, in memory that both ends see, and those for memory that the CPU
+ * cannot touch: fetch() copies at most one piece of the next one, or has the ferry copy it, learns
+ * what the ferry has copied, and says 1 if anything moved, 0 if not, negative if the stream has just
+ * failed. pending() says whether there is one that waits for fetch() alone. */
+int gyre_stream_fetch(struct gyre_stream *stream);
 bool gyre_stream_pending(const struct gyre_stream *stream);
+
+/* Whether a post of that memory, which the CPU cannot touch, can be made. If not, give the host's. */
+bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
+                         bool send);
 
 /* Messages that the carrier writes at the peer by itself. take_write(): the next one, which the
  * carrier has to write from now on; false: none. end_write(): it was, and the buffer is not needed

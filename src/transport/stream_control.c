@@ -123,7 +123,7 @@ void gyre_stream_hear_nothing_more(struct gyre_stream *stream)
     struct gyre_receive *receive;
     stream->in.bye_heard = true;
     for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
-        if (receive->live) {
+        if (receive->live && !gyre_stream_past_recall(receive)) {
             gyre_stream_withdraw_receive(stream, receive, GYRE_PEER_LOST);
         }
     }

@@ -140,8 +140,12 @@ static int open_piece(struct gyre_stream *stream)
     in->where = GYRE_IN_VOID;
     in->verdict = receive->live ? gyre_stream_agree_check(stream, &in->frame.match) : 0;
     if (receive->live && !receive->recalled && !in->verdict) {
+        uint8_t *to = receive->away ? gyre_stream_ashore(receive) : receive->data;
+        if (!to && in->frame.length > 0) {
+            return -ENOMEM;
+        }
         in->where = GYRE_IN_BUFFER;
-        in->at = in->frame.length > 0 ? receive->data + receive->got : NULL;
+        in->at = in->frame.length > 0 ? to + receive->got : NULL;
     }
     return 0;
 }
@@ -160,7 +164,12 @@ static int close_piece(struct gyre_stream *stream)
     struct gyre_receive *receive = stream->in.receive;
     gyre_stream_unplace(stream, receive);
     receive->got += stream->in.frame.length;
-    if (receive->got == receive->length) {
+    if (receive->got < receive->length) {
+        return 0;
+    }
+    if (receive->live && receive->away) {
+        gyre_stream_land(stream, receive);
+    } else {
         gyre_stream_end_granted(stream, receive, 0);
     }
     return 0;

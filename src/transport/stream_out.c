@@ -163,7 +163,7 @@ static bool offer_control(struct gyre_stream *stream)
     receive = gyre_queue_pop(&out->takens);
     if (receive) {
         offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
-        gyre_table_give(&stream->receives, receive);
+        gyre_stream_give_receive(stream, receive);
         return true;
     }
     send = gyre_queue_pop(&out->points);

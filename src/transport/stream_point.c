@@ -8,7 +8,9 @@
  * One copy instead of two, and none of them by the sender. The receiver alone touches the other's
  * memory, and only reads it, so a sender that fails and goes on in its buffer harms nobody but an
  * operation that has failed. What it says of the place is looked up, never believed: the region must
- * be one that this very peer has shared, and hold the message. */
+ * be one that this very peer has shared, and hold the message.
+ *
+ * Where one end is memory that the CPU cannot touch, a device copies (stream_away.c). */
 #include "transport/stream_state.h"
 
 #include "base/bytes.h"
@@ -19,7 +21,7 @@
 bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send)
 {
     const struct gyre_sight *sight = stream->sight;
-    if (sight)
+    if (sight && !send->region)
         send->region = sight->locate(sight->context, send->data, send->length, &send->offset);
     if (!send->region)
         return false;
@@ -46,34 +48,60 @@ int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match 
 }
 
 /* The record leaves the hash with its name, and is free when TAKEN has been said. */
-static void take(struct gyre_stream *stream, struct gyre_receive *receive)
+void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive)
 {
-    gyre_queue_pop(&stream->in.points);
     if (receive->live)
         gyre_stream_end_receive(stream, receive, 0);
+    if (receive->landing) {
+        gyre_stream_give_receive(stream, receive);
+        return;
+    }
     gyre_table_remove(&stream->receives, receive);
     gyre_queue_push(&stream->out.takens, receive);
 }
 
-bool gyre_stream_fetch(struct gyre_stream *stream)
+static uint64_t piece_of(const struct gyre_receive *receive)
+{
+    uint64_t left = receive->length - receive->got;
+    return left < GYRE_FRAME_PAYLOAD_MAX ? left : GYRE_FRAME_PAYLOAD_MAX;
+}
+
+/* The next piece, as the CPU sees it. */
+static const void *look(const struct gyre_stream *stream, const struct gyre_receive *receive)
 {
     const struct gyre_sight *sight = stream->sight;
+    return receive->landing ? receive->ashore
+                            : sight->view(sight->context, stream->peer, receive->region,
+                                          receive->offset + receive->got, piece_of(receive));
+}
+
+static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive, const void *from)
+{
+    uint64_t bytes = piece_of(receive);
+    if (receive->live)
+        gyre_copy(receive->data + receive->got, from, bytes);
+    receive->got += bytes;
+    if (receive->got < receive->length)
+        return;
+    gyre_queue_pop(&stream->in.points);
+    gyre_stream_take(stream, receive);
+}
+
+int gyre_stream_fetch(struct gyre_stream *stream)
+{
+    int moved = gyre_stream_end_trips(stream);
     struct gyre_receive *receive = (struct gyre_receive *)stream->in.points.head;
     if (stream->status || !receive)
-        return false;
-    uint64_t left = receive->length - receive->got;
-    uint64_t bytes = left < GYRE_FRAME_PAYLOAD_MAX ? left : GYRE_FRAME_PAYLOAD_MAX;
-    if (receive->live) {
-        const void *from = sight->view(sight->context, stream->peer, receive->region,
-                                       receive->offset + receive->got, bytes);
-        if (!from)
-            return false;
-        gyre_copy(receive->data + receive->got, from, bytes);
+        return moved;
+    const void *from = receive->live ? look(stream, receive) : NULL;
+    if (receive->live && (receive->away || (!from && stream->sight->ferry))) {
+        int sent = gyre_stream_send_off(stream, receive, from != NULL);
+        return sent < 0 ? sent : sent | moved;
     }
-    receive->got += bytes;
-    if (receive->got == receive->length)
-        take(stream, receive);
-    return true;
+    if (receive->live && !from)
+        return moved;
+    copy_piece(stream, receive, from);
+    return 1;
 }
 
 bool gyre_stream_pending(const struct gyre_stream *stream)

@@ -83,10 +83,18 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     if (status) {
         return status;
     }
+    uint64_t offset = 0;
+    bool away = gyre_stream_is_away(stream, data, length);
+    uint32_t region = away ? gyre_stream_locate_away(stream, data, length, &offset) : 0;
+    if (away && !region) {
+        return GYRE_INVALID;
+    }
     struct gyre_send *send = gyre_table_take(&stream->sends, match);
     if (!send) {
         return GYRE_AGAIN;
     }
+    send->region = region;
+    send->offset = offset;
     send->agreement = gyre_stream_agree_join(stream, match, false, &status);
     if (!send->agreement) {
         gyre_table_give(&stream->sends, send);
@@ -210,6 +218,7 @@ static int post_receive(struct gyre_stream *stream, const struct gyre_match *mat
     }
     receive->agreement = agreement;
     receive->data = data;
+    receive->away = gyre_stream_is_away(stream, data, length);
     receive->token = token;
     receive->live = true;
     stream->receives_out++;

@@ -5,7 +5,8 @@
  *     stream_out.c       gather, wrote                    stream_store.c    unexpected payload
  *     stream_in.c        target, read, messages           stream_point.c    messages read in place
  *     stream_control.c   what else the peer says
- *     stream_withdraw.c  cancel                           stream_reach.c    messages written at the peer */
+ *     stream_withdraw.c  cancel                           stream_reach.c    messages written at the peer
+ *                                                         stream_away.c     copied by a device */
 #ifndef GYRE_TRANSPORT_STREAM_STATE_H
 #define GYRE_TRANSPORT_STREAM_STATE_H
 
@@ -46,6 +47,10 @@ struct gyre_receive {
     bool placed;               /* and says where the peer may write */
     bool recalled, recall_due; /* which it shall not any more; it has not been told yet */
     struct gyre_reach_place place;
+    bool away;             /* data is memory that the ferry copies */
+    bool landing;          /* all of it has come, and is on its way from */
+    uint8_t *ashore;       /* the host's memory, where pieces land first; NULL: none did */
+    uint64_t trip, ticket; /* bytes that the ferry copies now, and by what it knows them */
 };
 
 enum gyre_send_state {
@@ -130,6 +135,7 @@ struct gyre_incoming {
     struct gyre_receive *receive; /* it is for; NULL: none */
     struct gyre_stored *stored;   /* GYRE_IN_STORE */
     struct gyre_queue points;     /* of gyre_receive: the peer has told where they lie */
+    struct gyre_queue trips;      /* likewise: the ferry copies them */
     uint8_t control[GYRE_FRAME_CONTROL_MAX];
     uint32_t have; /* bytes in ahead: the start of a header */
     bool bye_heard;
@@ -183,6 +189,8 @@ void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send
 void gyre_stream_finish_send(struct gyre_stream *stream, struct gyre_send *send, int status);
 void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *receive, int status);
 void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive);
+void gyre_stream_give_receive(struct gyre_stream *stream,
+                              struct gyre_receive *receive); /* as release; it is in no hash */
 void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive *receive,
                                 int status);
 
@@ -205,6 +213,29 @@ void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *re
 bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send);
 int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match *match);
 int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match);
+
+/* The message of this receive, which is in no queue, has been copied. */
+void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive);
+
+/* stream_away.c. is_away: that memory is the ferry's; locate_away: the region that holds it, 0:
+ * none; ashore: where pieces land instead, NULL: no memory; land: all have come. send_off: the first
+ * of in.points goes by ferry, and by_host says whether host memory is read; end_trips: what has been
+ * copied: 1 or 0, whether anything moved, or the status with which the stream has failed. settle:
+ * the ferry touches no buffer any more. */
+bool gyre_stream_is_away(const struct gyre_stream *stream, const void *memory, uint64_t length);
+uint32_t gyre_stream_locate_away(const struct gyre_stream *stream, const void *memory,
+                                 uint64_t length, uint64_t *offset);
+uint8_t *gyre_stream_ashore(struct gyre_receive *receive);
+void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive);
+int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host);
+int gyre_stream_end_trips(struct gyre_stream *stream);
+void gyre_stream_settle(struct gyre_stream *stream);
+
+/* The ferry may write its buffer: it ends by itself. */
+static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
+{
+    return receive->landing || receive->trip;
+}
 
 /* stream_reach.c. expose: the peer may write the message where it belongs; unplace: it may not any
  * more; recall: it shall not, and the receive ends when that is sure; reach: the carrier will write

@@ -136,7 +136,7 @@ int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token)
 {
     struct gyre_receive *receive;
     for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
-        if (receive->live && receive->token == token) {
+        if (receive->live && receive->token == token && !gyre_stream_past_recall(receive)) {
             gyre_stream_withdraw_receive(stream, receive, -ECANCELED);
             return 0;
         }

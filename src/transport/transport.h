@@ -45,6 +45,10 @@ int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_ma
 int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
                    void *data, uint64_t length, uint64_t token);
 int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
+
+/* Whether send, or recv, of this memory, which the CPU cannot touch, may be posted to that peer. */
+bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
+                       bool send);
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
 
 /* How a peer is reached: "shm/ring", "tcp/io_uring"; "none", also without links. */
@@ -94,6 +98,9 @@ bool gyre_domain_crowded(const struct gyre_domain *domain); /* ranks outnumber c
 bool gyre_domain_mapped(const struct gyre_domain *domain,
                         uint32_t peer); /* same node: regions can be mapped */
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
+
+/* A device copies messages, and nobody rings when it has: look again soon. */
+bool gyre_domain_ferrying(const struct gyre_domain *domain);
 
 /* Ownership of progress. enter() waits (briefly: the helper gives way at once) until this thread
  * owns the domain; leave() gives it back. Any thread; not recursive. */

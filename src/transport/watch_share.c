@@ -16,6 +16,7 @@
 #include "transport/watch_inside.h"
 
 #include "base/clock.h"
+#include "transport/ferry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -237,7 +238,9 @@ void gyre_watch_let_go(struct gyre_watch *watch)
         return;
     pthread_mutex_lock(&watch->lock);
     watch->is.cuda_device = -1;
+    gyre_ferry_halt(watch->is.ferry);
     gyre_views_drop_kind(watch->views, GYRE_MEMORY_CUDA);
+    gyre_ferry_resume(watch->is.ferry);
     pthread_mutex_unlock(&watch->lock);
 }
 
@@ -357,7 +360,9 @@ static void hear_end(struct gyre_watch *watch, uint32_t link,
 {
     struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
 
+    gyre_ferry_halt(watch->is.ferry);
     gyre_views_drop(watch->views, gyre_vigil_peer(watch->vigil, link), message->id);
+    gyre_ferry_resume(watch->is.ferry);
     if (message->flags & GYRE_WATCH_CUDA)
         gyre_watch_post(watch, link, &reply, -1);
 }

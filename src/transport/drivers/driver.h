@@ -41,7 +41,7 @@ struct sockaddr_storage;
 
 struct gyre_driver_limits {
     bool mapped;            /* peers' shared regions can be used in place (device.h, watch.h) */
-    uint32_t memory_kinds;  /* bit 1 << enum gyre_memory_kind that send and recv accept */
+    uint32_t memory_kinds;  /* bit 1 << enum gyre_memory_kind that any send and recv may use */
     uint64_t message_max;   /* bytes of one post */
     uint64_t inline_max;    /* a send up to this is copied at the post and completes early */
     uint32_t posts;         /* sends, and as many receives, on a pipe before GYRE_AGAIN */
@@ -123,6 +123,10 @@ struct gyre_driver {
     /* Withdraws a post: it will complete with -ECANCELED. -ENOENT: it had completed, or is past
      * recall (the peer reads it in place) and completes by itself. */
     int (*cancel)(struct gyre_pipe *pipe, uint64_t token);
+
+    /* Whether a post of this memory, which the CPU cannot touch, is served where it lies; it is
+     * refused, or worse, if not: give host memory then. NULL: never. */
+    bool (*carries)(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send);
 
     /* Moves everything that can move and writes completions, at most `max`; returns how many. A
      * pipe that failed is seen by state(). `now` is monotonic nanoseconds. */

@@ -8,11 +8,13 @@
  * Each side writes only its own memory, which the kernel seals against the peer, so both counters
  * of a direction stand in different regions. Counters only grow; a ring byte is reused when the
  * reader's counter has passed it. What is in the rings is the message protocol of stream.h, without
- * the payload's sum; what both sides can map is read in place (sight.h) and never enters a ring.
+ * the payload's sum; what both sides can map is read in place (sight.h) and never enters a ring,
+ * by the CPU or, where it is a device's memory, by that.
  * This path serves schedules that are not fused; fused operations never touch it. */
 #include "transport/drivers/driver.h"
 
 #include "base/copy.h"
+#include "transport/ferry.h"
 #include "transport/frame.h"
 #include "transport/signature.h"
 #include "transport/stream.h"
@@ -20,6 +22,7 @@
 #include <errno.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +153,8 @@ static void fail_stream(struct gyre_pipe *pipe, int status)
     struct gyre_match mine;
     uint64_t theirs;
     char text[256] = "bad frame";
+    if (status == -ENOMEM)
+        snprintf(text, sizeof(text), "no memory for a message on its way to a device");
     if (status == GYRE_MISMATCH) {
         gyre_stream_mismatch(pipe->stream, &mine, &theirs);
         gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
@@ -255,6 +260,19 @@ static bool take_in(struct gyre_pipe *pipe)
     return true;
 }
 
+/* What the peer has put into memory that both see. */
+static bool fetch(struct gyre_pipe *pipe)
+{
+    int moved = gyre_stream_fetch(pipe->stream);
+    if (moved >= 0)
+        return moved;
+    fail(pipe, moved,
+         moved == -ENOENT ? "the peer sends from memory that it does not share: was it freed while "
+                            "a message was under way?"
+                          : gyre_ferry_words(pipe->wire->sight->ferry));
+    return true;
+}
+
 /* -- the contract ------------------------------------------------------------------------------ */
 
 static int shm_bye(struct gyre_pipe *pipe)
@@ -296,6 +314,11 @@ static int shm_cancel(struct gyre_pipe *pipe, uint64_t token)
     return gyre_stream_cancel(pipe->stream, token);
 }
 
+static bool shm_carries(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send)
+{
+    return !pipe->status && gyre_stream_carries(pipe->stream, memory, length, send);
+}
+
 static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
 {
     int count = 0;
@@ -304,7 +327,7 @@ static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion
         struct gyre_pipe *pipe = wire->pipe[i];
         if (!pipe->status) {
             wire->moved += take_in(pipe);
-            wire->moved += gyre_stream_fetch(pipe->stream);
+            wire->moved += fetch(pipe);
             wire->moved += put_out(pipe);
         }
         count += gyre_stream_complete(pipe->stream, out + count, max - count);
@@ -367,6 +390,7 @@ const struct gyre_driver gyre_driver_shm = {
     .send = shm_send,
     .recv = shm_recv,
     .cancel = shm_cancel,
+    .carries = shm_carries,
     .poll = shm_poll,
     .state = shm_state,
     .arm = shm_arm,
