@@ -56,12 +56,14 @@ static void drop_shadow(struct gyre_message *message)
     message->away = NULL;
 }
 
-/* What links cannot reach goes through host memory. */
+/* What its link cannot serve where it lies goes through host memory. */
 static int cast_shadow(struct gyre_comm *comm, struct gyre_message *message)
 {
     struct gyre_carrier *carrier = &comm->hub->carrier;
     if (!message->bytes || message->peer == comm->rank ||
-        !gyre_carrier_owns(carrier, message->data))
+        !gyre_carrier_owns(carrier, message->data) ||
+        gyre_link_carries(comm->hub->links, gyre_comm_world(comm, message->peer), message->data,
+                          message->bytes, message->send))
         return 0;
     void *shadow =
         gyre_carrier_open(carrier, gyre_thread_trouble()) ? NULL : malloc(message->bytes);
