@@ -299,6 +299,7 @@ static void test_devices_have_an_identity(void **state)
     assert_memory_equal(&one, &again, sizeof one);
     assert_in_range(strnlen(one.name, sizeof one.name), 1, sizeof one.name - 1);
     assert_true(device->reaches(0, 0));
+    assert_true(device->exports(0));
     assert_in_range(device->current() + 1, 0, device->probe(NULL));
 }
 

@@ -408,6 +408,55 @@ static void doctor_tells_devices(void **state)
     expect_line(output, "1024 MiB\n");
 }
 
+static void doctor_tells_how_memory_goes(void **state)
+{
+    char *none[] = {NULL};
+    int code;
+    (void)state;
+    const char *output = doctor(none, "2", "1", &code);
+    expect_line(output, "  0, 0  direct: ");
+    expect_line(output, "  0, 1  direct: ");
+    assert_int_equal(lines_with(output, "passed as exported memory\n"), 3);
+    output = doctor(none, "2", "0", &code);
+    assert_int_equal(lines_with(output, "  direct: "), 2);
+    expect_line(output, "  0, 1  staged through host memory: the devices have no peer access\n");
+    expect_line(output, "GYRE_LOG=info tells why.\n");
+    setenv("FAKECUDA_EXPORT", "0", 1);
+    expect_line(doctor(none, "1", "1", &code), "passed as classic IPC handles\n");
+    unsetenv("FAKECUDA_EXPORT");
+    assert_int_equal(code, 0);
+}
+
+/* Two processes share memory of each pair, by either way; refusals are told with their reasons. */
+static void doctor_tries(void **state)
+{
+    char *try[] = {(char[]){"--try"}, NULL};
+    int code;
+    (void)state;
+    const char *output = doctor(try, "2", "1", &code);
+    assert_int_equal(lines_with(output, "direct: 2 MiB were mapped and copied, and were right\n"),
+                     4);
+    expect_line(output, "CUDA devices: 2");
+    assert_int_equal(code, 0);
+    output = doctor(try, "2", "0", &code);
+    assert_int_equal(lines_with(output, "  direct: 2 MiB"), 2);
+    expect_line(output, "  0, 1  staged: cuMemSetAccess");
+    setenv("FAKECUDA_EXPORT", "0", 1);
+    output = doctor(try, "2", "0", &code);
+    assert_int_equal(lines_with(output, "  direct: 2 MiB"), 2);
+    expect_line(output, "  1, 0  staged: cuIpcOpenMemHandle");
+    setenv("FAKECUDA_FAIL", "cuIpcGetMemHandle:1:CUDA_ERROR_NOT_SUPPORTED", 1);
+    expect_line(doctor(try, "1", "1", &code), "  0, 0  staged: the system gives no handle");
+    setenv("FAKECUDA_FAIL", "copy:1:CUDA_ERROR_ILLEGAL_ADDRESS", 1);
+    expect_line(doctor(try, "1", "1", &code), "  0, 0  staged: copying on device 0");
+    setenv("FAKECUDA_FAIL", "cuMemAlloc:1:CUDA_ERROR_OUT_OF_MEMORY", 1);
+    expect_line(doctor(try, "1", "1", &code), "  0, 0  staged: cuMemAlloc");
+    unsetenv("FAKECUDA_FAIL");
+    unsetenv("FAKECUDA_EXPORT");
+    assert_int_equal(lines_with(doctor(try, "none", "1", &code), "Tried"), 0);
+    assert_int_equal(code, 0);
+}
+
 static void doctor_tells_why_there_is_none(void **state)
 {
     char *none[] = {NULL}, *wrong[] = {(char[]){"now"}, NULL}, *help[] = {(char[]){"--help"}, NULL};
@@ -442,6 +491,8 @@ int main(void)
         cmocka_unit_test(options_come_first),
         cmocka_unit_test(options_of_an_older_program),
         cmocka_unit_test(doctor_tells_devices),
+        cmocka_unit_test(doctor_tells_how_memory_goes),
+        cmocka_unit_test(doctor_tries),
         cmocka_unit_test(doctor_tells_why_there_is_none),
     };
     stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -126,6 +126,8 @@ static void test_devices_are_told_apart(void **state)
 static void test_devices_reach_each_other_or_not(void **state)
 {
     assert_true(cuda->reaches(0, 1) && cuda->reaches(1, 1));
+    assert_true(cuda->exports(1));
+    assert_false(cuda->exports(2) || cuda->exports(-1));
     assert_false(cuda->reaches(0, 2) || cuda->reaches(-1, 0) || cuda->reaches(2, 2));
     fakecuda_peers(false);
     assert_false(cuda->reaches(1, 0));

@@ -146,14 +146,15 @@ static int fill(int device, void *base, const void *from, uint64_t length,
 
 /* -- exportable memory ------------------------------------------------------------------------- */
 
-static bool can_export(int device)
+bool gyre_cuda_exports(int device)
 {
     static const CUdevice_attribute needed[] = {
         CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
     };
     CUdevice handle;
-    int supported = gyre_cuda->cuDeviceGet(&handle, device) == CUDA_SUCCESS;
+    int supported = !gyre_cuda_check_device(device, NULL) &&
+                    gyre_cuda->cuDeviceGet(&handle, device) == CUDA_SUCCESS;
     for (int i = 0; i < 2 && supported; i++)
         if (gyre_cuda->cuDeviceGetAttribute(&supported, needed[i], handle) != CUDA_SUCCESS)
             supported = 0;
@@ -284,7 +285,7 @@ static int import_classic(struct gyre_region *region, const struct ticket *ticke
 static int alloc_some(struct gyre_region *region, uint64_t length, struct gyre_trouble *trouble)
 {
     struct gyre_trouble refused = {0};
-    if (can_export(region->device)) {
+    if (gyre_cuda_exports(region->device)) {
         int status = alloc_exportable(region, length, &refused);
         if (status != GYRE_UNSUPPORTED && status != -EPERM)
             return status ? gyre_trouble_set(trouble, status, "%s", refused.text) : 0;

@@ -94,6 +94,7 @@ int gyre_cuda_failed(CUresult error, int device, struct gyre_trouble *trouble, c
 /* The entries of struct gyre_device that deal with regions (cuda_memory.c). */
 int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct gyre_region *region,
                     struct gyre_trouble *trouble);
+bool gyre_cuda_exports(int device);
 void gyre_cuda_free(struct gyre_region *region);
 int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
                      struct gyre_region *region, struct gyre_trouble *trouble);

@@ -86,6 +86,11 @@ struct gyre_device {
      * Any thread; makes no context. */
     bool (*reaches)(int device, int other);
 
+    /* Whether the device's regions can be passed to other processes in the first way that there is;
+     * false: in the second, if the system allows that, which only alloc() finds out. Any thread;
+     * makes no context. */
+    bool (*exports)(int device);
+
     /* The device whose context is current to the calling thread; -1 if none is, or if nobody in
      * this process has loaded CUDA. 0 for the host. Makes no context. */
     int (*current)(void);

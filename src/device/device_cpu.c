@@ -297,6 +297,11 @@ static int cpu_identify(int device, struct gyre_device_identity *identity,
     return 0;
 }
 
+static bool cpu_exports(int device)
+{
+    return device == 0;
+}
+
 static bool cpu_reaches(int device, int other)
 {
     return true;
@@ -378,6 +383,7 @@ const struct gyre_device gyre_device_cpu = {
     .probe = cpu_probe,
     .identify = cpu_identify,
     .reaches = cpu_reaches,
+    .exports = cpu_exports,
     .current = cpu_current,
     .alloc = cpu_alloc,
     .free = cpu_free,

@@ -306,6 +306,7 @@ static const struct gyre_device device = {
     .probe = gyre_cuda_load,
     .identify = gyre_cuda_identify,
     .reaches = gyre_cuda_reaches,
+    .exports = gyre_cuda_exports,
     .current = gyre_cuda_current,
     .alloc = gyre_cuda_alloc,
     .free = gyre_cuda_free,
