@@ -142,6 +142,82 @@ static void order_is_kept(void **state)
     assert_int_equal(rig_run_everywhere(4, many_in_order), 0);
 }
 
+/* -- every verb -------------------------------------------------------------------------------- */
+
+enum verb { REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, VERBS };
+
+#define BLOCK 1000u /* elements, of each rank */
+
+static int call(struct gyre_comm *comm, const struct bench *bench, enum verb verb, int root)
+{
+    void *in = bench->memory, *out = bench->other;
+    CUstream stream = bench->stream[verb % 2];
+    switch (verb) {
+    case REDUCE:
+        return gyre_reduce_on(comm, in, out, BLOCK, GYRE_I32, GYRE_SUM, root, stream);
+    case ALL_GATHER:
+        return gyre_all_gather_on(comm, in, out, BLOCK, GYRE_I32, stream);
+    case REDUCE_SCATTER:
+        return gyre_reduce_scatter_on(comm, in, out, BLOCK, GYRE_I32, GYRE_SUM, stream);
+    case ALL_TO_ALL:
+        return gyre_all_to_all_on(comm, in, out, BLOCK, GYRE_I32, stream);
+    case GATHER:
+        return gyre_gather_on(comm, in, out, BLOCK, GYRE_I32, root, stream);
+    default:
+        return gyre_scatter_on(comm, in, out, BLOCK, GYRE_I32, root, stream);
+    }
+}
+
+/* Element i of block b of this rank's OUTPUT. */
+static int32_t expected(struct gyre_comm *comm, enum verb verb, int root, int b, uint64_t i)
+{
+    int32_t sum = 0;
+    uint64_t mine = (uint64_t)gyre_rank(comm) * BLOCK;
+    for (int rank = 0; rank < gyre_size(comm); rank++)
+        sum += value(rank, verb == REDUCE ? i : mine + i);
+    return verb == REDUCE || verb == REDUCE_SCATTER ? sum
+           : verb == SCATTER                        ? value(root, mine + i)
+           : verb == ALL_TO_ALL                     ? value(b, mine + i)
+                                                    : value(b, i);
+}
+
+static int one_verb(struct gyre_comm *comm, const struct bench *bench, enum verb verb)
+{
+    int n = gyre_size(comm), root = verb % n;
+    bool alone = verb == REDUCE || verb == REDUCE_SCATTER || verb == SCATTER;
+    int blocks = (verb == REDUCE || verb == GATHER) && gyre_rank(comm) != root ? 0 : alone ? 1 : n;
+    CUstream stream = bench->stream[verb % 2];
+    for (uint64_t i = 0; i < BLOCK * (uint64_t)n; i++)
+        bench->host[i] = value(gyre_rank(comm), i);
+    if (copy(bench->memory, bench->host, stream) ||
+        rig_check(call(comm, bench, verb, root) == 0, comm, "a call on a stream") ||
+        copy(bench->host, bench->other, stream) || failed(cuStreamSynchronize(stream)))
+        return 1;
+    for (int b = 0; b < blocks; b++)
+        for (uint64_t i = 0; i < BLOCK; i++)
+            if (bench->host[b * (uint64_t)BLOCK + i] != expected(comm, verb, root, b, i))
+                return rig_check(false, comm, "what a verb on a stream gives");
+    return 0;
+}
+
+static int all_verbs(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    for (int verb = 0; verb < 2 * VERBS && !bad; verb++)
+        bad = one_verb(comm, &bench, (enum verb)(verb % VERBS));
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void every_verb_keeps_order(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(1, all_verbs), 0);
+    assert_int_equal(rig_run_everywhere(3, all_verbs), 0);
+}
+
 /* -- what is refused --------------------------------------------------------------------------- */
 
 /* Of another device, where there is one. */
@@ -226,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_is_kept),
+        cmocka_unit_test(every_verb_keeps_order),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_lost_rank_releases_the_stream),
     };
