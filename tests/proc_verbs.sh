@@ -1,7 +1,9 @@
 #!/bin/sh
-# RDMA in a guest whose devices are made of software (tests/vm/run): the conformance suite of the driver; all-reduces over
-# it, every element checked; what is taken where one rank lacks something, and the line that says why; a rank that is
-# killed, and a cable that is pulled, in the middle of an operation.
+# RDMA in a guest whose devices are made of software (tests/vm/run): the conformance suite of the driver, also while queue
+# pairs break; collectives over it, every element checked, and training, whose losses are those over TCP; what is taken
+# where one rank lacks something, and the line that says why; a network that delays, loses and reorders; a program that
+# forks; a rank that is killed, a device that is removed, and a cable that is pulled, in the middle of an operation, with
+# and without GYRE_RDMA_FAILOVER.
 set -u
 if [ -z "${GYRE_VM-}" ]; then
     if "$2/tests/link_verbs" | grep 'built without RDMA'; then exit 77; fi
@@ -20,20 +22,27 @@ out=/tmp/out
 export HOME=/tmp
 bench="$build/bench/all_reduce --no-ceiling -c 1 -n 3"
 
-# Ranks 0, 2, … on one device and node, the others on the other.
+# Ranks 0, 2, … on one device and node, the others on the other. BLIND may not open devices.
 cat >/tmp/apart <<'END'
 #!/bin/sh
-export GYRE_RDMA_DEVICE=${DEVICE:-rxe$((RANK % 2))} GYRE_SIMULATED_NODE=$((RANK % 2))
+export GYRE_RDMA_DEVICE=${DEVICE-rxe$((RANK % 2))} GYRE_SIMULATED_NODE=$((RANK % 2))
+[ "$RANK" != "${BLIND-}" ] || exec unshare -m sh -c 'mount -t tmpfs none /dev/infiniband && exec "$@"' sh "$@"
 exec "$@"
 END
 chmod 755 /tmp/apart
 
-ranks() { # how many, then the bench's flags; output to $out, exit code to $code
+run() { # how many ranks, then their command; output to $out, exit code to $code
     n=$1
     shift
     code=0
+    timeout 60 "$build/gyre" run -n "$n" /tmp/apart "$@" >$out 2>&1 </dev/null || code=$?
+}
+
+ranks() { # how many, then the bench's flags
+    n=$1
+    shift
     # shellcheck disable=SC2086 # a command with its words
-    timeout 60 "$build/gyre" run -n "$n" /tmp/apart $bench "$@" >$out 2>&1 </dev/null || code=$?
+    run "$n" $bench "$@"
 }
 
 expect() { # what, then a command that must succeed
@@ -53,7 +62,7 @@ silent() { ! says "$1"; }
 
 # --- the driver ---
 
-"$build/tests/link_verbs" >$out 2>&1
+GYRE_LOG=error "$build/tests/link_verbs" >$out 2>&1
 code=$?
 expect "the conformance suite passes" [ $code = 0 ]
 
@@ -63,10 +72,39 @@ GYRE_TRANSPORT=verbs ranks 4 -b 8 -e 128K -f 128
 expect "4 ranks, each by verbs to each" [ $code = 0 ]
 expect "with no wrong element" says 'Out of bounds values : 0 OK'
 
-GYRE_LOG=info ranks 4 -b 8 -e 1M -f 512
-expect "2 nodes of 2, verbs between them by itself" [ $code = 0 ]
-expect "each rank on the device it was told" says 'port 1 of rxe1, GID 1 (10.77.0.1[12])'
+on_rail() { says "rank $1 .*verbs: port 1 of rxe$2,"; }
+GYRE_LOG=info DEVICE='' ranks 4 -b 8 -e 1M -f 512
+expect "2 nodes of 2 that were told nothing: verbs between them" [ $code = 0 ]
 expect "and nobody by tcp" silent 'instead of verbs'
+expect "rank 0 is on the first device" on_rail 0 0
+expect "rank 3, the second of its node, on the second" on_rail 3 1
+
+for collective in all_gather reduce_scatter all_to_all; do
+    GYRE_TRANSPORT=verbs run 3 "$build/bench/$collective" --no-ceiling -c 1 -n 1 -b 120K -e 120K
+    expect "$collective of 3 ranks" [ $code = 0 ]
+    expect "with no wrong element" says 'Out of bounds values : 0 OK'
+done
+
+ip link set n1 mtu 1500
+GYRE_LOG=info GYRE_TRANSPORT=verbs ranks 2 -b 64K -e 64K
+expect "two MTUs: the smaller one is taken" [ $code = 0 ]
+expect "two MTUs: there are two" says 'GID 1 (10.77.0.11), MTU 1024'
+ip link set n1 mtu 9000
+
+train() { # transport: 24 steps, the losses to /tmp/losses.TRANSPORT
+    GYRE_TRANSPORT=$1 run 2 "$build/gyre" train --preset wine --batch 6 --epochs 2 --quiet --metrics "/tmp/metrics.$1"
+    expect "training over $1" [ $code = 0 ]
+    grep -o '"step":.*"loss":[0-9.e-]*' "/tmp/metrics.$1" | sed 's/"step":\([0-9]*\).*"loss"/\1/' >"/tmp/losses.$1"
+}
+train verbs
+train tcp
+expect "20 steps and more" [ "$(wc -l </tmp/losses.verbs)" -ge 20 ]
+expect "with the same losses" cmp /tmp/losses.verbs /tmp/losses.tcp
+
+GYRE_LOG=info "$build/tests/proc_fork" apart >$out 2>&1
+code=$?
+expect "a program that forks" [ $code = 0 ]
+expect "with verbs between its nodes" says 'verbs: port 1 of rxe0'
 
 # --- what is lacking ---
 
@@ -98,6 +136,12 @@ tc qdisc add dev n1 root netem loss 100%
 lacking "a path that loses everything" 'rxe\|test write'
 tc qdisc del dev n1 root
 
+export BLIND=1
+ranks 2 -b 8 -e 8
+unset BLIND
+expect "a node without devices: tcp serves" [ $code = 0 ]
+expect "a node without devices: it is named" says 'tcp instead of verbs .*: rank 1: this machine has no RDMA device'
+
 # A user may lock as much as the limit says, root everything.
 limited() { # KiB
     code=0
@@ -113,23 +157,44 @@ limited 200
 expect "little locked memory: verbs serves" [ $code = 0 ]
 expect "little locked memory: with less staging" says 'KiB of staging for each peer instead of 512: this process may lock 200 KiB'
 
+# --- what is slow, and what is lost ---
+
+trouble() { # netem's words
+    for i in 0 1; do tc qdisc replace dev n$i root netem "$@"; done
+}
+
+trouble delay 1ms loss 0.5%
+GYRE_TRANSPORT=verbs ranks 2 -b 256K -e 256K -n 1
+expect "delay and loss: verbs serves" [ $code = 0 ]
+expect "with no wrong element" says 'Out of bounds values : 0 OK'
+expect "packets were lost on purpose" sh -c 'tc -s qdisc show dev n0 | grep -q "dropped [1-9]"'
+
+# Where packets overtake each other rxe waits for its timer, or gives up: then TCP goes on.
+trouble delay 1ms reorder 25% loss 1%
+GYRE_RDMA_FAILOVER=tcp ranks 2 -b 64K -e 64K -n 1
+expect "reordering: sums are made all the same" [ $code = 0 ]
+expect "with no wrong element" says 'Out of bounds values : 0 OK'
+for i in 0 1; do tc qdisc del dev n$i root; done
+
 # --- what breaks ---
 
-pair() { # port: two ranks without a launcher, who would end the one for the other's death
+pair() { # port, then the bench's flags: two ranks without a launcher, who would end the one for the other's death
     export MASTER_PORT=$1 MASTER_ADDR=127.0.0.1 WORLD_SIZE=2
+    shift
+    before=$(packets)
     # shellcheck disable=SC2086
     for rank in 0 1; do
-        RANK=$rank /tmp/apart $bench -b 64K -e 64K -n 1000000 >/tmp/out.$rank 2>&1 </dev/null &
+        RANK=$rank /tmp/apart $bench "$@" >/tmp/out.$rank 2>&1 </dev/null &
         eval "pid$rank=$!"
     done
-    tries=0 # until the two have connected, which counts in the port's packets
-    while [ "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts)" -lt "$2" ] && [ $tries -lt 300 ]; do
+    tries=0 # until the two are at it, which counts in the port's packets
+    while [ "$(packets)" -lt $((before + 500)) ] && [ $tries -lt 300 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
 }
 
-packets() { echo $(($(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts) + 500)); }
+packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
 
 ends() { # rank
     eval "wait \$pid$1"
@@ -137,13 +202,13 @@ ends() { # rank
     out=/tmp/out.$1
 }
 
-pair 29501 "$(packets)"
+pair 29501 -b 64K -e 64K -n 1000000
 kill -9 "$pid1"
 ends 0
 expect "a rank is killed: the other ends" [ $code != 0 ]
 expect "and names it" says 'rank 1'
 
-pair 29502 "$(packets)"
+pair 29502 -b 64K -e 64K -n 1000000
 ip link set p1 down
 ends 0
 expect "a cable is pulled: its rank ends" [ $code != 0 ]
@@ -151,5 +216,17 @@ expect "a cable is pulled: its rank ends" [ $code != 0 ]
 expect "with the link's ends" says 'verbs link from rank [01] to rank [01] .*GID 10.77.0.1[0-9]*, queue pair [0-9]*'
 ends 1
 expect "and the other rank too" [ $code != 0 ]
+ip link set p1 up
+
+# Its interface goes, and takes the device along as soon as nobody holds it.
+GYRE_RDMA_FAILOVER=tcp pair 29503 -b 64K -e 64K -n 400
+ip link del n1 &
+for rank in 0 1; do
+    ends $rank
+    expect "a device is removed, with a way round: rank $rank goes on" [ $code = 0 ]
+    expect "and says so once" [ "$(grep -c 'goes on over TCP for the rest of the job' $out)" = 1 ]
+done
+out=/tmp/out.0
+expect "with no wrong element" says 'Out of bounds values : 0 OK'
 
 [ $failures = 0 ] && echo "all as expected"

@@ -52,8 +52,10 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
 {
     const struct gyre_domain_settings *settings = &domain->settings;
     char text[640];
-    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s",
-             settings->transport, (int)settings->connections, above ? " " : "", above ? above : "");
+    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s%s",
+             settings->transport, (int)settings->connections,
+             settings->failover ? " GYRE_RDMA_FAILOVER=tcp" : "", above ? " " : "",
+             above ? above : "");
     struct gyre_join_options options = {.transport = settings->transport,
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
                                         .dead_time_ms = (int)settings->dead_time_ms,
@@ -118,13 +120,20 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
                           uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble)
 {
     const struct gyre_joined *joined = domain->joined;
-    struct gyre_wire_options options = {.rank = joined->rank,
-                                        .n = joined->n,
-                                        .epoch = domain->job.epoch,
-                                        .peers = peers,
-                                        .variant = domain->settings.poller,
-                                        .address = &joined->member[joined->rank].address,
-                                        .sight = &domain->sight};
+    const struct gyre_job *job = &domain->job;
+    bool told =
+        job->local_rank >= 0 && job->local_world > 0; /* of the machine, whatever is shared */
+    struct gyre_wire_options options = {
+        .rank = joined->rank,
+        .n = joined->n,
+        .local_rank = told ? job->local_rank : (int)joined->local_rank,
+        .local_size = told ? job->local_world : (int)joined->local_size,
+        .epoch = domain->job.epoch,
+        .peers = peers,
+        .failover = domain->settings.failover,
+        .variant = domain->settings.poller,
+        .address = &joined->member[joined->rank].address,
+        .sight = &domain->sight};
     domain->sight = (struct gyre_sight){.context = domain,
                                         .locate = locate,
                                         .hold = hold,

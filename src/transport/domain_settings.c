@@ -29,6 +29,15 @@ static int read_poller(struct gyre_domain_settings *settings, struct gyre_troubl
     return status;
 }
 
+static int read_failover(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
+{
+    static const char *const words[] = {"none", "tcp"};
+    int index = 0;
+    int status = gyre_env_word("GYRE_RDMA_FAILOVER", words, 2, &index, trouble);
+    settings->failover = index == 1;
+    return status;
+}
+
 static int read_ports(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     const char *text = getenv("GYRE_PORT_RANGE");
@@ -74,7 +83,8 @@ int gyre_domain_settings_read(const struct gyre_options *user,
     if (settings->devices && !settings->devices[0])
         settings->devices = NULL;
     if ((status = read_transport(user, settings, trouble)) ||
-        (status = read_poller(settings, trouble)) || (status = read_ports(settings, trouble)))
+        (status = read_poller(settings, trouble)) || (status = read_failover(settings, trouble)) ||
+        (status = read_ports(settings, trouble)))
         return status;
     if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,
                             &settings->join_timeout_ms, trouble)) ||

@@ -129,6 +129,11 @@ bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write
 void gyre_stream_end_write(struct gyre_stream *stream, struct gyre_send *send);
 int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number);
 
+/* For a carrier that has to begin anew by other means: what take_write() said of a message, and where
+ * the one belongs that the peer writes under this number (NULL: none does), and how long it is. */
+void gyre_stream_write_of(const struct gyre_send *send, struct gyre_stream_write *write);
+uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t *length);
+
 /* waits(): some post has not completed; starves(): the next short message has no credit. Either may
  * be helped by reading. */
 bool gyre_stream_waits(const struct gyre_stream *stream);

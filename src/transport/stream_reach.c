@@ -65,12 +65,28 @@ bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive
     return true;
 }
 
-int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
+/* The receive into which the peer may write under this number; NULL: there is none. */
+static struct gyre_receive *find_placed(struct gyre_stream *stream, uint32_t number)
 {
     struct gyre_receive *receive = gyre_table_record(&stream->receives, number);
+    return receive && receive->placed && !receive->got && stream->in.receive != receive ? receive
+                                                                                        : NULL;
+}
+
+uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t *length)
+{
+    const struct gyre_receive *receive = stream->status ? NULL : find_placed(stream, number);
+    if (receive)
+        *length = receive->length;
+    return receive ? receive->data : NULL;
+}
+
+int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
+{
+    struct gyre_receive *receive = find_placed(stream, number);
     if (stream->status)
         return stream->status;
-    if (!receive || !receive->placed || receive->got || stream->in.receive == receive) {
+    if (!receive) {
         gyre_stream_fail(stream, GYRE_CORRUPT);
         return GYRE_CORRUPT;
     }
@@ -127,17 +143,22 @@ int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match
     return 0;
 }
 
+void gyre_stream_write_of(const struct gyre_send *send, struct gyre_stream_write *write)
+{
+    *write = (struct gyre_stream_write){.from = send->data,
+                                        .length = send->length,
+                                        .place = send->place,
+                                        .number = send->number,
+                                        .send = (struct gyre_send *)send};
+}
+
 bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write *write)
 {
     struct gyre_send *send = stream->status ? NULL : gyre_queue_pop(&stream->out.reached);
     if (!send)
         return false;
     send->state = GYRE_SEND_WRITING;
-    *write = (struct gyre_stream_write){.from = send->data,
-                                        .length = send->length,
-                                        .place = send->place,
-                                        .number = send->number,
-                                        .send = send};
+    gyre_stream_write_of(send, write);
     return true;
 }
 

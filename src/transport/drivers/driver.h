@@ -52,8 +52,10 @@ struct gyre_driver_limits {
 
 struct gyre_wire_options {
     uint32_t rank, n;
+    int local_rank, local_size; /* among the ranks of this machine */
     uint16_t epoch;
     uint32_t peers;      /* pipes that will be attached at most */
+    bool failover;       /* verbs: a pipe that breaks goes on over its socket */
     const char *variant; /* the driver's own choice ("io_uring", "epoll"); NULL: best available */
     void *world;         /* sim: the simulated world; otherwise NULL */
 

@@ -43,12 +43,13 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     }
     wire->rank = options->rank;
     wire->epoch = options->epoch;
+    wire->failover = options->failover;
     wire->most = options->peers;
     wire->epoll = -1;
     TAILQ_INIT(&wire->busy);
     LIST_INIT(&wire->departed);
     gyre_verbs_reach_open(wire, options->sight);
-    int status = gyre_verbs_device_open(wire, options->address, trouble);
+    int status = gyre_verbs_device_open(wire, options, trouble);
     if (status) {
         verbs_close((struct gyre_wire *)wire);
         return status;
@@ -74,6 +75,7 @@ static void verbs_detach(struct gyre_pipe *handle)
     gyre_verbs_queue_destroy(pipe);
     wire->pipe[pipe->index] = NULL;
     wire->hangups -= pipe->hangup;
+    wire->detours -= pipe->detour.state != GYRE_VERBS_DIRECT;
     for (int i = 0; i < pipe->fds; i++)
         close(pipe->fd[i]);
     if (!pipe->status)
@@ -267,7 +269,9 @@ static int verbs_bye(struct gyre_pipe *handle)
     gyre_verbs_pipe_push(pipe);
     gyre_verbs_pipe_mark(pipe);
     bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
-    return parted && (pipe->broken || pipe->sends == pipe->sends_done) ? 0 : GYRE_AGAIN;
+    bool left = pipe->detour.state ? gyre_verbs_detour_done(pipe)
+                                   : pipe->broken || pipe->sends == pipe->sends_done;
+    return parted && left ? 0 : GYRE_AGAIN;
 }
 
 static int verbs_state(const struct gyre_pipe *handle, struct gyre_trouble *trouble)
@@ -314,6 +318,8 @@ static void hear(struct gyre_verbs_wire *wire, uint64_t now)
         wire->looked = now;
         gyre_verbs_look_aside(wire);
     }
+    if (wire->detours)
+        gyre_verbs_detour_serve(wire, now);
     if (wire->hangups && !came)
         gyre_verbs_end_hangups(wire, now);
 }
@@ -356,7 +362,7 @@ static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     gyre_verbs_look_aside(wire);
     alarm->fd = wire->epoll;
     if (status || wire->full || wire->hangups || !LIST_EMPTY(&wire->departed) ||
-        gyre_verbs_queue_drain(wire))
+        gyre_verbs_queue_drain(wire) || (wire->detours && gyre_verbs_detour_serve(wire, 0)))
         return GYRE_AGAIN;
     return 0;
 }

@@ -7,8 +7,10 @@
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
  *        verbs_queue.c      queue pairs, requests, completions
  *        verbs_fault.c      what a broken pipe tells
+ *        verbs_detour.c     how it goes on over its socket, where that was asked for
  *        verbs_device.c     the wire's device, its limits, staging
  *        verbs_port.c       which device, port and GID
+ *        verbs_rail.c       which of several that are as good
  *
  * Of a direction, the sender has an *outbox* and the receiver an *inbox* of the same size:
  *
@@ -44,6 +46,8 @@
 #define GYRE_VERBS_SIGNAL   16  /* every so many of them tell that they are done */
 #define GYRE_VERBS_INLINE   256 /* bytes that travel in the request itself, if possible */
 #define GYRE_VERBS_NAME_MAX 48
+#define GYRE_VERBS_STORY    1024
+#define GYRE_VERBS_RAILS    16 /* ports that a node's ranks are spread over at most */
 
 struct ibv_context;
 struct ibv_pd;
@@ -58,8 +62,17 @@ struct gyre_verbs_port {
     uint8_t number;
     int gid_index;
     uint8_t gid[16];
-    uint16_t lid; /* InfiniBand's own address, 0 elsewhere */
-    int mtu;      /* enum ibv_mtu */
+    uint8_t network; /* of the GID: enum ibv_gid_type */
+    uint16_t lid;    /* InfiniBand's own address, 0 elsewhere */
+    int mtu;         /* enum ibv_mtu */
+};
+
+struct gyre_verbs_rail { /* a port that could serve */
+    char device[64];
+    uint8_t number;
+    int worth; /* of its best GID */
+    uint32_t rate;
+    uint8_t gid[16];
 };
 
 /* What one end of a pipe tells the other. */
@@ -74,6 +87,9 @@ struct gyre_verbs_end {
     uint32_t key;    /* of it */
     uint32_t ring;   /* bytes of it */
     uint32_t window; /* records it takes before it says that some are consumed */
+    uint8_t network; /* InfiniBand, RoCE v1 or v2: enum ibv_gid_type */
+    uint8_t version; /* of all this */
+    bool detours;    /* it goes on over TCP when the queue pair breaks */
     char reason[64]; /* why not */
 };
 
@@ -103,6 +119,35 @@ struct gyre_verbs_memory { /* a region that is registered, or cannot be */
     struct ibv_mr *registration;
 };
 
+enum gyre_verbs_detour_state {
+    GYRE_VERBS_DIRECT,
+    GYRE_VERBS_BREAKING,
+    GYRE_VERBS_TELLING,
+    GYRE_VERBS_DETOURED
+};
+
+#define GYRE_VERBS_DETOUR_HEAD 16
+
+struct gyre_verbs_detour { /* verbs_detour.c has the picture */
+    enum gyre_verbs_detour_state state;
+    int status; /* what it fails with if it cannot go on */
+    uint64_t deadline;
+
+    /* Out: the frame under way, then what has to go again. */
+    uint8_t out_head[GYRE_VERBS_DETOUR_HEAD];
+    uint32_t head_left;
+    const uint8_t *body;
+    uint64_t body_left;
+    struct gyre_send *ends; /* with this frame; NULL: none */
+    uint64_t repeat_at;     /* of `written` */
+
+    /* In: the frame under way. */
+    uint8_t in_head[GYRE_VERBS_DETOUR_HEAD];
+    uint32_t in_have, kind, number;
+    uint64_t in_left;
+    uint8_t *to;
+};
+
 struct gyre_verbs_wire;
 
 struct gyre_verbs_pipe {
@@ -125,6 +170,7 @@ struct gyre_verbs_pipe {
     struct gyre_send *ends[GYRE_VERBS_SENDS]; /* which message a request ends */
     uint32_t signalled[GYRE_VERBS_SENDS];     /* up to which request a completion tells */
     uint32_t signals, signals_done;
+    uint32_t announced;                                /* long messages, for ever */
     struct gyre_verbs_request batch[GYRE_VERBS_BATCH]; /* not given to the device yet */
     uint32_t batched;
 
@@ -137,6 +183,8 @@ struct gyre_verbs_pipe {
     /* In. */
     uint64_t read, read_told;
     uint32_t taken, taken_told; /* records */
+    uint32_t arrived;           /* long messages */
+    uint32_t receives;          /* posted, and not ended */
     uint32_t used;              /* receives, not posted again yet */
 
     uint32_t posts; /* accepted and not yet fetched */
@@ -146,6 +194,8 @@ struct gyre_verbs_pipe {
     bool broken;    /* the queue pair is of no use any more */
     bool busy;      /* on wire->busy */
     bool probe_came;
+    bool detours; /* both ends do, if the queue pair breaks */
+    struct gyre_verbs_detour detour;
     uint64_t hangup_at;
     int status;
     struct gyre_trouble trouble;
@@ -166,6 +216,8 @@ struct gyre_verbs_wire {
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
     struct gyre_verbs_memory *recent; /* of them: asked for last */
     bool refused_memory;
+    bool failover;    /* asked for */
+    uint32_t detours; /* pipes */
     char name[GYRE_VERBS_NAME_MAX * 2];
     uint32_t ring, window;
     uint32_t rank;
@@ -184,15 +236,18 @@ struct gyre_verbs_wire {
     LIST_HEAD(, gyre_verbs_pipe) departed;
 };
 
-/* -- verbs_port.c, verbs_device.c -------------------------------------------------------------- */
+/* -- verbs_port.c, verbs_rail.c, verbs_device.c ------------------------------------------------ */
 
-/* Opens the device with the best port. GYRE_UNSUPPORTED: there is none; else why it is of no use. */
-int gyre_verbs_port_choose(const struct sockaddr_storage *address, struct ibv_context **context,
+/* Opens the device with the port for this rank. GYRE_UNSUPPORTED: there is none; else why it is of
+ * no use. */
+int gyre_verbs_port_choose(const struct gyre_wire_options *options, struct ibv_context **context,
                            struct gyre_verbs_port *port, struct gyre_trouble *trouble);
+int gyre_verbs_rail_pick(const struct gyre_verbs_rail *rail, int count, int best, int local_rank,
+                         int local_size); /* its index */
 void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX]);
 
 /* Everything that a wire has once. close() takes every half-built state. */
-int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct sockaddr_storage *address,
+int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
                            struct gyre_trouble *trouble);
 void gyre_verbs_device_close(struct gyre_verbs_wire *wire);
 uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire); /* posted on each pipe */
@@ -220,7 +275,12 @@ bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire);
 
 /* -- verbs_fault.c ----------------------------------------------------------------------------- */
 
+/* break(): the queue pair is of no use any more; the pipe goes on without it, or fails. story():
+ * which link it was, and what has happened. */
+void gyre_verbs_break(struct gyre_verbs_pipe *pipe, int status, const char *what);
 void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what);
+const char *gyre_verbs_story(const struct gyre_verbs_pipe *pipe, const char *what,
+                             char text[GYRE_VERBS_STORY]);
 void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status);
 void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done);
 
@@ -228,6 +288,14 @@ void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *
  * have been read, decides what the end of a socket means. */
 void gyre_verbs_look_aside(struct gyre_verbs_wire *wire);
 void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now);
+
+/* -- verbs_detour.c ---------------------------------------------------------------------------- */
+
+/* serve(): all pipes of the wire that go by TCP, or are about to; true: something moved, or must
+ * not be slept over. `now` 0: not known. */
+bool gyre_verbs_detour_serve(struct gyre_verbs_wire *wire, uint64_t now);
+bool gyre_verbs_detour_push(struct gyre_verbs_pipe *pipe);       /* true: something moved */
+bool gyre_verbs_detour_done(const struct gyre_verbs_pipe *pipe); /* the socket has all there is */
 
 /* -- verbs_pipe.c ------------------------------------------------------------------------------ */
 

@@ -4,7 +4,8 @@
  *               └── peers write here ──┘ └─ only this side does ─┘
  *
  * Limits are read before they are met: as many completions as all pipes together may have are
- * reserved, and where the device has no such queue the window is halved until it fits. Memory that
+ * reserved, and where the device has no such queue, or none of so many requests, the window is
+ * halved until it fits. Memory that
  * cannot be locked is asked for again, half as much, down to GYRE_VERBS_RING_LEAST per ring; then the
  * limit is told, and how it is raised. Only the inboxes are remotely writable; their key ends with
  * the wire. */
@@ -49,19 +50,41 @@ static uint64_t completions_wanted(const struct gyre_verbs_wire *wire)
     return (uint64_t)wire->most * (gyre_verbs_receives(wire) + GYRE_VERBS_SENDS);
 }
 
-static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
+static bool is_enough(const struct gyre_verbs_wire *wire, const struct ibv_device_attr *limits)
+{
+    uint32_t requests = limits->max_qp_wr < 0 ? 0 : (uint32_t)limits->max_qp_wr;
+    return completions_wanted(wire) <= (uint64_t)limits->max_cqe &&
+           gyre_verbs_receives(wire) <= requests && GYRE_VERBS_SENDS <= requests;
+}
+
+static int fit_window(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
 {
     struct ibv_device_attr limits;
     int status = ibv_query_device(wire->context, &limits);
     if (status)
         return gyre_trouble_set(trouble, -status, "%s does not tell its limits: %s", wire->name,
                                 strerror(status));
-    while (completions_wanted(wire) > (uint64_t)limits.max_cqe && wire->window > WINDOW_LEAST)
+    while (!is_enough(wire, &limits) && wire->window > WINDOW_LEAST)
         wire->window /= 2;
-    if (completions_wanted(wire) > (uint64_t)limits.max_cqe || wire->most > (uint32_t)limits.max_qp)
+    if (!is_enough(wire, &limits) || wire->most > (uint32_t)limits.max_qp)
         return gyre_trouble_set(trouble, -ENOSPC,
-                                "%s has %d completions and %d queue pairs: too few for %u peers",
-                                wire->name, limits.max_cqe, limits.max_qp, wire->most);
+                                "%s has %d completions to a queue, %d requests to a queue pair and "
+                                "%d queue pairs: too few for %u peers",
+                                wire->name, limits.max_cqe, limits.max_qp_wr, limits.max_qp,
+                                wire->most);
+    if (wire->window < GYRE_VERBS_WINDOW)
+        gyre_log(GYRE_LOG_WARN,
+                 "verbs: %u records on their way to a peer instead of %u: %s has %d completions to "
+                 "a queue and %d requests to a queue pair",
+                 wire->window, GYRE_VERBS_WINDOW, wire->name, limits.max_cqe, limits.max_qp_wr);
+    return 0;
+}
+
+static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
+{
+    int status = fit_window(wire, trouble);
+    if (status)
+        return status;
     wire->channel = ibv_create_comp_channel(wire->context);
     if (wire->channel)
         wire->completions =
@@ -164,18 +187,18 @@ static void prepare_forks(void)
     done = true;
 }
 
-int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct sockaddr_storage *address,
+int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
                            struct gyre_trouble *trouble)
 {
     char gid[GYRE_VERBS_NAME_MAX];
-    int status = gyre_verbs_port_choose(address, &wire->context, &wire->port, trouble);
+    int status = gyre_verbs_port_choose(options, &wire->context, &wire->port, trouble);
     if (status)
         return status;
     prepare_forks();
     gyre_verbs_gid_name(wire->port.gid, gid);
     snprintf(wire->name, sizeof wire->name, "%.40s:%u", wire->port.device, wire->port.number);
-    gyre_log(GYRE_LOG_INFO, "verbs: port %u of %s, GID %d (%s)", wire->port.number,
-             wire->port.device, wire->port.gid_index, gid);
+    gyre_log(GYRE_LOG_INFO, "verbs: port %u of %s, GID %d (%s), MTU %d", wire->port.number,
+             wire->port.device, wire->port.gid_index, gid, 128 << wire->port.mtu);
     wire->window = GYRE_VERBS_WINDOW;
     wire->domain = ibv_alloc_pd(wire->context);
     if (!wire->domain)

@@ -8,7 +8,8 @@
  * After goodbyes from both sides the peer may be gone at once, and whatever the device says of that
  * is no failure. A failed pipe's queue pair goes to its error state, so that the peer cannot write
  * any more; the socket stays open until detach(): its end would look like a death, and be told
- * before the cause.
+ * before the cause. With GYRE_RDMA_FAILOVER=tcp a pipe that would fail by one of these goes on over
+ * its socket instead (verbs_detour.c).
  *
  * A socket ends with its peer's process. That counts once all completions have been read and END_NS
  * have passed: what the peer wrote before may take another way. */
@@ -25,21 +26,29 @@
 
 #define END_NS (2 * 1000 * UINT64_C(1000))
 
-void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what)
+const char *gyre_verbs_story(const struct gyre_verbs_pipe *pipe, const char *what,
+                             char text[GYRE_VERBS_STORY])
 {
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
+    gyre_verbs_gid_name(pipe->mine.gid, here);
+    gyre_verbs_gid_name(pipe->theirs.gid, there);
+    snprintf(text, GYRE_VERBS_STORY,
+             "verbs link from rank %u to rank %u (%s, GID %s, queue pair %u to GID %s, "
+             "queue pair %u): %s",
+             pipe->wire->rank, pipe->peer, pipe->wire->name, here, pipe->mine.number, there,
+             pipe->theirs.number, what);
+    return text;
+}
+
+void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what)
+{
+    char story[GYRE_VERBS_STORY];
     struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
     if (pipe->status)
         return;
-    gyre_verbs_gid_name(pipe->mine.gid, here);
-    gyre_verbs_gid_name(pipe->theirs.gid, there);
     pipe->status = status;
     pipe->broken = true;
-    gyre_trouble_set(&pipe->trouble, status,
-                     "verbs link from rank %u to rank %u (%s, GID %s, queue pair %u to GID %s, "
-                     "queue pair %u): %s",
-                     pipe->wire->rank, pipe->peer, pipe->wire->name, here, pipe->mine.number, there,
-                     pipe->theirs.number, what);
+    gyre_trouble_set(&pipe->trouble, status, "%s", gyre_verbs_story(pipe, what, story));
     if (pipe->queue)
         ibv_modify_qp(pipe->queue, &wanted, IBV_QP_STATE);
     gyre_stream_fail(pipe->stream, status);
@@ -95,16 +104,16 @@ void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *
     bool down = asked && port.state != IBV_PORT_ACTIVE;
     snprintf(text, sizeof text, "%s (%s); this rank's port is %s", ibv_wc_status_str(done->status),
              advice(done->status), asked ? ibv_port_state_str(port.state) : "not to be asked");
-    gyre_verbs_fail(pipe, is_local(done->status) ? -EIO : down ? -ENETDOWN : GYRE_PEER_LOST, text);
+    gyre_verbs_break(pipe, is_local(done->status) ? -EIO : down ? -ENETDOWN : GYRE_PEER_LOST, text);
 }
 
 /* -- the device -------------------------------------------------------------------------------- */
 
-static void fail_all(struct gyre_verbs_wire *wire, const char *what)
+static void break_all(struct gyre_verbs_wire *wire, const char *what)
 {
     for (uint32_t i = 0; i < wire->most; i++)
         if (wire->pipe[i])
-            gyre_verbs_fail(wire->pipe[i], -ENODEV, what);
+            gyre_verbs_break(wire->pipe[i], -ENODEV, what);
 }
 
 /* What breaks a queue pair is told by its requests too, with more to say. */
@@ -113,7 +122,7 @@ static void hear_device(struct gyre_verbs_wire *wire)
     struct ibv_async_event event;
     while (!ibv_get_async_event(wire->context, &event)) {
         if (event.event_type == IBV_EVENT_DEVICE_FATAL)
-            fail_all(wire, "the device has failed or was removed");
+            break_all(wire, "the device has failed or was removed");
         else if (event.event_type == IBV_EVENT_PORT_ERR)
             gyre_log(GYRE_LOG_WARN, "verbs: port %d of %s has gone down", event.element.port_num,
                      wire->port.device);
@@ -126,14 +135,23 @@ static void hear_device(struct gyre_verbs_wire *wire)
 
 /* -- sockets ----------------------------------------------------------------------------------- */
 
+/* It has found the queue pair broken, and says so where nothing else is said. */
+static void hear_other_end(struct gyre_verbs_pipe *pipe)
+{
+    if (pipe->detours)
+        gyre_verbs_break(pipe, GYRE_PEER_LOST, "the other end found it broken");
+}
+
 static void look_at_socket(struct gyre_verbs_wire *wire, uint64_t name)
 {
     uint32_t index = (uint32_t)name;
     struct gyre_verbs_pipe *pipe = index < wire->most ? wire->pipe[index] : NULL;
     char byte;
-    if (!pipe || pipe->serial != name >> 32 || pipe->hangup || pipe->ended)
+    if (!pipe || pipe->serial != name >> 32 || pipe->hangup || pipe->ended || pipe->detour.state)
         return;
     ssize_t got = recv(pipe->fd[0], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0)
+        hear_other_end(pipe);
     if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR)))
         return;
     pipe->hangup = true;

@@ -9,7 +9,8 @@
  * that it is the peer. Whoever says no at a step says why, both know after that very step, and the
  * socket has no byte of it left: tcp can use it. So the two always choose alike. The start of the
  * packet numbers comes from the system, afresh for each pipe: a packet of a former life is not
- * taken for one of this.
+ * taken for one of this. An offer of another version, or of a GID of another kind of network (which
+ * a device would write to without a word), is a reason to say no like others.
  *
  * This waits for the peer, who may come later: for PATIENCE_MS, then the peer counts as lost. The
  * test write is waited for PROBE_MS, which is shorter than the device's own patience. */
@@ -29,6 +30,7 @@
 #define PATIENCE_MS 60000
 #define PROBE_MS    3000
 #define MAGIC       0x76727947u /* "Gyrv" */
+#define VERSION     2
 #define OFFER_BYTES 128
 #define STEP_BYTES  128
 #define PROBE_MOST  8192u
@@ -102,6 +104,9 @@ static void encode(const struct gyre_verbs_end *end, uint8_t out[OFFER_BYTES])
     gyre_put32(out + 40, end->key);
     gyre_put32(out + 44, end->ring);
     gyre_put32(out + 48, end->window);
+    out[52] = end->network;
+    out[53] = end->version;
+    out[54] = end->detours;
     memcpy(out + 64, end->reason, sizeof end->reason);
 }
 
@@ -116,15 +121,19 @@ static bool decode(const uint8_t in[OFFER_BYTES], struct gyre_verbs_end *end)
                                    .inbox = gyre_get64(in + 32),
                                    .key = gyre_get32(in + 40),
                                    .ring = gyre_get32(in + 44),
-                                   .window = gyre_get32(in + 48)};
+                                   .window = gyre_get32(in + 48),
+                                   .network = in[52],
+                                   .version = in[53],
+                                   .detours = in[54] == 1};
     memcpy(end->gid, in + 8, 16);
     memcpy(end->reason, in + 64, sizeof end->reason);
     end->reason[sizeof end->reason - 1] = 0;
     if (gyre_get32(in) != MAGIC)
         return false;
-    return !end->willing || (end->mtu >= IBV_MTU_256 && end->mtu <= IBV_MTU_4096 &&
-                             end->window >= 1 && end->window <= GYRE_VERBS_WINDOW &&
-                             end->ring >= GYRE_VERBS_RING_LEAST && end->ring <= GYRE_VERBS_RING);
+    return !end->willing || end->version != VERSION ||
+           (end->mtu >= IBV_MTU_256 && end->mtu <= IBV_MTU_4096 && end->window >= 1 &&
+            end->window <= GYRE_VERBS_WINDOW && end->ring >= GYRE_VERBS_RING_LEAST &&
+            end->ring <= GYRE_VERBS_RING);
 }
 
 static int describe(struct gyre_verbs_pipe *pipe, const char *unwilling)
@@ -138,13 +147,46 @@ static int describe(struct gyre_verbs_pipe *pipe, const char *unwilling)
                                     .inbox = (uintptr_t)pipe->inbox,
                                     .key = wire->inboxes->rkey,
                                     .ring = wire->ring,
-                                    .window = wire->window};
+                                    .window = wire->window,
+                                    .network = wire->port.network,
+                                    .version = VERSION,
+                                    .detours = wire->failover};
     memcpy(mine->gid, wire->port.gid, 16);
     if (unwilling)
         snprintf(mine->reason, sizeof mine->reason, "%s", unwilling);
     int status = gyre_random_bytes(&mine->first, sizeof mine->first);
     mine->first &= 0xffffff;
     return status;
+}
+
+static const char *network_name(uint8_t network)
+{
+    return network == IBV_GID_TYPE_IB        ? "InfiniBand"
+           : network == IBV_GID_TYPE_ROCE_V1 ? "RoCE v1"
+                                             : "RoCE v2";
+}
+
+/* Both ends find the same, so each may say so in its own words. */
+static int check_offer(const struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+{
+    const struct gyre_verbs_end *mine = &pipe->mine, *theirs = &pipe->theirs;
+    char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
+    if (theirs->version != mine->version)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "it speaks version %u of the verbs link and rank %u version %u: "
+                                "run the same Gyre on both",
+                                theirs->version, pipe->wire->rank, mine->version);
+    if (!theirs->willing)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "it says: %s", theirs->reason);
+    if (theirs->network == mine->network)
+        return 0;
+    gyre_verbs_gid_name(mine->gid, here);
+    gyre_verbs_gid_name(theirs->gid, there);
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                            "its GID %s is of %s and rank %u's GID %s of %s: choose one kind for "
+                            "both (GYRE_RDMA_GID)",
+                            there, network_name(theirs->network), pipe->wire->rank, here,
+                            network_name(mine->network));
 }
 
 static int exchange_offers(struct gyre_verbs_pipe *pipe, const struct talk *talk,
@@ -162,10 +204,7 @@ static int exchange_offers(struct gyre_verbs_pipe *pipe, const struct talk *talk
                                 pipe->peer);
     if (unwilling)
         return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "%s", unwilling);
-    if (!pipe->theirs.willing)
-        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "it says: %s",
-                                pipe->theirs.reason);
-    return 0;
+    return check_offer(pipe, talk->trouble);
 }
 
 /* -- steps, and the test write ----------------------------------------------------------------- */
@@ -237,5 +276,7 @@ int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, const char *unwilling,
     status = exchange_step(pipe, &talk, gyre_verbs_queue_connect(pipe, &why), &why);
     if (status)
         return status;
-    return exchange_step(pipe, &talk, probe(pipe, &why), &why);
+    status = exchange_step(pipe, &talk, probe(pipe, &why), &why);
+    pipe->detours = !status && pipe->mine.detours && pipe->theirs.detours;
+    return status;
 }

@@ -121,6 +121,8 @@ static bool owes_news(const struct gyre_verbs_pipe *pipe)
 
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
 {
+    if (!pipe->status && pipe->detour.state > GYRE_VERBS_BREAKING)
+        return gyre_verbs_detour_push(pipe);
     if (pipe->status || pipe->broken)
         return false;
     bool moved = false;
@@ -188,6 +190,7 @@ void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate)
         take_record(pipe, kind, immediate & LENGTH_MASK);
         return;
     }
+    pipe->arrived++;
     int status = gyre_stream_arrived(pipe->stream, immediate & LENGTH_MASK);
     if (status)
         gyre_verbs_fail_stream(pipe, status);

@@ -5,7 +5,9 @@
  *     it is the address at which the peers reach this process      so both take the same network
  *     RoCE v2 over IPv4, over IPv6, InfiniBand, RoCE v2 link-local, RoCE v1
  *
- * GYRE_RDMA_DEVICE (NAME or NAME:PORT) and GYRE_RDMA_GID (an index) leave fewer of them. Where none
+ * Several ranks of a node are spread over the ports that are as good (verbs_rail.c): then the search
+ * is repeated with the one for this rank. GYRE_RDMA_DEVICE (NAME or NAME:PORT; of several with commas
+ * between, local rank i takes number i) and GYRE_RDMA_GID (an index) leave fewer of them. Where none
  * is left, what stood in the way last is told: that is the nearest miss. Nothing here says that a
  * peer can be reached: a test write does (verbs_meet.c). */
 #include "transport/drivers/verbs.h"
@@ -26,6 +28,9 @@ struct search {
     char device[64];           /* "": any */
     int64_t number, gid_index; /* 0, -1: any */
     uint8_t address[16];       /* as a GID; zeros: unknown */
+    int local_rank, local_size;
+    struct gyre_verbs_rail rail[GYRE_VERBS_RAILS]; /* ports seen */
+    int rails, best_rail;
     int best;
     struct gyre_verbs_port *port;
     struct ibv_context *context; /* of the best */
@@ -71,25 +76,43 @@ static void as_gid(const struct sockaddr_storage *address, uint8_t gid[16])
 
 /* -- what was asked for ------------------------------------------------------------------------ */
 
+/* Of a list, the entry of this rank. */
+static bool copy_entry(const char *list, int index, char *entry, size_t size)
+{
+    int count = 1;
+    for (const char *at = list; (at = strchr(at, ',')); at++)
+        count++;
+    for (index %= count; index; index--)
+        list = strchr(list, ',') + 1;
+    size_t length = strcspn(list, ",");
+    snprintf(entry, size, "%.*s", (int)length, list);
+    return length > 0 && length < size;
+}
+
+static int read_device(struct search *search, const char *device, struct gyre_trouble *trouble)
+{
+    char entry[sizeof search->device + 4];
+    int index = search->local_rank < 0 ? 0 : search->local_rank;
+    bool good = copy_entry(device, index, entry, sizeof entry);
+    size_t length = strcspn(entry, ":");
+    if (!good || !length || length >= sizeof search->device)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_RDMA_DEVICE is \"%s\": expected a device, or device:port, "
+                                "such as mlx5_0:1, or several with commas between",
+                                device);
+    memcpy(search->device, entry, length);
+    return entry[length] ? gyre_parse_int("GYRE_RDMA_DEVICE's port", entry + length + 1, 1, 255,
+                                          &search->number, trouble)
+                         : 0;
+}
+
 static int read_wishes(struct search *search, struct gyre_trouble *trouble)
 {
     const char *device = getenv("GYRE_RDMA_DEVICE");
     search->gid_index = -1;
-    if (device && *device) {
-        const char *colon = strchr(device, ':');
-        size_t length = colon ? (size_t)(colon - device) : strlen(device);
-        if (!length || length >= sizeof search->device)
-            return gyre_trouble_set(trouble, GYRE_INVALID,
-                                    "GYRE_RDMA_DEVICE is \"%s\": expected a device, or "
-                                    "device:port, such as mlx5_0:1",
-                                    device);
-        memcpy(search->device, device, length);
-        int status = colon ? gyre_parse_int("GYRE_RDMA_DEVICE's port", colon + 1, 1, 255,
-                                            &search->number, trouble)
-                           : 0;
-        if (status)
-            return status;
-    }
+    int status = device && *device ? read_device(search, device, trouble) : 0;
+    if (status)
+        return status;
     return gyre_env_int("GYRE_RDMA_GID", 0, GIDS_MOST - 1, &search->gid_index, trouble);
 }
 
@@ -109,18 +132,41 @@ static int rank_gid(const struct ibv_gid_entry *entry)
     }
 }
 
+/* The port's place among those seen, with its best GID. Beyond the last place none is kept. */
+static int note_rail(struct search *search, struct ibv_context *context, uint8_t number,
+                     const struct ibv_port_attr *port, const struct ibv_gid_entry *entry, int worth)
+{
+    const char *device = ibv_get_device_name(context->device);
+    int at = search->rails - 1;
+    if (at < 0 || strcmp(search->rail[at].device, device) || search->rail[at].number != number) {
+        at = search->rails < GYRE_VERBS_RAILS ? search->rails++ : GYRE_VERBS_RAILS - 1;
+        search->rail[at] = (struct gyre_verbs_rail){
+            .number = number, .rate = (uint32_t)port->active_speed << 8 | port->active_width};
+        snprintf(search->rail[at].device, sizeof search->rail[at].device, "%s", device);
+    }
+    struct gyre_verbs_rail *rail = &search->rail[at];
+    if (worth > rail->worth) {
+        rail->worth = worth;
+        memcpy(rail->gid, entry->gid.raw, sizeof rail->gid);
+    }
+    return at;
+}
+
 static void take(struct search *search, struct ibv_context *context, uint8_t number,
                  const struct ibv_port_attr *port, const struct ibv_gid_entry *entry)
 {
     int worth = rank_gid(entry);
+    int rail = note_rail(search, context, number, port, entry, worth);
     if (!is_zero(search->address) && !memcmp(entry->gid.raw, search->address, 16))
         worth += 100;
     if (worth <= search->best)
         return;
     search->best = worth;
+    search->best_rail = rail;
     search->context = context;
     *search->port = (struct gyre_verbs_port){.number = number,
                                              .gid_index = (int)entry->gid_index,
+                                             .network = (uint8_t)entry->gid_type,
                                              .lid = port->lid,
                                              .mtu = port->active_mtu};
     memcpy(search->port->gid, entry->gid.raw, 16);
@@ -208,20 +254,46 @@ static void look_at_all(struct search *search, struct ibv_device **list, int cou
                  ibv_get_device_name(list[0]), count > 1 ? " and others are here" : " is here");
 }
 
-int gyre_verbs_port_choose(const struct sockaddr_storage *address, struct ibv_context **context,
+/* What the user has named is taken as it is. */
+static void change_rail(struct search *search, struct ibv_device **list, int count)
+{
+    if (!search->context || search->device[0])
+        return;
+    int pick = gyre_verbs_rail_pick(search->rail, search->rails, search->best_rail,
+                                    search->local_rank, search->local_size);
+    if (pick == search->best_rail)
+        return;
+    struct ibv_context *before = search->context;
+    struct gyre_verbs_port best = *search->port;
+    memcpy(search->device, search->rail[pick].device, sizeof search->device);
+    search->number = search->rail[pick].number;
+    search->context = NULL;
+    search->best = search->rails = 0;
+    look_at_all(search, list, count);
+    if (search->context) {
+        ibv_close_device(before);
+        return;
+    }
+    search->context = before; /* it has gone down meanwhile */
+    *search->port = best;
+}
+
+int gyre_verbs_port_choose(const struct gyre_wire_options *options, struct ibv_context **context,
                            struct gyre_verbs_port *port, struct gyre_trouble *trouble)
 {
-    struct search search = {.port = port};
+    struct search search = {
+        .port = port, .local_rank = options->local_rank, .local_size = options->local_size};
     int status = read_wishes(&search, trouble), count = 0;
     if (status)
         return status;
-    as_gid(address, search.address);
+    as_gid(options->address, search.address);
     struct ibv_device **list = ibv_get_device_list(&count);
     if (!list || !count)
         snprintf(search.miss, sizeof search.miss, "this machine has no RDMA device%s",
                  list || errno == ENOSYS ? "" : " that may be seen");
     else
         look_at_all(&search, list, count);
+    change_rail(&search, list, count);
     if (list)
         ibv_free_device_list(list);
     if (!search.context)

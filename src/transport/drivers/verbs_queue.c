@@ -98,7 +98,9 @@ static int post_receives(struct gyre_verbs_pipe *pipe, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         request[i] = (struct ibv_recv_wr){.wr_id = name_of(pipe, false),
                                           .next = i + 1 < count ? &request[i + 1] : NULL};
-    return ibv_post_recv(pipe->queue, request, &bad);
+    int status = ibv_post_recv(pipe->queue, request, &bad);
+    pipe->receives += status ? 0 : count;
+    return status;
 }
 
 /* One was used up. */
@@ -201,9 +203,10 @@ static void post_batch(struct gyre_verbs_pipe *pipe)
         work[i].next = i + 1 < count ? &work[i + 1] : NULL;
     }
     pipe->batched = 0;
-    int status = count && !pipe->status ? ibv_post_send(pipe->queue, work, &bad) : 0;
+    int status =
+        count && !pipe->status && !pipe->broken ? ibv_post_send(pipe->queue, work, &bad) : 0;
     if (status)
-        gyre_verbs_fail(pipe, -status, "the device takes no more requests");
+        gyre_verbs_break(pipe, -status, "the device takes no more requests");
 }
 
 void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *wanted)
@@ -216,6 +219,7 @@ void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_
         request->word = gyre_verbs_pipe_immediate(pipe, wanted->kind, wanted->word);
     pipe->ends[pipe->sends++ % GYRE_VERBS_SENDS] = wanted->ends;
     pipe->owes |= wanted->ends != NULL;
+    pipe->announced += wanted->ends != NULL;
     if (pipe->sends - pipe->asked == GYRE_VERBS_SIGNAL)
         signal_last(pipe);
 }
@@ -270,12 +274,15 @@ static void sent(struct gyre_verbs_pipe *pipe)
 
 static void came(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
 {
-    if (pipe->status || pipe->broken)
+    bool breaking = pipe->detour.state == GYRE_VERBS_BREAKING;
+    if (pipe->status || (pipe->broken && !breaking))
         return;
-    int status = renew_receives(pipe);
+    int status = breaking ? 0 : renew_receives(pipe);
     if (status)
-        gyre_verbs_fail(pipe, -status, "the device takes no more receives");
-    else if (done->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+        gyre_verbs_break(pipe, -status, "the device takes no more receives");
+    if (pipe->status)
+        return;
+    if (done->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
         gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer asks for what nobody asks for");
     else
         gyre_verbs_pipe_came(pipe, ntohl(done->imm_data));
@@ -284,8 +291,9 @@ static void came(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
 static void settle(struct gyre_verbs_wire *wire, const struct ibv_wc *done)
 {
     struct gyre_verbs_pipe *pipe = pipe_of(wire, done->wr_id);
-    if (!pipe)
+    if (!pipe || pipe->detour.state > GYRE_VERBS_BREAKING)
         return;
+    pipe->receives -= !(done->wr_id & SEND_BIT);
     if (done->status != IBV_WC_SUCCESS)
         gyre_verbs_fail_request(pipe, done);
     else if (done->wr_id & SEND_BIT)

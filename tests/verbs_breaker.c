@@ -1,0 +1,55 @@
+/* The breaker's inside. */
+#include "verbs_breaker.h"
+
+#include "base/rng.h"
+#include "transport/drivers/verbs.h"
+
+#include <infiniband/verbs.h>
+
+static uint64_t seed = 1;
+static uint32_t fuse, broken; /* polls until it happens; how many queue pairs it was */
+static const struct gyre_wire *last;
+
+/* Early in half of the nets, as connections begin to be used; somewhere in the others. */
+void verbs_breaker_light(void)
+{
+    seed = gyre_mix64(seed);
+    fuse = 1 + (uint32_t)(seed >> 8) % (seed & 1 ? 8 : 500);
+    last = NULL;
+}
+
+uint32_t verbs_breaker_broken(void)
+{
+    return broken;
+}
+
+static void break_all(const struct gyre_verbs_wire *wire)
+{
+    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
+    for (uint32_t i = 0; i < wire->most; i++)
+        if (wire->pipe[i] && wire->pipe[i]->queue && wire->pipe[i]->detours) {
+            ibv_modify_qp(wire->pipe[i]->queue, &wanted, IBV_QP_STATE);
+            broken++;
+        }
+}
+
+int verbs_breaker_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
+{
+    if (last != handle && fuse && --fuse == 0)
+        break_all((const struct gyre_verbs_wire *)handle);
+    last = handle;
+    return gyre_driver_verbs.poll(handle, now, out, max);
+}
+
+/* The end that was not broken hears of it when it is polled. */
+int verbs_breaker_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
+{
+    const struct gyre_verbs_wire *wire = (const struct gyre_verbs_wire *)handle;
+    for (uint32_t i = 0; i < wire->most; i++) {
+        const struct gyre_verbs_pipe *pipe = wire->pipe[i];
+        if (pipe && !pipe->status && pipe->detour.state && !pipe->ended &&
+            pipe->detour.state != GYRE_VERBS_DETOURED)
+            return GYRE_AGAIN;
+    }
+    return gyre_driver_verbs.arm(handle, alarm);
+}

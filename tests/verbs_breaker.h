@@ -1,0 +1,16 @@
+/* Breaks queue pairs while the conformance suite runs: a driver whose poll() and arm() are these
+ * does what the verbs driver does, but at some poll after light() the wire's queue pairs go to their
+ * error state. So that a case may let one side sleep, this happens only while both are polled, and
+ * nobody sleeps before both ends have settled it. */
+#ifndef GYRE_TESTS_VERBS_BREAKER_H
+#define GYRE_TESTS_VERBS_BREAKER_H
+
+#include "transport/drivers/driver.h"
+
+void verbs_breaker_light(void);
+uint32_t verbs_breaker_broken(void); /* so far */
+int verbs_breaker_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out,
+                       int max);
+int verbs_breaker_arm(struct gyre_wire *handle, struct gyre_alarm *alarm);
+
+#endif
