@@ -102,6 +102,7 @@ needs_ci() {
     needs_check
     cat <<'END'
 clang command -v clang
+libclang-rt-dev ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.tsan-*.a
 gcovr command -v gcovr
 libopenblas0-pthread ls /usr/lib/*/libopenblas.so.0
 gcc-aarch64-linux-gnu command -v aarch64-linux-gnu-gcc
