@@ -216,6 +216,19 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return GYRE_INVALID;
 }
 
+void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
+{
+    (void)domain;
+    (void)length;
+    return NULL;
+}
+
+bool gyre_domain_ferrying(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
 int gyre_domain_cuda(const struct gyre_domain *domain)
 {
     (void)domain;

@@ -59,6 +59,28 @@ bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
     return false;
 }
 
+/* Lanes' scratch is the heap's here: the engines have no keeper. */
+
+void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
+{
+    (void)domain;
+    (void)length;
+    return NULL;
+}
+
+int gyre_domain_unshare(struct gyre_domain *domain, void *memory)
+{
+    (void)domain;
+    (void)memory;
+    return GYRE_INVALID;
+}
+
+bool gyre_domain_forked(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return false;
+}
+
 /* -- a node of n ranks ------------------------------------------------------------------------- */
 
 void mesh_sim_open(struct node *node, uint32_t n, uint64_t seed)
