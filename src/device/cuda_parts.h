@@ -99,6 +99,8 @@ void gyre_cuda_free(struct gyre_region *region);
 int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
                      struct gyre_region *region, struct gyre_trouble *trouble);
 void gyre_cuda_unimport(struct gyre_region *region);
+int gyre_cuda_adopt(int device, void *base, uint64_t length, struct gyre_region *region,
+                    struct gyre_trouble *trouble);
 int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
 
 /* Those that ask what there is, and lock host memory (cuda_machine.c). */

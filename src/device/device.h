@@ -107,6 +107,11 @@ struct gyre_device {
                   struct gyre_region *region, struct gyre_trouble *trouble);
     void (*unimport)(struct gyre_region *region);
 
+    /* The same of a region of this process, for another of its queues or devices. Until unimport()
+     * it is not freed. NULL for the host, whose memory is imported everywhere. */
+    int (*adopt)(int device, void *base, uint64_t length, struct gyre_region *region,
+                 struct gyre_trouble *trouble);
+
     /* Replaces the region's memory at the same address by fresh memory of equal content that no
      * peer has mapped, so that a writer of the old memory cannot be seen any more. The old
      * descriptor is closed. */

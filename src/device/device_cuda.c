@@ -312,6 +312,7 @@ static const struct gyre_device device = {
     .free = gyre_cuda_free,
     .import = gyre_cuda_import,
     .unimport = gyre_cuda_unimport,
+    .adopt = gyre_cuda_adopt,
     .detach = gyre_cuda_detach,
     .pin = gyre_cuda_pin,
     .unpin = gyre_cuda_unpin,

@@ -290,6 +290,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
             *(unsigned *)values[i] = range && range->memory ? CU_MEMORYTYPE_DEVICE : 0;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
             *(unsigned *)values[i] = 0;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && range && range->memory)
+            *(int *)values[i] = range->memory->home;
         else
             status = CUDA_ERROR_INVALID_VALUE;
     return fake_end(status);
