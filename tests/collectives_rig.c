@@ -253,16 +253,6 @@ static int start(struct gyre_comm *comm, const struct question *a, const struct 
     return 1;
 }
 
-static int ask_it(struct gyre_comm *comm, const struct question *ask, const struct buffers *b,
-                  const struct layout *layout)
-{
-    struct gyre_work *work;
-    if (!ask->started)
-        return call(comm, ask, b, layout);
-    int status = start(comm, ask, b, layout, &work);
-    return status ? status : gyre_work_wait(work, -1);
-}
-
 /* -- looking ----------------------------------------------------------------------------------- */
 
 static int complain(struct gyre_comm *comm, const struct question *ask, const char *what,
@@ -352,28 +342,56 @@ static uint8_t *away_of(const struct stage *stage, const struct question *ask, u
     return at;
 }
 
-static int ask_away(struct gyre_comm *comm, const struct stage *stage, const struct question *ask,
-                    const struct buffers *b, const struct layout *layout)
+struct answer {
+    struct layout layout;
+    struct buffers buffers;
+    struct gyre_work *work; /* NULL: not started */
+};
+
+struct answer *ask_begin(struct gyre_comm *comm, const struct stage *stage,
+                         const struct question *ask)
 {
+    struct answer *answer = calloc(1, sizeof(*answer));
+    answer->layout = lay(ask, gyre_size(comm), gyre_rank(comm));
+    answer->buffers = place(stage, ask, &answer->layout, gyre_rank(comm));
+    const struct buffers *b = &answer->buffers;
     struct buffers there = *b;
     uint64_t bytes = b->input_bytes > b->output_bytes ? b->input_bytes : b->output_bytes;
+    fill(b, ask, &answer->layout, gyre_size(comm), gyre_rank(comm));
     there.input = away_of(stage, ask, b->input, bytes);
     there.output = away_of(stage, ask, b->output, bytes);
-    if (carry(stage, ask, b, false))
-        return -1;
-    int status = ask_it(comm, ask, &there, layout);
-    return status ? status : carry(stage, ask, b, true);
+    int status = carry(stage, ask, b, false);
+    if (!status)
+        status = ask->started ? start(comm, ask, &there, &answer->layout, &answer->work)
+                              : call(comm, ask, &there, &answer->layout);
+    if (!status)
+        return answer;
+    complain(comm, ask, gyre_error(comm), 0);
+    free(answer);
+    return NULL;
+}
+
+static int look(struct gyre_comm *comm, const struct question *ask, const struct answer *answer)
+{
+    const struct buffers *b = &answer->buffers;
+    if (b->output && look_at_output(comm, ask, b, &answer->layout))
+        return 1;
+    return b->input && !ask->in_place && look_at_input(comm, ask, b, &answer->layout);
+}
+
+int ask_end(struct gyre_comm *comm, const struct stage *stage, const struct question *ask,
+            struct answer *answer)
+{
+    int status = answer->work ? gyre_work_wait(answer->work, -1) : 0;
+    int bad = status || carry(stage, ask, &answer->buffers, true)
+                  ? complain(comm, ask, gyre_error(comm), 0)
+                  : look(comm, ask, answer);
+    free(answer);
+    return bad;
 }
 
 int ask_and_check(struct gyre_comm *comm, const struct stage *stage, const struct question *ask)
 {
-    int n = gyre_size(comm), rank = gyre_rank(comm);
-    struct layout layout = lay(ask, n, rank);
-    struct buffers b = place(stage, ask, &layout, rank);
-    fill(&b, ask, &layout, n, rank);
-    if (ask_away(comm, stage, ask, &b, &layout))
-        return complain(comm, ask, gyre_error(comm), 0);
-    if (b.output && look_at_output(comm, ask, &b, &layout))
-        return 1;
-    return b.input && !ask->in_place && look_at_input(comm, ask, &b, &layout);
+    struct answer *answer = ask_begin(comm, stage, ask);
+    return answer ? ask_end(comm, stage, ask, answer) : 1;
 }

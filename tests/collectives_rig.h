@@ -40,6 +40,14 @@ struct question {
 enum gyre_type type_of(enum verb verb, int turn); /* one that suits the verb */
 enum gyre_op op_of(enum verb verb, int turn);
 
+/* The same in two steps, so that a thread may ask several ranks before it waits: a call that neither
+ * is started nor stands in a group blocks in the first. NULL: it failed, and was told. */
+struct answer;
+struct answer *ask_begin(struct gyre_comm *comm, const struct stage *stage,
+                         const struct question *ask);
+int ask_end(struct gyre_comm *comm, const struct stage *stage, const struct question *ask,
+            struct answer *answer);
+
 /* 0 if the call succeeded and everything is as it must be; tells on standard error what is not. */
 int ask_and_check(struct gyre_comm *comm, const struct stage *stage, const struct question *ask);
 

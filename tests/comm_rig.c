@@ -108,6 +108,8 @@ static int be_rank(struct rig *rig, int rank, int port)
     set_environment(rig, rank, port);
     if (rig->before)
         rig->before(rig, rank);
+    if (rig->process)
+        return rig->process(rig, rank);
     options.dead_time_ms = rig->dead_ms * rig_slow();
     options.timeout_ms = rig->timeout_ms * rig_slow();
     if (gyre_init(&comm, &options)) {

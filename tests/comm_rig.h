@@ -23,6 +23,7 @@ struct rig {
     /* What a rank does; 0 is success. `shared` is memory that all ranks and the test see, zeroed.
      */
     int (*body)(struct gyre_comm *comm, struct rig *rig);
+    int (*process)(struct rig *rig, int rank); /* instead: it joins by itself; NULL */
     void *argument;
     struct rig_shared *shared;
     pid_t pid[RIG_RANKS_MAX];

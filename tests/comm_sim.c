@@ -58,21 +58,47 @@ uint64_t gyre_now_ns(void)
     return gyre_sim_world_now(all.world);
 }
 
-int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **domain,
+int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_domain **domain,
+                        struct gyre_trouble *trouble)
+{
+    (void)options, (void)trouble;
+    *domain = here;
+    return 0;
+}
+
+int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble)
 {
     struct gyre_wire_options wire_options = {
         .rank = here->joined.rank, .n = all.n, .peers = COMM_SIM_RANKS, .world = all.world};
     struct gyre_wire *wire;
-    (void)options;
+    (void)domain, (void)configuration;
     int status = gyre_links_create(COMM_SIM_RANKS, &here->links);
     if (!status)
         status = gyre_driver_sim.open(&wire_options, &wire, trouble);
     if (!status)
         gyre_links_attach_lazily(here->links,
                                  gyre_links_add_wire(here->links, &gyre_driver_sim, wire));
-    *domain = here;
     return status;
+}
+
+/* For gyre_init_local(), which nobody calls. */
+const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
+{
+    (void)domain;
+    return NULL;
+}
+
+int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
+                       struct gyre_trouble *trouble)
+{
+    (void)domain, (void)host, (void)port;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "a simulated rank listens nowhere");
+}
+
+void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd)
+{
+    (void)domain, (void)host, (void)port, (void)fd;
 }
 
 int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)

@@ -143,7 +143,7 @@ static void child(const struct rig *rig, int index)
     struct rig_result *result = &rig->result[index];
     struct gyre_trouble trouble = {0};
     struct gyre_joined *joined = NULL;
-    gyre_log_identity(rank->job.rank);
+    gyre_log_identity(rank->job.rank, rank->job.rank);
     if (rank->before)
         rank->before(rank);
     result->status = gyre_join(&rank->job, &rank->options, &joined, &trouble);

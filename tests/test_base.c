@@ -515,11 +515,12 @@ static void capture(const char *level, void (*body)(void), char *text, size_t ro
 static void say_each_level(void)
 {
     gyre_log(GYRE_LOG_ERROR, "an error");
-    gyre_log_identity(3);
+    gyre_log_identity(3, 3);
     errno = EBUSY;
     gyre_log(GYRE_LOG_WARN, "a warning %d", 7);
     if (errno != EBUSY)
         gyre_log(GYRE_LOG_ERROR, "errno changed");
+    gyre_log_identity(0, 7);
     gyre_log(GYRE_LOG_INFO, "a fact\n");
     gyre_log(GYRE_LOG_DEBUG, "a detail");
 }
@@ -534,7 +535,8 @@ static void test_log_levels(void **state)
              host);
     assert_string_equal(text, wanted);
     capture("info", say_each_level, text, sizeof text);
-    assert_non_null(strstr(text, "a fact\n"));
+    assert_non_null(strstr(text, "gyre[ranks 0-7 @ "));
+    assert_non_null(strstr(text, "]: a fact\n"));
     assert_null(strstr(text, "\n\n"));
     assert_null(strstr(text, "a detail"));
     capture("loud", say_each_level, text, sizeof text);

@@ -160,6 +160,29 @@ struct gyre_options {
  *   Threads:   one thread. */
 GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *options);
 
+/* The same for a process that has several ranks, such as one for each of its GPUs: writes `count`
+ * communicators, 1 … 64, to comms[0 …]. Under a launcher each process calls this, with a count of its
+ * own, and options.rank and options.world (or the environment) number processes: ranks of a process
+ * follow each other and those of lower processes. Alone, the world is `count`.
+ *
+ * comms[i] uses CUDA device devices[i], which must be there; -1: none, host memory only; several may
+ * name one device. `devices` NULL: as with gyre_init(), by the place of the rank on its machine,
+ * except that the current device does not count: with a count of all that are visible, each has one.
+ *
+ * Ranks of one process are ranks like others: each is used by a thread of its own, or one thread uses
+ * several. What that thread starts (gyre_*_start(), gyre_*_on()) proceeds by itself, and groups that
+ * it has opened on several of these ranks are run together, by the last gyre_group_end(): so no rank
+ * waits for one that has not been called yet. Calls that wait for all ranks by themselves, gyre_split()
+ * and blocking operations outside a group, need a thread each, also beside gyre_group_end().
+ *   Blocks:    as gyre_init(), for all processes.
+ *   Ownership: the caller owns all of them and ends each by gyre_finalize(); on failure all are NULL,
+ *              nothing is held, and gyre_error(NULL) tells why.
+ *   Errors:    as gyre_init(); what is wrong on one process, such as a device that it has not, fails
+ *              all with its story. A failure or gyre_abort() of one rank is all ranks'.
+ *   Threads:   one thread. */
+GYRE_API int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
+                             const struct gyre_options *options);
+
 /* Makes communicators of the parts of `comm`: every rank of it calls this, those of equal color
  * become one, ranked by key and, where keys are equal, by their rank in `comm`. With a negative
  * color a rank takes part and gets none: *part is NULL. Parts are independent of `comm` and of each
@@ -176,7 +199,8 @@ GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
  * goodbye and frees the communicator and all memory still held from gyre_alloc() and
  * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it
- * calls this, and only the part is freed. NULL is allowed.
+ * calls this, and only the part is freed. Of several from gyre_init_local(): the call for the last of
+ * them does all that for all of them, and the others return at once. NULL is allowed.
  *   Blocks:    yes, at most the dead time when a peer is gone.
  *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case. Ranks
  *              that part after different operations are told so here: GYRE_MISMATCH, and

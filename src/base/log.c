@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,8 @@ static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static char host[256];
 static int level = GYRE_LOG_WARN;
 static struct gyre_trouble level_trouble;
-static atomic_flag told = ATOMIC_FLAG_INIT; /* that the level makes no sense */
-static atomic_int identity = -1;
+static atomic_flag told = ATOMIC_FLAG_INIT;    /* that the level makes no sense */
+static _Atomic uint64_t identity = UINT64_MAX; /* the first rank above, the last below */
 
 static int read_level(int *out, struct gyre_trouble *trouble)
 {
@@ -40,10 +41,12 @@ static void prepare(void)
 
 static int prefix(char *line)
 {
-    int rank = atomic_load_explicit(&identity, memory_order_relaxed);
-    if (rank < 0)
+    uint64_t ranks = atomic_load_explicit(&identity, memory_order_relaxed);
+    int first = (int)(ranks >> 32), last = (int)(uint32_t)ranks;
+    if (first < 0)
         return sprintf(line, "gyre[%s]: ", host);
-    return sprintf(line, "gyre[rank %d @ %s]: ", rank, host);
+    return first == last ? sprintf(line, "gyre[rank %d @ %s]: ", first, host)
+                         : sprintf(line, "gyre[ranks %d-%d @ %s]: ", first, last, host);
 }
 
 static void write_line(const char *line, size_t length)
@@ -102,9 +105,10 @@ int gyre_log_check(struct gyre_trouble *trouble)
     return status;
 }
 
-void gyre_log_identity(int rank)
+void gyre_log_identity(int first, int last)
 {
-    atomic_store_explicit(&identity, rank, memory_order_relaxed);
+    uint64_t ranks = (uint64_t)(uint32_t)first << 32 | (uint32_t)last;
+    atomic_store_explicit(&identity, ranks, memory_order_relaxed);
 }
 
 const char *gyre_host_name(void)

@@ -1,4 +1,5 @@
-/* Lines on standard error, one write(2) each, prefixed "gyre[rank 3 @ host]: ". The level comes
+/* Lines on standard error, one write(2) each, prefixed "gyre[rank 3 @ host]: ", or "gyre[ranks 0-7 @
+ * host]: " where several live in the process. The level comes
  * from GYRE_LOG (error, warn, info, debug; default warn), read once. Any thread; never blocks on a
  * lock. */
 #ifndef GYRE_BASE_LOG_H
@@ -8,7 +9,8 @@
 
 enum gyre_log_level { GYRE_LOG_ERROR, GYRE_LOG_WARN, GYRE_LOG_INFO, GYRE_LOG_DEBUG };
 
-void gyre_log_identity(int rank); /* -1: unknown yet; the host name is found by the log itself */
+/* The ranks of this process; -1: unknown yet. The host name is found by the log itself. */
+void gyre_log_identity(int first, int last);
 void gyre_log(enum gyre_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -21,8 +21,13 @@ struct gyre_registered {
 /* Calls between gyre_group_start() and gyre_group_end(); group.c. */
 struct gyre_group_call;
 struct gyre_pack;
+struct gyre_group_run;
 struct gyre_group {
     uint32_t depth, calls, call_room, messages, message_room;
+    struct gyre_comm *next;      /* of the process's ranks, with one open; under their lock */
+    pthread_t thread;            /* that opened it */
+    bool ended;                  /* but for the groups that its thread has on other ranks */
+    struct gyre_group_run *room; /* for running it with those */
     struct gyre_group_call *call;
     struct gyre_message **message;
     struct gyre_pack *pack; /* all that were made */
@@ -185,6 +190,22 @@ void gyre_group_deinit(struct gyre_group *group);
 int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape);
 int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
                          void *output, void **buffer);
+
+/* world.c. Takes the caller's options, which may be shorter than ours. Makes the communicator of a
+ * whole job in two steps: what needs no peer, and joining, which may block. The one that is met must
+ * be freed where that fails. `made_by` is the call, alike on all ranks. end() waits for its work,
+ * free() does not; both return its first failure, up to the last goodbye. */
+int gyre_options_take(const struct gyre_options *given, struct gyre_options *options,
+                      struct gyre_trouble *trouble);
+int gyre_world_create(const struct gyre_domain_options *options, struct gyre_comm **world,
+                      struct gyre_trouble *trouble);
+int gyre_world_meet(struct gyre_comm *world, const char *made_by, struct gyre_trouble *trouble);
+int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *trouble);
+int gyre_world_end(struct gyre_comm *world, struct gyre_trouble *trouble);
+int gyre_world_free(struct gyre_comm *world, struct gyre_trouble *trouble);
+
+/* local.c. Of one of several ranks in this process: all are ended by the last of them to leave. */
+int gyre_local_leave(struct gyre_comm *world, struct gyre_trouble *trouble);
 
 /* split.c. Ends a part of the world, with all its ranks, and frees it. */
 int gyre_comm_end(struct gyre_comm *child);

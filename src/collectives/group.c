@@ -16,22 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOW 32u /* operations of a group in flight */
-
-/* An operation of the group that is under way: one call, or a pack of several. */
-struct flight {
-    struct gyre_operation *op;
-    struct gyre_pack *pack; /* NULL: none */
-    uint32_t first;
-};
-
-struct run {
-    struct gyre_comm *comm;
-    struct flight flight[WINDOW];
-    uint64_t begun, ended;
-    int status; /* the first failure */
-};
-
 /* -- collecting -------------------------------------------------------------------------------- */
 
 static void *more(void *table, uint32_t used, uint32_t *room, size_t size)
@@ -45,7 +29,7 @@ static void *more(void *table, uint32_t used, uint32_t *room, size_t size)
     return grown;
 }
 
-static int no_memory(struct gyre_group *group)
+int gyre_group_no_memory(struct gyre_group *group)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     *trouble = (struct gyre_trouble){0};
@@ -58,7 +42,7 @@ static int add(struct gyre_comm *comm, const struct gyre_group_call *call, struc
     struct gyre_started *started = NULL;
     void *grown = more(group->call, group->calls, &group->call_room, sizeof(*group->call));
     if (!grown)
-        return no_memory(group);
+        return gyre_group_no_memory(group);
     group->call = grown;
     int status = out ? gyre_work_new(comm, &started) : 0;
     if (status)
@@ -90,7 +74,7 @@ int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const
     if (shape->blocks.count) {
         uint64_t *room = call.buffer = malloc(2 * comm->n * sizeof(*room));
         if (!room)
-            return no_memory(&comm->group);
+            return gyre_group_no_memory(&comm->group);
         call.shape.blocks.count = keep(shape->blocks.count, comm->n, &room);
         call.shape.blocks.at = keep(shape->blocks.at, comm->n, &room);
     }
@@ -108,7 +92,7 @@ int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vect
     struct gyre_group_call call = {
         .shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .vector = kept};
     if (!kept)
-        return no_memory(&comm->group);
+        return gyre_group_no_memory(&comm->group);
     uint64_t *room = (uint64_t *)(kept + 1);
     *kept = *vector;
     kept->out.count = keep(vector->out.count, comm->n, &room);
@@ -129,7 +113,7 @@ int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message)
     void *grown =
         more(group->message, group->messages, &group->message_room, sizeof(*group->message));
     if (!grown)
-        return no_memory(group);
+        return gyre_group_no_memory(group);
     group->message = grown;
     group->message[group->messages++] = message;
     return 0;
@@ -137,6 +121,7 @@ int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message)
 
 void gyre_group_deinit(struct gyre_group *group)
 {
+    free(group->room);
     free(group->call);
     free(group->message);
     for (struct gyre_pack *pack = group->pack, *next; pack; pack = next) {
@@ -147,15 +132,15 @@ void gyre_group_deinit(struct gyre_group *group)
 
 /* -- starting and ending ----------------------------------------------------------------------- */
 
-static void note(struct run *run, int status)
+static void note(struct gyre_group_run *run, int status)
 {
     if (status && !run->status)
         run->status = status;
 }
 
-static void end_oldest(struct run *run)
+static void end_oldest(struct gyre_group_run *run)
 {
-    struct flight *flight = &run->flight[run->ended++ % WINDOW];
+    struct gyre_flight *flight = &run->flight[run->ended++ % GYRE_GROUP_WINDOW];
     int status = gyre_comm_drive(run->comm, flight->op);
     if (flight->pack)
         gyre_pack_empty(run->comm, flight->pack, flight->op, flight->first, status);
@@ -183,7 +168,8 @@ static void start_handle(struct gyre_group_call *call, int status, struct gyre_o
 }
 
 /* Whoever waits for call `first`, or for those of its pack, is told of the operation. */
-static void hand_out(struct run *run, uint32_t first, int status, struct gyre_operation *op)
+static void hand_out(struct gyre_group_run *run, uint32_t first, int status,
+                     struct gyre_operation *op)
 {
     struct gyre_group *group = &run->comm->group;
     struct gyre_pack *pack = group->call[first].pack;
@@ -198,14 +184,14 @@ static void hand_out(struct run *run, uint32_t first, int status, struct gyre_op
             waits = true;
     }
     if (waits && !status) {
-        run->flight[run->begun++ % WINDOW] = (struct flight){op, pack, first};
+        run->flight[run->begun++ % GYRE_GROUP_WINDOW] = (struct gyre_flight){op, pack, first};
         if (pack)
             pack->holders++;
     }
     note(run, status);
 }
 
-static void start_one(struct run *run, uint32_t first)
+static void start_one(struct gyre_group_run *run, uint32_t first)
 {
     struct gyre_group *group = &run->comm->group;
     const struct gyre_group_call *call = &group->call[first];
@@ -213,10 +199,10 @@ static void start_one(struct run *run, uint32_t first)
     struct gyre_shape together;
     struct gyre_pack *pack;
     int status;
-    if (run->begun - run->ended == WINDOW)
+    if (run->begun - run->ended == GYRE_GROUP_WINDOW)
         end_oldest(run);
     if (gyre_pack_make(run->comm, first, &pack, &together))
-        status = no_memory(group);
+        status = gyre_group_no_memory(group);
     else if (pack)
         status = gyre_comm_start(run->comm, &together, pack->bytes, pack->bytes, &op);
     else if (call->vector)
@@ -226,34 +212,50 @@ static void start_one(struct run *run, uint32_t first)
     hand_out(run, first, status, op);
 }
 
-static void start_all(struct run *run)
+/* False when all are started. */
+bool gyre_run_start_next(struct gyre_group_run *run)
 {
     const struct gyre_group *group = &run->comm->group;
-    for (uint32_t i = 0; i < group->calls; i++)
-        if (!group->call[i].pack)
-            start_one(run, i);
+    while (run->next < group->calls && group->call[run->next].pack)
+        run->next++;
+    if (run->next == group->calls)
+        return false;
+    start_one(run, run->next++);
+    return true;
 }
 
-static void end_messages(struct run *run)
+static void end_messages(struct gyre_group_run *run)
 {
     struct gyre_group *group = &run->comm->group;
     for (uint32_t i = 0; i < group->messages; i++)
         note(run, gyre_message_end(run->comm, group->message[i]));
 }
 
-static int run_group(struct gyre_comm *comm)
+void gyre_group_leave(struct gyre_comm *comm)
 {
-    struct run run = {.comm = comm};
-    gyre_domain_enter(comm->domain);
-    start_all(&run);
-    while (run.ended < run.begun)
-        end_oldest(&run);
-    gyre_domain_ring(comm->domain); /* messages may be out, and over, already */
-    end_messages(&run);
     bool more_to_do = gyre_hub_pending(comm->hub);
     gyre_domain_leave(comm->domain);
     if (more_to_do)
         gyre_helper_poke(comm->hub);
+}
+
+/* Waits for what was started. Owner. */
+void gyre_run_end(struct gyre_group_run *run)
+{
+    while (run->ended < run->begun)
+        end_oldest(run);
+    gyre_domain_ring(run->comm->domain); /* messages may be out, and over, already */
+    end_messages(run);
+}
+
+static int run_group(struct gyre_comm *comm)
+{
+    struct gyre_group_run run = {.comm = comm};
+    gyre_domain_enter(comm->domain);
+    while (gyre_run_start_next(&run))
+        continue;
+    gyre_run_end(&run);
+    gyre_group_leave(comm);
     return run.status;
 }
 
@@ -265,7 +267,7 @@ static int run_call_alone(struct gyre_comm *comm, const struct gyre_group_call *
 
 static int run_group_alone(struct gyre_comm *comm)
 {
-    struct run run = {.comm = comm};
+    struct gyre_group_run run = {.comm = comm};
     struct gyre_group *group = &comm->group;
     for (uint32_t i = 0; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
@@ -278,13 +280,33 @@ static int run_group_alone(struct gyre_comm *comm)
     return run.status;
 }
 
+int gyre_group_run(struct gyre_comm *comm)
+{
+    return comm->n == 1 ? run_group_alone(comm) : run_group(comm);
+}
+
+/* The calls are over. */
+void gyre_group_empty(struct gyre_group *group)
+{
+    for (uint32_t i = 0; i < group->calls; i++)
+        free(group->call[i].buffer);
+    group->calls = group->messages = group->depth = 0;
+    group->ended = false;
+}
+
 /* -- the calls --------------------------------------------------------------------------------- */
 
 int gyre_group_start(struct gyre_comm *comm)
 {
     int status = gyre_comm_check(comm, "gyre_group_start");
+    if (status)
+        return status;
+    struct gyre_group *group = &comm->group;
+    if (group->depth == 0 && comm->hub->local)
+        status = gyre_group_list(comm);
     if (!status)
-        comm->group.depth++;
+        group->depth += !group->ended;
+    group->ended = false;
     return status;
 }
 
@@ -294,14 +316,16 @@ int gyre_group_end(struct gyre_comm *comm)
     if (status)
         return status;
     struct gyre_group *group = &comm->group;
-    if (group->depth == 0)
+    if (group->depth == 0 || group->ended)
         return gyre_refuse("gyre_group_end: no group is open on this communicator");
-    if (--group->depth > 0)
+    if (group->depth > 1) {
+        group->depth--;
         return 0;
-    status = comm->n == 1 ? run_group_alone(comm) : run_group(comm);
-    for (uint32_t i = 0; i < group->calls; i++)
-        free(group->call[i].buffer);
-    group->calls = group->messages = 0;
+    }
+    if (comm->hub->local)
+        return gyre_group_end_with_others(comm);
+    status = gyre_group_run(comm);
+    gyre_group_empty(group);
     return status;
 }
 
@@ -310,6 +334,8 @@ int gyre_group_left_open(struct gyre_comm *comm)
     const struct gyre_group *group = &comm->group;
     if (group->depth == 0)
         return 0;
+    if (comm->hub->local)
+        gyre_group_unlist(comm);
     int status =
         gyre_refuse("rank %u ends a communicator with a group open: gyre_group_end() was not "
                     "called for %u operations and %u messages",

@@ -4,7 +4,8 @@
 
 #include "collectives/comm.h"
 
-#define GYRE_PACK_BYTES (64u * 1024)
+#define GYRE_PACK_BYTES   (64u * 1024)
+#define GYRE_GROUP_WINDOW 32u /* operations of a group in flight */
 
 struct gyre_group_call {
     struct gyre_shape shape;
@@ -28,6 +29,38 @@ static inline uint64_t gyre_group_call_bytes(const struct gyre_group_call *call)
 {
     return call->shape.count * gyre_type_size(call->shape.type);
 }
+
+/* An operation of the group that is under way: one call, or a pack of several. */
+struct gyre_flight {
+    struct gyre_operation *op;
+    struct gyre_pack *pack; /* NULL: none */
+    uint32_t first;
+};
+
+struct gyre_group_run {
+    struct gyre_comm *comm;
+    struct gyre_flight flight[GYRE_GROUP_WINDOW];
+    uint64_t begun, ended;
+    uint32_t next; /* call to be started */
+    int status;    /* the first failure */
+};
+
+/* group.c. Starts the next call of a group, false when all are started; waits for all of them. Owner.
+ * Leaves the domain, to the helper if there is more to do. */
+bool gyre_run_start_next(struct gyre_group_run *run);
+void gyre_run_end(struct gyre_group_run *run);
+void gyre_group_leave(struct gyre_comm *comm);
+
+/* Runs a whole group, of one communicator. Then its calls are over. */
+int gyre_group_run(struct gyre_comm *comm);
+void gyre_group_empty(struct gyre_group *group);
+int gyre_group_no_memory(struct gyre_group *group);
+
+/* group_local.c. Of one of several ranks in this process: lists the group that this thread opens;
+ * takes it off; ends it, which waits for those that the thread has open on other ranks. */
+int gyre_group_list(struct gyre_comm *comm);
+void gyre_group_unlist(struct gyre_comm *comm);
+int gyre_group_end_with_others(struct gyre_comm *comm);
 
 /* May the call go into a pack? */
 bool gyre_pack_suits(const struct gyre_group_call *call);

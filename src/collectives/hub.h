@@ -17,6 +17,7 @@
 #define GYRE_COMM_IDS     (1u << GYRE_COMM_ID_BITS)
 
 struct gyre_comm;
+struct gyre_local;
 
 /* A thread that drives started work while nobody is inside a call. Made by the first start. */
 struct gyre_helper {
@@ -31,6 +32,7 @@ struct gyre_helper {
 
 struct gyre_hub {
     struct gyre_domain *domain;
+    struct gyre_local *local;    /* the ranks of this process; NULL: only this one */
     struct gyre_links *links;    /* NULL in a world of 1 */
     _Atomic int failed;          /* status of every call on every communicator from now on */
     struct gyre_trouble trouble; /* of a world of 1; otherwise the domain's health */

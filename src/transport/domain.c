@@ -1,4 +1,4 @@
-/* The domain: everything of the transport that a process has once.
+/* The domain: everything of the transport that a process has once, or once for each of its ranks.
  *
  *   settings ─▶ job ─▶ device ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues
  * shared in the node ─▶ links
@@ -11,8 +11,10 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "transport/address.h"
 #include "transport/ferry.h"
 #include "transport/link_table.h"
+#include "transport/socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,22 +22,64 @@
 #include <string.h>
 #include <time.h>
 
-#define QUEUE_BYTES (128u * 1024) /* from one rank to one peer of its node */
+#define QUEUE_BYTES    (128u * 1024) /* from one rank to one peer of its node */
+#define LISTEN_BACKLOG 4096
 
-static struct gyre_domain *the_domain; /* of this process, for the fork handler */
+/* -- those of this process --------------------------------------------------------------------- */
+
+static pthread_mutex_t domains_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gyre_domain *domains;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&domains_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&domains_lock);
+}
 
 static void forked_child(void)
 {
-    if (the_domain)
-        the_domain->forked = true;
+    for (struct gyre_domain *domain = domains; domain; domain = domain->next)
+        domain->forked = true;
+    pthread_mutex_unlock(&domains_lock);
 }
 
-static void watch_forks(struct gyre_domain *domain)
+static void enlist(struct gyre_domain *domain)
 {
     static bool installed;
-    the_domain = domain;
-    if (!installed)
-        installed = pthread_atfork(NULL, NULL, forked_child) == 0;
+    pthread_mutex_lock(&domains_lock);
+    domain->next = domains;
+    domains = domain;
+    bool install = !installed;
+    installed = true;
+    pthread_mutex_unlock(&domains_lock);
+    if (install)
+        pthread_atfork(before_fork, after_fork, forked_child);
+}
+
+static void strike(struct gyre_domain *domain)
+{
+    pthread_mutex_lock(&domains_lock);
+    struct gyre_domain **at = &domains;
+    while (*at && *at != domain)
+        at = &(*at)->next;
+    if (*at)
+        *at = domain->next;
+    pthread_mutex_unlock(&domains_lock);
+}
+
+/* Those of a forked child's parent do not count. */
+static bool has_domain(void)
+{
+    pthread_mutex_lock(&domains_lock);
+    bool any = false;
+    for (const struct gyre_domain *domain = domains; domain; domain = domain->next)
+        any |= !domain->forked;
+    pthread_mutex_unlock(&domains_lock);
+    return any;
 }
 
 /* -- join -------------------------------------------------------------------------------------- */
@@ -229,13 +273,26 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
                                                    : gyre_domain_attach_remote(domain, trouble);
 }
 
-int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **out,
-                     struct gyre_trouble *trouble)
+static int find_job(struct gyre_domain *domain, const struct gyre_domain_options *options,
+                    struct gyre_trouble *trouble)
 {
-    if (the_domain && !the_domain->forked)
+    struct gyre_job *job = &domain->job;
+    if (!options->job && has_domain())
         return gyre_trouble_set(
             trouble, GYRE_INVALID,
             "this process has a communicator already; gyre_finalize() it before gyre_init()");
+    if (options->job)
+        *job = *options->job;
+    int status = options->job ? 0 : gyre_job_discover(options->user, job, trouble);
+    if (!status)
+        gyre_log_identity(options->job ? job->first_here : job->rank,
+                          options->job ? job->first_here + job->ranks_here - 1 : job->rank);
+    return status;
+}
+
+int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_domain **out,
+                        struct gyre_trouble *trouble)
+{
     struct gyre_domain *domain = calloc(1, sizeof(*domain));
     if (!domain)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
@@ -244,23 +301,59 @@ int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_doma
     if (!status)
         status = gyre_domain_settings_read(options->user, &domain->settings, trouble);
     if (!status)
-        status = gyre_job_discover(options->user, &domain->job, trouble);
-    if (!status) {
-        gyre_log_identity(domain->job.rank);
-        status = gyre_domain_device_choose(domain, trouble);
-    }
+        status = find_job(domain, options, trouble);
     if (!status)
-        status = join(domain, options->configuration, trouble);
-    if (!status && domain->joined->n > 1)
-        status = open_peers(domain, trouble);
+        status = gyre_domain_device_choose(domain, options->device, trouble);
+    domain->settings.devices = NULL;
     if (status) {
         gyre_trouble_set(trouble, status, "%s", gyre_status_name(status));
         gyre_domain_close(domain, NULL);
         return status;
     }
-    watch_forks(domain);
+    enlist(domain);
     *out = domain;
     return 0;
+}
+
+int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
+                     struct gyre_trouble *trouble)
+{
+    int status = join(domain, configuration, trouble);
+    if (!status && domain->joined->n > 1)
+        status = open_peers(domain, trouble);
+    return status ? gyre_trouble_set(trouble, status, "%s", gyre_status_name(status)) : 0;
+}
+
+void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd)
+{
+    snprintf(domain->job.root_host, sizeof domain->job.root_host, "%s", host);
+    domain->job.root_port = port;
+    domain->job.root_fd = fd;
+}
+
+/* Peers of other machines know an address of this rank's; all others are on this one. */
+int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
+                       struct gyre_trouble *trouble)
+{
+    char text[GYRE_ADDRESS_TEXT];
+    const struct gyre_joined *joined = domain->joined;
+    struct sockaddr_storage address = joined->member[joined->rank].address;
+    if (joined->nodes == 1 || !address.ss_family)
+        gyre_address_resolve("127.0.0.1", 0, &address, 1, NULL);
+    gyre_address_set_port(&address, 0);
+    int fd = gyre_socket_listen(&address, (uint16_t)domain->settings.port_low,
+                                (uint16_t)domain->settings.port_high, LISTEN_BACKLOG);
+    if (fd < 0)
+        return gyre_trouble_set(
+            trouble, fd, "rank 0 cannot listen at a port of %d-%d (GYRE_PORT_RANGE): %s",
+            (int)domain->settings.port_low, (int)domain->settings.port_high, gyre_status_name(fd));
+    socklen_t length = sizeof address;
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    *port = gyre_address_port(&address);
+    gyre_address_format(&address, text);
+    *strrchr(text, ':') = '\0';
+    snprintf(host, 64, "%s", text);
+    return fd;
 }
 
 /* Everything sent has left and everything coming has come, or the job has failed. */
@@ -299,8 +392,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     gyre_domain_bell_deinit(domain);
     gyre_joined_destroy(domain->joined);
     explicit_bzero(&domain->job, sizeof(domain->job));
-    if (the_domain == domain)
-        the_domain = NULL;
+    strike(domain);
     free(domain);
     return status;
 }
@@ -310,6 +402,11 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 int gyre_domain_cuda(const struct gyre_domain *domain)
 {
     return domain->cuda_device;
+}
+
+const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
+{
+    return &domain->job;
 }
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)

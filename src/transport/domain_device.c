@@ -4,6 +4,8 @@
  *     none              the device whose context is current to the thread that joins
  *                       ─▶ else local rank modulo devices, where the program has loaded CUDA
  *                       ─▶ else none: CUDA is not touched, and host memory is served
+ *     a number          where several ranks live in one process (gyre_init_local), which no one
+ *                       current device tells apart
  *
  * It is settled before rendezvous, so that a wrong list is told before anybody waits for this rank,
  * and before any context exists; to choose makes none, so no stray one can lie on device 0. A list
@@ -143,6 +145,25 @@ static int obey(struct gyre_domain *domain, int device, struct gyre_trouble *tro
     return refuse(domain, trouble, " and gives it device %d: %s, counted from 0", device, visible);
 }
 
+/* The device that the program gives to one of its ranks; it must be there. */
+static int take_given(struct gyre_domain *domain, int device, struct gyre_trouble *trouble)
+{
+    char visible[500];
+    if (device == -1) {
+        gyre_trouble_set(&domain->no_cuda, GYRE_UNSUPPORTED,
+                         "the program gave device -1, none, to this rank");
+        return 0;
+    }
+    int count = look(domain);
+    if (device >= 0 && device < count)
+        return take_device(domain, device, trouble);
+    describe_visible(domain, count, visible, sizeof(visible));
+    return gyre_trouble_set(trouble, count || device < -1 ? GYRE_INVALID : GYRE_UNSUPPORTED,
+                            "rank %d on %.63s is given CUDA device %d: %s, counted from 0; -1 is "
+                            "no device",
+                            domain->job.rank, gyre_host_name(), device, visible);
+}
+
 /* The program's own, or one of those that it can use. What fails here turns CUDA off. */
 static void follow(struct gyre_domain *domain)
 {
@@ -150,15 +171,18 @@ static void follow(struct gyre_domain *domain)
     int count = look(domain);
     if (!count)
         return;
-    int device = gyre_device_of(GYRE_MEMORY_CUDA)->current();
+    int device = job->ranks_here > 1 ? -1 : gyre_device_of(GYRE_MEMORY_CUDA)->current();
     if (device < 0)
         device = (job->local_rank < 0 ? job->rank : job->local_rank) % count;
     take_device(domain, device, &domain->no_cuda);
 }
 
-int gyre_domain_device_choose(struct gyre_domain *domain, struct gyre_trouble *trouble)
+int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
+                              struct gyre_trouble *trouble)
 {
     int device = -1;
+    if (given)
+        return take_given(domain, *given, trouble);
     if (domain->settings.devices) {
         int status = take_entry(domain, &device, trouble);
         return status ? status : obey(domain, device, trouble);

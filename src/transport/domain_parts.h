@@ -42,6 +42,7 @@ struct gyre_domain_settings {
 };
 
 struct gyre_domain {
+    struct gyre_domain *next; /* of this process's */
     struct gyre_job job;
     struct gyre_domain_settings settings;
     struct gyre_joined *joined;
@@ -87,8 +88,10 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain);
 /* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);
 
-/* Settles this process's CUDA device, or why it has none, from the job and the settings. */
-int gyre_domain_device_choose(struct gyre_domain *domain, struct gyre_trouble *trouble);
+/* Settles this rank's CUDA device, or why it has none: what was given (-1: none), or, of NULL, from
+ * the job and the settings. */
+int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
+                              struct gyre_trouble *trouble);
 
 /* After the join: one line, by the lowest of them, if other ranks use this rank's device. */
 void gyre_domain_device_tell(const struct gyre_domain *domain);

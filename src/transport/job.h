@@ -10,7 +10,8 @@
 
 enum gyre_root_kind {
     GYRE_ROOT_ADDRESS, /* host and port are known to all */
-    GYRE_ROOT_FILE     /* rank 0 writes "host port\n" to `root_file` */
+    GYRE_ROOT_FILE,    /* rank 0 writes "host port\n" to `root_file` */
+    GYRE_ROOT_HELD     /* as an address, where rank 0's process listens already, on `root_fd` */
 };
 
 struct gyre_job {
@@ -27,12 +28,20 @@ struct gyre_job {
     uint16_t root_port;  /* 0: rank 0 picks a free one (file) */
     int root_port_tries; /* ports from root_port on that may hold the root, 1 … 17 */
     char root_file[512];
+    int root_fd; /* held, of rank 0: borrowed until it has joined */
     /* "gyre run", "torchrun", "environment", "mpirun", "mpirun_rsh", "mpiexec", "srun", "options"
      * or "alone" */
     char source[32];
-    int launcher_fd;    /* read end of the launcher's pipe, -1 without */
-    int simulated_node; /* gyre run --simulate-nodes; -1: none */
+    int launcher_fd;            /* read end of the launcher's pipe, -1 without */
+    int simulated_node;         /* gyre run --simulate-nodes; -1: none */
+    int first_here, ranks_here; /* ranks that this process has; 0 of them: this one only */
 };
+
+/* Whether this process has that rank too. */
+static inline bool gyre_job_here(const struct gyre_job *job, uint32_t rank)
+{
+    return rank - (uint32_t)job->first_here < (uint32_t)job->ranks_here;
+}
 
 /* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. `options` may be NULL; its
  * rank counts only together with its world. Reads and closes the descriptor GYRE_KEY_FD at the

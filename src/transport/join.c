@@ -229,12 +229,14 @@ void gyre_joined_destroy(struct gyre_joined *joined)
     free(joined);
 }
 
-/* Room for a socket and a pidfd or all stripes to each peer, as far as the hard limit goes. */
+/* Room for a socket and a pidfd or all stripes to each peer, for each rank of the process, as far as
+ * the hard limit goes. */
 static int raise_descriptors(struct gyre_joining *join)
 {
     struct rlimit limit;
-    rlim_t need =
+    rlim_t each =
         (rlim_t)join->joined->n * (rlim_t)(join->options->connections + 2) + SPARE_DESCRIPTORS;
+    rlim_t need = each * (rlim_t)(join->job->ranks_here > 1 ? join->job->ranks_here : 1);
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= need)
         return 0;
     rlim_t had = limit.rlim_cur;

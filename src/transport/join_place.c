@@ -2,6 +2,7 @@
  *
  *     address   host:port, and the next ports where the launcher's own server may sit on the first;
  *               rank 0 takes the first that is free, the others try all and believe who has the key
+ *     held      the process of rank 0 listens there already, and has told the others
  *     file      rank 0 takes any port and writes "host port" to a 0600 file: temp, then rename, so
  *               that a reader sees all of it or nothing
  *
@@ -186,10 +187,23 @@ static int open_file(struct gyre_joining *join, struct gyre_place *place)
     return 0;
 }
 
+/* The listener stays its owner's. */
+static int open_held(struct gyre_joining *join, struct gyre_place *place)
+{
+    int fd = fcntl(join->job->root_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return gyre_trouble_set(join->trouble, -errno, "the listener of rank 0: %s",
+                                strerror(errno));
+    place->listener[place->listeners++] = fd;
+    return 0;
+}
+
 int gyre_place_open(struct gyre_joining *join, struct gyre_place *place)
 {
-    int status =
-        join->job->root_kind == GYRE_ROOT_FILE ? open_file(join, place) : open_address(join, place);
+    enum gyre_root_kind kind = join->job->root_kind;
+    int status = kind == GYRE_ROOT_FILE   ? open_file(join, place)
+                 : kind == GYRE_ROOT_HELD ? open_held(join, place)
+                                          : open_address(join, place);
     if (status)
         gyre_place_close(place);
     return status;

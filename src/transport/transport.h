@@ -76,13 +76,32 @@ struct gyre_domain;
 
 struct gyre_domain_options {
     const struct gyre_options *user; /* of gyre_init(), may be NULL */
-    const char *configuration;       /* settings of the layers above, as text, alike on all ranks */
+    const struct gyre_job *job; /* of one rank of several in this process; NULL: is discovered */
+    const int *device;          /* the CUDA device, -1: none; NULL: is found */
 };
 
-/* Joins the job: discovers it, meets the peers, starts the watch and attaches every link. Blocks,
- * at most the join timeout. On failure nothing is held and *trouble tells why. */
-int gyre_domain_open(const struct gyre_domain_options *options, struct gyre_domain **domain,
+/* What needs no peer: discovers the job, settles the device. On failure nothing is held and *trouble
+ * tells why. A process may have one domain, or those of several ranks of one job. */
+int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_domain **domain,
+                        struct gyre_trouble *trouble);
+
+/* Joins the job: meets the peers, starts the watch and attaches every link. Blocks, at most the join
+ * timeout. `configuration` is settings of the layers above, as text, alike on all ranks. The domain
+ * is to be closed where this fails, too. */
+int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble);
+
+/* The job as it was discovered, or given. */
+const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain);
+
+/* Before it is met, of a job that was given: where its rank 0 is, and rank 0's listener there, which
+ * is borrowed until that is met. */
+void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd);
+
+/* A socket that listens where the peers of this domain reach its rank 0, which calls this, in the
+ * ports that may be used; *host and *port say where. Negative: none, and *trouble tells why. */
+int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
+                       struct gyre_trouble *trouble);
 
 /* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. Returns the
  * job's failure, if there was one up to the last goodbye. Both may be NULL. */

@@ -10,11 +10,13 @@
  * goodbye counts as having answered: it will not read the region, and if its end is a failure then
  * health says so.
  *
- * A region of CUDA memory is mapped on the peer's own device. Its UNSHARE is answered too, and
+ * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told its
+ * address and needs no descriptor, which the driver might not open where it comes from. Its UNSHARE is answered too, and
  * unshare() waits for that: the driver does not forgive memory that is freed while others have it
  * open. */
 #include "transport/watch_inside.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "transport/ferry.h"
 
@@ -27,6 +29,8 @@
 
 #define EXPORTS_MAX  4096
 #define ANSWER_EXTRA (5 * GYRE_SECOND) /* beyond the dead time: a peer may still be starting */
+
+enum { ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
 
 struct gyre_watch_export {
     struct gyre_watch_export *next;
@@ -87,17 +91,22 @@ void gyre_watch_drop_exports(struct gyre_watch *watch)
 
 /* -- offering ---------------------------------------------------------------------------------- */
 
-/* To every peer of the node that is there, each of which owes an answer from now on. */
-static void ask_all(struct gyre_watch *watch, struct gyre_watch_export *export,
-                    const struct gyre_watch_message *message, int pass)
+/* Whether the peer is a rank of this process. */
+static bool is_here(const struct gyre_watch *watch, uint32_t link)
 {
-    for (uint32_t i = 0; i < watch->links; i++) {
-        if (!watch->link[i].node || watch->link[i].broken || gyre_vigil_has_left(watch->vigil, i))
-            continue;
-        export->waiting += !export->owes[i];
-        export->owes[i] = true;
-        gyre_watch_post(watch, i, message, pass);
-    }
+    return gyre_job_here(watch->is.job, gyre_vigil_peer(watch->vigil, link));
+}
+
+/* A peer that is there owes an answer from now on. */
+static void ask(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link,
+                const struct gyre_watch_message *message, int pass)
+{
+    if (!watch->link[link].node || watch->link[link].broken ||
+        gyre_vigil_has_left(watch->vigil, link))
+        return;
+    export->waiting += !export->owes[link];
+    export->owes[link] = true;
+    gyre_watch_post(watch, link, message, pass);
 }
 
 static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
@@ -110,8 +119,17 @@ static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
         .id = export->id,
         .region_length = region->length,
     };
+    struct gyre_watch_message inside = message;
+    uint8_t address[ADDRESS_BYTES];
 
-    ask_all(watch, export, &message, region->fd);
+    gyre_put64(address, (uint64_t)(uintptr_t)region->base);
+    inside.payload = address;
+    inside.payload_bytes = sizeof address;
+    for (uint32_t i = 0; i < watch->links; i++)
+        if (region->kind == GYRE_MEMORY_CUDA && is_here(watch, i))
+            ask(watch, export, i, &inside, -1);
+        else
+            ask(watch, export, i, &message, region->fd);
 }
 
 static void withdraw(struct gyre_watch *watch, uint32_t id)
@@ -161,12 +179,21 @@ static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *exp
     return 0;
 }
 
+/* Does a peer need a descriptor of it? */
+static bool needs_descriptor(const struct gyre_watch *watch, const struct gyre_region *region)
+{
+    bool needed = region->kind == GYRE_MEMORY_HOST;
+    for (uint32_t i = 0; i < watch->links; i++)
+        needed |= watch->link[i].node && !is_here(watch, i);
+    return needed;
+}
+
 static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                            struct gyre_trouble *trouble)
 {
     if (failed(watch, trouble) != 0)
         return atomic_load(&watch->is.health->status);
-    if (region->fd < 0)
+    if (region->fd < 0 && needs_descriptor(watch, region))
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
                                 "sharing memory: region %u has no descriptor to pass", id);
     if (watch->export_count == EXPORTS_MAX)
@@ -214,7 +241,8 @@ static void take_back(struct gyre_watch *watch, struct gyre_watch_export *export
     struct gyre_watch_message message = {
         .kind = GYRE_WATCH_UNSHARE, .flags = GYRE_WATCH_CUDA, .id = export->id};
 
-    ask_all(watch, export, &message, -1);
+    for (uint32_t i = 0; i < watch->links; i++)
+        ask(watch, export, i, &message, -1);
     await_answers(watch, export, NULL);
     remove_export(watch, export->id);
 }
@@ -272,9 +300,18 @@ int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer)
                      : atomic_load_explicit(&watch->link[index].bell, memory_order_acquire) - 1;
 }
 
+/* An address is believed of a rank of this process only. */
+static bool tells_address(const struct gyre_watch *watch, uint32_t peer,
+                          const struct gyre_watch_message *message)
+{
+    return message->flags & GYRE_WATCH_CUDA && message->payload_bytes == ADDRESS_BYTES &&
+           gyre_job_here(watch->is.job, peer);
+}
+
 /* Maps it by the device of its kind, on this process's own. */
-static int map(const struct gyre_watch *watch, const struct gyre_watch_message *message, int passed,
-               struct gyre_region *region, struct gyre_trouble *trouble)
+static int map(const struct gyre_watch *watch, uint32_t peer,
+               const struct gyre_watch_message *message, int passed, struct gyre_region *region,
+               struct gyre_trouble *trouble)
 {
     bool cuda = message->flags & GYRE_WATCH_CUDA;
     enum gyre_share share =
@@ -283,6 +320,10 @@ static int map(const struct gyre_watch *watch, const struct gyre_watch_message *
     if (cuda && watch->is.cuda_device < 0)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
                                 "it is CUDA memory, and this process has no CUDA device");
+    if (tells_address(watch, peer, message))
+        return gyre_device_of(GYRE_MEMORY_CUDA)
+            ->adopt(watch->is.cuda_device, (void *)(uintptr_t)gyre_get64(message->payload),
+                    message->region_length, region, trouble);
     return gyre_device_of(cuda ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST)
         ->import(cuda ? watch->is.cuda_device : 0, passed, message->region_length, share, region,
                  trouble);
@@ -293,12 +334,12 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
 {
     struct gyre_region region;
 
-    if (passed < 0)
+    if (passed < 0 && !tells_address(watch, peer, message))
         return gyre_trouble_set(trouble, -EBADF,
                                 "no descriptor came along: this process has too many open files");
     if (message->region_length == 0)
         return keep_bell(watch, peer, passed);
-    int status = map(watch, message, passed, &region, trouble);
+    int status = map(watch, peer, message, passed, &region, trouble);
     if (status != 0)
         return status;
     status = gyre_views_put(watch->views, peer, message->id, &region);
