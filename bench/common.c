@@ -4,6 +4,8 @@
  *           ─▶ gyre_init ─▶ buffers ─▶ header ─▶ for each type, operation or root: warm up, rows
  *           ─▶ share of the ceiling ─▶ footer
  *
+ * With -g a process has several ranks, and all from "buffers" on is done by a thread for each.
+ *
  * Every rank walks the same loops, so the ranks stay together by the collectives that they measure;
  * what they must agree on (times, counts of calls, wrong elements) goes through gyre as well. Rank
  * 0 alone prints. */
@@ -12,6 +14,7 @@
 #include "pattern.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -134,11 +137,13 @@ static bool has_root(const struct bench_options *options, int n, bool speaks)
     return options->root < n;
 }
 
-/* The world is the environment's, or of this process alone. */
+/* The world is the environment's, or of this process alone. One communicator, or with -g all of this
+ * process. */
 static int open_world(const struct bench_options *flags, const struct bench_verb *verb, bool alone,
-                      struct gyre_comm **comm)
+                      struct gyre_comm **comms)
 {
     struct gyre_options options = GYRE_OPTIONS_INIT;
+    int ranks = alone ? 0 : flags->in_process;
     options.transport = flags->transport;
     if (alone) {
         options.rank = 0;
@@ -147,22 +152,22 @@ static int open_world(const struct bench_options *flags, const struct bench_verb
     if (flags->algorithm) {
         choose_algorithm(flags->algorithm, verb);
     }
-    int status = gyre_init(comm, &options);
+    int status = ranks ? gyre_init_local(comms, ranks, NULL, &options) : gyre_init(comms, &options);
     if (status) {
-        fprintf(stderr, "gyre_init: %s\n", gyre_error(NULL));
+        fprintf(stderr, "%s: %s\n", ranks ? "gyre_init_local" : "gyre_init", gyre_error(NULL));
     }
     return status ? exit_code(status) : 0;
 }
 
-static int join(struct bench *bench)
+static int join(struct bench *bench, struct gyre_comm **comms)
 {
     int code = bench_device_choose(bench);
-    if (code == 0) {
-        code = open_world(&bench->options, bench->verb, false, &bench->comm);
-    }
-    if (code) {
-        return code;
-    }
+    return code ? code : open_world(&bench->options, bench->verb, false, comms);
+}
+
+static int take_place(struct bench *bench, struct gyre_comm *comm)
+{
+    bench->comm = comm;
     bench->rank = gyre_rank(bench->comm);
     bench->n = gyre_size(bench->comm);
     bench->report.speaks = bench->rank == 0;
@@ -401,7 +406,8 @@ static void run_types(struct bench *bench)
 static int try_settings(const struct bench_options *options, const struct bench_verb *verb)
 {
     struct gyre_comm *alone;
-    if (!has_root(options, options->ranks, true)) {
+    int each = options->in_process ? options->in_process : 1;
+    if (!has_root(options, options->ranks * each, true)) {
         return BENCH_EXIT_USAGE;
     }
     int code = open_world(options, verb, true, &alone);
@@ -422,19 +428,23 @@ static int start_ranks(const struct bench *bench, int argc, char **argv)
         return BENCH_EXIT_USAGE;
     }
     int code = try_settings(options, bench->verb);
-    return code ? code : bench_run_locally(options->ranks, argc, argv);
+    return code ? code : bench_run_locally(options->ranks, options->in_process == 0, argc, argv);
 }
 
-int bench_enter(int argc, char **argv, struct bench *bench)
+/* Flags, and --ranks; -1 to go on, else the exit code. */
+static int begin(int argc, char **argv, struct bench *bench)
 {
     int asked = bench_options_read(argc, argv, bench->verb != NULL, &bench->options);
     if (asked) {
         return asked > 0 ? 0 : BENCH_EXIT_USAGE;
     }
-    if (bench->options.ranks > 0) {
-        return start_ranks(bench, argc, argv);
-    }
-    int code = join(bench);
+    return bench->options.ranks > 0 ? start_ranks(bench, argc, argv) : -1;
+}
+
+/* What each rank needs for itself. */
+static int furnish(int argc, char **argv, struct bench *bench, struct gyre_comm *comm)
+{
+    int code = take_place(bench, comm);
     if (code) {
         return code;
     }
@@ -446,6 +456,21 @@ int bench_enter(int argc, char **argv, struct bench *bench)
     get_tables(bench);
     gather_places(bench);
     return -1;
+}
+
+int bench_enter(int argc, char **argv, struct bench *bench)
+{
+    struct gyre_comm *comm;
+    int code = begin(argc, argv, bench);
+    if (code >= 0) {
+        return code;
+    }
+    if (bench->options.in_process) {
+        fprintf(stderr, "-g: this bench has one rank in each process\n");
+        return BENCH_EXIT_USAGE;
+    }
+    code = join(bench, &comm);
+    return code ? code : furnish(argc, argv, bench, comm);
 }
 
 int bench_leave_with(struct bench *bench, int code)
@@ -466,19 +491,69 @@ int bench_leave(struct bench *bench, bool well)
     return bench_leave_with(bench, well ? 0 : BENCH_EXIT_WRONG);
 }
 
+/* -- one rank, or several ---------------------------------------------------------------------- */
+
+struct seat {
+    struct bench bench;
+    struct gyre_comm *comm;
+    int argc, code;
+    char **argv;
+    pthread_t thread;
+};
+
+static void *run_rank(void *argument)
+{
+    struct seat *seat = argument;
+    struct bench *bench = &seat->bench;
+    seat->code = furnish(seat->argc, seat->argv, bench, seat->comm);
+    if (seat->code >= 0) {
+        return NULL;
+    }
+    bench->rows = count_rows(bench);
+    report_header(bench);
+    bench_ceiling_sample(bench);
+    run_types(bench);
+    bench_ceiling_settle(bench);
+    bool possible = bench_ceiling_report(bench);
+    bool well = bench_report_close(&bench->report, NULL);
+    seat->code = bench_leave(bench, well && possible);
+    return NULL;
+}
+
+static int run_ranks(const struct bench *bench, struct gyre_comm **comms, int ranks, int argc,
+                     char **argv)
+{
+    struct seat *seat = calloc((size_t)ranks, sizeof *seat);
+    int code = 0;
+    for (int i = 0; seat && i < ranks; i++) {
+        seat[i] = (struct seat){.bench = *bench, .comm = comms[i], .argc = argc, .argv = argv};
+        if (i > 0 && pthread_create(&seat[i].thread, NULL, run_rank, &seat[i])) {
+            fprintf(stderr, "no thread for each of %d ranks\n", ranks);
+            exit(BENCH_EXIT_WRONG);
+        }
+    }
+    if (!seat) {
+        return BENCH_EXIT_WRONG;
+    }
+    run_rank(&seat[0]);
+    for (int i = 0; i < ranks; i++) {
+        if (i > 0) {
+            pthread_join(seat[i].thread, NULL);
+        }
+        code = code ? code : seat[i].code;
+    }
+    free(seat);
+    return code;
+}
+
 int bench_main(int argc, char **argv, const struct bench_verb *verb)
 {
     struct bench bench = {.verb = verb};
-    int code = bench_enter(argc, argv, &bench);
+    struct gyre_comm *comms[BENCH_IN_PROCESS_MAX];
+    int code = begin(argc, argv, &bench), ranks = bench.options.in_process;
     if (code >= 0) {
         return code;
     }
-    bench.rows = count_rows(&bench);
-    report_header(&bench);
-    bench_ceiling_sample(&bench);
-    run_types(&bench);
-    bench_ceiling_settle(&bench);
-    bool possible = bench_ceiling_report(&bench);
-    bool well = bench_report_close(&bench.report, NULL);
-    return bench_leave(&bench, well && possible);
+    code = join(&bench, comms);
+    return code ? code : run_ranks(&bench, comms, ranks ? ranks : 1, argc, argv);
 }

@@ -29,6 +29,7 @@
 
 struct job {
     int ranks;
+    bool pinned;
     int port;
     uint8_t key[32];
     char name[33];
@@ -126,7 +127,9 @@ static void become_rank(const struct job *job, int rank, char **words)
         _exit(complain("prepare a rank"));
     }
     set_rank(job, rank);
-    take_core(job, rank);
+    if (job->pinned) {
+        take_core(job, rank);
+    }
     execv("/proc/self/exe", words);
     _exit(complain("run /proc/self/exe"));
 }
@@ -224,13 +227,14 @@ static int wait_for_all(struct job *job)
     return first;
 }
 
-int bench_run_locally(int ranks, int argc, char **argv)
+int bench_run_locally(int ranks, bool pinned, int argc, char **argv)
 {
     struct job job;
     char **words = calloc((size_t)argc + 1, sizeof *words);
     if (!words || !prepare(&job, ranks)) {
         return complain("prepare the job");
     }
+    job.pinned = pinned;
     without_ranks_flag(argc, argv, words);
     fflush(NULL);
     for (int i = 0; i < ranks; i++) {

@@ -2,9 +2,12 @@
 #ifndef GYRE_BENCH_LOCAL_H
 #define GYRE_BENCH_LOCAL_H
 
-/* Runs this program again `ranks` times with the same words but --ranks, and waits for all. When
+#include <stdbool.h>
+
+/* Runs this program again `ranks` times with the same words but --ranks, and waits for all. Each is
+ * kept on a core of its own, if there are enough, and it is to be `pinned`. When
  * one fails the others are killed. The exit code of the first that failed, 0 when none did; 1 with
  * a message when they cannot be started. */
-int bench_run_locally(int ranks, int argc, char **argv);
+int bench_run_locally(int ranks, bool pinned, int argc, char **argv);
 
 #endif

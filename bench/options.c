@@ -39,6 +39,7 @@ static const struct option flags[] = {
     {"datatype", required_argument, NULL, 'd'},
     {"root", required_argument, NULL, 'r'},
     {"average", required_argument, NULL, 'a'},
+    {"ngpus", required_argument, NULL, 'g'},
     {"output_file", required_argument, NULL, 'J'},
     {"per_iter_timing", required_argument, NULL, 'I'},
     {"help", no_argument, NULL, 'h'},
@@ -70,9 +71,10 @@ static const char help[] =
     "  -r, --root RANK            of rooted operations; -1 for each in turn (0)\n"
     "  -a, --average N            time of: 0 rank 0, 1 all, mean, 2 the fastest, 3 the slowest "
     "(1)\n"
+    "  -g, --ngpus N              ranks of each process, a thread each (1)\n"
     "%s"
     "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
-    "      --ranks N              start N ranks on this machine\n"
+    "      --ranks N              start N ranks, processes with -g, on this machine\n"
     "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
     "      --algo NAME            as GYRE_ALGO; one name is for the operation that is timed\n"
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
@@ -246,6 +248,8 @@ static int read_flag(int flag, const char *text, struct bench_options *options)
         return read_int("-c", text, 0, 1000000, &options->checks);
     case 'r':
         return read_int("-r", text, -1, 1 << 20, &options->root);
+    case 'g':
+        return read_int("-g", text, 1, BENCH_IN_PROCESS_MAX, &options->in_process);
     case 'a':
         return read_int("-a", text, 0, 3, &options->average);
     case 'o':
@@ -354,7 +358,7 @@ int bench_options_read(int argc, char **argv, bool files, struct bench_options *
                                       .ops[GYRE_SUM] = true};
     opterr = 0;
     for (;;) {
-        int flag = getopt_long(argc, argv, ":b:e:i:f:n:w:c:o:d:r:a:J:I:h", flags, NULL);
+        int flag = getopt_long(argc, argv, ":b:e:i:f:n:w:c:o:d:r:a:g:J:I:h", flags, NULL);
         if (flag == 'h') {
             printf(help, argv[0], files ? json_help : "", files ? csv_help : "");
             return 1;

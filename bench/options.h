@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#define BENCH_IN_PROCESS_MAX 64
+
 #define BENCH_TYPES 14
 #define BENCH_OPS   9
 
@@ -28,7 +30,8 @@ struct bench_options {
     bool ops[BENCH_OPS];               /* -o, by enum gyre_op, and BENCH_MULSUM */
     bool per_iteration;                /* -I */
     const char *json, *csv;            /* -J, --csv; NULL: none */
-    int ranks;                         /* --ranks; 0: the launcher's */
+    int ranks;                         /* --ranks: processes; 0: the launcher's */
+    int in_process;                    /* -g: ranks of each process, a thread each; 0: one */
     const char *transport, *algorithm; /* NULL: the library chooses */
     bool fresh;                        /* --fresh */
     bool plain_memory;                 /* --memory malloc */

@@ -131,9 +131,9 @@ void bench_report_settings(struct bench_report *report, const struct bench_optio
     }
     printf("# nccl-tests version %s nccl-headers=0 nccl-library=0\n", FORMAT_VERSION);
     printf("# Collective test starting: %s\n", report->program);
-    printf("# nThread 1 nGpus 1 minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
+    printf("# nThread 1 nGpus %d minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
            "(%s) warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0 unalign: 0\n",
-           options->min_bytes, options->max_bytes,
+           options->in_process ? options->in_process : 1, options->min_bytes, options->max_bytes,
            options->factor ? options->factor : options->step_bytes,
            options->factor ? "factor" : "bytes", options->warmups,
            options->iterations ? options->iterations : 20, options->checks);

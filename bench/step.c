@@ -413,7 +413,7 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
     if (bench.options.ranks)
-        return bench_run_locally((int)bench.options.ranks, argc, argv);
+        return bench_run_locally((int)bench.options.ranks, true, argc, argv);
     options.transport = bench.options.transport;
     if (gyre_init(&bench.comm, &options)) {
         fprintf(stderr, "step: gyre_init: %s\n", gyre_error(NULL));

@@ -49,6 +49,8 @@ static void test_nothing_is_wrong(void **state)
         "--device cuda --ranks 2 -b 8 -e 1M -f 32 -n 3 --no-ceiling",
         "--device cuda --ranks 3 -b 1000 -e 1000 -n 2 -d all -o all --memory malloc --no-ceiling",
         "--device cuda --ranks 2 -b 4K -e 64K -f 16 -n 2 --transport tcp --no-ceiling",
+        "--device cuda -g 4 -b 8 -e 256K -f 32 -n 2",
+        "--device cuda --ranks 2 -g 2 -b 64K -e 64K -n 2 --no-ceiling",
     };
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         expect(run("", flags[i]), 0, "# Out of bounds values : 0 OK\n");
@@ -77,6 +79,8 @@ static void test_planted_faults_show(void **state)
     const char *flags = "--device cuda --ranks 2 -b 64K -e 64K -n 2 --no-ceiling";
     expect(run("GYRE_BENCH_PLANT=element", flags), 1, "# Out of bounds values : 2 FAILED\n");
     expect(run("GYRE_BENCH_PLANT=stale", flags), 1, "# Out of bounds values : 4 FAILED\n");
+    flags = "--device cuda -g 2 -b 64K -e 64K -n 2 --no-ceiling";
+    expect(run("GYRE_BENCH_PLANT=element", flags), 1, "# Out of bounds values : 2 FAILED\n");
 }
 
 static void test_devices_are_named(void **state)
@@ -96,6 +100,7 @@ static void test_what_cannot_be_is_said(void **state)
            "--device cuda: this machine has no CUDA driver\n");
     expect(run("", "--device cuda --fresh"), 2, "--device cuda: expected no --fresh with it");
     expect(run("", "--device cud"), 2, "did you mean \"cuda\"?");
+    expect(run("", "-g 65"), 2, "-g 65: ");
 }
 
 int main(void)
