@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "fakecuda/fakecuda.h"
 #include "haste.h"
+#include "sanitized.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -241,12 +242,7 @@ static void processes_are_right(void **state)
 /* The stand-in gets no addresses under the thread sanitizer. */
 static void skip_without_addresses(void)
 {
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#ifdef __SANITIZE_THREAD__
+#ifdef SANITIZED_THREADS
     puts("skipped: the stand-in for CUDA finds no addresses under the thread sanitizer");
     skip();
 #endif

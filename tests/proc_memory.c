@@ -9,6 +9,7 @@
  *
  * Buffers from malloc() are private and touched whole; there the two are taken off as they are. */
 #include "comm_rig.h"
+#include "sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,7 +184,7 @@ int main(void)
         cmocka_unit_test(tcp_keeps_to_the_limit),
         cmocka_unit_test(a_leak_is_seen),
     };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
     puts("skipped: a sanitizer's own memory cannot be told from ours");
     return 77;
 #endif

@@ -7,6 +7,7 @@
  *
  *      warm up ── counting ─▶ all memories × in place or not × blocking, started, tested ─▶ 0 */
 #include "comm_rig.h"
+#include "sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,7 +115,7 @@ static void counters_count(void **state)
 
 /* -- what a rank does -------------------------------------------------------------------------- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* 20 times slower */
+#ifdef SANITIZED /* 20 times slower */
 #define MOST   (1u << 20)
 #define ROUNDS 1
 #else

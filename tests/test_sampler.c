@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "order_digest.h"
 #include "sampler_vectors.h"
+#include "sanitized.h"
 
 #include <gyre/sampler.h>
 
@@ -373,7 +374,7 @@ static void a_walk_without_a_shuffle_holds_no_order(void **state)
 /* A sanitizer ends the process instead. */
 static void an_order_that_does_not_fit_is_told(void **state)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
     skip();
 #endif
     struct gyre_sampler_options options = options_of(UINT64_C(1) << 53, 2, GYRE_TAIL_ONCE);

@@ -376,6 +376,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     if (!domain)
         return 0;
+    int before = atomic_load(&domain->health.status);
     if (domain->links && !domain->forked)
         flush(domain);
     if (domain->watch && !domain->forked)
@@ -383,6 +384,8 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if (domain->watch)
         gyre_watch_stop(domain->watch);
     int status = atomic_load(&domain->health.status);
+    if (!before && status != GYRE_MISMATCH)
+        status = 0; /* whoever is lost between goodbyes was not needed any more */
     if (status && trouble)
         *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);
