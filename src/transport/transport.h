@@ -104,7 +104,8 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
                        struct gyre_trouble *trouble);
 
 /* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. Returns the
- * job's failure, if there was one up to the last goodbye. Both may be NULL. */
+ * job's failure: one from before, or a mismatch that the goodbyes showed; whoever is lost between
+ * them was not needed any more. Both may be NULL. */
 int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain);
