@@ -24,12 +24,13 @@ int gyre_group_list(struct gyre_comm *comm)
     return 0;
 }
 
-/* Has the thread a group on another rank that has not ended? Under the lock. */
+/* Has the thread a group on another rank that has not ended? Under the lock; but for their chain and
+ * whose they are, other threads write theirs without it. */
 static bool waits_for_others(const struct gyre_comm *comm)
 {
     const struct gyre_comm *at = comm->hub->local->groups;
-    while (at && (at->hub == comm->hub || at->group.ended ||
-                  !pthread_equal(at->group.thread, comm->group.thread)))
+    while (at && (!pthread_equal(at->group.thread, comm->group.thread) || at->hub == comm->hub ||
+                  at->group.ended))
         at = at->group.next;
     return at != NULL;
 }
@@ -40,7 +41,7 @@ static struct gyre_comm *take_ended(struct gyre_local *local, pthread_t thread)
     struct gyre_comm *taken = NULL, **at = &local->groups;
     while (*at) {
         struct gyre_comm *comm = *at;
-        if (!comm->group.ended || !pthread_equal(comm->group.thread, thread)) {
+        if (!pthread_equal(comm->group.thread, thread) || !comm->group.ended) {
             at = &comm->group.next;
             continue;
         }

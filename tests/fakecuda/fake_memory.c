@@ -15,7 +15,7 @@
 enum { MEMORIES = 1024, RANGES = 1024 };
 
 #define NAME        "fakecuda-"
-#define ARENA       (UINT64_C(1) << 40)
+#define ARENA       (UINT64_C(1) << 37) /* what a thread sanitizer always has room for */
 #define ARENA_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
 enum origin { RESERVED, ALLOCATED, OPENED }; /* by cuMemAddressReserve, cuMemAlloc, cuIpcOpen... */
