@@ -663,6 +663,7 @@ static int end_with_one_more(struct rig *rig, int process)
     static struct table table;
     struct gyre_work *work;
     int32_t value = 1;
+    setenv("GYRE_DEAD_TIME", "1s", 1);
     int bad = sit_down(&table, rig->argument, process), last = table.count - 1;
     bad = bad ||
           gyre_all_reduce_start(table.comm[last], &value, &value, 1, GYRE_I32, GYRE_SUM, &work);

@@ -221,7 +221,10 @@ void rig_start(struct rig *rig)
 
 void rig_kill(struct rig *rig, uint32_t rank, int signal)
 {
+    siginfo_t stopped;
     assert_int_equal(kill(rig->board->pid[rank], signal), 0);
+    if (signal == SIGSTOP) /* no thread of it runs on for a moment */
+        assert_int_equal(waitid(P_PID, (id_t)rig->board->pid[rank], &stopped, WSTOPPED), 0);
 }
 
 void rig_end_launcher(struct rig *rig)
