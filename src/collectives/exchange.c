@@ -56,6 +56,15 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
     }
 }
 
+/* What the next turn of the same kind will write. */
+static void prefetch_next(struct gyre_mesh *mesh, const struct gyre_plan *plan)
+{
+    const uint8_t *payload = payload_of(mesh->mine, plan, mesh->turn + 1);
+    gyre_prefetch_to_write(gyre_own_line(mesh, mesh->turn + 1));
+    for (uint64_t at = 0; at < plan->published_bytes; at += 64)
+        gyre_prefetch_to_write(payload + at);
+}
+
 int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
                         struct gyre_op_name name)
 {
@@ -64,6 +73,7 @@ int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan
         return GYRE_AGAIN;
     mesh->turn++;
     gyre_exchange_publish(mesh, plan, input, name.fingerprint);
+    prefetch_next(mesh, plan);
     gyre_domain_ring(mesh->domain);
     return 0;
 }

@@ -12,10 +12,8 @@
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
+bool gyre_turn_look(struct gyre_mesh *mesh, uint64_t turn)
 {
-    if (turn <= mesh->safe + GYRE_BOARD_SLOTS)
-        return true;
     uint64_t least = UINT64_MAX;
     for (uint32_t rank = 0; rank < mesh->n; rank++) {
         uint64_t finished =
@@ -24,14 +22,6 @@ bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
     }
     mesh->safe = least;
     return turn <= mesh->safe + GYRE_BOARD_SLOTS;
-}
-
-/* Whoever waits for a free line is woken often enough, not every time. */
-void gyre_turn_end(struct gyre_mesh *mesh)
-{
-    atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
-    if (mesh->turn % (GYRE_BOARD_SLOTS / 2) == 0)
-        gyre_domain_ring(mesh->domain);
 }
 
 void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence)
@@ -109,11 +99,9 @@ void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t de
         copy_out(plan, to, destinations, from[0], bytes, stream);
 }
 
-uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
-                         uint64_t offset, uint64_t length)
+uint64_t gyre_part_unequal(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
+                           uint64_t offset, uint64_t length)
 {
-    if (!plan->blocks.count)
-        return length;
     uint64_t begin = slice * plan->slice_count * plan->element + offset;
     uint64_t end = plan->blocks.count[block] * plan->element;
     uint64_t left = end > begin ? end - begin : 0;

@@ -25,10 +25,21 @@ static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, u
 }
 
 /* May the line of `turn` be written: is everybody done with the turn that used it before? */
-bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn);
+bool gyre_turn_look(struct gyre_mesh *mesh, uint64_t turn);
 
-/* This rank needs nothing of the current turn any more. */
-void gyre_turn_end(struct gyre_mesh *mesh);
+static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
+{
+    return turn <= mesh->safe + GYRE_BOARD_SLOTS || gyre_turn_look(mesh, turn);
+}
+
+/* This rank needs nothing of the current turn any more. Whoever waits for a free line is woken often
+ * enough, not every time. */
+static inline void gyre_turn_end(struct gyre_mesh *mesh)
+{
+    atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
+    if (mesh->turn % (GYRE_BOARD_SLOTS / 2) == 0)
+        gyre_domain_ring(mesh->domain);
+}
 
 void gyre_turn_finish(struct gyre_engine *engine, struct gyre_operation *op); /* and ends it */
 void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence);
@@ -40,8 +51,14 @@ void gyre_mapped_copy(const struct gyre_plan *plan, void *const *to, uint32_t de
                       const void *from, uint64_t bytes, bool stream);
 
 /* Bytes of a part of `length`, where unequal blocks may end before it does. */
-uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
-                         uint64_t offset, uint64_t length);
+uint64_t gyre_part_unequal(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
+                           uint64_t offset, uint64_t length);
+
+static inline uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
+                                       uint64_t offset, uint64_t length)
+{
+    return plan->blocks.count ? gyre_part_unequal(plan, slice, block, offset, length) : length;
+}
 
 /* exchange.c: writes this rank's line of the turn that has begun. */
 void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
