@@ -485,6 +485,39 @@ static void bad_arguments_are_refused(void **state)
         0);
 }
 
+/* The shape of the call before takes a shorter way, past the checks of words; buffers are looked at. */
+static int wrong_at_the_second_time(struct gyre_comm *comm, struct rig *rig)
+{
+    float a[16] = {0}, b[8] = {0};
+    int rank = gyre_rank(comm), bad = 0;
+    (void)rig;
+    for (int i = 0; i < 3; i++) {
+        float *own = a + 4 * rank;
+        bad |= gyre_all_reduce(comm, a, b, 8, GYRE_F32, GYRE_SUM);
+        bad |= gyre_all_reduce(comm, NULL, b, 8, GYRE_F32, GYRE_SUM) != GYRE_INVALID;
+        bad |= gyre_all_reduce(comm, a, NULL, 8, GYRE_F32, GYRE_SUM) != GYRE_INVALID;
+        bad |= gyre_all_reduce(comm, a, a + 7, 8, GYRE_F32, GYRE_SUM) != GYRE_INVALID;
+        bad |= gyre_all_reduce(comm, a + 7, a, 8, GYRE_F32, GYRE_SUM) != GYRE_INVALID;
+        bad |= gyre_all_reduce(comm, a, a + 8, 8, GYRE_F32, GYRE_SUM);
+        bad |= gyre_all_reduce(comm, a, a, 8, GYRE_F32, GYRE_SUM);
+        for (int again = 0; again < 2; again++)
+            bad |= gyre_all_gather(comm, own, a, 4, GYRE_F32);
+        bad |= gyre_all_gather(comm, a + 4 * (1 - rank), a, 4, GYRE_F32) != GYRE_INVALID;
+        for (int again = 0; again < 2; again++)
+            bad |= gyre_broadcast(comm, rank ? NULL : a, b, 8, GYRE_F32, 0);
+        bad |= gyre_broadcast(comm, a, b, 8, GYRE_F32, -1) != GYRE_INVALID;
+    }
+    return rig_check(!bad, comm, "what passed, and what did not") || gyre_finalize(comm);
+}
+
+static void the_same_shape_is_checked_again(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(&(struct rig){.n = 2, .transport = "shm", .body = wrong_at_the_second_time}, 30),
+        0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,7 +525,7 @@ int main(void)
         cmocka_unit_test(tcp_is_right),        cmocka_unit_test(mixed_nodes_are_right),
         cmocka_unit_test(links_are_named),     cmocka_unit_test(many_operations_in_flight),
         cmocka_unit_test(helper_drives_alone), cmocka_unit_test(bad_arguments_are_refused),
-        cmocka_unit_test(costs_are_predicted),
+        cmocka_unit_test(costs_are_predicted), cmocka_unit_test(the_same_shape_is_checked_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

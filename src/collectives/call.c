@@ -115,7 +115,11 @@ static int prepare(struct gyre_comm *comm, struct gyre_call *call, void **buffer
 int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call)
 {
     void *buffer;
-    int status = prepare(comm, call, &buffer);
+    int status = gyre_comm_check(comm, call->name);
+    if (status || (!comm->group.depth &&
+                   gyre_comm_run_again(comm, &call->shape, call->input, call->output, &status)))
+        return status;
+    status = prepare(comm, call, &buffer);
     if (!status && comm->group.depth)
         return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL);
     if (!status)

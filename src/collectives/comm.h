@@ -131,6 +131,11 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                     void *output, void *buffer, struct gyre_work **work);
 
+/* Runs it, unchecked, where it goes the shortest way and its shape is that of the operation before,
+ * as in a loop: what the plan was made of has passed the checks. False: it does not; nothing was done. */
+bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                         void *output, int *status);
+
 /* Starts an operation that waits for what is on the stream, and that what comes onto the stream later
  * waits for. */
 int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,

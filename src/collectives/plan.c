@@ -223,6 +223,10 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature =
         gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root);
+    uint64_t displacement = gyre_shape_displacement(shape, options->rank);
+    plan->input_bytes = gyre_shape_input_bytes(shape, options->n, options->rank);
+    plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
+    plan->in_place = gyre_verb_gathers(shape->verb) ? -displacement : displacement;
     cut(plan, choice->slice_bytes);
     measure(plan, options);
     bind(plan, options);

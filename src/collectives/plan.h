@@ -93,6 +93,9 @@ struct gyre_plan {
     bool stage_in_place;  /* PUSH: a rank that runs in place shows its INPUT through its stage */
     bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
 
+    uint64_t input_bytes, output_bytes; /* of this rank's buffers */
+    uintptr_t
+        in_place; /* in place OUTPUT begins so many bytes behind INPUT; before it, modulo 2⁶⁴ */
     uint64_t used; /* when, for the cache */
 };
 
@@ -125,6 +128,17 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
 static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t block)
 {
     return (plan->blocks.at ? plan->blocks.at[block] : block * plan->shape.count) * plan->element;
+}
+
+/* May an operation of this shape have these buffers? False also where only a closer look can tell. */
+static inline bool gyre_plan_takes(const struct gyre_plan *plan, const void *input,
+                                   const void *output)
+{
+    uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
+    if ((!in && plan->input_bytes) || (!out && plan->output_bytes))
+        return false;
+    return out - in == plan->in_place || in + plan->input_bytes <= out ||
+           out + plan->output_bytes <= in;
 }
 
 /* What the binder found, the same on every rank. */

@@ -18,13 +18,9 @@ static bool same_words(const uint64_t *a, const uint64_t *b, uint32_t n)
     return a == b || (a && b && memcmp(a, b, n * sizeof(*a)) == 0);
 }
 
-bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b, uint32_t n)
+bool gyre_blocks_same(const struct gyre_blocks *a, const struct gyre_blocks *b, uint32_t n)
 {
-    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
-           a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order &&
-           a->pattern == b->pattern && a->fold == b->fold && a->context == b->context &&
-           same_words(a->blocks.count, b->blocks.count, n) &&
-           same_words(a->blocks.at, b->blocks.at, n);
+    return same_words(a->count, b->count, n) && same_words(a->at, b->at, n);
 }
 
 uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n)

@@ -30,7 +30,17 @@ struct gyre_shape {
  */
 bool gyre_shape_narrow(const struct gyre_shape *shape);
 
-bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b, uint32_t n);
+bool gyre_blocks_same(const struct gyre_blocks *a, const struct gyre_blocks *b, uint32_t n);
+
+static inline bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b,
+                                   uint32_t n)
+{
+    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
+           a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order &&
+           a->pattern == b->pattern && a->fold == b->fold && a->context == b->context &&
+           ((!a->blocks.count && !b->blocks.count) || gyre_blocks_same(&a->blocks, &b->blocks, n));
+}
+
 uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n);
 
 /* First element of an unequal block. */
