@@ -362,9 +362,9 @@ static void *rank_main(void *argument)
 static void stay_on_one_core(void)
 {
     cpu_set_t one;
-    int here = sched_getcpu();
+    int core = sched_getcpu();
     CPU_ZERO(&one);
-    CPU_SET(here < 0 ? 0 : here, &one);
+    CPU_SET(core < 0 ? 0 : core, &one);
     sched_setaffinity(0, sizeof(one), &one);
 }
 
