@@ -94,9 +94,8 @@ struct gyre_plan {
     bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
 
     uint64_t input_bytes, output_bytes; /* of this rank's buffers */
-    uintptr_t
-        in_place; /* in place OUTPUT begins so many bytes behind INPUT; before it, modulo 2⁶⁴ */
-    uint64_t used; /* when, for the cache */
+    uintptr_t in_place;                 /* bytes from INPUT to OUTPUT in place, modulo 2⁶⁴ */
+    uint64_t used;                      /* when, for the cache */
 };
 
 /* How the caller wants it cut and served; equal on all ranks. */
