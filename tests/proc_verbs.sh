@@ -66,6 +66,10 @@ GYRE_LOG=error "$build/tests/link_verbs" >$out 2>&1
 code=$?
 expect "the conformance suite passes" [ $code = 0 ]
 
+code=0
+timeout 60 "$build/bench/verbs" 1 4 65536 >$out 2>&1 || code=$?
+expect "the bench beside bare verbs comes to its end" [ $code = 0 ]
+
 # --- what ranks get ---
 
 GYRE_TRANSPORT=verbs ranks 4 -b 8 -e 128K -f 128
