@@ -315,10 +315,14 @@ int main(int argc, char **argv)
                           .most = argc > 3 ? strtoull(argv[3], NULL, 10) : 8u << 20,
                           .tables = argc > 4 ? argv[4] : "obt"};
     int fd[2], control[2];
-    if (argc > 5 || bench.rounds < 1 || bench.rounds > ROUNDS_MOST || bench.depth < 1 ||
-        bench.depth > DEPTH_MOST || bench.most < 65536) {
-        fprintf(stderr, "usage: bench/verbs [ROUNDS [DEPTH [BYTES [TABLES]]]]\n"
-                        "TABLES: o(ne way), b(oth ways), t(here and back); all: obt\n");
+    if (argc > 5 || bench.rounds < 1 || bench.rounds > ROUNDS_MOST ||
+        bench.depth < BARE_TELLS_EVERY || bench.depth > DEPTH_MOST || bench.most < 65536) {
+        fprintf(stderr,
+                "usage: bench/verbs [ROUNDS [DEPTH [BYTES [TABLES]]]]\n"
+                "ROUNDS: 1 to %u; DEPTH, messages under way: %u to %u; BYTES of a figure: 64 "
+                "KiB at least\n"
+                "TABLES: o(ne way), b(oth ways), t(here and back); all: obt\n",
+                ROUNDS_MOST, BARE_TELLS_EVERY, DEPTH_MOST);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);

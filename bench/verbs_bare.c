@@ -15,7 +15,6 @@
 
 #define SENDS        128
 #define RECEIVES     128
-#define SIGNAL_EVERY 16
 #define INLINE_MOST  220 /* as in perftest */
 #define FIRST_PACKET 0x123456
 #define SEND_ID      1
@@ -149,7 +148,7 @@ void bare_close(struct bare *bare)
 
 static void write_once(struct bare *bare, uint32_t bytes, bool immediate)
 {
-    bool tells = ++bare->sends % SIGNAL_EVERY == 0;
+    bool tells = ++bare->sends % BARE_TELLS_EVERY == 0;
     struct ibv_sge piece = {
         .addr = (uintptr_t)bare->here, .length = bytes, .lkey = bare->memory->lkey};
     struct ibv_send_wr request = {
@@ -173,7 +172,7 @@ static void look(struct bare *bare)
     for (int i = 0; i < count; i++) {
         must(done[i].status == IBV_WC_SUCCESS, ibv_wc_status_str(done[i].status));
         if (done[i].wr_id == SEND_ID) {
-            bare->done += SIGNAL_EVERY;
+            bare->done += BARE_TELLS_EVERY;
         } else {
             post_receive(bare);
             bare->came++;
@@ -184,7 +183,8 @@ static void look(struct bare *bare)
 /* Counts are rounded up, so that the last write tells. */
 void bare_stream(struct bare *bare, uint32_t bytes, uint32_t depth, uint32_t count)
 {
-    uint32_t end = (bare->sends + count + SIGNAL_EVERY - 1) / SIGNAL_EVERY * SIGNAL_EVERY;
+    uint32_t end =
+        (bare->sends + count + BARE_TELLS_EVERY - 1) / BARE_TELLS_EVERY * BARE_TELLS_EVERY;
     while (bare->done != end) {
         while (bare->sends != end && bare->sends - bare->done < depth)
             write_once(bare, bytes, false);

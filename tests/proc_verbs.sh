@@ -67,7 +67,7 @@ code=$?
 expect "the conformance suite passes" [ $code = 0 ]
 
 code=0
-timeout 60 "$build/bench/verbs" 1 4 65536 >$out 2>&1 || code=$?
+timeout 60 "$build/bench/verbs" 1 64 65536 ot >$out 2>&1 || code=$?
 expect "the bench beside bare verbs comes to its end" [ $code = 0 ]
 
 # --- what ranks get ---
