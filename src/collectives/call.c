@@ -81,7 +81,7 @@ static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *c
                            in_bytes && !call->input ? "input" : "output",
                            (unsigned long long)shape->count);
     uintptr_t in = (uintptr_t)call->input, out = (uintptr_t)call->output;
-    if (in_bytes && out_bytes && in < out + out_bytes && out < in + in_bytes &&
+    if (gyre_buffers_overlap(in, in_bytes, out, out_bytes) &&
         !gyre_shape_in_place(shape, comm->rank, call->input, call->output))
         return gyre_refuse(
             "%s: input and output overlap; they must be apart, or in place as the call "
@@ -90,11 +90,10 @@ static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *c
     return 0;
 }
 
+/* On a communicator that gyre_comm_check() lets pass. */
 static int check(struct gyre_comm *comm, struct gyre_call *call)
 {
-    int status = gyre_comm_check(comm, call->name);
-    if (!status)
-        status = check_words(comm, call);
+    int status = check_words(comm, call);
     if (!status)
         status = call->unequal ? check_blocks(comm, call) : check_size(comm, call);
     return status ? status : check_buffers(comm, call);
@@ -130,11 +129,13 @@ int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call)
 
 int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work)
 {
-    void *buffer;
+    void *buffer = NULL;
     if (!work)
         return gyre_refuse("%s: the place for the handle is NULL", call->name);
     *work = NULL;
-    int status = prepare(comm, call, &buffer);
+    int status = gyre_comm_check(comm, call->name);
+    if (!status)
+        status = prepare(comm, call, &buffer);
     if (!status && comm->group.depth)
         return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work);
     if (!status)
@@ -167,7 +168,9 @@ static int check_on(const struct gyre_comm *comm, const struct gyre_call *call, 
 
 int gyre_call_run_on(struct gyre_comm *comm, struct gyre_call *call, void *stream)
 {
-    int status = check(comm, call);
+    int status = gyre_comm_check(comm, call->name);
+    if (!status)
+        status = check(comm, call);
     if (!status)
         status = check_on(comm, call, stream);
     return status ? status

@@ -88,7 +88,7 @@ void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t de
                                   .destinations = destinations,
                                   .source = from,
                                   .sources = sources,
-                                  .count = bytes >> __builtin_ctz(plan->element),
+                                  .count = gyre_plan_elements(plan, bytes),
                                   .context = plan->shape.context,
                                   .divisor = plan->divisor,
                                   .stream = stream &&

@@ -207,7 +207,7 @@ static bool at_home(const struct gyre_comm *comm, const void *input, const void 
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                          void *output, int *status)
 {
-    if (comm->n == 1)
+    if (!comm->mesh || shape->count > GYRE_EXCHANGE_MAX) /* bytes: no exchange has more elements */
         return false;
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan = comm->engine->recent;

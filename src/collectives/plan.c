@@ -106,7 +106,7 @@ static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *opt
     plan->read_by_peers = plan->full->reads || plan->last->reads;
     plan->written_by_peers = plan->full->writes || plan->last->writes;
     plan->published_bytes =
-        plan->read_by_peers ? gyre_shape_input_bytes(&plan->shape, options->n, options->rank) : 0;
+        plan->read_by_peers ? plan->input_bytes : 0;
 }
 
 /* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
@@ -223,10 +223,9 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature =
         gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root);
-    uint64_t displacement = gyre_shape_displacement(shape, options->rank);
     plan->input_bytes = gyre_shape_input_bytes(shape, options->n, options->rank);
     plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
-    plan->in_place = gyre_verb_gathers(shape->verb) ? -displacement : displacement;
+    plan->in_place = gyre_shape_distance(shape, options->rank);
     cut(plan, choice->slice_bytes);
     measure(plan, options);
     bind(plan, options);

@@ -94,7 +94,7 @@ struct gyre_plan {
     bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
 
     uint64_t input_bytes, output_bytes; /* of this rank's buffers */
-    uintptr_t in_place;                 /* bytes from INPUT to OUTPUT in place, modulo 2⁶⁴ */
+    uintptr_t in_place;                 /* gyre_shape_distance() */
     uint64_t used;                      /* when, for the cache */
 };
 
@@ -129,15 +129,21 @@ static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t
     return (plan->blocks.at ? plan->blocks.at[block] : block * plan->shape.count) * plan->element;
 }
 
-/* May an operation of this shape have these buffers? False also where only a closer look can tell. */
+/* Elements in so many bytes; every type's size is a power of two. */
+static inline uint64_t gyre_plan_elements(const struct gyre_plan *plan, uint64_t bytes)
+{
+    return bytes >> __builtin_ctz(plan->element);
+}
+
+/* May an operation of this shape have these buffers? */
 static inline bool gyre_plan_takes(const struct gyre_plan *plan, const void *input,
                                    const void *output)
 {
     uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
     if ((!in && plan->input_bytes) || (!out && plan->output_bytes))
         return false;
-    return out - in == plan->in_place || in + plan->input_bytes <= out ||
-           out + plan->output_bytes <= in;
+    return out - in == plan->in_place ||
+           !gyre_buffers_overlap(in, plan->input_bytes, out, plan->output_bytes);
 }
 
 /* What the binder found, the same on every rank. */

@@ -32,13 +32,11 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
     turn->staging = plan->stage_in_place &&
                     gyre_shape_in_place(&plan->shape, mesh->rank, op->input, op->output);
     if (plan->read_by_peers && !turn->staging)
-        places->input_region = gyre_domain_locate(
-            mesh->domain, kind, op->input,
-            gyre_shape_input_bytes(&plan->shape, mesh->n, mesh->rank), &places->input_offset);
+        places->input_region = gyre_domain_locate(mesh->domain, kind, op->input, plan->input_bytes,
+                                                  &places->input_offset);
     if (plan->written_by_peers || plan->spread_full)
-        places->output_region = gyre_domain_locate(
-            mesh->domain, kind, op->output,
-            gyre_shape_output_bytes(&plan->shape, mesh->n, mesh->rank), &places->output_offset);
+        places->output_region = gyre_domain_locate(mesh->domain, kind, op->output,
+                                                   plan->output_bytes, &places->output_offset);
     places->device = op->direct;
     turn->devices = (uint64_t)op->direct << mesh->rank;
     turn->output_region = places->output_region;

@@ -46,7 +46,7 @@ static uint64_t launch(struct gyre_engine *engine, const struct gyre_plan *plan,
                                   .destinations = destinations,
                                   .source = from,
                                   .sources = sources,
-                                  .count = folds ? bytes / plan->element : bytes,
+                                  .count = folds ? gyre_plan_elements(plan, bytes) : bytes,
                                   .divisor = plan->divisor,
                                   .stream = plan->stream};
     if (!folds && destinations == 1)

@@ -111,14 +111,18 @@ uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank)
                  shape->blocks.count ? gyre_shape_block_at(shape, rank) : rank * shape->count);
 }
 
+uintptr_t gyre_shape_distance(const struct gyre_shape *shape, uint32_t rank)
+{
+    uintptr_t displacement = gyre_shape_displacement(shape, rank);
+    return gyre_verb_gathers(shape->verb) ? -displacement : displacement;
+}
+
 bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,
                          const void *output)
 {
-    uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
-    uint64_t apart = gyre_shape_displacement(shape, rank);
     if (gyre_verb_has_root(shape->verb) && rank != shape->root)
         return false;
-    return gyre_verb_gathers(shape->verb) ? in == out + apart : out == in + apart;
+    return (uintptr_t)output - (uintptr_t)input == gyre_shape_distance(shape, rank);
 }
 
 bool gyre_shape_narrow(const struct gyre_shape *shape)

@@ -57,6 +57,15 @@ uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uin
  * block `rank`, or the other way round; 0 where both are equally long. */
 uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank);
 
+/* Bytes from INPUT to OUTPUT where a rank that has both runs in place, modulo 2⁶⁴. */
+uintptr_t gyre_shape_distance(const struct gyre_shape *shape, uint32_t rank);
+
+static inline bool gyre_buffers_overlap(uintptr_t in, uint64_t in_bytes, uintptr_t out,
+                                        uint64_t out_bytes)
+{
+    return in_bytes && out_bytes && in < out + out_bytes && out < in + in_bytes;
+}
+
 /* Do this rank's buffers stand to each other as in place means for the verb? */
 bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,
                          const void *output);

@@ -199,7 +199,7 @@ static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
                                   .destinations = 1,
                                   .source = lane->pointer,
                                   .sources = step->sources,
-                                  .count = bytes / plan->element,
+                                  .count = gyre_plan_elements(plan, bytes),
                                   .context = plan->shape.context,
                                   .divisor = step->flags & GYRE_STEP_FINAL ? plan->divisor : 0};
     engine->device->reduce(engine->queue, plan->fold, &task, 0);
