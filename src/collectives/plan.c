@@ -105,8 +105,7 @@ static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *opt
     plan->line_bytes = longest_input(&plan->shape, options->n);
     plan->read_by_peers = plan->full->reads || plan->last->reads;
     plan->written_by_peers = plan->full->writes || plan->last->writes;
-    plan->published_bytes =
-        plan->read_by_peers ? plan->input_bytes : 0;
+    plan->published_bytes = plan->read_by_peers ? plan->input_bytes : 0;
 }
 
 /* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
