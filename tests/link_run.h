@@ -44,7 +44,8 @@ struct link_case {
     }
 
 /* Each ends with an empty entry. */
-extern const struct link_case link_messages[], link_flow[], link_endings[], link_wires[];
+extern const struct link_case link_messages[], link_now[], link_flow[], link_endings[],
+    link_wires[];
 
 extern const char *link_suite_name; /* for messages */
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNTERS  128 /* before a ring's bytes */
-#define RING      (256 * 1024)
+#define COUNTERS  128         /* before a ring's bytes */
+#define RING      (24 * 1024) /* less than the credit: frames lie in it in part */
 #define ALIGNMENT 64
 
 /* One process sees all of its memory: a region that begins at address 0. */

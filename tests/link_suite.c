@@ -24,6 +24,7 @@ int gyre_link_suite(const char *name, const struct gyre_link_bench *bench)
     static struct CMUnitTest tests[CASES_MOST];
     link_suite_name = name;
     int count = add_cases(tests, 0, link_messages, bench);
+    count = add_cases(tests, count, link_now, bench);
     count = add_cases(tests, count, link_flow, bench);
     count = add_cases(tests, count, link_endings, bench);
     count = add_cases(tests, count, link_wires, bench);

@@ -2,6 +2,8 @@
  * collectives and in parts; and what is told when the two ends disagree or never meet. */
 #include "comm_rig.h"
 
+#include "base/rng.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,6 +106,100 @@ static void any_number_pending(void **state)
 {
     (void)state;
     assert_int_equal(rig_run_everywhere(3, flood), 0);
+}
+
+/* -- short and long, in turns ------------------------------------------------------------------ */
+
+#define TURNS 1500
+
+struct ring {
+    struct gyre_comm *comm;
+    int32_t *out, *in;
+    uint64_t sent, received; /* counts of the two messages */
+    int turn, left, right;
+};
+
+static int send_right(const struct ring *ring)
+{
+    return gyre_send(ring->comm, ring->out, ring->sent, GYRE_I32, ring->right);
+}
+
+static int recv_left(const struct ring *ring)
+{
+    return gyre_recv(ring->comm, ring->in, ring->received, GYRE_I32, ring->left);
+}
+
+static int in_a_group(const struct ring *ring, bool receive_first)
+{
+    int status = gyre_group_start(ring->comm);
+    int first = receive_first ? recv_left(ring) : send_right(ring);
+    int second = receive_first ? send_right(ring) : recv_left(ring);
+    return status || first || second || gyre_group_end(ring->comm);
+}
+
+static int by_handle(const struct ring *ring)
+{
+    struct gyre_work *work;
+    int status = gyre_recv_start(ring->comm, ring->in, ring->received, GYRE_I32, ring->left, &work);
+    return status || send_right(ring) || gyre_work_wait(work, -1);
+}
+
+/* Each sends to the right by two blocks, and receives from the left. */
+static int by_blocks(const struct ring *ring)
+{
+    int n = gyre_size(ring->comm);
+    uint64_t out[16] = {0}, in[16] = {0}, at[16] = {0};
+    out[ring->right] = ring->sent;
+    in[ring->left] = ring->received;
+    return n > 16 || gyre_all_to_all_v(ring->comm, ring->out, out, at, ring->in, in, at, GYRE_I32);
+}
+
+static uint64_t length_of(int turn, int rank)
+{
+    static const uint64_t length[] = {0, 1, 7, 100, 1000, 4096, 5000, 30000};
+    return length[gyre_mix64((uint64_t)turn * 64 + (uint64_t)rank) % 8];
+}
+
+static int take_turn(const struct ring *ring)
+{
+    int32_t one = 1;
+    switch (gyre_mix64((uint64_t)ring->turn) % 6) {
+    case 0:
+        return by_handle(ring);
+    case 1:
+        return by_blocks(ring);
+    case 2:
+        return in_a_group(ring, false) ||
+               gyre_all_reduce(ring->comm, &one, &one, 1, GYRE_I32, GYRE_MAX);
+    default:
+        return in_a_group(ring, ring->turn % 2);
+    }
+}
+
+static int take_turns(struct gyre_comm *comm, struct rig *rig)
+{
+    struct ring ring = {comm, malloc(120000), malloc(120000), 0, 0, 0, 0, 0};
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = 0;
+    (void)rig;
+    ring.right = (rank + 1) % n;
+    ring.left = (rank + n - 1) % n;
+    for (ring.turn = 0; ring.turn < TURNS && !bad; ring.turn++) {
+        ring.sent = length_of(ring.turn, rank);
+        ring.received = length_of(ring.turn, ring.left);
+        fill(ring.out, ring.sent, rank, ring.turn);
+        bad |= rig_check(!take_turn(&ring), comm, "a turn");
+        bad |= rig_check(holds(ring.in, ring.received, ring.left, ring.turn), comm, "what came");
+    }
+    free(ring.out);
+    free(ring.in);
+    return gyre_finalize(comm) || bad;
+}
+
+static void short_and_long_in_turns(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(2, take_turns), 0);
+    assert_int_equal(rig_run_everywhere(3, take_turns), 0);
 }
 
 /* -- to itself, and in parts ------------------------------------------------------------------- */
@@ -221,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size),
         cmocka_unit_test(any_number_pending),
+        cmocka_unit_test(short_and_long_in_turns),
         cmocka_unit_test(to_itself_and_in_parts),
         cmocka_unit_test(both_ends_are_named),
     };

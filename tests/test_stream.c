@@ -145,77 +145,6 @@ static void every_size_in_both_orders(void **state)
     }
 }
 
-/* -- at once ----------------------------------------------------------------------------------- */
-
-/* Brings what leaves at once to the other end. */
-static uint32_t send_now(struct fixture *f, uint64_t i, const void *data, uint64_t length)
-{
-    uint8_t frame[GYRE_STREAM_NOW_ROOM];
-    struct gyre_match match = name(i);
-    uint32_t bytes = gyre_stream_send_now(f->pair.end[0], &match, data, length, i, frame);
-    if (bytes)
-        assert_int_equal(gyre_stream_feed(f->pair.end[1], frame, bytes), 0);
-    return bytes;
-}
-
-static void a_short_send_leaves_at_once(void **state)
-{
-    struct fixture *f = fixture_new(POSTS, true);
-    static const uint64_t lengths[] = {0, 1, 8, GYRE_STREAM_NOW_MOST};
-    uint8_t *data = pattern(GYRE_STREAM_NOW_MOST, 1), out[GYRE_STREAM_NOW_MOST];
-    for (uint64_t i = 0; i < 4; i++) {
-        assert_int_equal(post_recv(f, 1, i, out, lengths[i]), 0);
-        assert_int_equal(send_now(f, i, data, lengths[i]), GYRE_FRAME_BYTES + lengths[i]);
-        fetch(f);
-        assert_int_equal(f->sent[i], 0);
-        assert_int_equal(f->got[i], 0);
-        assert_memory_equal(data, out, lengths[i]);
-    }
-    assert_int_equal(send_now(f, 4, data, GYRE_STREAM_NOW_MOST + 1), 0);
-    free(data);
-    fixture_free(f);
-}
-
-static void nothing_goes_before_what_was_posted_before(void **state)
-{
-    struct fixture *f = fixture_new(POSTS, false);
-    assert_int_equal(post_send(f, 0, 0, "first", 5), 0);
-    assert_int_equal(send_now(f, 1, "second", 6), 0);
-    settle(f);
-    assert_int_equal(send_now(f, 1, "second", 6), GYRE_FRAME_BYTES + 6);
-    gyre_stream_bye(f->pair.end[0]);
-    assert_int_equal(send_now(f, 2, "third", 5), 0);
-    fixture_free(f);
-}
-
-static void at_once_is_bounded_alike(void **state)
-{
-    struct fixture *f = fixture_new(512, false);
-    uint8_t data[GYRE_STREAM_NOW_MOST] = {0};
-    uint64_t most = GYRE_UNEXPECTED_BYTES / (GYRE_STREAM_NOW_MOST + GYRE_UNEXPECTED_CHARGE);
-    for (uint64_t i = 0; i < most; i++)
-        assert_true(send_now(f, i, data, sizeof data) > 0);
-    assert_int_equal(send_now(f, most, data, sizeof data), 0); /* no credit */
-    fixture_free(f);
-
-    f = fixture_new(2, false);
-    assert_true(send_now(f, 0, data, 1) && send_now(f, 1, data, 1));
-    assert_int_equal(send_now(f, 2, data, 1), 0); /* no post */
-    fixture_free(f);
-}
-
-static void at_once_nobody_disagrees_with_himself(void **state)
-{
-    struct fixture *f = fixture_new(POSTS, false);
-    struct gyre_match match = name(1);
-    uint8_t frame[GYRE_STREAM_NOW_ROOM], out[8];
-    assert_int_equal(post_recv(f, 0, 0, out, sizeof out), 0);
-    match.fingerprint++;
-    assert_int_equal(gyre_stream_send_now(f->pair.end[0], &match, out, 8, 1, frame), 0);
-    assert_int_equal(gyre_stream_send(f->pair.end[0], &match, out, 8, 1), GYRE_INVALID);
-    fixture_free(f);
-}
-
 /* -- pieces ------------------------------------------------------------------------------------ */
 
 static void pieces_of_any_size(void **state)
@@ -982,10 +911,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_in_both_orders),
-        cmocka_unit_test(a_short_send_leaves_at_once),
-        cmocka_unit_test(nothing_goes_before_what_was_posted_before),
-        cmocka_unit_test(at_once_is_bounded_alike),
-        cmocka_unit_test(at_once_nobody_disagrees_with_himself),
         cmocka_unit_test(pieces_of_any_size),
         cmocka_unit_test(receives_in_another_order),
         cmocka_unit_test(posts_are_bounded_and_come_back),

@@ -112,6 +112,16 @@ static inline void gyre_comm_note_started(struct gyre_comm *comm, const struct g
         gyre_comm_focus(comm);
 }
 
+/* At what a peer will write, before the domain's way of waiting; fewer where that peer may need this
+ * very core. */
+#define GYRE_LOOKS         64u
+#define GYRE_LOOKS_CROWDED 4u
+
+static inline uint32_t gyre_comm_looks(const struct gyre_comm *comm)
+{
+    return gyre_domain_crowded(comm->domain) ? GYRE_LOOKS_CROWDED : GYRE_LOOKS;
+}
+
 static inline void gyre_comm_note_finished(struct gyre_comm *comm)
 {
     const struct gyre_engine *engine = comm->engine;

@@ -245,12 +245,23 @@ void gyre_run_end(struct gyre_group_run *run)
     while (run->ended < run->begun)
         end_oldest(run);
     gyre_domain_ring(run->comm->domain); /* messages may be out, and over, already */
+    gyre_pairs_look(run->comm, gyre_comm_looks(run->comm));
     end_messages(run);
+}
+
+/* Nothing is in flight, and what will be is written then. */
+static void begin(struct gyre_group_run *run, struct gyre_comm *comm)
+{
+    run->comm = comm;
+    run->begun = run->ended = 0;
+    run->next = 0;
+    run->status = 0;
 }
 
 static int run_group(struct gyre_comm *comm)
 {
-    struct gyre_group_run run = {.comm = comm};
+    struct gyre_group_run run;
+    begin(&run, comm);
     gyre_domain_enter(comm->domain);
     while (gyre_run_start_next(&run))
         continue;
@@ -267,8 +278,9 @@ static int run_call_alone(struct gyre_comm *comm, const struct gyre_group_call *
 
 static int run_group_alone(struct gyre_comm *comm)
 {
-    struct gyre_group_run run = {.comm = comm};
+    struct gyre_group_run run;
     struct gyre_group *group = &comm->group;
+    begin(&run, comm);
     for (uint32_t i = 0; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
         int status = run_call_alone(comm, call);

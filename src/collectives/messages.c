@@ -64,17 +64,26 @@ int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)
     return status;
 }
 
+static int run_started(struct gyre_comm *comm, struct gyre_message *message)
+{
+    if (!message)
+        return no_memory();
+    if (comm->group.depth)
+        return gyre_group_add_message(comm, message);
+    gyre_domain_ring(comm->domain); /* it may be out, and over, already */
+    gyre_pairs_look(comm, gyre_comm_looks(comm));
+    return gyre_message_end(comm, message);
+}
+
 static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
     gyre_domain_enter(comm->domain);
-    struct gyre_message *message = gyre_pairs_start(comm, terms);
-    int status = message ? 0 : no_memory();
-    if (message && comm->group.depth)
-        status = gyre_group_add_message(comm, message);
-    else if (message) {
-        gyre_domain_ring(comm->domain); /* it may be out, and over, already */
-        status = gyre_message_end(comm, message);
-    }
+    int status = 0;
+    if (gyre_pairs_run_now(comm, terms)) {
+        if (!comm->group.depth)
+            gyre_domain_ring(comm->domain);
+    } else
+        status = run_started(comm, gyre_pairs_start(comm, terms));
     gyre_domain_leave(comm->domain);
     return status;
 }

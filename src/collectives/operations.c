@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXCHANGE_LOOKS 64u /* at a line, before the domain's way of waiting, … */
-#define CROWDED_LOOKS  4u  /* unless the rank that shall write it may need this very core */
-
 /* -- driving ----------------------------------------------------------------------------------- */
 
 static bool op_over(void *context)
@@ -148,7 +145,7 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
                                 {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
                                 false};
     struct gyre_idle idle = {0};
-    uint32_t looks = gyre_domain_crowded(comm->domain) ? CROWDED_LOOKS : EXCHANGE_LOOKS;
+    uint32_t looks = gyre_comm_looks(comm);
     int status = 0;
     exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
     /* The books are kept while the line travels. */
@@ -159,7 +156,7 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
         status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
         exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
     }
-    idle = (struct gyre_idle){.turns = EXCHANGE_LOOKS}; /* the first looks were inside */
+    idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were inside */
     while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.name, looks)) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;

@@ -7,11 +7,15 @@
  * only part of what the link takes, so that operations never wait for messages whose other end has
  * not been called. What goes to the own rank meets here, without a link.
  *
+ * A short message that a link brings without a post leaves at its call, and is looked for before its
+ * receive is posted.
+ *
  * The pool grows by chunks when more messages are pending than ever before; nothing is allocated
  * otherwise. */
 #include "collectives/pairs.h"
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "collectives/comm.h"
 
 #include <errno.h>
@@ -378,7 +382,70 @@ void gyre_pairs_fail(struct gyre_comm *comm, int status)
     memset(pairs->pair, 0, comm->n * sizeof(*pairs->pair));
 }
 
+/* -- without a post ---------------------------------------------------------------------------- */
+
+#define LOOKS_WITHOUT_PAUSE 32u
+
+static int recv_now(const struct gyre_comm *comm, const struct gyre_message *message)
+{
+    return message->away
+               ? -ENOENT
+               : gyre_link_recv_now(comm->hub->links, gyre_comm_world(comm, message->peer),
+                                    &message->match, message->data, message->bytes);
+}
+
+static int take_now(struct gyre_comm *comm, struct pair *pair)
+{
+    struct way *way = &pair->way[RECV];
+    int status = pair->way[SEND].first ? -ENOENT : 0;
+    while (!status && way->first) {
+        status = recv_now(comm, way->first);
+        if (!status)
+            end(comm, pop(way), 0);
+    }
+    return status;
+}
+
+static int look(struct gyre_comm *comm)
+{
+    int status = 0;
+    for (struct pair **at = &comm->pairs->waiting; *at;) {
+        struct pair *pair = *at;
+        int left = take_now(comm, pair);
+        if (!left) {
+            *at = pair->next;
+            pair->listed = false;
+            continue;
+        }
+        status = status && left == GYRE_AGAIN ? status : left;
+        at = &pair->next;
+    }
+    return status;
+}
+
+int gyre_pairs_look(struct gyre_comm *comm, uint32_t looks)
+{
+    if (!comm->pairs || !comm->pairs->waiting)
+        return 0;
+    if (comm->engine->fault.status)
+        return -ENOENT;
+    int status = look(comm);
+    for (uint32_t i = 1; status == GYRE_AGAIN && i < looks; i++) {
+        if (i >= LOOKS_WITHOUT_PAUSE)
+            gyre_pause();
+        status = look(comm);
+    }
+    return status;
+}
+
 /* -- starting ---------------------------------------------------------------------------------- */
+
+static bool leaves_now(const struct gyre_comm *comm, const struct gyre_message *message)
+{
+    return message->send && !message->away && !comm->engine->fault.status &&
+           gyre_link_send_now(comm->hub->links, gyre_comm_world(comm, message->peer),
+                              &message->match, message->data, message->bytes);
+}
 
 static void enqueue(struct gyre_comm *comm, struct gyre_message *message)
 {
@@ -399,6 +466,10 @@ static void enqueue(struct gyre_comm *comm, struct gyre_message *message)
         meet_own(comm, pair);
         return;
     }
+    if (way->first == message && leaves_now(comm, message)) {
+        end(comm, pop(way), 0);
+        return;
+    }
     if (!pair->listed) {
         pair->listed = true;
         pair->next = pairs->waiting;
@@ -414,6 +485,14 @@ static uint16_t direction(const struct gyre_comm *comm, const struct gyre_messag
     return terms->send == (here > there) ? GYRE_MATCH_DOWN : 0;
 }
 
+static struct gyre_match name_of(const struct gyre_comm *comm,
+                                 const struct gyre_message_terms *terms)
+{
+    return (struct gyre_match){.comm =
+                                   (uint16_t)(comm->id | GYRE_MATCH_PAIR | direction(comm, terms)),
+                               .fingerprint = gyre_match_terms(terms->type, terms->count)};
+}
+
 static struct gyre_message *new_message(struct gyre_comm *comm,
                                         const struct gyre_message_terms *terms)
 {
@@ -424,8 +503,7 @@ static struct gyre_message *new_message(struct gyre_comm *comm,
     message->send = terms->send;
     message->data = terms->data;
     message->bytes = terms->count * gyre_type_size(terms->type);
-    message->match.comm = (uint16_t)(comm->id | GYRE_MATCH_PAIR | direction(comm, terms));
-    message->match.fingerprint = gyre_match_terms(terms->type, terms->count);
+    message->match = name_of(comm, terms);
     if (cast_shadow(comm, message) == 0)
         return message;
     gyre_pairs_release(comm, message);
@@ -444,6 +522,28 @@ struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,
     enqueue(comm, message);
     note_started(comm, terms);
     return message;
+}
+
+bool gyre_pairs_run_now(struct gyre_comm *comm, const struct gyre_message_terms *terms)
+{
+    struct gyre_pairs *pairs = comm->pairs;
+    if (!pairs || terms->peer == comm->rank || comm->engine->fault.status ||
+        gyre_carrier_owns(&comm->hub->carrier, terms->data))
+        return false;
+    struct way *way = &pairs->pair[terms->peer].way[terms->send ? SEND : RECV];
+    struct gyre_match match = name_of(comm, terms);
+    uint32_t peer = gyre_comm_world(comm, terms->peer);
+    uint64_t bytes = terms->count * gyre_type_size(terms->type);
+    match.sequence = way->started + 1;
+    if (way->first ||
+        !(terms->send
+              ? gyre_link_send_now(comm->hub->links, peer, &match, terms->data, bytes)
+              : gyre_link_recv_now(comm->hub->links, peer, &match, terms->data, bytes) == 0))
+        return false;
+    way->started++;
+    pairs->started++;
+    note_started(comm, terms);
+    return true;
 }
 
 int gyre_pairs_add_block(struct gyre_comm *comm, struct gyre_operation *op,

@@ -39,6 +39,13 @@ struct gyre_message_terms {
 struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,
                                       const struct gyre_message_terms *terms);
 
+/* The whole message, where its link brings it at once. False: start it. */
+bool gyre_pairs_run_now(struct gyre_comm *comm, const struct gyre_message_terms *terms);
+
+/* Before those that were started and not posted are: have they come? 0: all; GYRE_AGAIN: some not,
+ * `looks` times; -ENOENT: some must be posted. */
+int gyre_pairs_look(struct gyre_comm *comm, uint32_t looks);
+
 /* Starts one block of operation `op`, which ends (gyre_engine_finish) when its last block has. */
 int gyre_pairs_add_block(struct gyre_comm *comm, struct gyre_operation *op,
                          const struct gyre_message_terms *terms);

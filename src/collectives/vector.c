@@ -163,9 +163,10 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
         return status;
     if (add_blocks(comm, *op, vector))
         give_up(comm);
-    if (gyre_hub_poll(comm->hub)) /* what can go is on its way while the own block is copied */
-        gyre_domain_ring(comm->domain);
-    copy_own(comm, vector);
+    if (gyre_pairs_look(comm, 1) == -ENOENT) /* what can go is on its way … */
+        gyre_hub_poll(comm->hub);
+    gyre_domain_ring(comm->domain);
+    copy_own(comm, vector); /* … while the own block is copied */
     return 0;
 }
 
@@ -204,6 +205,7 @@ static int run_to_end(struct gyre_comm *comm, const struct gyre_vector *vector)
     gyre_domain_enter(comm->domain);
     int status = gyre_vector_start(comm, vector, &op);
     if (!status) {
+        gyre_pairs_look(comm, gyre_comm_looks(comm));
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }

@@ -139,6 +139,23 @@ int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_ma
     return status ? status : driver_of(links, link)->recv(link->pipe, match, data, length, token);
 }
 
+bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                        const void *data, uint64_t length)
+{
+    struct link *link;
+    return !find(links, peer, &link) && driver_of(links, link)->send_now &&
+           driver_of(links, link)->send_now(link->pipe, match, data, length);
+}
+
+int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                       void *data, uint64_t length)
+{
+    struct link *link;
+    if (find(links, peer, &link) || !driver_of(links, link)->recv_now)
+        return -ENOENT;
+    return driver_of(links, link)->recv_now(link->pipe, match, data, length);
+}
+
 int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token)
 {
     struct link *link;

@@ -77,6 +77,18 @@ int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match,
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 
+/* The same without a post and a completion, up to GYRE_EAGER_MAX bytes. leave_now(): true, and the
+ * carrier brings the header and `length` bytes of data behind all that it has taken. take_now(): it
+ * had come before. come_now(): the next that the carrier has is that header, and `length` bytes
+ * without a sum of their own; true, and it copies those where they belong and goes on behind them.
+ * False: nothing was taken; send(), or recv() and give the stream its bytes. */
+bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *match,
+                           const void *data, uint64_t length, uint8_t header[32]);
+bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *match, void *data,
+                          uint64_t length);
+bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *match,
+                          uint64_t length, const uint8_t header[32]);
+
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
  * such post, or the peer reads it in place, or the carrier writes it, or the ferry does, and it ends
  * by itself. The

@@ -80,6 +80,14 @@ static void leave_store(struct gyre_stream *stream, struct gyre_stored *stored, 
     gyre_table_give(&stream->stored, stored);
 }
 
+void gyre_stream_unstore(struct gyre_stream *stream, struct gyre_stored *stored, void *data)
+{
+    stream->credit.given += stored->parcel.length + GYRE_UNEXPECTED_CHARGE;
+    gyre_table_remove(&stream->stored, stored);
+    gyre_stream_agree_leave(stream, stored->agreement, true);
+    leave_store(stream, stored, data);
+}
+
 /* It is whole and its receive may have been posted while it came. */
 static int file_stored(struct gyre_stream *stream, struct gyre_stored *stored)
 {

@@ -2,7 +2,6 @@
  *
  *     recv(name) ── stored already? ──▶ copy, complete
  *               └── no: receives[name]; GRANT if it is long or the peer has asked
- *     send_now() ── very short, and nothing else to say: framed, complete
  *     send(name) ── short: out.eager, as credit allows
  *               └── long: granted already? out.granted : sends[name] until the GRANT comes
  *
@@ -116,29 +115,6 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     return 0;
 }
 
-_Static_assert(GYRE_STREAM_NOW_ROOM == GYRE_FRAME_BYTES + GYRE_STREAM_NOW_MOST,
-               "stream.h does not know the frame");
-
-uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
-                              const void *data, uint64_t length, uint64_t token, uint8_t *to)
-{
-    struct gyre_frame frame = {.kind = GYRE_FRAME_DATA,
-                               .length = (uint32_t)length,
-                               .epoch = stream->epoch,
-                               .match = *match};
-    if (length > GYRE_STREAM_NOW_MOST || admit(stream, stream->sends_out) || stream->in.bye_heard ||
-        !gyre_stream_silent(stream) || !gyre_stream_has_credit(stream, length) ||
-        gyre_stream_differs(stream, match))
-        return 0;
-    stream->credit.spent += length + GYRE_UNEXPECTED_CHARGE;
-    gyre_frame_encode(&frame, stream->checksum ? data : NULL, to);
-    if (length > 0)
-        memcpy(to + GYRE_FRAME_BYTES, data, length);
-    stream->sends_out++;
-    gyre_stream_tell(stream, token, 0, true);
-    return GYRE_FRAME_BYTES + frame.length;
-}
-
 /* A withdrawn receive whose message has not begun to come is the new one's place. */
 static struct gyre_receive *revive(struct gyre_stream *stream, const struct gyre_match *match,
                                    uint64_t length)
@@ -192,11 +168,7 @@ static int receive_stored(struct gyre_stream *stream, struct gyre_stored *stored
         uint64_t theirs = stored->slot.match.fingerprint;
         return refuse(stream, gyre_stream_disagree(stream, &stored->slot.match, theirs));
     }
-    stream->credit.given += stored->parcel.length + GYRE_UNEXPECTED_CHARGE;
-    gyre_store_take(stream->store, &stored->parcel, data);
-    gyre_table_remove(&stream->stored, stored);
-    gyre_stream_agree_leave(stream, stored->agreement, true);
-    gyre_table_give(&stream->stored, stored);
+    gyre_stream_unstore(stream, stored, data);
     stream->receives_out++;
     gyre_stream_tell(stream, token, 0, false);
     return 0;

@@ -2,6 +2,7 @@
  *
  *     stream.c           life, completions, failure       stream_agree.c    fingerprints
  *     stream_post.c      send, recv                       stream_table.c    records found by name
+ *     stream_now.c       short messages without a post
  *     stream_out.c       gather, wrote                    stream_store.c    unexpected payload
  *     stream_in.c        target, read, messages           stream_point.c    messages read in place
  *     stream_control.c   what else the peer says
@@ -200,8 +201,9 @@ bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length);
 void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
 void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send); /* by the peer */
 
-/* stream_in.c. The receive that a message of that name is for, come of itself or granted; NULL:
- * none. */
+/* stream_in.c. unstore: a stored message goes where it belongs; expecting, granted_receive: the
+ * receive that a message of that name is for, come of itself or granted; NULL: none. */
+void gyre_stream_unstore(struct gyre_stream *stream, struct gyre_stored *stored, void *data);
 struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
                                            const struct gyre_match *match);
 struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,

@@ -38,12 +38,16 @@ int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_cha
  * -ENOTCONN. */
 void gyre_links_attach_lazily(struct gyre_links *links, int index);
 
-/* As the driver's send and recv (drivers/driver.h). -ENOTCONN: no link to that peer. Owner; never
+/* As the driver's of these names (drivers/driver.h). -ENOTCONN: no link to that peer. Owner; never
  * block. */
 int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
                    const void *data, uint64_t length, uint64_t token);
 int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
                    void *data, uint64_t length, uint64_t token);
+bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                        const void *data, uint64_t length);
+int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                       void *data, uint64_t length);
 int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
 
 /* Whether send, or recv, of this memory, which the CPU cannot touch, may be posted to that peer. */

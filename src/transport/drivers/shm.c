@@ -172,7 +172,8 @@ static void ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t lengt
     uint64_t at = pipe->written % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
     gyre_copy(pipe->mine->bytes + at, from, first);
-    gyre_copy(pipe->mine->bytes, from + first, length - first);
+    if (first < length)
+        gyre_copy(pipe->mine->bytes, from + first, length - first);
     pipe->written += length;
 }
 
@@ -181,7 +182,8 @@ static void ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
     uint64_t at = pipe->read % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
     gyre_copy(to, pipe->theirs->bytes + at, first);
-    gyre_copy(to + first, pipe->theirs->bytes, length - first);
+    if (first < length)
+        gyre_copy(to + first, pipe->theirs->bytes, length - first);
     pipe->read += length;
 }
 
@@ -309,6 +311,58 @@ static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void
     return status;
 }
 
+static bool has_room(struct gyre_pipe *pipe, uint64_t bytes)
+{
+    return room(pipe) >= bytes || (make_room(pipe) && room(pipe) >= bytes);
+}
+
+static bool shm_send_now(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
+                         uint64_t length)
+{
+    uint8_t header[GYRE_FRAME_BYTES];
+    if (pipe->status || length > GYRE_EAGER_MAX || !has_room(pipe, sizeof(header) + length) ||
+        !gyre_stream_leave_now(pipe->stream, match, data, length, header))
+        return false;
+    ring_put(pipe, header, sizeof(header));
+    ring_put(pipe, data, length);
+    atomic_store_explicit(&pipe->mine->written, pipe->written, memory_order_release);
+    pipe->wire->moved++;
+    return true;
+}
+
+/* What is there, and looks wrong, is told by poll(). */
+static int take_next(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+                     uint64_t length)
+{
+    uint64_t written = atomic_load_explicit(&pipe->theirs->written, memory_order_acquire);
+    uint64_t before = pipe->read, have = written - before;
+    uint8_t header[GYRE_FRAME_BYTES];
+    if (have == 0)
+        return GYRE_AGAIN;
+    if (written < before || have > pipe->capacity || have < sizeof(header) + length)
+        return -ENOENT;
+    ring_take(pipe, header, sizeof(header));
+    if (!gyre_stream_come_now(pipe->stream, match, length, header)) {
+        pipe->read = before;
+        return -ENOENT;
+    }
+    ring_take(pipe, data, length);
+    atomic_store_explicit(&pipe->mine->read, pipe->read, memory_order_release);
+    return 0;
+}
+
+static int shm_recv_now(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+                        uint64_t length)
+{
+    int status = pipe->status ? -ENOENT : 0;
+    if (!status && !gyre_stream_take_now(pipe->stream, match, data, length))
+        status = take_next(pipe, match, data, length);
+    if (!status && !gyre_stream_silent(pipe->stream)) /* credit is due */
+        put_out(pipe);
+    pipe->wire->moved += !status;
+    return status;
+}
+
 static int shm_cancel(struct gyre_pipe *pipe, uint64_t token)
 {
     return gyre_stream_cancel(pipe->stream, token);
@@ -389,6 +443,8 @@ const struct gyre_driver gyre_driver_shm = {
     .bye = shm_bye,
     .send = shm_send,
     .recv = shm_recv,
+    .send_now = shm_send_now,
+    .recv_now = shm_recv_now,
     .cancel = shm_cancel,
     .carries = shm_carries,
     .poll = shm_poll,
