@@ -87,7 +87,7 @@ static void each_kind_has_its_lengths(void **state)
     static const struct {
         enum gyre_frame_kind kind;
         uint32_t good, bad;
-    } cases[] = {{GYRE_FRAME_DATA, GYRE_EAGER_MAX, GYRE_EAGER_MAX + 1},
+    } cases[] = {{GYRE_FRAME_DATA, GYRE_EAGER_MOST, GYRE_EAGER_MOST + 1},
                  {GYRE_FRAME_PIECE, GYRE_FRAME_PAYLOAD_MAX, GYRE_FRAME_PAYLOAD_MAX + 1},
                  {GYRE_FRAME_GRANT, 8, 7},
                  {GYRE_FRAME_ASK, 8, 0},

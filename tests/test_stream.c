@@ -892,6 +892,39 @@ static void credit_does_not_shrink(void **state)
     fixture_free(f);
 }
 
+static void what_goes_unasked_has_the_streams_limit(void **state)
+{
+    struct gyre_stream_options options = {.posts = 8, .eager = GYRE_EAGER_MOST};
+    struct stream_pair pair = {.fed = fed};
+    struct gyre_match match[] = {name(0), name(1), name(1000)};
+    uint8_t *data = pattern(GYRE_EAGER_MOST + 8, 1), *out = malloc(GYRE_EAGER_MOST + 1);
+    struct gyre_completion done[4];
+    for (int end = 0; end < 2; end++)
+        assert_int_equal(gyre_stream_create(&options, &pair.end[end]), 0);
+    for (uint64_t i = 0; i < 3; i++) /* the last one is too long, by a byte */
+        assert_int_equal(gyre_stream_send(pair.end[0], &match[i], data, GYRE_EAGER_MOST + i / 2, i),
+                         0);
+    stream_pair_settle(&pair);
+    assert_int_equal(gyre_stream_complete(pair.end[0], done, 4), 2);
+    for (uint64_t i = 0; i < 3; i++) {
+        memset(out, 0, GYRE_EAGER_MOST + 1);
+        assert_int_equal(gyre_stream_recv(pair.end[1], &match[i], out, GYRE_EAGER_MOST + i / 2, i),
+                         0);
+        stream_pair_settle(&pair);
+        assert_memory_equal(out, data, GYRE_EAGER_MOST + i / 2);
+    }
+    gyre_stream_destroy(pair.end[0]);
+    gyre_stream_destroy(pair.end[1]);
+    options.eager++;
+    assert_int_equal(gyre_stream_create(&options, &pair.end[0]), GYRE_INVALID);
+    free(data);
+    free(out);
+
+    struct fixture *f = fixture_new(4, true);
+    assert_int_equal(say(f, GYRE_FRAME_DATA, 0, GYRE_EAGER_MAX + 1, 1), GYRE_CORRUPT);
+    fixture_free(f);
+}
+
 static void posts_out_of_range_are_refused(void **state)
 {
     struct gyre_stream *stream = NULL;
@@ -940,6 +973,7 @@ int main(void)
         cmocka_unit_test(too_much_is_corrupt),
         cmocka_unit_test(nothing_follows_a_bye),
         cmocka_unit_test(credit_does_not_shrink),
+        cmocka_unit_test(what_goes_unasked_has_the_streams_limit),
         cmocka_unit_test(posts_out_of_range_are_refused)};
     int bad = cmocka_run_group_tests_name("read", tests, NULL, NULL);
     fed = true;

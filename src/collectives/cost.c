@@ -16,9 +16,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ALL_RANKS   16u
-#define SAMPLE_MAX  32u
-#define GRANT_BYTES (16u * 1024) /* a longer message waits to be asked for */
+#define ALL_RANKS  16u
+#define SAMPLE_MAX 32u
+/* A longer message waits to be asked for: over sockets; between ranks of a node. */
+#define GRANT_BYTES      (64u * 1024)
+#define GRANT_BYTES_NEAR (16u * 1024)
 
 /* What one rank does in one round, by kind of link. */
 struct traffic {
@@ -114,7 +116,7 @@ static void count_step(const struct sample *sample, struct actor *actor,
     }
     enum gyre_link_kind kind = kind_to(sample, actor, step->peer);
     struct traffic *traffic = &actor->traffic[kind];
-    traffic->granted |= step->length > GRANT_BYTES;
+    traffic->granted |= step->length > (kind >= GYRE_LINK_SHM ? GRANT_BYTES_NEAR : GRANT_BYTES);
     if (step->kind == GYRE_SEND) {
         traffic->sends++;
         traffic->sent += kind == GYRE_LINK_MAPPED ? 0 : step->length;

@@ -32,7 +32,7 @@ static bool length_fits(uint32_t kind, uint32_t length)
 {
     switch (kind) {
     case GYRE_FRAME_DATA:
-        return length <= GYRE_EAGER_MAX;
+        return length <= GYRE_EAGER_MOST;
     case GYRE_FRAME_PIECE:
         return length <= GYRE_FRAME_PAYLOAD_MAX;
     case GYRE_FRAME_GRANT:

@@ -16,12 +16,13 @@
 
 #define GYRE_FRAME_BYTES       32
 #define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* a longer message is several frames, in order */
-#define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for the receiver's GRANT */
-#define GYRE_UNEXPECTED_BYTES  (64u * 1024)  /* store per peer for messages without a receive yet */
-#define GYRE_UNEXPECTED_CHARGE 64u           /* each counts its payload plus this */
+#define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for a GRANT … */
+#define GYRE_EAGER_MOST        (64u * 1024) /* … of a stream that is told no other limit, up to this */
+#define GYRE_UNEXPECTED_BYTES  (64u * 1024) /* store per peer for messages without a receive yet */
+#define GYRE_UNEXPECTED_CHARGE 64u          /* each counts its payload plus this */
 
 enum gyre_frame_kind {
-    GYRE_FRAME_DATA = 1, /* a whole message of at most GYRE_EAGER_MAX bytes, charged to the store */
+    GYRE_FRAME_DATA = 1,   /* a whole message that waits for no GRANT, charged to the store */
     GYRE_FRAME_GRANT = 2,  /* the named message may come now; payload: its length, 8 bytes */
     GYRE_FRAME_CREDIT = 3, /* `sequence` is the running total of store bytes given back */
     GYRE_FRAME_BYE = 4,    /* no message follows any more; grants, credits and withdrawals may */

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 
 #define POSTS_MAX  65536u
-#define STORED_MAX (GYRE_UNEXPECTED_BYTES / GYRE_UNEXPECTED_CHARGE)
 #define CACHE_LINE 64u
 
 /* -- create and destroy ------------------------------------------------------------------------ */
@@ -29,7 +28,7 @@ struct table_plan {
 
 #define TABLES 6
 
-static void plan_tables(uint32_t posts, struct table_plan plan[TABLES])
+static void plan_tables(uint32_t posts, uint32_t stored, struct table_plan plan[TABLES])
 {
     uint32_t most = 2 * posts;
     const struct table_plan all[TABLES] = {
@@ -37,9 +36,9 @@ static void plan_tables(uint32_t posts, struct table_plan plan[TABLES])
         {offsetof(struct gyre_stream, sends), most, sizeof(struct gyre_send)},
         {offsetof(struct gyre_stream, grants), most, sizeof(struct gyre_note)},
         {offsetof(struct gyre_stream, asks), most, sizeof(struct gyre_note)},
-        {offsetof(struct gyre_stream, agreements), 4 * most + STORED_MAX,
+        {offsetof(struct gyre_stream, agreements), 4 * most + stored,
          sizeof(struct gyre_agreement)},
-        {offsetof(struct gyre_stream, stored), STORED_MAX, sizeof(struct gyre_stored)}};
+        {offsetof(struct gyre_stream, stored), stored, sizeof(struct gyre_stored)}};
     for (int i = 0; i < TABLES; i++) {
         plan[i] = all[i];
     }
@@ -62,7 +61,7 @@ static void *carve(uint8_t *memory, size_t *used, size_t bytes)
     return memory ? memory + at : NULL;
 }
 
-static size_t lay_out(uint8_t *memory, uint32_t posts)
+static size_t lay_out(uint8_t *memory, uint32_t posts, uint32_t unexpected)
 {
     size_t used = 0;
     struct table_plan plan[TABLES];
@@ -70,7 +69,7 @@ static size_t lay_out(uint8_t *memory, uint32_t posts)
     uint32_t done = done_capacity(posts);
     void *completions = carve(memory, &used, done * sizeof(struct gyre_done));
     void *stage = carve(memory, &used, GYRE_STREAM_STAGE_BYTES);
-    plan_tables(posts, plan);
+    plan_tables(posts, unexpected / GYRE_UNEXPECTED_CHARGE, plan);
     for (int i = 0; i < TABLES; i++) {
         void *table = carve(memory, &used, gyre_table_bytes(plan[i].capacity, plan[i].stride));
         if (memory) {
@@ -79,29 +78,32 @@ static size_t lay_out(uint8_t *memory, uint32_t posts)
         }
     }
     void *ahead = carve(memory, &used, GYRE_STREAM_AHEAD_BYTES);
-    void *store = carve(memory, &used, sizeof(struct gyre_store));
+    void *store = carve(memory, &used, gyre_store_bytes(unexpected));
     if (memory) {
         stream->done = completions;
         stream->done_mask = done - 1;
         stream->out.stage = stage;
         stream->in.ahead = ahead;
-        stream->store = store;
+        gyre_store_init(&stream->store, store, unexpected);
     }
     return used;
 }
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream)
 {
-    if (options->posts == 0 || options->posts > POSTS_MAX) {
+    uint32_t eager = options->eager ? options->eager : GYRE_EAGER_MAX;
+    uint32_t unexpected = GYRE_STREAM_STORE * eager;
+    if (options->posts == 0 || options->posts > POSTS_MAX || eager > GYRE_EAGER_MOST) {
         return GYRE_INVALID;
     }
-    size_t bytes = lay_out(NULL, options->posts);
+    size_t bytes = lay_out(NULL, options->posts, unexpected);
     struct gyre_stream *fresh = calloc(1, bytes); /* untouched pages stay unused */
     if (!fresh) {
         return -ENOMEM;
     }
-    lay_out((uint8_t *)fresh, options->posts);
-    gyre_store_init(fresh->store);
+    lay_out((uint8_t *)fresh, options->posts, unexpected);
+    fresh->eager = eager;
+    fresh->unexpected = unexpected;
     fresh->epoch = options->epoch;
     fresh->checksum = options->checksum;
     fresh->peer = options->peer;

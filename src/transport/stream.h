@@ -6,8 +6,8 @@
  * target/read for input. So framing, matching, flow control and checks exist once, are tested
  * without a socket, and behave alike on every carrier.
  *
- *   send ──▶ ┌────────┐ gather ▶ wrote     up to GYRE_EAGER_MAX bytes go at once, while the peer's
- *            │ stream │                    64 KiB store has room for them; all others wait for the
+ *   send ──▶ ┌────────┐ gather ▶ wrote     up to `eager` bytes go at once, while the peer's store,
+ *            │ stream │                    four times as much, has room; all others wait for the
  *   recv ──▶ └────────┘ target ◀ read      GRANT that the peer's recv sends, and then land directly
  *                │                         in the posted buffer
  *                ▼ complete (token, status)
@@ -33,7 +33,7 @@
  * return GYRE_CORRUPT. Whatever is alive of one comm and sequence at either end must have one
  * fingerprint, and messages of one name one length; else read(), or the post that shows it, gives
  * GYRE_MISMATCH, with both fingerprints in gyre_stream_mismatch(). Messages of equal names that are
- * outstanding at once are not told apart, and a second receive longer than GYRE_EAGER_MAX of one
+ * outstanding at once are not told apart, and a second receive longer than `eager` of one
  * name is GYRE_INVALID. One thread. */
 #ifndef GYRE_TRANSPORT_STREAM_H
 #define GYRE_TRANSPORT_STREAM_H
@@ -52,6 +52,7 @@ struct gyre_stream_options {
     uint16_t epoch;
     uint32_t posts; /* 1 … 65,536 sends and as many receives */
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
+    uint32_t eager; /* a longer message waits for a GRANT; both ends alike; 0: GYRE_EAGER_MAX */
     uint32_t peer;  /* as `sight` knows it */
     const struct gyre_sight *sight; /* NULL: no memory is seen by both ends. Outlives the stream */
     const struct gyre_reach *reach; /* NULL: the carrier writes no memory of the peer. Likewise */
@@ -77,7 +78,7 @@ int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match,
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 
-/* The same without a post and a completion, up to GYRE_EAGER_MAX bytes. leave_now(): true, and the
+/* The same without a post and a completion, up to `eager` bytes. leave_now(): true, and the
  * carrier brings the header and `length` bytes of data behind all that it has taken. take_now(): it
  * had come before. come_now(): the next that the carrier has is that header, and `length` bytes
  * without a sum of their own; true, and it copies those where they belong and goes on behind them.

@@ -27,7 +27,7 @@ static struct gyre_ferry *ferry_of(const struct gyre_stream *stream)
 
 bool gyre_stream_is_away(const struct gyre_stream *stream, const void *memory, uint64_t length)
 {
-    return length > GYRE_EAGER_MAX && gyre_ferry_owns(ferry_of(stream), memory);
+    return length > stream->eager && gyre_ferry_owns(ferry_of(stream), memory);
 }
 
 uint32_t gyre_stream_locate_away(const struct gyre_stream *stream, const void *memory,

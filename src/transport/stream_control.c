@@ -65,7 +65,7 @@ static int heard_grant(struct gyre_stream *stream, const struct gyre_match *matc
         send = gyre_table_next(send, match);
     }
     if (!send) {
-        return length > GYRE_EAGER_MAX ? keep_note(stream, &stream->grants, length) : GYRE_CORRUPT;
+        return length > stream->eager ? keep_note(stream, &stream->grants, length) : GYRE_CORRUPT;
     }
     if (send->length != length) {
         return gyre_stream_disagree(stream, &send->slot.match, match->fingerprint);

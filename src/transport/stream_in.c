@@ -31,7 +31,7 @@ struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
                                            const struct gyre_match *match)
 {
     struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
-    while (receive && receive->granted && receive->length <= GYRE_EAGER_MAX) {
+    while (receive && receive->granted && receive->length <= stream->eager) {
         receive = gyre_table_next(receive,
                                   match); /* that one's message was asked for and comes in pieces */
     }
@@ -57,7 +57,8 @@ static int open_data(struct gyre_stream *stream)
     struct gyre_incoming *in = &stream->in;
     struct gyre_credit *credit = &stream->credit;
     credit->received += in->frame.length + GYRE_UNEXPECTED_CHARGE;
-    if (in->bye_heard || credit->received - credit->given > GYRE_UNEXPECTED_BYTES) {
+    if (in->bye_heard || in->frame.length > stream->eager ||
+        credit->received - credit->given > stream->unexpected) {
         return GYRE_CORRUPT;
     }
     in->receive = receive_for(stream, &in->frame, &in->verdict);
@@ -76,7 +77,7 @@ static int open_data(struct gyre_stream *stream)
 
 static void leave_store(struct gyre_stream *stream, struct gyre_stored *stored, void *out)
 {
-    gyre_store_take(stream->store, &stored->parcel, out);
+    gyre_store_take(&stream->store, &stored->parcel, out);
     gyre_table_give(&stream->stored, stored);
 }
 
@@ -249,7 +250,7 @@ static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32
         in->at += length;
         break;
     case GYRE_IN_STORE:
-        gyre_store_append(stream->store, &in->stored->parcel, bytes, length);
+        gyre_store_append(&stream->store, &in->stored->parcel, bytes, length);
         break;
     case GYRE_IN_CONTROL:
         bytes = memcpy(in->control + (in->frame.length - in->left), bytes, length);

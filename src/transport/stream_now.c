@@ -31,7 +31,7 @@ static struct gyre_frame frame_of(const struct gyre_stream *stream, const struct
 bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *match,
                            const void *data, uint64_t length, uint8_t header[GYRE_FRAME_BYTES])
 {
-    if (length > GYRE_EAGER_MAX || !is_open(stream) || !gyre_stream_silent(stream) ||
+    if (length > stream->eager || !is_open(stream) || !gyre_stream_silent(stream) ||
         !gyre_stream_has_credit(stream, length) || gyre_stream_differs(stream, match))
         return false;
     struct gyre_frame frame = frame_of(stream, match, length);
@@ -78,9 +78,8 @@ bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *m
     struct gyre_credit *credit = &stream->credit;
     uint64_t charge = length + GYRE_UNEXPECTED_CHARGE;
     uint8_t wanted[GYRE_FRAME_BYTES];
-    if (length > GYRE_EAGER_MAX || !is_open(stream) || in->where != GYRE_IN_HEADER ||
-        in->have > 0 || credit->received + charge - credit->given > GYRE_UNEXPECTED_BYTES ||
-        !is_news(stream, match))
+    if (length > stream->eager || !is_open(stream) || in->where != GYRE_IN_HEADER || in->have > 0 ||
+        credit->received + charge - credit->given > stream->unexpected || !is_news(stream, match))
         return false;
     struct gyre_frame frame = frame_of(stream, match, length);
     gyre_frame_encode(&frame, NULL, wanted);

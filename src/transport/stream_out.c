@@ -105,8 +105,7 @@ static void offer_credit(struct gyre_stream *stream)
 bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length)
 {
     const struct gyre_credit *credit = &stream->credit;
-    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <=
-           GYRE_UNEXPECTED_BYTES;
+    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <= stream->unexpected;
 }
 
 bool gyre_stream_starves(const struct gyre_stream *stream)
@@ -124,7 +123,8 @@ static bool owes_credit(const struct gyre_stream *stream)
     bool company =
         out->offers > 0 || out->granted.head || (out->eager.head && !gyre_stream_starves(stream));
     uint64_t owed = stream->credit.given - stream->credit.reported;
-    return owed >= (company ? GYRE_STREAM_CREDIT_BESIDE : GYRE_STREAM_CREDIT_ALONE);
+    return owed >=
+           stream->unexpected / (company ? GYRE_STREAM_CREDIT_BESIDE : GYRE_STREAM_CREDIT_ALONE);
 }
 
 static bool offer_recalls(struct gyre_stream *stream)

@@ -56,7 +56,7 @@ static int start_send(struct gyre_stream *stream, struct gyre_send *send)
 {
     struct gyre_note grant;
     stream->out.unframed++;
-    if (send->length <= GYRE_EAGER_MAX) {
+    if (send->length <= stream->eager) {
         send->state = GYRE_SEND_QUEUED;
         gyre_queue_push(&stream->out.eager, send);
         return 0;
@@ -144,7 +144,7 @@ static int place_receive(struct gyre_stream *stream, const struct gyre_match *ma
     if (*out) {
         return 0;
     }
-    if (length > GYRE_EAGER_MAX && granted_already(stream, match)) {
+    if (length > stream->eager && granted_already(stream, match)) {
         return GYRE_INVALID;
     }
     struct gyre_receive *receive = gyre_table_take(&stream->receives, match);
@@ -155,7 +155,7 @@ static int place_receive(struct gyre_stream *stream, const struct gyre_match *ma
     gyre_table_insert(&stream->receives, receive);
     *out = receive;
     int status = take_note(stream, &stream->asks, match, length, &ask);
-    if (!status && (ask.agreement || length > GYRE_EAGER_MAX)) {
+    if (!status && (ask.agreement || length > stream->eager)) {
         gyre_stream_grant(stream, receive);
     }
     return status;

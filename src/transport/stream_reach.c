@@ -24,8 +24,7 @@ bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive
 {
     const struct gyre_reach *reach = stream->reach;
     receive->placed =
-        reach && receive->live && receive->length > GYRE_EAGER_MAX &&
-        stream->places < reach->most &&
+        reach && receive->live && receive->length > stream->eager && stream->places < reach->most &&
         reach->expose(reach->context, receive->data, receive->length, &receive->place);
     stream->places += receive->placed;
     return receive->placed;

@@ -23,8 +23,9 @@
 #define GYRE_STREAM_OFFER_BYTES   (256u * 1024) /* enough offered: summed, and still in the cache */
 #define GYRE_STREAM_BURST         32u           /* eager frames in a row if a long one could move */
 #define GYRE_STREAM_ASKS          16u           /* ASK frames in one gather */
-#define GYRE_STREAM_CREDIT_BESIDE (GYRE_UNEXPECTED_BYTES / 4) /* owed: told beside other frames */
-#define GYRE_STREAM_CREDIT_ALONE  (GYRE_UNEXPECTED_BYTES / 2) /* owed: told in any case */
+#define GYRE_STREAM_STORE         4u   /* times what goes unasked: messages without a receive */
+#define GYRE_STREAM_CREDIT_BESIDE 4u   /* of a store, owed: told beside other frames */
+#define GYRE_STREAM_CREDIT_ALONE  2u   /* the same: told in any case */
 #define GYRE_STREAM_PATIENCE      256u /* idle gathers before a long send asks for a grant */
 
 /* What is alive of one (comm, sequence), local or remote, has one fingerprint: that of its record
@@ -160,6 +161,7 @@ struct gyre_stream {
     int status;
     uint16_t epoch;
     bool checksum;
+    uint32_t eager, unexpected; /* bytes: the longest message, and all of them, that come unasked */
     uint32_t peer;
     const struct gyre_sight *sight;
     const struct gyre_reach *reach;
@@ -174,7 +176,7 @@ struct gyre_stream {
     struct gyre_match mine;
     uint64_t theirs;
     size_t footprint;
-    struct gyre_store *store;
+    struct gyre_store store;
 };
 
 static inline struct gyre_offer *gyre_stream_offer_at(struct gyre_outgoing *out, uint32_t i)

@@ -1,6 +1,6 @@
 /* Messages leave the store in any order, so a ring would fragment and a heap would have to search.
  * Blocks of 64 bytes do neither: a message of L bytes holds ⌈L/64⌉ blocks and was charged L + 64
- * bytes, which is never less. While charges sum to at most 64 KiB there is therefore always a free
+ * bytes, which is never less. While charges sum to at most the store there is therefore always a free
  * block.
  *
  *      parcel ─▶ [64]─▶[64]─▶[ 9 ]          free ─▶[64]─▶[64]        fresh ─▶ untouched …
@@ -12,9 +12,18 @@
 
 #define NO_BLOCK UINT16_MAX
 
-void gyre_store_init(struct gyre_store *store)
+size_t gyre_store_bytes(uint32_t bytes)
 {
-    store->free = NO_BLOCK;
+    return bytes / GYRE_STORE_BLOCK * (GYRE_STORE_BLOCK + sizeof(uint16_t));
+}
+
+void gyre_store_init(struct gyre_store *store, void *memory, uint32_t bytes)
+{
+    uint16_t blocks = (uint16_t)(bytes / GYRE_STORE_BLOCK);
+    *store = (struct gyre_store){.next = memory,
+                                 .free = NO_BLOCK,
+                                 .blocks = blocks,
+                                 .block = (void *)((uint16_t *)memory + blocks)};
 }
 
 static uint16_t take_block(struct gyre_store *store)
@@ -24,7 +33,7 @@ static uint16_t take_block(struct gyre_store *store)
         store->free = store->next[block];
         return block;
     }
-    assert(store->fresh < GYRE_STORE_BLOCKS && "credit bounds what is stored");
+    assert(store->fresh < store->blocks && "credit bounds what is stored");
     return store->fresh++;
 }
 

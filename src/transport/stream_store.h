@@ -1,5 +1,4 @@
-/* Payload of messages that arrived before their receive was posted: GYRE_UNEXPECTED_BYTES in small
- * blocks.
+/* Payload of messages that arrived before their receive was posted, in small blocks.
  *
  * Room is never asked for: the sender's credit charges each message its payload and
  * GYRE_UNEXPECTED_CHARGE more, and the caller checks that the peer kept to it; then the blocks
@@ -9,17 +8,17 @@
 
 #include "transport/frame.h"
 
-#define GYRE_STORE_BLOCK  64u
-#define GYRE_STORE_BLOCKS (GYRE_UNEXPECTED_BYTES / GYRE_STORE_BLOCK)
+#define GYRE_STORE_BLOCK 64u
 
 _Static_assert(GYRE_STORE_BLOCK <= GYRE_UNEXPECTED_CHARGE,
                "a message's charge covers its last, partly filled block");
 
 struct gyre_store {
-    uint16_t next[GYRE_STORE_BLOCKS]; /* of a message's blocks, or of the free ones */
-    uint16_t free;                    /* first free block that was used before */
-    uint16_t fresh;                   /* blocks from here on were never used */
-    uint8_t block[GYRE_STORE_BLOCKS][GYRE_STORE_BLOCK];
+    uint16_t *next;  /* of a message's blocks, or of the free ones */
+    uint16_t free;   /* first free block that was used before */
+    uint16_t fresh;  /* blocks from here on were never used */
+    uint16_t blocks; /* in all */
+    uint8_t (*block)[GYRE_STORE_BLOCK];
 };
 
 struct gyre_parcel { /* one message's payload in the store */
@@ -27,7 +26,9 @@ struct gyre_parcel { /* one message's payload in the store */
     uint16_t first, last;
 };
 
-void gyre_store_init(struct gyre_store *store); /* zeroed memory */
+/* `memory` is zeroed, gyre_store_bytes(bytes) long and outlives the store; bytes at most 2 MiB. */
+size_t gyre_store_bytes(uint32_t bytes);
+void gyre_store_init(struct gyre_store *store, void *memory, uint32_t bytes);
 void gyre_store_append(struct gyre_store *store, struct gyre_parcel *parcel, const void *bytes,
                        uint32_t length);
 void gyre_store_take(struct gyre_store *store, struct gyre_parcel *parcel,

@@ -249,7 +249,7 @@ static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, co
         return refused(pipe, socket, status);
     gyre_tcp_socket_use(socket);
     bool later =
-        length > GYRE_EAGER_MAX || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
+        length > GYRE_TCP_EAGER || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
     if (!later && gyre_stream_starves(socket->stream))
         gyre_tcp_socket_pull(socket); /* credit may be here, and spares a question */
     if (!later)
@@ -271,7 +271,7 @@ static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, vo
     if (status)
         return refused(pipe, socket, status);
     gyre_tcp_socket_use(socket);
-    if (length > GYRE_EAGER_MAX)
+    if (length > GYRE_TCP_EAGER)
         gyre_tcp_socket_nudge(socket);
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
     return 0;

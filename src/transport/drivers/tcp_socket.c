@@ -70,8 +70,10 @@ static int look_at_ends(struct gyre_tcp_socket *socket, int fd)
 int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe, int fd,
                          struct gyre_trouble *trouble)
 {
-    const struct gyre_stream_options options = {
-        .epoch = pipe->wire->epoch, .posts = GYRE_TCP_POSTS, .checksum = true};
+    const struct gyre_stream_options options = {.epoch = pipe->wire->epoch,
+                                                .posts = GYRE_TCP_POSTS,
+                                                .checksum = true,
+                                                .eager = GYRE_TCP_EAGER};
     *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
     int status = look_at_ends(socket, fd);
     if (status == -ENOTCONN) /* the peer has closed it by a reset */
