@@ -123,6 +123,46 @@ static void other_algorithms_are_right(void **state)
 /* -- what is refused --------------------------------------------------------------------------- */
 
 #define REFUSED(call) (gyre_##call == GYRE_INVALID || !fprintf(stderr, "accepted: %s\n", #call))
+#define TOLD(text, call)                                                                           \
+    (REFUSED(call) &&                                                                              \
+     (strstr(gyre_error(comm), text) || !fprintf(stderr, "%s: %s\n", #call, gyre_error(comm))))
+#define OVERLAPS(call) TOLD("input and output overlap", call)
+#define TOO_MANY(call) TOLD("more than memory can hold", call)
+
+/* One buffer begins within the other, and not where in place means; each rank is the root. */
+static int overlaps(struct gyre_comm *comm)
+{
+    float a[8] = {0};
+    const uint64_t two[2] = {2, 2}, apart[2] = {3, 0};
+    int root = gyre_rank(comm);
+    int good = OVERLAPS(broadcast(comm, a, a + 1, 4, GYRE_F32, root)) &&
+               OVERLAPS(broadcast(comm, a + 3, a, 4, GYRE_F32, root)) &&
+               OVERLAPS(reduce(comm, a, a + 3, 4, GYRE_F32, GYRE_SUM, root)) &&
+               OVERLAPS(reduce(comm, a + 1, a, 4, GYRE_F32, GYRE_SUM, root)) &&
+               OVERLAPS(gather(comm, a + 2 - 2 * root, a, 2, GYRE_F32, root)) &&
+               OVERLAPS(gather(comm, a, a + 1, 2, GYRE_F32, root)) &&
+               OVERLAPS(scatter(comm, a, a + 2 - 2 * root, 2, GYRE_F32, root)) &&
+               OVERLAPS(scatter(comm, a + 1, a, 2, GYRE_F32, root)) &&
+               OVERLAPS(all_gather_v(comm, a + 2 - 2 * root, a, two, NULL, GYRE_F32)) &&
+               OVERLAPS(all_gather_v(comm, a + 2, a, two, apart, GYRE_F32));
+    return !good;
+}
+
+/* Elements whose bytes, cut to 64 bits, would be few; and the first that no memory holds. */
+static int overflows(struct gyre_comm *comm, uint64_t one, uint64_t block)
+{
+    float a[8] = {0}, b[8];
+    int root = gyre_rank(comm);
+    int good = TOO_MANY(all_reduce(comm, a, b, one, GYRE_F32, GYRE_SUM)) &&
+               TOO_MANY(broadcast(comm, a, b, one, GYRE_F32, root)) &&
+               TOO_MANY(reduce(comm, a, b, one, GYRE_F32, GYRE_SUM, root)) &&
+               TOO_MANY(all_gather(comm, a, b, block, GYRE_F32)) &&
+               TOO_MANY(reduce_scatter(comm, a, b, block, GYRE_F32, GYRE_SUM)) &&
+               TOO_MANY(all_to_all(comm, a, b, block, GYRE_F32)) &&
+               TOO_MANY(gather(comm, a, b, block, GYRE_F32, root)) &&
+               TOO_MANY(scatter(comm, a, b, block, GYRE_F32, root));
+    return !good;
+}
 
 static int bad_arguments(struct gyre_comm *comm)
 {
@@ -157,7 +197,9 @@ static int bad_arguments_do_no_harm(struct gyre_comm *comm, struct rig *rig)
 {
     int32_t one = 1 + gyre_rank(comm), both[2];
     (void)rig;
-    if (bad_arguments(comm))
+    if (bad_arguments(comm) || overlaps(comm) ||
+        overflows(comm, UINT64_MAX / 4 + 2, UINT64_MAX / 8 + 2) ||
+        overflows(comm, INT64_MAX / 4 + 1, INT64_MAX / 8 + 1))
         return 4;
     if (gyre_all_gather(comm, &one, both, 1, GYRE_I32) || both[0] != 1 || both[1] != 2)
         return 5;
