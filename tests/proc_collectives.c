@@ -120,6 +120,34 @@ static void other_algorithms_are_right(void **state)
                      .argument = &most});
 }
 
+/* Twice as many ranks as elsewhere, mostly more than cores: few calls. */
+static int sixteen(struct gyre_comm *comm, struct rig *rig)
+{
+    static const enum verb verbs[] = {ALL_REDUCE, ALL_TO_ALL};
+    static const uint64_t counts[] = {3, 1025, 20011};
+    struct stage stage = {.carry = NULL};
+    int bad = make_memory(comm, &stage);
+    (void)rig;
+    for (int i = 0; i < 6 && !bad; i++) {
+        struct question ask = {.verb = verbs[i % 2], .count = counts[i / 2], .output = 1};
+        ask.type = type_of(ask.verb, i / 2);
+        ask.in_place = i % 4 == 1;
+        bad = ask_and_check(comm, &stage, &ask);
+    }
+    free(stage.memory[2]);
+    free(stage.memory[3]);
+    return gyre_finalize(comm) || bad;
+}
+
+static void sixteen_ranks_are_right(void **state)
+{
+    struct rig shm = {.n = 16, .transport = "shm", .body = sixteen};
+    struct rig tcp = {.n = 16, .transport = "tcp", .body = sixteen};
+    (void)state;
+    assert_int_equal(rig_run(&shm, 60), 0);
+    assert_int_equal(rig_run(&tcp, 60), 0);
+}
+
 /* -- what is refused --------------------------------------------------------------------------- */
 
 #define REFUSED(call) (gyre_##call == GYRE_INVALID || !fprintf(stderr, "accepted: %s\n", #call))
@@ -220,6 +248,7 @@ int main(void)
         cmocka_unit_test(tcp_is_right),
         cmocka_unit_test(mixed_nodes_are_right),
         cmocka_unit_test(other_algorithms_are_right),
+        cmocka_unit_test(sixteen_ranks_are_right),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
