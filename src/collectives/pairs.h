@@ -35,6 +35,17 @@ struct gyre_message_terms {
     enum gyre_type type;
 };
 
+/* Step d, 1 … n-1, of an all_to_all_v: who gets this rank's block, and whose block this rank gets. */
+static inline uint32_t gyre_pairs_to(uint32_t rank, uint32_t n, uint32_t d)
+{
+    return (rank + d) % n;
+}
+
+static inline uint32_t gyre_pairs_from(uint32_t rank, uint32_t n, uint32_t d)
+{
+    return (rank + n - d) % n;
+}
+
 /* Starts a message: it is posted when its link has room. NULL: no memory. */
 struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,
                                       const struct gyre_message_terms *terms);

@@ -4,10 +4,12 @@
  *   rank 0  ── 3 ──▶ rank 1      both know the 3, and say so: the block's name carries type and
  *           ◀─ 0 ──              count, and an empty block is sent too
  *
- * No rank knows what others send to each other, so there is no schedule to prove and nothing to
- * select: it is one message in each direction for every pair. An empty one costs a header of 32
+ * No rank knows what others send to each other, so none can make a plan of it, and there is nothing
+ * to select: it is one message in each direction for every pair. An empty one costs a header of 32
  * bytes, and without it a rank that expects something from one that sends nothing would wait for
- * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d. */
+ * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d; all steps are
+ * posted at once. What ranks do not know the checker does: tests/test_check_messages.c proves that
+ * nobody waits for ever, not even if each step began when the one before has ended. */
 #include "collectives/comm.h"
 
 #include "base/rng.h"
@@ -135,8 +137,9 @@ static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
     int status = 0;
     for (uint32_t d = 1; !status && d < comm->n; d++) {
         struct gyre_message_terms in =
-            block(vector, &vector->in, (comm->rank + comm->n - d) % comm->n);
-        struct gyre_message_terms out = block(vector, &vector->out, (comm->rank + d) % comm->n);
+            block(vector, &vector->in, gyre_pairs_from(comm->rank, comm->n, d));
+        struct gyre_message_terms out =
+            block(vector, &vector->out, gyre_pairs_to(comm->rank, comm->n, d));
         status = gyre_pairs_add_block(comm, op, &in);
         if (!status)
             status = gyre_pairs_add_block(comm, op, &out);
