@@ -66,6 +66,34 @@ static void mapped_memory_takes_direct_at_once(void **state)
     }
 }
 
+/* What is chosen costs no more than any algorithm that a user settles, each in its best cut. */
+static void expect_cheapest(struct gyre_question question)
+{
+    uint64_t cost = choose(&question).cost_ps;
+    const char *why;
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it; it++) {
+        if (!gyre_choosable(&question, *it, &why))
+            continue;
+        question.algorithm = *it;
+        if (choose(&question).cost_ps < cost)
+            fail_msg("%s of %llu elements, %u ranks: %s is cheaper",
+                     gyre_verb_word[question.whole.verb], (unsigned long long)question.whole.count,
+                     question.whole.n, (*it)->name);
+        question.algorithm = NULL;
+    }
+}
+
+static void of_large_data_nothing_is_cheaper(void **state)
+{
+    static const uint32_t ns[] = {3, 8, 14, 16, 33, 127};
+    for (int i = 0; i < 6; i++)
+        for (int verb = 0; verb < GYRE_VERBS; verb++)
+            for (uint64_t bytes = 8 << 20; bytes <= 1 << 30; bytes *= 8) {
+                expect_cheapest(ask(verb, ns[i], bytes, GYRE_LINK_LOOPBACK));
+                expect_cheapest(ask(verb, ns[i], bytes, GYRE_LINK_NETWORK));
+            }
+}
+
 /* A wire without latency takes what sends least; one that is nothing but latency, what has the
  * fewest rounds. */
 static void prices_decide(void **state)
@@ -385,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loopback_is_served_as_measured),
         cmocka_unit_test(mapped_memory_takes_direct_at_once),
+        cmocka_unit_test(of_large_data_nothing_is_cheaper),
         cmocka_unit_test(prices_decide),
         cmocka_unit_test(a_ring_costs_its_formula),
         cmocka_unit_test(a_node_has_one_door),

@@ -3,9 +3,11 @@
  *     every algorithm that builds the verb ──▶ its cost in slices of 1 MiB ──▶ the cheapest
  *     the cheapest, in other slices, with 1, 2, 4 lanes                    ──▶ the cut
  *
- * Two steps, because which algorithm wins hardly depends on the cut, and a plan must be made in
- * microseconds. Whoever is dearer than the best so far is not walked to the end. Where two cost the
- * same, the one that keeps the order of ranks is taken, then the one that was walked first.
+ * Two steps, because a plan must be made in microseconds. Of more than 4 MiB each algorithm is tried
+ * in every cut, for there is time then, and whoever sends many messages (a ring of many ranks,
+ * direct) gains more by long slices than others do. Whoever is dearer than the best so far is not
+ * walked to the end. Where two cost the same, the one that keeps the order of ranks is taken, then
+ * the one that was walked first.
  *
  * An algorithm that knows two ways by `small` (direct: one-shot, two-shot) is asked for both. */
 #include "collectives/choose.h"
@@ -14,6 +16,8 @@
 
 #define SLICE_BYTES     (UINT64_C(1) << 20)
 #define SLICE_LEAST     (UINT64_C(64) << 10)
+#define SLICE_LONG      4u /* times the usual one, at most */
+#define CUT_GAIN        2  /* no cut makes an algorithm so many times as fast */
 #define LANES           2u
 #define FEW_ROUNDS      UINT64_MAX
 #define FEW_BYTES       1
@@ -124,6 +128,24 @@ static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_a
     return few_rounds.cost_ps < few_bytes.cost_ps ? few_rounds : few_bytes;
 }
 
+/* *best in other slices, where that is cheaper than it is and than `limit`. */
+static void choose_cut(struct chooser *chooser, struct gyre_choice *best, uint64_t limit)
+{
+    const struct gyre_question *q = chooser->question;
+    uint64_t usual = usual_slice(q), all = q->whole.count * q->whole.element;
+    if (q->slice_bytes || q->mapped)
+        return;
+    for (uint64_t bytes = usual / 4; bytes <= usual * SLICE_LONG && bytes < all; bytes *= 2) {
+        struct gyre_choice c = {
+            .algorithm = best->algorithm, .slice_bytes = bytes, .small = best->small};
+        if (bytes < SLICE_LEAST || bytes == usual)
+            continue;
+        price(chooser, &c, best->cost_ps < limit ? best->cost_ps : limit);
+        if (c.cost_ps < best->cost_ps)
+            *best = c;
+    }
+}
+
 /* -- all of them ------------------------------------------------------------------------------- */
 
 static bool better(const struct gyre_choice *a, const struct gyre_choice *b)
@@ -158,8 +180,10 @@ static void consider(struct chooser *chooser, const struct gyre_algorithm *algor
     if (!gyre_choosable(q, algorithm, &why))
         return;
     /* without a second, whoever is dearer than the best need not be known exactly */
-    struct gyre_choice c =
-        candidate(chooser, algorithm, usual_slice(q), second ? second->cost_ps : best->cost_ps);
+    uint64_t usual = usual_slice(q), limit = second ? second->cost_ps : best->cost_ps;
+    struct gyre_choice c = candidate(chooser, algorithm, usual, limit);
+    if (q->whole.count * q->whole.element > SLICE_LONG * usual && c.cost_ps / CUT_GAIN < limit)
+        choose_cut(chooser, &c, limit);
     if (better(&c, best)) {
         if (second)
             *second = *best;
@@ -179,23 +203,6 @@ static void choose_algorithm(struct chooser *chooser, struct gyre_choice *best,
     for (const struct gyre_algorithm *const *it = gyre_algorithms; !q->algorithm && *it; it++)
         if (*it != first)
             consider(chooser, *it, best, second);
-}
-
-static void choose_cut(struct chooser *chooser, struct gyre_choice *best)
-{
-    const struct gyre_question *q = chooser->question;
-    uint64_t usual = usual_slice(q), all = q->whole.count * q->whole.element;
-    if (q->slice_bytes || q->mapped)
-        return;
-    for (uint64_t bytes = usual / 4; bytes <= usual * 4 && bytes < all; bytes *= 2) {
-        struct gyre_choice c = {
-            .algorithm = best->algorithm, .slice_bytes = bytes, .small = best->small};
-        if (bytes < SLICE_LEAST || bytes == usual)
-            continue;
-        price(chooser, &c, best->cost_ps);
-        if (c.cost_ps < best->cost_ps)
-            *best = c;
-    }
 }
 
 static int refuse(const struct gyre_question *q, struct gyre_trouble *trouble)
@@ -221,7 +228,7 @@ static int ask(const struct gyre_question *question, struct gyre_choice *best,
         *second = *best;
     choose_algorithm(&chooser, best, second);
     if (best->algorithm)
-        choose_cut(&chooser, best);
+        choose_cut(&chooser, best, best->cost_ps);
     gyre_walk_deinit(&chooser.walk);
     if (chooser.status)
         return gyre_trouble_set(trouble, chooser.status, "no memory to choose an algorithm");
