@@ -145,6 +145,18 @@ static void choices_are_shown(void **state)
                  "6 ranks on 2 nodes, network\n", "whole");
     expect_shown((const char *const[]){"show", "choices", "-n2", "-t", "tcp", "--json", NULL},
                  "[{\"bytes\":8,\"algorithm\":\"direct\",", "}]");
+    expect_shown((const char *const[]){"show", "choices", "-o", "all_to_all_v", NULL},
+                 "# all_to_all_v: a message from every rank to every other; ", "nothing to choose");
+    expect_shown((const char *const[]){"show", "choices", "-o", "barrier", "-t", "tcp", NULL},
+                 "# barrier, 8 ranks on 8 nodes, loopback\n", "       1  doubling ");
+    expect_shown((const char *const[]){"show", "choices", "-o", "all_gather_v", "-n64", "-t", "tcp",
+                                       "-b128K", "-e128K", NULL},
+                 "# all_gather_v, 64 ranks on 64 nodes, loopback\n",
+                 "    128K  bruck                  64K      1        4212.7 ");
+    setenv("GYRE_ALGO", "all_gather_v:ring:1M-", 1);
+    expect_shown((const char *const[]){"show", "choices", "-o", "all_gather_v", "-t", "tcp",
+                                       "-b256K", "-e1M", NULL},
+                 "\n    256K  direct ", "      1M  ring ");
     setenv("GYRE_ALGO", "all_reduce:tree:1M-", 1);
     expect_shown((const char *const[]){"show", "choices", "-n4", "-t", "tcp", "-b1M", NULL},
                  "\n      1M  tree ", "256M  tree");

@@ -332,6 +332,21 @@ static void a_rule_that_does_not_suit_is_passed_over(void **state)
     assert_string_equal(gyre_rules_find(&rules, &whole)->name, "chain");
 }
 
+/* Rules for all_gather are for both; blocks of unequal length may have their own. */
+static void unequal_blocks_have_a_word(void **state)
+{
+    static const uint64_t at[] = {0, 5}, count[] = {5, 3};
+    struct gyre_rules rules;
+    struct gyre_slice whole = {.verb = GYRE_VERB_ALL_GATHER, .n = 2, .element = 4, .count = 5};
+    assert_int_equal(
+        gyre_rules_parse("GYRE_ALGO", "all_gather_v:bruck:-1K;all_gather:ring", &rules, NULL), 0);
+    assert_string_equal(gyre_rules_find(&rules, &whole)->name, "ring");
+    whole.out = (struct gyre_blocks){at, count};
+    assert_string_equal(gyre_rules_find(&rules, &whole)->name, "bruck");
+    whole.count = 256;
+    assert_string_equal(gyre_rules_find(&rules, &whole)->name, "ring");
+}
+
 static void wrong_rules_are_told(void **state)
 {
     static const char *const wrong[][2] = {
@@ -347,6 +362,9 @@ static void wrong_rules_are_told(void **state)
         {"1M-:ring", "\"1M-\" is out of place"},
         {"all_reduce:;ring", "\"\" is out of place"},
         {"all_reduce:broadcast", "\"broadcast\" is out of place"},
+        {"all_gather_v:knomial", "algorithm \"knomial\" has no all_gather_v"},
+        {"barrier:ring", "a barrier is an all_reduce of 1 byte"},
+        {"all_to_all_v:direct:1M-", "all_to_all_v has one way only"},
         {"all_reduce:ring 1M-", "has blanks inside a rule"},
         {"ring; dir ect", "has blanks inside a rule"},
     };
@@ -426,6 +444,7 @@ int main(void)
         cmocka_unit_test(the_runner_up_is_dearer),
         cmocka_unit_test(the_first_rule_that_fits_is_taken),
         cmocka_unit_test(a_rule_that_does_not_suit_is_passed_over),
+        cmocka_unit_test(unequal_blocks_have_a_word),
         cmocka_unit_test(wrong_rules_are_told),
         cmocka_unit_test(rules_have_bounds),
         cmocka_unit_test(reproducible_takes_no_other_order),

@@ -7,6 +7,7 @@
 #include "collectives/shape.h"
 #include "transport/signature.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,17 +108,36 @@ static int read_transport(const struct gyre_choices_asked *a, bool *tcp,
     return status;
 }
 
+/* Behind the verbs: what the chooser knows by another name, or not at all. */
+static const struct {
+    const char *word;
+    enum gyre_verb verb;
+    enum gyre_choices_kind kind;
+} others[] = {{"all_gather_v", GYRE_VERB_ALL_GATHER, UNEQUAL},
+              {"all_to_all_v", GYRE_VERB_ALL_TO_ALL, ONE_WAY},
+              {"barrier", GYRE_VERB_ALL_REDUCE, BARRIER}};
+
+#define OTHERS (int)(sizeof others / sizeof *others)
+
 static int read_operation(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
+    const char *words[GYRE_VERBS + OTHERS];
     char name[32];
     int index = GYRE_VERB_ALL_REDUCE, status = 0;
+    for (int i = 0; i < GYRE_VERBS + OTHERS; i++)
+        words[i] = i < GYRE_VERBS ? gyre_verb_word[i] : others[i - GYRE_VERBS].word;
     snprintf(name, sizeof name, "%s", a->word[OP] ? a->word[OP] : "");
     for (char *c = name; *c; c++)
         *c = *c == '-' ? '_' : *c;
     if (a->word[OP])
-        status = gyre_parse_word("--op", name, gyre_verb_word, GYRE_VERBS, &index, trouble);
-    a->question.whole.verb = (enum gyre_verb)index;
-    return status;
+        status = gyre_parse_word("--op", name, words, GYRE_VERBS + OTHERS, &index, trouble);
+    if (status)
+        return status;
+    a->operation = words[index];
+    a->kind = index < GYRE_VERBS ? PLAIN : others[index - GYRE_VERBS].kind;
+    a->question.whole.verb =
+        index < GYRE_VERBS ? (enum gyre_verb)index : others[index - GYRE_VERBS].verb;
+    return 0;
 }
 
 /* What is the same for every size; the rule that fits a size is found later. */
@@ -137,6 +157,20 @@ static int read_settings(struct gyre_choices_asked *a, struct gyre_trouble *trou
     return status;
 }
 
+static int finish(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
+{
+    struct gyre_slice *whole = &a->question.whole;
+    if (a->kind == BARRIER)
+        a->from = a->to = whole->element = 1;
+    if (a->kind != UNEQUAL)
+        return 0;
+    a->blocks = calloc(2 * (size_t)whole->n, sizeof(*a->blocks));
+    if (!a->blocks)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for %u blocks", whole->n);
+    whole->out = (struct gyre_blocks){a->blocks, a->blocks + whole->n};
+    return 0;
+}
+
 int gyre_choices_settle(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
     bool tcp;
@@ -147,5 +181,7 @@ int gyre_choices_settle(struct gyre_choices_asked *a, struct gyre_trouble *troub
         status = read_sizes(a, trouble);
     if (!status)
         status = read_transport(a, &tcp, trouble);
-    return status ? status : lay_out(a, tcp, trouble);
+    if (!status)
+        status = lay_out(a, tcp, trouble);
+    return status ? status : finish(a, trouble);
 }

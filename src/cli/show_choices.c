@@ -9,11 +9,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 const struct gyre_flag gyre_choices_flags[FLAGS] = {
     [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (8)"},
     [NODES] = {"nodes", 0, "LAYOUT", "on how many machines: 4+2, 2x4 (one)"},
-    [OP] = {"op", 'o', "OPERATION", "all_reduce, broadcast, ... (all_reduce)"},
+    [OP] = {"op", 'o', "OPERATION", "all_reduce, all_gather_v, barrier, ... (all_reduce)"},
     [TRANSPORT] = {"transport", 't', "NAME", "auto, shm, tcp or verbs (GYRE_TRANSPORT)"},
     [TYPE] = {"type", 0, "TYPE", "of the elements: f32, f64, f16, ... (f32)"},
     [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element, without a type (4)"},
@@ -45,11 +46,15 @@ static void size_text(char *text, size_t room, uint64_t bytes)
 static void print_title(const struct gyre_choices_asked *a)
 {
     const struct gyre_question *q = &a->question;
-    printf("# %s, %u ranks on %u node%s, %s%s\n", gyre_verb_word[q->whole.verb], q->whole.n,
+    printf("# %s, %u ranks on %u node%s, %s%s\n", a->operation, q->whole.n,
            q->whole.layout ? q->whole.layout->nodes : 1,
            q->whole.layout && q->whole.layout->nodes > 1 ? "s" : "",
            q->mapped ? "shared memory" : gyre_link_kind_name[q->roads.far],
            a->preference.reproducible ? ", reproducible" : "");
+    if (a->kind == UNEQUAL)
+        puts("# by what builds blocks of unequal length, as if all were as long as the largest");
+    if (a->kind == BARRIER)
+        puts("# a barrier is an all_reduce of 1 byte and follows its rules");
     puts("# times are predicted for a core per rank");
     printf("%8s  %-18s%8s%7s%14s   %s\n", "size", "algorithm", "slice", "lanes", "predicted us",
            "runner-up");
@@ -83,6 +88,15 @@ static void print_object(const struct gyre_choice *best, const struct gyre_choic
     putchar('}');
 }
 
+static void cut_blocks(struct gyre_choices_asked *a)
+{
+    struct gyre_slice *whole = &a->question.whole;
+    for (uint32_t block = 0; a->blocks && block < whole->n; block++) {
+        a->blocks[block] = block * whole->count;
+        a->blocks[whole->n + block] = whole->count;
+    }
+}
+
 static int answer(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
     if (!a->word[JSON])
@@ -91,6 +105,7 @@ static int answer(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
         struct gyre_slice *whole = &a->question.whole;
         struct gyre_choice best, second;
         whole->count = whole->stride = bytes / whole->element;
+        cut_blocks(a);
         a->question.algorithm = gyre_rules_find(&a->preference.rules, whole);
         int status = gyre_choose(&a->question, &best, &second, trouble);
         if (status)
@@ -120,8 +135,13 @@ int gyre_cli_show_choices(char **argv)
         return print_help(), 0;
     if (!status)
         status = gyre_choices_settle(&a, &trouble);
-    if (!status)
+    if (!status && a.kind == ONE_WAY)
+        puts(a.word[JSON] ? "[]"
+                          : "# all_to_all_v: a message from every rank to every other; there is "
+                            "nothing to choose");
+    else if (!status)
         status = answer(&a, &trouble);
+    free(a.blocks);
     gyre_layout_destroy(a.layout);
     return status ? gyre_cli_fail("show choices", status, &trouble) : 0;
 }

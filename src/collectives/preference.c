@@ -31,8 +31,12 @@ static void list_algorithms(struct parser *p)
     p->algorithm[p->algorithms++] = "auto";
 }
 
+#define UNEQUAL "all_gather_v"
+
 static int find_verb(const char *word)
 {
+    if (strcmp(word, UNEQUAL) == 0)
+        return GYRE_VERB_ALL_GATHER;
     for (int verb = 0; verb < GYRE_VERBS; verb++)
         if (strcmp(word, gyre_verb_word[verb]) == 0)
             return verb;
@@ -66,12 +70,21 @@ static int read_range(const struct parser *p, const char *word, struct gyre_rule
 /* A word that is neither: the nearest right one may be of either kind. */
 static int unknown(const struct parser *p, const char *word)
 {
-    const char *words[ALGORITHMS_MAX + 1 + GYRE_VERBS];
+    const char *words[ALGORITHMS_MAX + 1 + GYRE_VERBS + 1];
     int index, count = 0;
+    if (strcmp(word, "barrier") == 0)
+        return gyre_trouble_set(p->trouble, GYRE_INVALID,
+                                "%s: a barrier is an all_reduce of 1 byte and follows its rules",
+                                p->name);
+    if (strcmp(word, "all_to_all_v") == 0)
+        return gyre_trouble_set(p->trouble, GYRE_INVALID,
+                                "%s: all_to_all_v has one way only, a message to every rank",
+                                p->name);
     for (; count < p->algorithms; count++)
         words[count] = p->algorithm[count];
     for (int verb = 0; verb < GYRE_VERBS; verb++)
         words[count++] = gyre_verb_word[verb];
+    words[count++] = UNEQUAL;
     return gyre_parse_word(p->name, word, words, count, &index, p->trouble);
 }
 
@@ -94,13 +107,25 @@ static int read_algorithm(const struct parser *p, const char *word, struct gyre_
                                                             : unknown(p, word);
 }
 
+static bool builds(const struct gyre_rule *rule, int verb)
+{
+    static const uint64_t at[] = {0, 1}, count[] = {1, 1};
+    struct gyre_slice slice = {.verb = (enum gyre_verb)verb, .n = 2, .element = 1, .count = 1};
+    if (!rule->unequal)
+        return rule->algorithm->verbs & rule->verbs;
+    slice.out = (struct gyre_blocks){at, count};
+    return gyre_algorithm_builds(rule->algorithm, &slice);
+}
+
 static int read_rule(const struct parser *p, char *text, struct gyre_rule *rule)
 {
     char *rest = text, *word = strsep(&rest, ":");
     int verb = find_verb(word);
     *rule = (struct gyre_rule){.verbs = ALL_VERBS, .to = UINT64_MAX};
+    const char *operation = word;
     if (verb >= 0 && rest) {
         rule->verbs = 1u << verb;
+        rule->unequal = strcmp(word, UNEQUAL) == 0;
         word = strsep(&rest, ":");
     }
     int status = read_algorithm(p, word, rule);
@@ -110,9 +135,9 @@ static int read_rule(const struct parser *p, char *text, struct gyre_rule *rule)
     }
     if (!status && rest)
         status = refuse_form(p, rest);
-    if (!status && verb >= 0 && rule->algorithm && !(rule->algorithm->verbs & rule->verbs))
+    if (!status && verb >= 0 && rule->algorithm && !builds(rule, verb))
         status = gyre_trouble_set(p->trouble, GYRE_INVALID, "%s: algorithm \"%s\" has no %s",
-                                  p->name, rule->algorithm->name, gyre_verb_word[verb]);
+                                  p->name, rule->algorithm->name, operation);
     return status;
 }
 
@@ -171,8 +196,8 @@ int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rule
 
 static bool fits(const struct gyre_rule *rule, const struct gyre_slice *whole, uint64_t bytes)
 {
-    return rule->verbs >> whole->verb & 1 && bytes >= rule->from &&
-           (bytes < rule->to || rule->to == UINT64_MAX) &&
+    return rule->verbs >> whole->verb & 1 && (!rule->unequal || whole->out.count) &&
+           bytes >= rule->from && (bytes < rule->to || rule->to == UINT64_MAX) &&
            (!rule->algorithm || gyre_algorithm_builds(rule->algorithm, whole));
 }
 

@@ -23,6 +23,7 @@
 struct gyre_rule {
     const struct gyre_algorithm *algorithm; /* NULL: auto, the model chooses */
     uint32_t verbs;                         /* bits 1 << verb */
+    bool unequal;                           /* only all_gather_v, not all_gather */
     uint64_t from, to;                      /* bytes, from <= size < to */
 };
 
