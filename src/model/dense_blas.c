@@ -2,7 +2,10 @@
  * reads from the environment while it is loaded can be set before. That is the only moment: version
  * 0.3.21 (Debian 12) takes CPUs that are younger than itself for a Haswell and leaves AVX-512
  * alone, and it starts a thread for every core. So OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS are
- * set where they are unset, and taken back afterwards: programs that this one starts see nothing. */
+ * set where they are unset, and taken back afterwards: programs that this one starts see nothing.
+ * With GYRE_REPRODUCIBLE it is one thread whatever is set: each cut of a product among threads rounds
+ * in its own way, and `gyre run` gives a rank the more threads the fewer ranks there are. */
+#include "base/env.h"
 #include "model/dense_parts.h"
 #include "model/ops_sets.h"
 
@@ -28,6 +31,14 @@ static bool lend(const char *name, const char *value, bool wanted)
     return wanted && !getenv(name) && setenv(name, value, 0) == 0;
 }
 
+static void settle_threads(void *library)
+{
+    int64_t reproducible = 0;
+    void (*set)(int) = (void (*)(int))dlsym(library, "openblas_set_num_threads");
+    if (set && !gyre_env_int("GYRE_REPRODUCIBLE", 0, 1, &reproducible, NULL) && reproducible)
+        set(1);
+}
+
 static void look(void)
 {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
@@ -45,6 +56,7 @@ static void look(void)
     sgemm = (sgemm_call *)dlsym(library, "cblas_sgemm");
     char *(*name)(void) = (char *(*)(void))dlsym(library, "openblas_get_corename");
     core = name ? name() : "of unknown kind";
+    settle_threads(library);
 }
 
 bool gyre_dense_blas_found(void)
