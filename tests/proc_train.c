@@ -117,7 +117,9 @@ static void run_convnet(const char *ranks, const char *nodes, const char *metric
                            "--epochs",
                            "1",
                            "--lr",
-                           "0.001",
+                           "0.01",
+                           "--seed",
+                           "4",
                            "--quiet",
                            "--metrics",
                            metrics,
@@ -128,30 +130,43 @@ static void run_convnet(const char *ranks, const char *nodes, const char *metric
     expect_success(words);
 }
 
-/* A ConvNet normalised over all ranks is the one-rank net; on a rank's own batch it is not. */
-static void batches_may_be_normalised_together(void **state)
+static void compare_layouts(const struct metrics *alone)
 {
     static const char *const layouts[][2] = {
         {"2", NULL}, {"3", NULL}, {"6", "4+2"}, {"4", "1+3"}, {"4", "1+1+2"}};
-    static struct metrics alone, many;
-    (void)state;
-    clean();
-    setenv("GYRE_REPRODUCIBLE", "1", 1);
-    run_convnet("1", NULL, in_folder("alone"), "--sync-batch-norm");
-    read_metrics(in_folder("alone"), &alone);
+    static struct metrics many;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         run_convnet(layouts[i][0], layouts[i][1], in_folder("many"), "--sync-batch-norm");
         read_metrics(in_folder("many"), &many);
-        for (int s = 0; s < alone.steps; s++)
-            if (!(fabs(many.step[s] - alone.step[s]) <= 1e-6 * alone.step[s]))
-                fail_msg("%s ranks on %s: step %d has loss %.9g, alone %.9g", layouts[i][0],
+        assert_int_equal(many.steps, alone->steps);
+        for (int s = 0; s < alone->steps; s++)
+            if (!(fabs(many.step[s] - alone->step[s]) <= (s ? 1e-6 : 1e-12) * alone->step[s]))
+                fail_msg("%s ranks on %s: step %d has loss %.17g, alone %.17g", layouts[i][0],
                          layouts[i][1] ? layouts[i][1] : "one node", s + 1, many.step[s],
-                         alone.step[s]);
+                         alone->step[s]);
     }
-    run_convnet("3", NULL, in_folder("many"), NULL);
-    read_metrics(in_folder("many"), &many);
+}
+
+/* A ConvNet normalised over all ranks is the one-rank net; on a rank's own batch it is not. The first
+ * step has the same bits, and its loss is a sum of doubles; the others differ by how gradients were
+ * added up. With this seed no pooling is near a tie: docs/training.md tells what one does. */
+static void batches_may_be_normalised_together(void **state)
+{
+    static struct metrics alone, apart;
+    (void)state;
+    setenv("GYRE_REPRODUCIBLE", "1", 1);
+    for (int own = 0; own < 2; own++) {
+        clean();
+        setenv("GYRE_BLAS", own ? "own" : "auto", 1);
+        run_convnet("1", NULL, in_folder("alone"), "--sync-batch-norm");
+        read_metrics(in_folder("alone"), &alone);
+        compare_layouts(&alone);
+    }
+    run_convnet("3", NULL, in_folder("apart"), NULL);
+    read_metrics(in_folder("apart"), &apart);
     unsetenv("GYRE_REPRODUCIBLE");
-    assert_true(fabs(many.step[0] - alone.step[0]) > 1e-4);
+    unsetenv("GYRE_BLAS");
+    assert_true(fabs(apart.step[0] - alone.step[0]) > 1e-4);
 }
 
 /* Two halves of a batch, one after the other, are the batch. */

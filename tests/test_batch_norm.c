@@ -82,9 +82,9 @@ static void test_one_value(void **state)
 
 static pthread_barrier_t barrier;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static float total[64];
+static double total[64];
 
-static int sum_over_ranks(void *context, float *values, size_t count)
+static int sum_over_ranks(void *context, double *values, size_t count)
 {
     if (pthread_barrier_wait(&barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
         memset(total, 0, sizeof total);
@@ -175,7 +175,7 @@ static void test_ranks_equal_one_process(void **state)
 }
 
 /* A failed sum ends the pass with its status. */
-static int fail_to_sum(void *context, float *values, size_t count)
+static int fail_to_sum(void *context, double *values, size_t count)
 {
     return --*(int *)context < 0 ? GYRE_PEER_LOST : 0;
 }

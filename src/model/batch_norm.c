@@ -10,8 +10,9 @@
  *
  * With pass->sum the batch is that of all ranks, of whatever sizes, even 0: ranks sum their counts
  * and values, then the squared distances from the common mean (one sum of squares would lose its
- * digits in a float), and in backward the two sums above. The gradients of weight and bias stay this
- * rank's, because the owner adds gradients up anyway. */
+ * digits), and in backward the two sums above. All of these are doubles until what they come to is
+ * rounded, once: so the rounding is the same whoever had which sample. The gradients of weight and
+ * bias stay this rank's, because the owner adds gradients up anyway. */
 #include "model/layer.h"
 
 #include <math.h>
@@ -40,7 +41,7 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
                                 layer->name);
     layer->out = layer->in;
     layer->kept_floats = 2 * count + 1;
-    layer->scratch_floats = 2 * count + 1;
+    layer->scratch_floats = (2 * count + 1) * (sizeof(double) / sizeof(float));
     layer->parameter_count = layer->buffer_count = 0;
     gyre_layer_parameter(layer, "weight", 1, &count)->fill = 1;
     gyre_layer_parameter(layer, "bias", 1, &count)->fill = 0;
@@ -68,7 +69,12 @@ static float *samples_of(const struct gyre_layer *layer)
     return layer->kept + 2 * channels(layer);
 }
 
-static int sum_ranks(const struct gyre_pass *pass, float *values, size_t count)
+static double *sums_of(const struct gyre_pass *pass)
+{
+    return (double *)(void *)pass->scratch;
+}
+
+static int sum_ranks(const struct gyre_pass *pass, double *values, size_t count)
 {
     return pass->sum ? pass->sum(pass->sum_context, values, count) : 0;
 }
@@ -82,19 +88,17 @@ static const float *run_of(const struct gyre_layer *layer, const float *x, size_
 
 static int find_mean(const struct gyre_layer *layer, const struct gyre_pass *pass, const float *x)
 {
-    float *sums = pass->scratch;
+    double *sums = sums_of(pass);
     for (size_t c = 0; c < channels(layer); c++) {
-        double sum = 0;
+        sums[c] = 0;
         for (size_t s = 0; s < pass->samples; s++)
-            sum += pass->ops->sum(run_of(layer, x, s, c), places(layer));
-        sums[c] = (float)sum;
+            sums[c] += pass->ops->sum(run_of(layer, x, s, c), places(layer));
     }
-    sums[channels(layer)] = (float)pass->samples;
+    sums[channels(layer)] = (double)pass->samples;
     int status = sum_ranks(pass, sums, channels(layer) + 1);
-    *samples_of(layer) = sums[channels(layer)];
+    *samples_of(layer) = (float)sums[channels(layer)];
     for (size_t c = 0; c < channels(layer); c++)
-        mean_of(layer)[c] =
-            (float)((double)sums[c] / ((double)*samples_of(layer) * (double)places(layer)));
+        mean_of(layer)[c] = (float)(sums[c] / (sums[channels(layer)] * (double)places(layer)));
     return status;
 }
 
@@ -110,17 +114,16 @@ static int find_variance(const struct gyre_layer *layer, const struct gyre_pass 
                          const float *x)
 {
     const double count = (double)*samples_of(layer) * (double)places(layer);
-    float *squares = pass->scratch;
+    double *squares = sums_of(pass);
     for (size_t c = 0; c < channels(layer); c++) {
-        double sum = 0;
+        squares[c] = 0;
         for (size_t s = 0; s < pass->samples; s++)
-            sum += pass->ops->squares(run_of(layer, x, s, c), (double)mean_of(layer)[c],
-                                      places(layer));
-        squares[c] = (float)sum;
+            squares[c] += pass->ops->squares(run_of(layer, x, s, c), (double)mean_of(layer)[c],
+                                             places(layer));
     }
     int status = sum_ranks(pass, squares, channels(layer));
     for (size_t c = 0; c < channels(layer); c++) {
-        double variance = (double)squares[c] / count;
+        double variance = (double)(float)squares[c] / count;
         inverse_of(layer)[c] = (float)(1 / sqrt(variance + EPSILON));
         remember(layer, c, variance, count);
     }
@@ -177,7 +180,7 @@ static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const
 static void find_sums(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                       const float *dy)
 {
-    float *sums = pass->scratch, *products = sums + channels(layer);
+    double *sums = sums_of(pass), *products = sums + channels(layer);
     float *weight = layer->parameter[WEIGHT].gradient, *bias = layer->parameter[BIAS].gradient;
     for (size_t c = 0; c < channels(layer); c++) {
         double sum = 0, product = 0;
@@ -187,8 +190,8 @@ static void find_sums(struct gyre_layer *layer, const struct gyre_pass *pass, co
             product += pass->ops->dot(run, run_of(layer, x, s, c), (double)mean_of(layer)[c],
                                       places(layer));
         }
-        sums[c] = (float)sum;
-        products[c] = (float)product;
+        sums[c] = sum;
+        products[c] = product;
         double scaled = pass->samples ? product * (double)inverse_of(layer)[c] : 0;
         weight[c] = (float)((pass->accumulate ? (double)weight[c] : 0) + scaled);
         bias[c] = (float)((pass->accumulate ? (double)bias[c] : 0) + sum);
@@ -200,7 +203,7 @@ static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, cons
 {
     const double count = (double)*samples_of(layer) * (double)places(layer);
     const float *weight = layer->parameter[WEIGHT].value;
-    float *sums = pass->scratch, *products = sums + channels(layer);
+    double *sums = sums_of(pass), *products = sums + channels(layer);
     find_sums(layer, pass, x, dy);
     gyre_pass_ready(pass, &layer->parameter[BIAS]);
     gyre_pass_ready(pass, &layer->parameter[WEIGHT]);
@@ -213,8 +216,8 @@ static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, cons
                          factor = inverse * (double)weight[c];
             const size_t at = (s * channels(layer) + c) * places(layer);
             pass->ops->combine(dx + at, dy + at, (float)factor, x + at, mean_of(layer)[c],
-                               (float)(-factor * inverse * inverse * (double)products[c] / count),
-                               (float)(-factor * (double)sums[c] / count), places(layer));
+                               (float)(-factor * inverse * inverse * products[c] / count),
+                               (float)(-factor * sums[c] / count), places(layer));
         }
     }
     return status;

@@ -68,7 +68,7 @@ struct gyre_pass {
 
     /* Sums `count` values over all ranks, in place; NULL: batches are normalised by themselves. A
      * failure ends the pass and is returned. */
-    int (*sum)(void *context, float *values, size_t count);
+    int (*sum)(void *context, double *values, size_t count);
     void *sum_context;
 
     void (*ready)(void *context, struct gyre_parameter *parameter); /* or NULL */

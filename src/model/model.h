@@ -51,7 +51,7 @@ const char *gyre_model_products(const struct gyre_model *model);
 
 /* Whom the layers call, see struct gyre_pass; each may be NULL. Holds until the next call. */
 struct gyre_model_calls {
-    int (*sum)(void *context, float *values, size_t count);
+    int (*sum)(void *context, double *values, size_t count);
     void *sum_context;
     void (*ready)(void *context, struct gyre_parameter *parameter);
     void *ready_context;

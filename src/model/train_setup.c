@@ -271,9 +271,9 @@ static int make_engine(struct gyre_train *t)
     return 0;
 }
 
-static int sum_over_ranks(void *context, float *values, size_t count)
+static int sum_over_ranks(void *context, double *values, size_t count)
 {
-    return gyre_all_reduce(context, values, values, count, GYRE_F32, GYRE_SUM);
+    return gyre_all_reduce(context, values, values, count, GYRE_F64, GYRE_SUM);
 }
 
 static void connect_model(struct gyre_train *t)
