@@ -100,7 +100,17 @@ void gyre_ddp_release(struct gyre_ddp *ddp);
  * Collective; between steps. */
 int gyre_ddp_settle(struct gyre_ddp *ddp);
 
+/* -- pieces.c ---------------------------------------------------------------------------------- */
+
+/* What of a bucket is this rank's after the reduction: all, or its block. */
+uint64_t gyre_ddp_own_first(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+uint64_t gyre_ddp_own_count(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+void *gyre_ddp_own_gradient(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+
 /* -- step.c ------------------------------------------------------------------------------------ */
+
+/* The status, which every later call returns too if it is a failure. */
+int gyre_ddp_fail(struct gyre_ddp *ddp, int status);
 
 /* Gives every rank all blocks of a sharded engine's memory: gradients or values. Collective. */
 int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory);

@@ -23,7 +23,7 @@
 #define BAD_NONE   (-1)
 #define BAD_SUM(k) (-2 - (k))
 
-static int fail(struct gyre_ddp *ddp, int status)
+int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
 {
     if (status < 0 && !ddp->failed)
         ddp->failed = status;
@@ -63,7 +63,7 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
         return gyre_refuse("gyre_ddp_begin: the step before was not ended by gyre_ddp_wait()");
     int status = ddp->adds ? 0 : compare_values(ddp);
     if (status)
-        return fail(ddp, status);
+        return gyre_ddp_fail(ddp, status);
     if (!ddp->adds) {
         memset(ddp->slot, 0, sizeof ddp->slot);
         memset(ddp->written, 0, ddp->items * sizeof *ddp->written);
@@ -166,7 +166,7 @@ static int launch_complete(struct gyre_ddp *ddp)
         status = launch(ddp, ddp->launched, &ddp->work[ddp->launched]);
         ddp->launched++;
     }
-    return fail(ddp, status);
+    return gyre_ddp_fail(ddp, status);
 }
 
 /* -- ready ------------------------------------------------------------------------------------- */
@@ -362,25 +362,14 @@ static int refuse_unused(struct gyre_ddp *ddp)
 
 /* -- wait -------------------------------------------------------------------------------------- */
 
-/* What of a bucket is this rank's after the reduction: all, or its block. */
-static uint64_t piece_start(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    return ddp->options.sharded ? bucket->elements / (uint64_t)ddp->n * (uint64_t)ddp->rank : 0;
-}
-
-static uint64_t piece_count(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    return ddp->options.sharded ? bucket->elements / (uint64_t)ddp->n : bucket->elements;
-}
-
 static void unpack(struct gyre_ddp *ddp, uint32_t b)
 {
     const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-    uint64_t first = piece_start(ddp, bucket);
+    uint64_t first = gyre_ddp_own_first(ddp, bucket);
     if (in_halves(ddp, bucket))
         gyre_ddp_decode(halves_of(ddp, bucket) + first,
-                        (float *)(ddp->gradients + bucket->at) + first, piece_count(ddp, bucket),
-                        ddp->options.wire, ddp->wire.scale);
+                        (float *)(ddp->gradients + bucket->at) + first,
+                        gyre_ddp_own_count(ddp, bucket), ddp->options.wire, ddp->wire.scale);
 }
 
 /* Starts what is left, in order; the last bucket and the numbers at once. */
@@ -407,8 +396,8 @@ static int finish_gradients(struct gyre_ddp *ddp)
     double factor = ddp->result.factor, squares = 0;
     for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
         const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        uint64_t first = piece_start(ddp, bucket), count = piece_count(ddp, bucket);
-        void *data = ddp->gradients + bucket->at + first * gyre_type_size(bucket->type);
+        uint64_t count = gyre_ddp_own_count(ddp, bucket);
+        void *data = gyre_ddp_own_gradient(ddp, bucket);
         if (ddp->options.norm)
             squares += gyre_ddp_squares(data, count, bucket->type);
         if (!ddp->options.unscaled && factor != 1)
@@ -470,52 +459,5 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
     ddp->adds = false;
     int status = end_step(ddp);
     ddp->result.waited_ns = gyre_now_ns() - start;
-    return fail(ddp, status);
-}
-
-/* -- sharded ----------------------------------------------------------------------------------- */
-
-/* The part of item i that this rank's blocks hold: elements [*first, *first + count) of it. */
-static uint64_t own_part(const struct gyre_ddp *ddp, uint32_t i, uint64_t *first)
-{
-    const struct gyre_bucket *bucket = &ddp->cut.bucket[ddp->cut.bucket_of[i]];
-    uint64_t begin = (ddp->cut.at[i] - bucket->at) / gyre_type_size(bucket->type);
-    uint64_t end = begin + ddp->item[i].elements;
-    uint64_t from = piece_start(ddp, bucket), to = from + piece_count(ddp, bucket);
-    uint64_t low = begin > from ? begin : from, high = end < to ? end : to;
-    *first = low - begin;
-    return high > low ? high - low : 0;
-}
-
-int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_piece *piece)
-{
-    if (!ddp || !piece || index < 0)
-        return gyre_refuse("gyre_ddp_piece: piece %d of %s", index, ddp ? "the engine" : "NULL");
-    for (uint32_t place = 0; place < ddp->items; place++) {
-        uint32_t i = ddp->cut.order[place];
-        uint64_t first, count = own_part(ddp, i, &first);
-        size_t size = gyre_type_size(ddp->item[i].type);
-        if (!count || index--)
-            continue;
-        *piece = (struct gyre_ddp_piece){
-            .parameter = (int)i,
-            .first = first,
-            .count = count,
-            .value = (uint8_t *)gyre_ddp_value(ddp, (int)i) + first * size,
-            .gradient = (uint8_t *)gyre_ddp_gradient(ddp, (int)i) + first * size};
-        return 0;
-    }
-    return GYRE_AGAIN;
-}
-
-int gyre_ddp_gather(struct gyre_ddp *ddp)
-{
-    if (!ddp)
-        return gyre_refuse("gyre_ddp_gather: the engine is NULL");
-    if (ddp->failed || !ddp->values)
-        return ddp->failed;
-    uint64_t start = gyre_now_ns();
-    int status = gyre_ddp_spread_blocks(ddp, ddp->values);
-    ddp->result.waited_ns += gyre_now_ns() - start;
-    return fail(ddp, status);
+    return gyre_ddp_fail(ddp, status);
 }
