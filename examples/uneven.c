@@ -50,24 +50,27 @@ static int make_sampler(struct gyre_comm *comm, struct gyre_sampler **sampler)
     return status;
 }
 
-/* One epoch; *seen: rows of all ranks. */
+/* One epoch; *seen: rows of all ranks. A rank that is out of rows learns from none until all are. */
 static int train_epoch(struct gyre_network *net, struct gyre_ddp *ddp, struct gyre_sampler *sampler,
                        uint64_t *seen, uint64_t *here, double *loss)
 {
     static float x[STEP][2], target[STEP];
     static uint64_t index[STEP];
+    const struct gyre_ddp_result *step = gyre_ddp_step(ddp);
     uint64_t count;
-    for (*seen = *here = 0, *loss = 0; gyre_sampler_left(sampler) > 0; *here += count) {
+    for (*seen = *here = 0, *loss = 0;; *here += count) {
         if (gyre_sampler_next(sampler, STEP, index, STEP, &count))
             return -1;
         make_rows(index, count, x, target);
-        if (gyre_network_learn_targets(net, x[0], count, target) || gyre_ddp_wait(ddp) ||
-            gyre_network_update(net, 0.1))
+        if (gyre_network_learn_targets(net, x[0], count, target) || gyre_ddp_wait(ddp))
             return -1;
-        *seen += gyre_ddp_step(ddp)->samples;
-        *loss += gyre_ddp_step(ddp)->sum[GYRE_NETWORK_LOSS] / ROWS;
+        if (step->done)
+            return 0;
+        if (gyre_network_update(net, 0.1))
+            return -1;
+        *seen += step->samples;
+        *loss += step->sum[GYRE_NETWORK_LOSS] / ROWS;
     }
-    return 0;
 }
 
 static int train(struct gyre_comm *comm, struct gyre_network *net, struct gyre_ddp *ddp,

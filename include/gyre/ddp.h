@@ -7,7 +7,7 @@
  *         gyre_ddp_begin(ddp, samples);               samples of this rank in this step, 0 too
  *         ... forward; backward writes gyre_ddp_gradient(ddp, i), then gyre_ddp_ready(ddp, i) ...
  *         gyre_ddp_wait(ddp);
- *         if (!gyre_ddp_step(ddp)->samples) break;    no rank has data any more
+ *         if (gyre_ddp_step(ddp)->done) break;        no rank has data any more
  *         ... value -= rate × gradient, for every parameter ...
  *     }
  *     gyre_ddp_destroy(ddp);
@@ -122,7 +122,8 @@ GYRE_API void gyre_ddp_destroy(struct gyre_ddp *ddp);
 /* -- a step ------------------------------------------------------------------------------------ */
 
 /* Begins a step in which this rank has `samples` samples. Every rank begins every step; one that is
- * out of data gives 0, writes no gradient, and goes on until a step has no samples on any rank.
+ * out of data gives 0, writes no gradient, and goes on until gyre_ddp_step()->done: then no rank had
+ * samples, gradients are zeros, and the loop ends on all ranks at once.
  *   Errors:    GYRE_INVALID (the step before was not waited for), GYRE_CORRUPT (ranks hold other
  *              values of a parameter, which is named with the rank). */
 GYRE_API int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples);
@@ -174,7 +175,8 @@ GYRE_API int gyre_ddp_ask_skip(struct gyre_ddp *ddp);
 /* What the last step came to; equal on all ranks but for the times. */
 struct gyre_ddp_result {
     uint64_t number;  /* of the step, from 1 */
-    uint64_t samples; /* of all ranks; 0: nobody has data */
+    uint64_t samples; /* of all ranks */
+    int done;         /* 1: these are 0, all ranks are out of data; the same on each */
     double sum[GYRE_DDP_SUMS];
     double factor; /* multiply gradients by it; 1 unless `unscaled` */
     double norm;   /* of the mean gradient over all parameters, if asked for */

@@ -319,6 +319,7 @@ static void publish(struct gyre_ddp *ddp)
     double divisor = ddp->slot[of_ranks ? GYRE_SLOT_ACTIVE : GYRE_SLOT_SAMPLES];
     r->number = ddp->steps;
     r->samples = (uint64_t)ddp->slot[GYRE_SLOT_SAMPLES];
+    r->done = r->samples == 0;
     memcpy(r->sum, &ddp->slot[GYRE_SLOT_SUM], sizeof r->sum);
     r->factor = divisor ? 1 / divisor : 1;
     r->stop = (int)ddp->slot[GYRE_SLOT_STOP];

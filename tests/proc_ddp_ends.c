@@ -1,0 +1,128 @@
+/* How a step of the DDP engine ends: it is told to be the last once every rank is out of data. */
+#include <gyre/ddp.h>
+
+#include "comm_rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define PARAMETERS 3
+#define MOST       1000
+
+/* -- a model ----------------------------------------------------------------------------------- */
+
+static const char *const names[PARAMETERS] = {"a", "b", "c"};
+static const uint64_t sizes[PARAMETERS] = {350, 33, MOST};
+static const enum gyre_type types[PARAMETERS] = {GYRE_F32, GYRE_F64, GYRE_F32};
+
+static struct gyre_ddp *make(struct gyre_comm *comm, const struct gyre_ddp_options *options)
+{
+    static double values[PARAMETERS][MOST];
+    struct gyre_ddp_parameter parameter[PARAMETERS];
+    struct gyre_ddp *ddp = NULL;
+    for (int p = 0; p < PARAMETERS; p++)
+        parameter[p] = (struct gyre_ddp_parameter){names[p], types[p], 1, {sizes[p]}, values[p]};
+    rig_check(!gyre_ddp_create(&ddp, comm, parameter, PARAMETERS, options), comm, "create");
+    return ddp;
+}
+
+/* The gradient of a sample's loss; whole numbers, so every sum is exact. */
+static double slope(int p, uint64_t i, uint64_t sample)
+{
+    return (double)((i * 7 + (uint64_t)p * 3 + sample * 5) % 11) - 5;
+}
+
+static double get(const void *at, enum gyre_type type, uint64_t i)
+{
+    return type == GYRE_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+/* Samples first … first + count - 1 of all. */
+static int learn(struct gyre_ddp *ddp, uint64_t first, uint64_t count)
+{
+    int status = gyre_ddp_begin(ddp, count);
+    for (int p = PARAMETERS - 1; p >= 0 && count && !status; p--) {
+        void *gradient = gyre_ddp_gradient(ddp, p);
+        for (uint64_t i = 0; i < sizes[p]; i++) {
+            double sum = 0;
+            for (uint64_t s = first; s < first + count; s++)
+                sum += slope(p, i, s);
+            if (types[p] == GYRE_F64)
+                ((double *)gradient)[i] = sum;
+            else
+                ((float *)gradient)[i] = (float)sum;
+        }
+        status = gyre_ddp_ready(ddp, p);
+    }
+    return status ? status : gyre_ddp_wait(ddp);
+}
+
+static double mean_slope(int p, uint64_t i, uint64_t samples)
+{
+    double sum = 0;
+    for (uint64_t s = 0; s < samples; s++)
+        sum += slope(p, i, s);
+    return sum / (double)samples;
+}
+
+/* What an update would take: this rank's pieces times the step's factor. */
+static bool updates_by(struct gyre_ddp *ddp, uint64_t samples, double factor)
+{
+    struct gyre_ddp_piece piece;
+    for (int k = 0; gyre_ddp_piece(ddp, k, &piece) == 0; k++)
+        for (uint64_t i = 0; i < piece.count; i++) {
+            double want = factor * mean_slope(piece.parameter, piece.first + i, samples);
+            double got =
+                gyre_ddp_step(ddp)->factor * get(piece.gradient, types[piece.parameter], i);
+            if (!(fabs(got - want) <= 1e-6 * factor))
+                return false;
+        }
+    return true;
+}
+
+/* -- done -------------------------------------------------------------------------------------- */
+
+/* Ranks with 5, 3 and 0 batches: all leave their loops behind the sixth step, and no sooner. */
+static int run_out(struct gyre_comm *comm, struct rig *rig)
+{
+    static const int batches[] = {5, 3, 0};
+    int rank = gyre_rank(comm), steps = 0, bad = 0;
+    struct gyre_ddp *ddp = make(comm, NULL);
+    (void)rig;
+    if (!ddp)
+        return 1;
+    const struct gyre_ddp_result *step = gyre_ddp_step(ddp);
+    for (; steps < 9 && !bad; steps++) {
+        uint64_t here = steps < batches[rank] ? 2 : 0, all = steps < 3 ? 4 : steps < 5 ? 2 : 0;
+        bad = rig_check(!learn(ddp, rank ? 2 : 0, here), comm, "step") ||
+              rig_check(step->samples == all && step->done == (all == 0), comm, "done");
+        if (bad || step->done)
+            break;
+        bad = rig_check(updates_by(ddp, all, 1), comm, "the mean over who had samples");
+    }
+    for (int p = 0; p < PARAMETERS && !bad; p++)
+        bad = rig_check(get(gyre_ddp_gradient(ddp, p), types[p], sizes[p] - 1) == 0, comm, "zeros");
+    bad |= rig_check(steps == 5, comm, "all at once");
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void all_ranks_are_done_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(3, run_out), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ranks_are_done_at_once),
+    };
+    return cmocka_run_group_tests_name("ddp, how a step ends", tests, NULL, NULL);
+}
