@@ -1,4 +1,5 @@
-/* How a step of the DDP engine ends: it is told to be the last once every rank is out of data. */
+/* How a step of the DDP engine ends: clipped by the norm of all ranks' gradient, and told to be the last
+ * once every rank is out of data. */
 #include <gyre/ddp.h>
 
 #include "comm_rig.h"
@@ -71,6 +72,15 @@ static double mean_slope(int p, uint64_t i, uint64_t samples)
     return sum / (double)samples;
 }
 
+static double norm_of(uint64_t samples)
+{
+    double squares = 0;
+    for (int p = 0; p < PARAMETERS; p++)
+        for (uint64_t i = 0; i < sizes[p]; i++)
+            squares += pow(mean_slope(p, i, samples), 2);
+    return sqrt(squares);
+}
+
 /* What an update would take: this rank's pieces times the step's factor. */
 static bool updates_by(struct gyre_ddp *ddp, uint64_t samples, double factor)
 {
@@ -84,6 +94,86 @@ static bool updates_by(struct gyre_ddp *ddp, uint64_t samples, double factor)
                 return false;
         }
     return true;
+}
+
+/* -- clipped ----------------------------------------------------------------------------------- */
+
+/* Rank r has r + 1 samples; the norm that is there is above the first two. */
+static int clip(struct gyre_comm *comm, struct rig *rig)
+{
+    static const double most[] = {0.25, 3, 1e9};
+    const struct gyre_ddp_options *options = rig->argument;
+    uint64_t rank = (uint64_t)gyre_rank(comm), n = (uint64_t)gyre_size(comm);
+    uint64_t first = rank * (rank + 1) / 2, samples = n * (n + 1) / 2;
+    struct gyre_ddp *ddp = make(comm, options);
+    int bad = ddp == NULL;
+    for (int step = 0; step < 3 && !bad; step++) {
+        double norm = norm_of(samples), factor = fmin(1, most[step] / (norm + 1e-6));
+        bad = rig_check(!learn(ddp, first, rank + 1), comm, "step") ||
+              rig_check(fabs(gyre_ddp_step(ddp)->norm - norm) <= 1e-6 * norm, comm, "norm") ||
+              rig_check(updates_by(ddp, samples, 1), comm, "before") ||
+              rig_check(!gyre_ddp_clip(ddp, most[step]), comm, "clip") ||
+              rig_check(updates_by(ddp, samples, factor), comm, "clipped") ||
+              rig_check(!options->unscaled || fabs(gyre_ddp_step(ddp)->factor * (double)samples -
+                                                   factor) <= 1e-12 * factor,
+                        comm, "to the last digit") ||
+              rig_check(gyre_ddp_clip(ddp, 1) == GYRE_INVALID, comm, "once for a step");
+    }
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void gradients_are_clipped_together(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
+        options.norm = 1;
+        options.sharded = k % 2;
+        options.unscaled = k / 2;
+        options.bucket_cap = options.first_bucket = 1000;
+        for (int n = 1; n <= 3; n++) {
+            struct rig rig = {.n = n, .transport = "shm", .body = clip, .argument = &options};
+            assert_int_equal(rig_run(&rig, 30), 0);
+        }
+    }
+}
+
+/* Too large only together: nobody updates, and clipping makes no numbers of it. */
+static int overflow(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
+    options.norm = 1;
+    struct gyre_ddp *ddp = make(comm, &options);
+    (void)rig;
+    int bad = ddp == NULL;
+    if (!bad) {
+        bad |= rig_check(gyre_ddp_clip(ddp, 1) == GYRE_INVALID, comm, "before the first step");
+        bad |= gyre_ddp_begin(ddp, 1);
+        for (int p = 0; p < PARAMETERS; p++)
+            memset(gyre_ddp_gradient(ddp, p), 0, sizes[p] * gyre_type_size(types[p]));
+        *(float *)gyre_ddp_gradient(ddp, 0) = 3e38f;
+        for (int p = PARAMETERS - 1; p >= 0; p--)
+            bad |= gyre_ddp_ready(ddp, p);
+        bad |= rig_check(gyre_ddp_clip(ddp, 1) == GYRE_INVALID, comm, "within a step");
+        bad |= rig_check(!gyre_ddp_wait(ddp) && gyre_ddp_step(ddp)->nonfinite, comm, "nonfinite");
+        bad |= rig_check(gyre_ddp_clip(ddp, 0) == GYRE_INVALID, comm, "no norm") ||
+               rig_check(!gyre_ddp_clip(ddp, 1), comm, "clip") ||
+               rig_check(isinf(*(float *)gyre_ddp_gradient(ddp, 0)), comm, "left as it is");
+    }
+    gyre_ddp_destroy(ddp);
+    ddp = make(comm, NULL);
+    bad |= !ddp || learn(ddp, 0, 1) ||
+           rig_check(gyre_ddp_clip(ddp, 1) == GYRE_INVALID && strstr(gyre_error(comm), "norm"),
+                     comm, "no norm was asked for");
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void what_cannot_be_clipped_is_left(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = overflow}, 30), 0);
 }
 
 /* -- done -------------------------------------------------------------------------------------- */
@@ -122,6 +212,8 @@ static void all_ranks_are_done_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_clipped_together),
+        cmocka_unit_test(what_cannot_be_clipped_is_left),
         cmocka_unit_test(all_ranks_are_done_at_once),
     };
     return cmocka_run_group_tests_name("ddp, how a step ends", tests, NULL, NULL);

@@ -49,10 +49,11 @@ static const struct parity parities[] = {
     }
     {"synth_sgd", 1, SYNTH_SGD},
     {"synth_sgd", 3, SYNTH_SGD},
-    {"synth_adamw_clip",
-     2,
-     {"--layers", "12,24,4", "--batch", "10", "--epochs", "8", "--optimizer", "adamw", "--lr",
-      "0.01", "--weight-decay", "0.05", "--clip", "0.25", "--seed", "5"}},
+#define SYNTH_ADAMW                                                                                \
+    "--layers", "12,24,4", "--batch", "10", "--epochs", "8", "--optimizer", "adamw", "--lr",       \
+        "0.01", "--weight-decay", "0.05", "--clip", "0.25", "--seed", "5"
+    {"synth_adamw_clip", 2, {SYNTH_ADAMW}},
+    {"synth_adamw_clip", 2, {SYNTH_ADAMW, "--sharded"}},
 #define CONVNET                                                                                    \
     {                                                                                              \
         "--model", "convnet", "--batch", "16", "--epochs", "3", "--lr", "0.01"                     \

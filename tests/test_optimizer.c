@@ -176,15 +176,6 @@ static void test_parts_equal_the_whole(void **state)
     }
 }
 
-static void test_clip(void **state)
-{
-    assert_near(gyre_clip_factor(16, 2), 2 / (4 + 1e-6), 1e-15);
-    assert_true(gyre_clip_factor(4, 2) < 1);
-    assert_true(gyre_clip_factor(3.9, 2) == 1);
-    assert_true(gyre_clip_factor(0, 2) == 1);
-    assert_true(gyre_clip_factor(INFINITY, 2) == 0);
-}
-
 /* -- what is refused --------------------------------------------------------------------------- */
 
 static void refuse(const struct gyre_optimizer_settings *settings, const char *words)
@@ -222,7 +213,6 @@ int main(void)
         cmocka_unit_test(test_formulas),
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_parts_equal_the_whole),
-        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_refused),
     };
     gyre_rng_seed(&rng, 11);

@@ -88,7 +88,7 @@ struct gyre_ddp_options {
                                 to the next step's gradient */
     int strict;              /* 1: a parameter without a gradient is a failure of all ranks */
     int sharded;             /* 1: a rank holds and updates only its part (ZeRO, stage 1) */
-    int norm;                /* 1: gyre_ddp_step()->norm is computed */
+    int norm;                /* 1: gyre_ddp_step()->norm is computed, as gyre_ddp_clip() needs */
     int unscaled;            /* 1: gradients stay sums; multiply by gyre_ddp_step()->factor */
     enum gyre_ddp_look look; /* for NaN and infinity */
     int compare_every; /* steps between two comparisons of all parameters; 0: 100, -1: never */
@@ -179,7 +179,7 @@ struct gyre_ddp_result {
     int done;         /* 1: these are 0, all ranks are out of data; the same on each */
     double sum[GYRE_DDP_SUMS];
     double factor; /* multiply gradients by it; 1 unless `unscaled` */
-    double norm;   /* of the mean gradient over all parameters, if asked for */
+    double norm;   /* of the mean gradient over all parameters, if asked for; before clipping */
     int stop;      /* ranks that asked to stop */
     int skip;      /* ranks that asked to skip the update */
     int nonfinite; /* ranks that had a NaN or an infinity in a gradient or a sum; do not update */
@@ -193,6 +193,14 @@ struct gyre_ddp_result {
 
 /* Ownership: the engine's, until the next gyre_ddp_wait(). Local. */
 GYRE_API const struct gyre_ddp_result *gyre_ddp_step(const struct gyre_ddp *ddp);
+
+/* After the wait, before the update: multiplies all gradients by min(1, most / (norm + 1e-6)), as
+ * torch.nn.utils.clip_grad_norm_() does, where norm is the step's; of an `unscaled` engine the step's
+ * factor instead. A norm that is not finite changes nothing: then `nonfinite` says not to update.
+ * With losses multiplied by a scale give `most` multiplied by it. Local; the same on all ranks.
+ *   Errors:    GYRE_INVALID (`norm` was not asked for, no step has ended since the last clip or at
+ *              all, `most` is not above 0). */
+GYRE_API int gyre_ddp_clip(struct gyre_ddp *ddp, double most);
 
 /* -- sharded ----------------------------------------------------------------------------------- */
 

@@ -58,6 +58,7 @@ struct gyre_ddp {
 
     /* of the step */
     bool open, adds, no_sync;
+    bool clips; /* it may be clipped: ended, and not clipped yet */
     uint64_t samples;
     double slot[GYRE_SLOTS];
     int bad_item;      /* the first with a NaN, -1: none; -2 - k: sum k */

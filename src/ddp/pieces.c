@@ -1,11 +1,13 @@
 /* What is left of a step to a rank after the wait: the gradients that are its own to update, all of
- * them or, sharded, a block of each bucket, and then the values of all ranks.
+ * them or, sharded, a block of each bucket; clipped, if it likes; and then the values of all ranks.
  *
  *     bucket      ├── rank 0 ──┼── rank 1 ──┼── rank 2 ──┤
  *     parameters  ├─ 9 ─┼──── 8 ────┼── 7 ──┼──── 6 ─────┤      rank 1's pieces: of 8, and of 7
  */
 #include "base/clock.h"
 #include "ddp/parts.h"
+
+#include <math.h>
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
@@ -56,6 +58,40 @@ int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_piece *piece
         return 0;
     }
     return GYRE_AGAIN;
+}
+
+/* -- clipped ----------------------------------------------------------------------------------- */
+
+static int check_clip(const struct gyre_ddp *ddp, double most)
+{
+    if (!ddp)
+        return gyre_refuse("gyre_ddp_clip: the engine is NULL");
+    if (ddp->failed)
+        return ddp->failed;
+    if (!ddp->options.norm)
+        return gyre_refuse("gyre_ddp_clip: the engine computes no norm: set gyre_ddp_options.norm");
+    if (!ddp->clips)
+        return gyre_refuse("gyre_ddp_clip: once for each step, after its gyre_ddp_wait()");
+    return most > 0 ? 0 : gyre_refuse("gyre_ddp_clip: a norm of at most %g is impossible", most);
+}
+
+int gyre_ddp_clip(struct gyre_ddp *ddp, double most)
+{
+    int status = check_clip(ddp, most);
+    if (status)
+        return status;
+    double norm = ddp->result.norm, factor = most / (norm + 1e-6);
+    ddp->clips = false;
+    if (!isfinite(norm) || factor >= 1)
+        return 0;
+    if (ddp->options.unscaled)
+        ddp->result.factor *= factor;
+    for (uint32_t b = 0; !ddp->options.unscaled && b < ddp->cut.buckets; b++) {
+        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+        gyre_ddp_scale(gyre_ddp_own_gradient(ddp, bucket), gyre_ddp_own_count(ddp, bucket),
+                       bucket->type, factor);
+    }
+    return 0;
 }
 
 /* -- the values of all ------------------------------------------------------------------------- */

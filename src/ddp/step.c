@@ -73,6 +73,7 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
         ddp->unused_item = -1;
     }
     clear_part(ddp);
+    ddp->clips = false;
     ddp->samples += samples;
     ddp->open = true;
     return 0;
@@ -459,6 +460,7 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
     gather_own(ddp);
     ddp->adds = false;
     int status = end_step(ddp);
+    ddp->clips = !status;
     ddp->result.waited_ns = gyre_now_ns() - start;
     return gyre_ddp_fail(ddp, status);
 }

@@ -144,9 +144,3 @@ void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, 
     update[optimizer->settings.kind](value, gradient, m ? m + first : NULL, v ? v + first : NULL,
                                      count, &constants);
 }
-
-double gyre_clip_factor(double squares, double most)
-{
-    double factor = most / (sqrt(squares) + 1e-6);
-    return factor < 1 ? factor : 1;
-}

@@ -56,8 +56,4 @@ void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate);
 void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, size_t count,
                           float *value, const float *gradient, float factor);
 
-/* By what gradients are multiplied so that their norm over all ranks and parameters is at most
- * `most`: most / (norm + 1e-6), or 1. `squares` is the sum of their squares. */
-double gyre_clip_factor(double squares, double most);
-
 #endif

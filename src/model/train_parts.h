@@ -96,6 +96,7 @@ struct gyre_train {
     struct gyre_train_state resumed;
     struct gyre_rate_settings rate;
     struct gyre_scaler scaler;
+    double norm; /* of the last gradient, where the engine computes it */
 
     uint64_t step, epoch, cursor; /* done */
     struct gyre_train_tally tally;

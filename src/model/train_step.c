@@ -166,12 +166,11 @@ static int find_factor(struct gyre_train *t, const struct gyre_ddp_result *r, do
     *skip = overflowed || r->skip > 0;
     if (r->nonfinite && !t->scaler.enabled)
         return tell_nonfinite(t, r);
+    t->norm = r->norm * (double)unscale;
+    if (t->options->clip > 0)
+        status = gyre_ddp_clip(t->ddp, t->options->clip / (double)unscale);
     *factor = r->factor * (double)unscale;
-    if (t->options->clip > 0) {
-        double norm = r->norm * (double)unscale;
-        *factor *= gyre_clip_factor(norm * norm, t->options->clip);
-    }
-    return 0;
+    return status;
 }
 
 static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
