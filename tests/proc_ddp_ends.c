@@ -1,5 +1,5 @@
-/* How a step of the DDP engine ends: clipped by the norm of all ranks' gradient, and told to be the last
- * once every rank is out of data. */
+/* How a step of the DDP engine ends: clipped by the norm of all ranks' gradient, told to be of no use for
+ * a NaN, and told to be the last once every rank is out of data. */
 #include <gyre/ddp.h>
 
 #include "comm_rig.h"
@@ -176,6 +176,45 @@ static void what_cannot_be_clipped_is_left(void **state)
     assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = overflow}, 30), 0);
 }
 
+/* -- NaN --------------------------------------------------------------------------------------- */
+
+#define LARGE 20000 /* above what is looked at unless asked for */
+
+/* Rank 1 has it in the last element of a large parameter. */
+static int have_a_nan(struct gyre_comm *comm, struct rig *rig)
+{
+    static float value[LARGE];
+    const struct gyre_ddp_options *options = rig->argument;
+    const struct gyre_ddp_parameter parameter = {"large", GYRE_F32, 1, {LARGE}, value};
+    bool told = options != NULL;
+    struct gyre_ddp *ddp;
+    int bad = rig_check(!gyre_ddp_create(&ddp, comm, &parameter, 1, options), comm, "create");
+    if (!bad) {
+        bad |= gyre_ddp_begin(ddp, 1);
+        memset(gyre_ddp_gradient(ddp, 0), 0, sizeof value);
+        if (gyre_rank(comm) == 1)
+            ((float *)gyre_ddp_gradient(ddp, 0))[LARGE - 1] = NAN;
+        bad |= gyre_ddp_ready(ddp, 0) || gyre_ddp_wait(ddp);
+        const struct gyre_ddp_result *r = gyre_ddp_step(ddp);
+        bad |= rig_check(r->nonfinite == told && r->culprit == (told ? 1 : -1) &&
+                             (!told || !strcmp(r->culprit_name, "large")),
+                         comm, "the one who had it");
+    }
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void a_nan_is_named_where_it_is_looked_for(void **state)
+{
+    struct gyre_ddp_options all = GYRE_DDP_OPTIONS_INIT;
+    struct rig rig = {.n = 2, .transport = "shm", .body = have_a_nan};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 30), 0);
+    all.look = GYRE_DDP_LOOK_ALL;
+    rig.argument = &all;
+    assert_int_equal(rig_run(&rig, 30), 0);
+}
+
 /* -- done -------------------------------------------------------------------------------------- */
 
 /* Ranks with 5, 3 and 0 batches: all leave their loops behind the sixth step, and no sooner. */
@@ -214,6 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_clipped_together),
         cmocka_unit_test(what_cannot_be_clipped_is_left),
+        cmocka_unit_test(a_nan_is_named_where_it_is_looked_for),
         cmocka_unit_test(all_ranks_are_done_at_once),
     };
     return cmocka_run_group_tests_name("ddp, how a step ends", tests, NULL, NULL);

@@ -69,11 +69,12 @@ enum gyre_ddp_wire { /* in what gradients of GYRE_F32 travel */
                      GYRE_DDP_WIRE_F16 = 2
 };
 
-enum gyre_ddp_look { /* where gradients are looked at for NaN and infinity before they travel */
-                     GYRE_DDP_LOOK_SMALL =
-                         0, /* in parameters of up to 16,384 elements, biases among them */
-                     GYRE_DDP_LOOK_ALL = 1,
-                     GYRE_DDP_LOOK_NONE = 2
+/* Where gradients are looked at for NaN and infinity before they travel. To look at all is 1 to 2.5 %
+ * of a step that only computes (784-500-10 by 100, 8 layers of 1024 by 64). */
+enum gyre_ddp_look {
+    GYRE_DDP_LOOK_SMALL = 0, /* in parameters of up to 16,384 elements, biases among them */
+    GYRE_DDP_LOOK_ALL = 1,
+    GYRE_DDP_LOOK_NONE = 2
 };
 
 /* Zero the struct (or use GYRE_DDP_OPTIONS_INIT), set `size`, and only what you need. Must be equal

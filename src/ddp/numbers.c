@@ -5,24 +5,25 @@
 
 #include <math.h>
 
-/* A NaN or an infinity times zero is NaN, and a NaN stays. */
-#define FINITE(name, type)                                                                         \
+/* A NaN or an infinity times zero is NaN, and a NaN stays. As many partial sums as keep additions from
+ * waiting for each other. */
+#define FINITE(name, type, LANES)                                                                  \
     static bool name(const type *data, uint64_t elements)                                          \
     {                                                                                              \
-        type part[8] = {0};                                                                        \
+        type part[LANES] = {0};                                                                    \
         uint64_t i = 0;                                                                            \
-        for (; i + 8 <= elements; i += 8)                                                          \
-            for (int k = 0; k < 8; k++)                                                            \
+        for (; i + LANES <= elements; i += LANES)                                                  \
+            for (int k = 0; k < LANES; k++)                                                        \
                 part[k] += data[i + (uint64_t)k] * 0;                                              \
         for (; i < elements; i++)                                                                  \
             part[0] += data[i] * 0;                                                                \
-        for (int k = 1; k < 8; k++)                                                                \
+        for (int k = 1; k < LANES; k++)                                                            \
             part[0] += part[k];                                                                    \
         return part[0] == 0;                                                                       \
     }
 
-FINITE(finite_f32, float)
-FINITE(finite_f64, double)
+FINITE(finite_f32, float, 32)
+FINITE(finite_f64, double, 16)
 
 bool gyre_ddp_finite(const void *data, uint64_t elements, enum gyre_type type)
 {
