@@ -221,6 +221,26 @@ static void the_first_failure_is_named(void **state)
     rig_end(&rig);
 }
 
+/* The launcher hears of some end first, which says nothing where all refuse the same thing. */
+static void what_all_ranks_refuse_is_told_as_theirs(void **state)
+{
+    char expected[256];
+    (void)state;
+    rig_run(&rig, NULL, WORDS("-n", "3", SHELL("[ $RANK = 0 ] && echo no such word >&2; exit 2")));
+    snprintf(
+        expected, sizeof expected,
+        "gyre run: all 3 ranks on %s failed alike: exit code 2; the last message: no such word",
+        gyre_host_name());
+    rig_expect(&rig, 2, expected);
+    rig_end(&rig);
+    rig_run(&rig, NULL, WORDS("-n", "3", SHELL("echo $RANK >&2; exit 2")));
+    rig_expect(&rig, 2, "failed first: exit code 2; its last message: ");
+    rig_end(&rig);
+    rig_run(&rig, NULL, WORDS("-n", "2", SHELL("exit $((RANK + 2))")));
+    rig_expect(&rig, rig.code, "failed first: exit code ");
+    rig_end(&rig);
+}
+
 static void a_signal_is_named(void **state)
 {
     (void)state;
@@ -417,6 +437,7 @@ int main(void)
         cmocka_unit_test(a_stuck_reader_does_not_block_signals),
         cmocka_unit_test(a_reader_that_leaves_ends_the_job),
         cmocka_unit_test(the_first_failure_is_named),
+        cmocka_unit_test(what_all_ranks_refuse_is_told_as_theirs),
         cmocka_unit_test(a_signal_is_named),
         cmocka_unit_test(an_echo_is_heard_but_not_blamed),
         cmocka_unit_test(a_missing_program_is_reported_once),

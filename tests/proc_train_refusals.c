@@ -79,6 +79,7 @@ static void more_ranks_than_samples(void **state)
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 2);
     assert_true(rig_has(rig.err_text, "3 ranks are more than the 2 samples of "));
+    assert_false(rig_has(rig.err_text, "failed first")); /* all of them refuse it */
     rig_end(&rig);
 }
 

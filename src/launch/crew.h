@@ -33,6 +33,7 @@ struct gyre_verdict { /* the first failure; code 0: none */
     int code;
     int child;      /* whose exit code is still to come, -1: none */
     bool announced; /* to the other launchers */
+    bool suspected; /* a mere exit code, which nothing else took the place of */
     char text[768];
 };
 

@@ -10,10 +10,12 @@
  * An exit code may itself be the echo of a death whose news is slower: a dying process closes its
  * sockets, and may then lose its core for some milliseconds before its parent hears of it. So a
  * mere exit code is doubted for a moment, in which a death by signal, or word from another
- * launcher, takes its place. */
+ * launcher, takes its place. Where in that moment all ranks ended with one and the same code, and what
+ * they said is the same, they refused alike: then none of them was first. */
 #include "launch/crew_parts.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,10 +58,51 @@ void gyre_crew_kill(struct gyre_crew *crew)
 
 /* --- the first failure ------------------------------------------------------------------------ */
 
+static void set_verdict(struct gyre_crew *crew, int code, const char *text)
+{
+    crew->verdict.code = code;
+    crew->verdict.suspected = false;
+    snprintf(crew->verdict.text, sizeof crew->verdict.text, "%s", text);
+}
+
+/* What all children said at last, as far as they said something; NULL if that differs. */
+static const char *common_word(const struct gyre_crew *crew)
+{
+    const char *word = "";
+    for (int i = 0; i < crew->children; i++) {
+        const char *last = crew->child[i].err.last;
+        if (*last && *word && strcmp(last, word) != 0)
+            return NULL;
+        word = *last ? last : word;
+    }
+    return word;
+}
+
+static bool ended_alike(const struct gyre_crew *crew)
+{
+    const int status = crew->child[0].status;
+    for (int i = 0; i < crew->children; i++)
+        if (crew->child[i].pidfd >= 0 || crew->child[i].status != status)
+            return false;
+    return crew->children > 1 && WIFEXITED(status);
+}
+
+static void join_verdicts(struct gyre_crew *crew)
+{
+    char text[sizeof crew->verdict.text];
+    const char *word = crew->verdict.suspected && !crew->remote ? common_word(crew) : NULL;
+    if (!word || !ended_alike(crew))
+        return;
+    snprintf(text, sizeof text, "all %d ranks on %s failed alike: exit code %d%s%s", crew->children,
+             gyre_host_name(), crew->verdict.code, *word ? "; the last message: " : "", word);
+    set_verdict(crew, crew->verdict.code, text);
+}
+
 void gyre_crew_report(struct gyre_crew *crew)
 {
     struct gyre_tap line = {.fd = -1, .log_fd = -1};
     char text[sizeof crew->verdict.text + sizeof GYRE_REPORT_PREFIX];
+    join_verdicts(crew);
     snprintf(text, sizeof text, "%s%s", GYRE_REPORT_PREFIX, crew->verdict.text);
     line.sink = &crew->err;
     line.line = text;
@@ -67,16 +110,11 @@ void gyre_crew_report(struct gyre_crew *crew)
     gyre_tap_finish(&line);
 }
 
-static void set_verdict(struct gyre_crew *crew, int code, const char *text)
-{
-    crew->verdict.code = code;
-    snprintf(crew->verdict.text, sizeof crew->verdict.text, "%s", text);
-}
-
 void gyre_crew_announce(struct gyre_crew *crew, const struct gyre_ear *teller)
 {
     if (crew->verdict.announced || !crew->verdict.code)
         return;
+    join_verdicts(crew);
     crew->verdict.announced = true;
     for (int i = 0; i < crew->ears; i++)
         if (&crew->ear[i] != teller && (crew->relays || !teller))
@@ -101,6 +139,7 @@ static void suspect(struct gyre_crew *crew, int code, const char *text)
     if (crew->verdict.code)
         return;
     set_verdict(crew, code, text);
+    crew->verdict.suspected = true;
     gyre_crew_enter(crew, GYRE_CREW_DOUBTS, GYRE_CREW_DOUBT_MS);
 }
 
