@@ -136,10 +136,18 @@ static void tell_epoch(struct gyre_train *t, const struct gyre_loss *test)
     note_unwritten(t, gyre_report_epoch(t->report, &record, gyre_now_ns(), &trouble), &trouble);
 }
 
+/* Also where progress is not asked for: it would go on as another run in silence. */
+static void tell_changes(struct gyre_train *t)
+{
+    for (int i = 0; t->report && i < t->resumed.changes; i++)
+        gyre_report_note(t->report, "%s", t->resumed.change[i]);
+}
+
 /* What stands above everything: who trains what, how large a step is. */
 static void tell_start(struct gyre_train *t)
 {
     uint64_t weights = 0;
+    tell_changes(t);
     if (!t->report || t->options->quiet)
         return;
     for (int i = 0; i < t->parameters; i++)

@@ -6,6 +6,7 @@
  *   train_eval.c    every test sample once
  *   train_digest.c  who saw what
  *   train_save.c    checkpoints
+ *   train_words.c   what the run was told, in them
  *   train_state.c   what ranks hold together, for them
  *   train.c         epochs
  */
@@ -32,6 +33,17 @@ struct gyre_train_piece {
     uint64_t first, count, at;
 };
 
+/* What the run was told, for its checkpoints. */
+#define GYRE_TRAIN_WORDS     8
+#define GYRE_TRAIN_CHANGES   4 /* of these may be others than they were */
+#define GYRE_TRAIN_WORD_ROOM 160
+
+struct gyre_train_words {
+    char room[GYRE_TRAIN_WORDS][GYRE_TRAIN_WORD_ROOM];
+    struct gyre_stored_text text[GYRE_TRAIN_WORDS];
+    uint64_t count;
+};
+
 /* What a checkpoint has of the optimiser, until there is one to take it. */
 struct gyre_train_state {
     float *full[2]; /* rank 0: of all parameters, in their order; NULL: none */
@@ -40,6 +52,8 @@ struct gyre_train_state {
     float *feedback;   /* rank 0: of all ranks, parameter by parameter; NULL: none */
     double wire_scale; /* rank 0; 0: none */
     bool feedback_lost;
+    char change[GYRE_TRAIN_CHANGES][3 * GYRE_TRAIN_WORD_ROOM]; /* rank 0: lines */
+    int changes;
 };
 
 /* How much of a step each rank gets. */
@@ -154,6 +168,12 @@ int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
 int gyre_train_save(struct gyre_train *t);
 int gyre_train_resume(struct gyre_train *t); /* before the engine is made */
 int gyre_train_load_init(struct gyre_train *t);
+
+/* -- train_words.c ----------------------------------------------------------------------------- */
+
+void gyre_train_take_words(const struct gyre_train *t, struct gyre_train_words *words);
+/* Rank 0: GYRE_INVALID if it would be another run; what else differs is noted. */
+int gyre_train_compare_words(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
 
 /* -- train_state.c ----------------------------------------------------------------------------- */
 

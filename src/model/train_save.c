@@ -123,30 +123,6 @@ static int refuse_nonfinite(struct gyre_train *t)
     return 0;
 }
 
-/* What a run that goes on must be told alike, or it would be another run. */
-enum { TEXT_SEED, TEXT_OPTIMIZER, TEXT_DATA, TEXT_SHARES, TEXTS };
-#define ALIKE TEXT_SHARES /* texts before it must be the same */
-
-struct texts {
-    char seed[24], data[24];
-    struct gyre_stored_text text[TEXTS];
-    uint64_t count;
-};
-
-static void take_texts(const struct gyre_train *t, struct texts *texts)
-{
-    static const char *const optimizers[] = {"sgd", "adam", "adamw"};
-    snprintf(texts->seed, sizeof texts->seed, "%lld", (long long)t->options->seed);
-    snprintf(texts->data, sizeof texts->data, "%016llx",
-             (unsigned long long)gyre_dataset_hash(&t->data));
-    texts->text[TEXT_SEED] = (struct gyre_stored_text){"seed", texts->seed};
-    texts->text[TEXT_OPTIMIZER] =
-        (struct gyre_stored_text){"optimizer", optimizers[t->options->optimizer]};
-    texts->text[TEXT_DATA] = (struct gyre_stored_text){"data", texts->data};
-    texts->text[TEXT_SHARES] = (struct gyre_stored_text){"shares", t->shares.text};
-    texts->count = t->shares.text ? TEXTS : ALIKE;
-}
-
 static void roll_feedback(const struct gyre_train *t, struct roll *roll, const float *all)
 {
     for (int i = 0; i < t->parameters; i++) {
@@ -190,13 +166,13 @@ static int write_generation(struct gyre_train *t, float *const *full, const floa
         training.tensor[training.count++] = gyre_checkpoint_real(wire_scale_name, &scale);
         roll_feedback(t, &training, feedback);
     }
-    struct texts texts;
-    take_texts(t, &texts);
+    struct gyre_train_words words;
+    gyre_train_take_words(t, &words);
     struct gyre_checkpoint_content content = {
         .step = t->step,
         .world = (uint64_t)t->n,
-        .text = texts.text,
-        .texts = texts.count,
+        .text = words.text,
+        .texts = words.count,
         .part = {{model.tensor, model.count}, {training.tensor, training.count}}};
     if (!status)
         status = gyre_checkpoint_save(t->options->save, &content, (uint64_t)t->options->keep,
@@ -325,24 +301,6 @@ static int read_numbers(struct gyre_train *t, struct gyre_checkpoint *checkpoint
     return status;
 }
 
-/* A checkpoint that says nothing of one of them is taken at the user's word. */
-static int compare_texts(struct gyre_train *t, const struct gyre_checkpoint *checkpoint)
-{
-    static const char *const told[ALIKE] = {"--seed", "--optimizer", "data with the hash"};
-    struct texts own;
-    take_texts(t, &own);
-    for (int i = 0; i < ALIKE; i++) {
-        const char *saved = gyre_checkpoint_text(checkpoint, own.text[i].key);
-        if (saved && strcmp(saved, own.text[i].value))
-            return gyre_trouble_set(
-                t->trouble, GYRE_INVALID,
-                "%s: was saved with %s %s, and this run has %s: that would be another run; "
-                "--init takes only weights, for a new one",
-                t->options->save, told[i], saved, own.text[i].value);
-    }
-    return 0;
-}
-
 /* Rank 0. *found: is there a checkpoint at all? */
 static int read_generation(struct gyre_train *t, int64_t *place, double *real, bool *found)
 {
@@ -356,7 +314,7 @@ static int read_generation(struct gyre_train *t, int64_t *place, double *real, b
         return 0;
     }
     if (!status)
-        status = compare_texts(t, checkpoint);
+        status = gyre_train_compare_words(t, checkpoint);
     if (!status)
         status = read_numbers(t, checkpoint, place, real);
     if (!status)
