@@ -67,6 +67,32 @@ static void a_signal_saves_and_stops_all(void **state)
     stop_by(SIGUSR1, 0);
 }
 
+/* Told to one rank only, as who looks for a process by hand would; with nothing to evaluate on, for
+ * there ranks ask each other as well. */
+static void a_signal_to_one_rank_stops_all(void **state)
+{
+    const char *words[] = {"run",      "-n",         "3",      "--no-prefix", tool(),
+                           "train",    "--data",     "wine",   "--layers",    "13,64,3",
+                           "--epochs", "1000000000", "--save", NULL,          NULL};
+    char command[600];
+    (void)state;
+    clean();
+    words[13] = in_folder("save");
+    rig_start(&rig, words);
+    rig_wait_for(&rig, "epoch");
+    snprintf(command, sizeof command,
+             "for p in $(cat /proc/%d/task/*/children); do tr '\\0' '\\n' </proc/$p/environ | "
+             "grep -qx RANK=1 && kill -TERM $p && exit 0; done; exit 1",
+             (int)rig.pid);
+    assert_int_equal(system(command), 0);
+    rig_wait_end(&rig);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "stopped by a signal behind step"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+    gyre_safetensors_close(open_tensors(saved_model(in_folder("save"))));
+}
+
 /* An evaluation of many seconds behind three short steps, and a signal once these are told; then the
  * epoch is ended by a shorter one. */
 static void a_signal_stops_an_evaluation(void **state)
@@ -98,18 +124,23 @@ static void a_signal_stops_an_evaluation(void **state)
     assert_true(m.tested[0] > 0 && m.epoch[0] > 0);
 }
 
-static void train_long(const char *save, const char *metrics, int stops, const char *tail,
-                       const char *const more[2])
+#define TASK_MOST 16
+
+#define STOPS 3
+
+/* Stopped as soon as each of these is told, and then to the end; `until` NULL: in one go. */
+static void train_long(const char *save, const char *metrics, const char *const until[STOPS],
+                       const char *const task[TASK_MOST])
 {
-    const char *words[] = {"train",    "--preset",  "wine",    "--ranks",  "2",
-                           "--epochs", "300",       "--batch", "2",        "--save",
-                           save,       "--metrics", metrics,   "--resume", "--save-every",
-                           "1000",     "--svg",     NULL,      "--tail",   tail,
-                           more[0],    more[1],     NULL};
-    words[17] = in_folder("curve.svg");
-    for (int stop = 0; stop < stops; stop++) {
+    const char *words[TASK_MOST + 16] = {"train",        "--ranks",   "2",     "--save",
+                                         save,           "--metrics", metrics, "--resume",
+                                         "--save-every", "1000",      "--svg"};
+    words[11] = in_folder("curve.svg");
+    for (int i = 0; i < TASK_MOST && task[i]; i++)
+        words[12 + i] = task[i];
+    for (int stop = 0; until && stop < STOPS; stop++) {
         rig_start(&rig, words);
-        rig_wait_for(&rig, "epoch");
+        rig_wait_for(&rig, until[stop]);
         rig_signal(&rig, SIGUSR1);
         rig_wait_end(&rig);
         assert_int_equal(rig.code, 0);
@@ -118,30 +149,71 @@ static void train_long(const char *save, const char *metrics, int stops, const c
     expect_success(words);
 }
 
-/* Wherever it is stopped, mostly within an epoch: weights and the losses of epochs are the same. */
-static void stop_and_compare(const char *tail, const char *const more[2])
+/* Weights, buffers, the optimiser's state, the scaler's and the place. */
+static void compare_checkpoints(const char *a, const char *b)
 {
-    char whole[1024], command[2600];
+    char model[1024], training[1024], other[1024];
+    snprintf(model, sizeof model, "%s", saved_model(a));
+    snprintf(training, sizeof training, "%.*straining.safetensors",
+             (int)(strlen(model) - strlen("model.safetensors")), model);
+    compare_files(model, saved_model(b));
+    snprintf(model, sizeof model, "%s", saved_model(b));
+    snprintf(other, sizeof other, "%.*straining.safetensors",
+             (int)(strlen(model) - strlen("model.safetensors")), model);
+    compare_files(training, other);
+}
+
+/* Wherever it is stopped, mostly within an epoch: what is saved and the losses of epochs are the
+ * same. */
+static void stop_and_compare(int epochs, const char *const until[STOPS],
+                             const char *const task[TASK_MOST])
+{
+    char command[2600];
     clean();
-    train_long(in_folder("whole"), in_folder("m1"), 0, tail, more);
-    snprintf(whole, sizeof whole, "%s", saved_model(in_folder("whole")));
-    train_long(in_folder("parts"), in_folder("m2"), 3, tail, more);
-    compare_files(whole, saved_model(in_folder("parts")));
+    train_long(in_folder("whole"), in_folder("m1"), NULL, task);
+    train_long(in_folder("parts"), in_folder("m2"), until, task);
+    compare_checkpoints(in_folder("whole"), in_folder("parts"));
     snprintf(command, sizeof command,
              "cd %s && for m in m1 m2; do grep '\"epoch\",' $m | "
              "sed 's/.*\"epoch\":\\([0-9]*\\).*\"loss\":\\([^,]*\\).*/\\1 \\2/' >$m.epochs; done; "
-             "test $(wc -l <m1.epochs) = 300 && cmp m1.epochs m2.epochs",
-             rig_folder());
+             "test $(wc -l <m1.epochs) = %d && cmp m1.epochs m2.epochs",
+             rig_folder(), epochs);
     assert_int_equal(system(command), 0);
 }
+
+static const char *const early[STOPS] = {"epoch", "epoch", "epoch"};
+
+#define WINE "--preset", "wine", "--epochs", "300", "--batch", "2"
 
 static void a_stop_leaves_no_trace(void **state)
 {
     (void)state;
-    stop_and_compare("repeat", (const char *[2]){"--wire", "bf16"});
-    stop_and_compare("drop", (const char *[2]){NULL, NULL});
-    stop_and_compare("once", (const char *[2]){"--sharded", NULL});
-    stop_and_compare("once", (const char *[2]){"--wire", "f16"});
+    stop_and_compare(300, early, (const char *[TASK_MOST]){WINE, "--wire", "bf16"});
+    stop_and_compare(300, early, (const char *[TASK_MOST]){WINE, "--tail", "drop"});
+    stop_and_compare(300, early, (const char *[TASK_MOST]){WINE, "--tail", "once", "--sharded"});
+    stop_and_compare(300, early,
+                     (const char *[TASK_MOST]){WINE, "--tail", "once", "--wire", "f16"});
+}
+
+/* The loss scale is doubled after 2000 steps, and halved where it was too much; the rate is another in
+ * every step. */
+static void scaler_and_schedule_go_on(void **state)
+{
+    static const char *const late[STOPS] = {"epoch 70/", "epoch 140/", "epoch 210/"};
+    (void)state;
+    stop_and_compare(300, late, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
+    stop_and_compare(300, early,
+                     (const char *[TASK_MOST]){WINE, "--schedule", "cosine", "--warmup", "500",
+                                               "--least-lr", "1e-5"});
+}
+
+static void running_means_go_on(void **state)
+{
+    (void)state;
+    stop_and_compare(8, early,
+                     (const char *[TASK_MOST]){"--model", "convnet", "--data",
+                                               golden("convnet.data.safetensors"), "--batch", "4",
+                                               "--epochs", "8", "--momentum", "0.9"});
 }
 
 /* What a rank's rounding left is no other's. */
@@ -265,7 +337,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
         cmocka_unit_test(a_stop_leaves_no_trace),
+        cmocka_unit_test(scaler_and_schedule_go_on),
+        cmocka_unit_test(running_means_go_on),
         cmocka_unit_test(a_signal_saves_and_stops_all),
+        cmocka_unit_test(a_signal_to_one_rank_stops_all),
         cmocka_unit_test(a_signal_stops_an_evaluation),
         cmocka_unit_test(feedback_of_other_ranks_is_left),
         cmocka_unit_test(another_run_is_refused),

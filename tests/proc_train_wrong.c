@@ -79,6 +79,30 @@ static void wrong_words_are_told(void **state)
     }
 }
 
+/* Of another size, and of another model. */
+static void weights_of_another_shape_are_named(void **state)
+{
+    static const struct {
+        const char *file, *ranks, *says;
+    } inits[] = {
+        {"synth_sgd.w1.init.safetensors", "1", ": '0.weight' has another shape or type than the"},
+        {"synth_sgd.w1.init.safetensors", "3", ": '0.weight' has another shape or type than the"},
+        {"convnet.w1.init.safetensors", "2", ": has no tensor '0.weight'"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
+        const char *words[] = {"train",        "--preset", "wine", "--ranks",
+                               inits[i].ranks, "--init",   NULL,   NULL};
+        words[6] = golden(inits[i].file);
+        rig_run(&rig, NULL, words);
+        if (rig.code != 2 || !rig_has(rig.err_text, inits[i].says))
+            fail_msg("exit code %d, \"%s\" is not in: %s", rig.code, inits[i].says, rig.err_text);
+        assert_true(rig_has(rig.err_text, inits[i].file));
+        rig_wait_lifeless(&rig);
+        rig_end(&rig);
+    }
+}
+
 /* Options from a file; a wrong one is told with its line. */
 static void a_file_may_hold_the_options(void **state)
 {
@@ -239,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_words_are_told),
+        cmocka_unit_test(weights_of_another_shape_are_named),
         cmocka_unit_test(a_file_may_hold_the_options),
         cmocka_unit_test(bad_data_is_named),
         cmocka_unit_test(different_data_are_told),
