@@ -423,6 +423,34 @@ static void test_nobody_stands_still_while_a_thread_is_kept_from_running(void **
     rig_finish(&rig);
 }
 
+/* All but rank 3 wait in operation 2; that one refused two calls and never mends the second. */
+static void play_refusal(struct rig_rank *me)
+{
+    uint64_t what = gyre_signature_pack(GYRE_SIGNATURE_BARRIER, GYRE_F32, GYRE_SUM, 0);
+    struct gyre_activity *activity = &me->board->activity[me->rank];
+
+    if (me->rank == 3)
+        gyre_watch_refuse(me->watch, activity, 1, "gyre_reduce: the first");
+    gyre_activity_enter(activity, 0, 1, 5, what, 0);
+    gyre_activity_finish(activity, 1);
+    if (me->rank == 3)
+        gyre_watch_refuse(me->watch, activity, 2, "gyre_reduce: the second");
+    else
+        gyre_activity_enter(activity, 0, 2, 5, what, 0);
+    rig_await_health(me);
+}
+
+static void test_refused_call_that_is_not_made_again_is_told(void **state)
+{
+    struct rig rig = two_nodes(play_refusal);
+    rig_start(&rig);
+    for (uint32_t rank = 0; rank < rig.n; rank++)
+        assert_tells(&rig, rank, GYRE_MISMATCH, 3,
+                     "rank 3 refused gyre_reduce: the second, and has not called it again for",
+                     SILENT_MS);
+    rig_finish(&rig);
+}
+
 /* -- fork, and a world of one ------------------------------------------------------------------ */
 
 static void play_fork(struct rig_rank *me)
@@ -498,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_operation_that_a_rank_does_not_join_times_out),
         cmocka_unit_test(test_parted_ranks_that_stand_still_are_a_mismatch),
         cmocka_unit_test(test_nobody_stands_still_while_a_thread_is_kept_from_running),
+        cmocka_unit_test(test_refused_call_that_is_not_made_again_is_told),
         cmocka_unit_test(test_forked_child_cannot_speak_for_its_parent),
         cmocka_unit_test(test_world_of_one_reports_and_rings),
     };

@@ -448,6 +448,56 @@ static void test_different_ends_are_told_at_the_goodbye(void **state)
     }
 }
 
+/* One has called less than the others, or more, and says goodbye at any time: nobody ends well. */
+static void test_different_numbers_are_told_to_all_at_the_goodbye(void **state)
+{
+    for (uint64_t seed = 1; seed <= seeds(200); seed++) {
+        struct sim sim = sim_of(2 + seed % 9, 1 + seed % 4, seed);
+        sim_open(&sim);
+        uint32_t odd = (uint32_t)gyre_rng_below(&sim.rng, sim.n),
+                 turn = (uint32_t)gyre_rng_below(&sim.rng, sim.n);
+        uint64_t number = seed % 2 ? 1 : 3;
+        for (uint32_t rank = 0; rank < sim.n; rank++) {
+            uint64_t own = rank == odd ? number : 2;
+            sim.rank[rank].state = at_operation(&sim, rank, own, own);
+        }
+        sim_run(&sim, GYRE_SECOND);
+        for (uint32_t i = 0; i < sim.n; i++) {
+            sim_leave(&sim, (turn + i) % sim.n);
+            sim_run(&sim, gyre_rng_below(&sim.rng, 2 * GYRE_MS));
+        }
+        sim_run(&sim, DEAD);
+        for (uint32_t rank = 0; rank < sim.n; rank++)
+            if (!sim_failure(&sim, rank) || sim_failure(&sim, rank)->status != GYRE_MISMATCH)
+                fail_msg("seed %lu, n %u: rank %u ends well, but rank %u has called %lu", sim.seed,
+                         sim.n, rank, odd, number);
+        sim_close(&sim);
+    }
+}
+
+/* The others made the call and are at their end; one refused it and computes. */
+static void test_who_refused_a_call_and_is_late_is_told_within_the_dead_time(void **state)
+{
+    for (uint64_t seed = 1; seed <= seeds(50); seed++) {
+        struct sim sim = sim_of(2 + seed % 17, 1 + seed % 5, seed);
+        sim_open(&sim);
+        uint32_t late = (uint32_t)gyre_rng_below(&sim.rng, sim.n);
+        sim_run(&sim, GYRE_SECOND);
+        for (uint32_t rank = 0; rank < sim.n; rank++) {
+            sim.rank[rank].state = at_operation(&sim, rank, 2, 2);
+            sim.rank[rank].state.parting = 1;
+        }
+        sim.rank[late].state = at_operation(&sim, late, 1, 1);
+        sim.rank[late].state.refused = (struct gyre_watch_refused){
+            .stands = 1, .comm = 0, .sequence = 2, .why = "gyre_gather: type 99 is unknown"};
+        uint64_t limit = sim.now + DEAD;
+        sim_run(&sim, 2 * DEAD);
+        assert_agreed(&sim, late, limit);
+        assert_non_null(strstr(sim_failure(&sim, late)->text, "gyre_gather: type 99 is unknown"));
+        sim_close(&sim);
+    }
+}
+
 static void test_end_after_goodbye_is_no_failure(void **state)
 {
     struct sim sim = sim_of(6, 3, 41);
@@ -509,6 +559,8 @@ int main(void)
         cmocka_unit_test(test_all_leave_in_any_order),
         cmocka_unit_test(test_who_leaves_early_is_told_by_all),
         cmocka_unit_test(test_different_ends_are_told_at_the_goodbye),
+        cmocka_unit_test(test_different_numbers_are_told_to_all_at_the_goodbye),
+        cmocka_unit_test(test_who_refused_a_call_and_is_late_is_told_within_the_dead_time),
         cmocka_unit_test(test_end_after_goodbye_is_no_failure),
         cmocka_unit_test(test_death_of_a_rank_that_has_not_left_is_a_failure_for_those_who_have),
     };

@@ -56,13 +56,30 @@ static void test_state_survives(void **state)
                                           5,          6,
                                           7,          8,
                                           3,          {{9, 10}, {11, 12}, {13, 14}},
-                                          2,          {{15, 16, 17}, {UINT32_MAX, UINT64_MAX, 18}}};
+                                          2,          {{15, 16, 17}, {UINT32_MAX, UINT64_MAX, 18}},
+                                          1,          {1, UINT32_MAX, 19, "gyre_send: peer 9"}};
     struct gyre_watch_state got = {0};
     uint8_t bytes[GYRE_WATCH_STATE_BYTES];
 
     gyre_watch_state_encode(&sent, bytes);
     gyre_watch_state_decode(bytes, &got);
     assert_memory_equal(&sent, &got, sizeof sent);
+}
+
+/* Bits that mean nothing are dropped, and of a text without an end the last byte. */
+static void test_refusal_of_a_state_is_bounded_and_cleaned(void **state)
+{
+    const size_t why = GYRE_WATCH_STATE_BYTES - GYRE_WATCH_WHY_MAX;
+    struct gyre_watch_state got = {0};
+    uint8_t bytes[GYRE_WATCH_STATE_BYTES] = {0};
+
+    memset(bytes + why, 'x', GYRE_WATCH_WHY_MAX);
+    memset(bytes + why - 16, 0xfe, 4);
+    bytes[why + 1] = '\n';
+    gyre_watch_state_decode(bytes, &got);
+    assert_true(got.parting == 0 && got.refused.stands == 1);
+    assert_int_equal(strlen(got.refused.why), GYRE_WATCH_WHY_MAX - 1);
+    assert_int_equal(strncmp(got.refused.why, "x?x", 3), 0);
 }
 
 static void test_every_flipped_bit_is_refused(void **state)
@@ -249,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_survives),
         cmocka_unit_test(test_state_survives),
+        cmocka_unit_test(test_refusal_of_a_state_is_bounded_and_cleaned),
         cmocka_unit_test(test_every_flipped_bit_is_refused),
         cmocka_unit_test(test_nonsense_with_a_right_sum_is_refused),
         cmocka_unit_test(test_text_is_cut_and_cleaned),

@@ -149,9 +149,12 @@ static void call_roll(struct gyre_vigil *vigil)
         warn(vigil, &finding);
         return;
     }
-    record.status = finding.verdict == GYRE_ROLL_MISMATCH ? GYRE_MISMATCH : GYRE_TIMED_OUT;
+    record.status = finding.verdict == GYRE_ROLL_TIMED_OUT ? GYRE_TIMED_OUT : GYRE_MISMATCH;
     record.rank = finding.rank;
-    memcpy(record.text, finding.text, sizeof record.text);
+    if (finding.verdict == GYRE_ROLL_LEFT)
+        gyre_vigil_compose(vigil, &record, GYRE_MISMATCH, finding.rank, "%s", finding.text);
+    else
+        memcpy(record.text, finding.text, sizeof record.text);
     gyre_vigil_found(vigil, &record);
 }
 
@@ -217,6 +220,9 @@ static void hear_bye(struct gyre_vigil *vigil, struct gyre_vigil_channel *channe
     vigil->left += !channel->left;
     channel->left = true;
     gyre_watch_state_decode(message->payload, &channel->last);
+    channel->last.rank = channel->peer; /* whatever it says */
+    if (vigil->roll != NULL)
+        gyre_roll_hear(vigil->roll, vigil->clock, &channel->last);
     gyre_vigil_compare(vigil, channel);
     vigil->next_beat = vigil->clock;
     check_all_left(vigil);

@@ -2,7 +2,7 @@
  *
  * A rank *waits* while it has started an operation that it has not finished (sequence > finished);
  * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation
- * when it has started it. Four questions are asked of the table:
+ * when it has started it. Five questions are asked of the table:
  *
  *     rank   sequence  finished
  *      0        7         6     waits     1. do two waiting ranks hold different fingerprints under
@@ -15,12 +15,20 @@
  *                                            communicators, one of them for another that has not
  *                                            joined or has left, and nothing moves? Then they have
  *                                            parted long ago.
- *                                         4. has a rank waited too long in an operation that others
+ *                                         4. does a rank wait for one that is in gyre_finalize(); or
+ *                                            wait, also in gyre_finalize(), for one that refused that
+ *                                            call and has not made it since? That one has half of the
+ *                                            dead time, so all are told within it.
+ *                                         5. has a rank waited too long in an operation that others
  *                                            have not joined? Those are named: first in a warning,
  *                                            then in the failure.
  *
  * A rank tells of one communicator in full, the one that it waits in, and of others how far it is:
- * so 3 and 4 know who belongs to a communicator and who has joined.
+ * so 3 to 5 know who belongs to a communicator and who has joined.
+ *
+ * A call that was refused with the same words where a rank waits and where it is missing was wrong
+ * on all ranks alike: the program knows of it, and whoever is late may be computing. So 4 leaves
+ * that to the other questions.
  *
  * Nobody is judged by 3 while any rank computes, or moves as much as one byte: its state changes
  * then. Equal numbers are found by a small hash table of this call's waiting ranks, so a call is
@@ -38,20 +46,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOBODY    UINT32_MAX
-#define LOOK      (100 * GYRE_MS) /* between calls when nothing changed */
-#define LIST_ROOM 300             /* bytes for a list of ranks in a message */
+#define NOBODY       UINT32_MAX
+#define LOOK         (100 * GYRE_MS) /* between calls when nothing changed, or an eighth of dead_ns */
+#define LIST_ROOM    300             /* bytes for a list of ranks in a message */
+#define PLACE_ROOM   256             /* … for what a rank waits in */
+#define REFUSED_ROOM (GYRE_WATCH_WHY_MAX + 40)
+#define COMM_ROOM    40 /* … for a communicator's name */
+#define SUSPECTS     16u /* refused calls that one roll call follows: each is a walk over all ranks */
 
 struct entry {
     struct gyre_watch_state state;
     uint64_t since;  /* it waits in its oldest operation */
     uint64_t number; /* under which it stands in the hash table, if it does */
+    uint64_t refused_at, parted_at;
 };
 
 struct gyre_roll {
-    uint32_t n, slots;
+    uint32_t n, slots, suspect; /* the rank at which the next search for refused calls begins */
     struct gyre_roll_limits limit;
-    uint64_t next_look;
+    uint64_t look, next_look;
     uint64_t moved_at; /* when a state was last another than before */
     bool changed;
     uint32_t warned_comm; /* the operation last warned of */
@@ -68,6 +81,7 @@ int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct g
         return -ENOMEM;
     fresh->n = n;
     fresh->limit = *limits;
+    fresh->look = limits->dead_ns > 0 && limits->dead_ns / 8 < LOOK ? limits->dead_ns / 8 : LOOK;
     for (fresh->slots = 4; fresh->slots < 2 * n; fresh->slots *= 2)
         ;
     fresh->entry = calloc(n, sizeof *fresh->entry);
@@ -148,11 +162,27 @@ static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
     return comm == 0 || gyre_roll_progress(state, comm, &sequence, &finished);
 }
 
+static bool same_refusal(const struct gyre_watch_refused *one, const struct gyre_watch_refused *two)
+{
+    return one->comm == two->comm && one->sequence == two->sequence;
+}
+
+static void hear_end(struct entry *entry, uint64_t clock, const struct gyre_watch_state *state)
+{
+    const struct gyre_watch_refused *before = &entry->state.refused;
+
+    if (state->refused.stands && (!before->stands || !same_refusal(before, &state->refused)))
+        entry->refused_at = clock;
+    if (state->parting && !entry->state.parting)
+        entry->parted_at = clock;
+}
+
 void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state)
 {
     if (state->rank >= roll->n)
         return;
     struct entry *entry = &roll->entry[state->rank];
+    hear_end(entry, clock, state);
     bool moved = !waiting(entry) || entry->state.finished != state->finished ||
                  entry->state.comm != state->comm;
     if (moved)
@@ -359,11 +389,11 @@ static bool find_departed(struct gyre_roll *roll, struct gyre_roll_finding *find
 /* -- 3: all wait, and not for each other ------------------------------------------------------- */
 
 /* " of communicator 3"; nothing for the world. */
-static const char *name_comm(uint32_t comm, char out[40])
+static const char *name_comm(uint32_t comm, char out[COMM_ROOM])
 {
     out[0] = '\0';
     if (comm != 0)
-        snprintf(out, 40, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
+        snprintf(out, COMM_ROOM, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
     return out;
 }
 
@@ -374,7 +404,7 @@ static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, s
     struct gyre_watch_call call;
     char signature[128];
 
-    char of[40];
+    char of[COMM_ROOM];
     if (in_message(state)) {
         gyre_signature_text(signature, sizeof signature, state->signature, state->count);
         snprintf(out, size, "rank %u waits in %s", rank, signature);
@@ -393,7 +423,7 @@ static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint3
 {
     const struct gyre_watch_state *state = &roll->entry[behind].state;
     bool left = joined(&roll->entry[other].state, state->comm, oldest(state));
-    char here[256], there[256];
+    char here[PLACE_ROOM], there[PLACE_ROOM];
 
     finding->verdict = GYRE_ROLL_MISMATCH;
     finding->comm = state->comm;
@@ -452,7 +482,187 @@ static bool find_standstill(const struct gyre_roll *roll, uint64_t clock,
     return false;
 }
 
-/* -- 4: who has not joined --------------------------------------------------------------------- */
+/* -- 4: who has left, and who refused what others wait in -------------------------------------- */
+
+/* The name of a refused call stands before what was wrong; "no memory for …" has none. */
+static const char *verb_of(const struct gyre_watch_refused *refused)
+{
+    return strncmp(refused->why, "gyre_", 5) == 0 ? "refused" : "could not call:";
+}
+
+/* Why it did not call what comes next there; nothing if it did not refuse that. */
+static const char *name_refused(const struct gyre_watch_state *state, uint32_t comm,
+                                char out[REFUSED_ROOM])
+{
+    const struct gyre_watch_refused *refused = &state->refused;
+
+    out[0] = '\0';
+    if (refused->stands && refused->comm == comm)
+        snprintf(out, REFUSED_ROOM, ", where it %s %s", verb_of(refused), refused->why);
+    return out;
+}
+
+void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding)
+{
+    const struct gyre_watch_state *behind = parted->behind, *ahead = parted->ahead;
+    uint64_t sequence = 0, finished = 0;
+    char of[COMM_ROOM], why[REFUSED_ROOM], signature[128] = "";
+    struct gyre_watch_call call;
+
+    gyre_roll_progress(behind, parted->comm, &sequence, &finished);
+    if (parted->comm == ahead->comm && recall(ahead, parted->number, &call))
+        gyre_signature_text(signature, sizeof signature, call.signature, call.count);
+    finding->verdict = GYRE_ROLL_LEFT;
+    finding->comm = parted->comm;
+    finding->sequence = parted->number;
+    finding->rank = behind->rank;
+    snprintf(finding->text, sizeof finding->text,
+             "has left by gyre_finalize() after operation %" PRIu64
+             "%s%s, but rank %u %s operation %" PRIu64
+             "%s%s%s: every rank must call the same operations in the same order",
+             sequence, name_comm(parted->comm, of), name_refused(behind, parted->comm, why),
+             ahead->rank, parted->how, parted->number, signature[0] ? " (" : "", signature,
+             signature[0] ? ")" : "");
+}
+
+/* Of the waiting ranks of each communicator, the one in the latest operation, under number 0. */
+static void enter_latest(struct gyre_roll *roll)
+{
+    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
+    for (uint32_t rank = 0; rank < roll->n; rank++) {
+        const struct gyre_watch_state *state = &roll->entry[rank].state;
+        if (!waiting(&roll->entry[rank]) || in_message(state))
+            continue;
+        uint32_t first = first_under(roll, rank, 0);
+        if (oldest(state) > oldest(&roll->entry[first].state)) {
+            roll->entry[rank].number = 0;
+            *slot_of(roll, state->comm, 0) = rank + 1;
+        }
+    }
+}
+
+static bool left_behind(struct gyre_roll *roll, const struct gyre_watch_state *state, uint32_t comm,
+                        uint64_t sequence, struct gyre_roll_finding *finding)
+{
+    uint32_t waits = *slot_of(roll, comm, 0);
+
+    if (waits-- == 0 || oldest(&roll->entry[waits].state) <= sequence)
+        return false;
+    const struct gyre_watch_state *ahead = &roll->entry[waits].state;
+    gyre_roll_tell_left(&(struct gyre_roll_parted){state, ahead, comm, oldest(ahead), "waits in"},
+                        finding);
+    return true;
+}
+
+/* A rank in its gyre_finalize() calls nothing more. */
+static bool find_left(struct gyre_roll *roll, struct gyre_roll_finding *finding)
+{
+    bool found = false;
+
+    enter_latest(roll);
+    for (uint32_t rank = 0; rank < roll->n && !found; rank++) {
+        const struct gyre_watch_state *state = &roll->entry[rank].state;
+        if (!state->parting)
+            continue;
+        found = left_behind(roll, state, state->comm, state->sequence, finding);
+        for (uint32_t i = 0; i < state->elsewheres && !found; i++)
+            found = left_behind(roll, state, (uint32_t)state->elsewhere[i].comm,
+                                state->elsewhere[i].sequence, finding);
+    }
+    return found;
+}
+
+/* It waits in an operation, for that rank too, since `since`. */
+static bool waits_in_call(const struct entry *entry, uint32_t rank,
+                          const struct gyre_watch_refused *refused, uint64_t *since)
+{
+    const struct gyre_watch_state *state = &entry->state;
+
+    *since = entry->since;
+    if (!waiting(entry) || state->comm != refused->comm)
+        return false;
+    return in_message(state) ? state->signature >> 32 == rank : oldest(state) >= refused->sequence;
+}
+
+/* It has made that call, and waits at its end since `since`. */
+static bool waits_at_end(const struct entry *entry, const struct gyre_watch_refused *refused,
+                         uint64_t *since)
+{
+    *since = entry->parted_at;
+    return entry->state.parting && refused->comm != GYRE_WATCH_PAIRS &&
+           joined(&entry->state, (uint32_t)refused->comm, refused->sequence);
+}
+
+static bool refused_alike(const struct gyre_watch_refused *one,
+                          const struct gyre_watch_refused *two)
+{
+    return one->comm != GYRE_WATCH_PAIRS && same_refusal(one, two) &&
+           strcmp(one->why, two->why) == 0;
+}
+
+/* One that has waited for `rank` since before `limit`. */
+static uint32_t kept_waiting(const struct gyre_roll *roll, uint32_t rank, uint64_t limit,
+                             uint64_t *since)
+{
+    const struct gyre_watch_refused *refused = &roll->entry[rank].state.refused;
+
+    for (uint32_t other = 0; other < roll->n; other++) {
+        const struct entry *entry = &roll->entry[other];
+        if (other != rank &&
+            (waits_in_call(entry, rank, refused, since) || waits_at_end(entry, refused, since)) &&
+            *since <= limit && !refused_alike(refused, &entry->state.refused))
+            return other;
+    }
+    return NOBODY;
+}
+
+static void tell_refused(const struct gyre_roll *roll, uint32_t rank, uint32_t other,
+                         uint64_t waited, struct gyre_roll_finding *finding)
+{
+    const struct gyre_watch_refused *refused = &roll->entry[rank].state.refused;
+    char there[PLACE_ROOM], of[COMM_ROOM];
+    uint64_t since;
+
+    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->comm = (uint32_t)refused->comm;
+    finding->sequence = refused->sequence;
+    finding->rank = rank;
+    if (waits_in_call(&roll->entry[other], rank, refused, &since))
+        tell_place(roll, other, there, sizeof there);
+    else
+        snprintf(there, sizeof there,
+                 "rank %u has called operation %" PRIu64 "%s and waits in gyre_finalize()", other,
+                 refused->sequence, name_comm(finding->comm, of));
+    snprintf(finding->text, sizeof finding->text,
+             "rank %u %s %s, and has not called it again for %" PRIu64 ".%" PRIu64
+             " s, while %s: every rank must call the same operations in the same order",
+             rank, verb_of(refused), refused->why, waited / GYRE_SECOND,
+             waited % GYRE_SECOND / (100 * GYRE_MS), there);
+}
+
+static bool find_refused(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
+{
+    uint64_t patience = roll->limit.dead_ns / 2, since;
+    uint32_t first = roll->suspect, suspects = 0;
+
+    for (uint32_t i = 0; i < roll->n && patience > 0 && suspects < SUSPECTS; i++) {
+        uint32_t rank = (first + i) % roll->n;
+        const struct entry *entry = &roll->entry[rank];
+        if (!entry->state.refused.stands || clock - entry->refused_at < patience)
+            continue;
+        roll->suspect = rank + 1;
+        suspects++;
+        uint32_t other = kept_waiting(roll, rank, clock - patience, &since);
+        if (other == NOBODY)
+            continue;
+        tell_refused(roll, rank, other,
+                     clock - (since > entry->refused_at ? since : entry->refused_at), finding);
+        return true;
+    }
+    return false;
+}
+
+/* -- 5: who has not joined --------------------------------------------------------------------- */
 
 /* The rank that has waited longest. */
 static uint32_t longest_waiting(const struct gyre_roll *roll)
@@ -483,7 +693,7 @@ static void list_missing(const struct gyre_roll *roll, const struct gyre_roll_fi
 static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
                            char *out, size_t size)
 {
-    char signature[128], of[40];
+    char signature[128], of[COMM_ROOM];
 
     name_comm(finding->comm, of);
     for (uint32_t rank = 0; rank < roll->n; rank++) {
@@ -574,8 +784,9 @@ void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_fin
     if (!roll->changed && clock < roll->next_look)
         return;
     roll->changed = false;
-    roll->next_look = clock + LOOK;
+    roll->next_look = clock + roll->look;
     bool differ = find_mismatch(roll, finding) || find_departed(roll, finding) ||
+                  find_left(roll, finding) || find_refused(roll, clock, finding) ||
                   find_standstill(roll, clock, finding);
     if (!differ)
         find_wait(roll, clock, finding);

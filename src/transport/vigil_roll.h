@@ -12,8 +12,10 @@ struct gyre_roll;
 
 enum gyre_roll_verdict {
     GYRE_ROLL_FINE,
-    GYRE_ROLL_MISMATCH, /* calls differ under one number, or all stand still in different ones */
-    GYRE_ROLL_SLOW,     /* a rank has waited long for ranks that have not joined; told once */
+    GYRE_ROLL_MISMATCH, /* calls differ under one number, all stand still in different ones, or one
+                           that others made was refused */
+    GYRE_ROLL_LEFT, /* others wait for a rank in its gyre_finalize(): the text follows its name */
+    GYRE_ROLL_SLOW, /* a rank has waited long for ranks that have not joined; told once */
     GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
 };
 
@@ -26,7 +28,8 @@ struct gyre_roll_finding {
 };
 
 /* `dead_ns`, 0 for never: when all ranks wait, in operations of different number, and nothing
- * has moved for so long, they stand still. `timeout_ns`, 0 for never: of one operation. */
+ * has moved for so long, they stand still; a refused call that others wait in has half of it to be
+ * made after all. `timeout_ns`, 0 for never: of one operation. */
 struct gyre_roll_limits {
     uint64_t patience_ns, dead_ns, timeout_ns;
 };
@@ -48,6 +51,16 @@ bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uin
  * last calls differed first, as far as their states remember. */
 void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
                     struct gyre_roll_finding *finding);
+
+/* Two ranks part after different numbers of operations of a communicator: one has called that
+ * operation and is `how` in it, the other has left. The finding is GYRE_ROLL_LEFT. */
+struct gyre_roll_parted {
+    const struct gyre_watch_state *behind, *ahead;
+    uint32_t comm;
+    uint64_t number;
+    const char *how;
+};
+void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding);
 
 /* Does the rank wait in that operation (or still in an earlier one, with that one started)? */
 bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence);

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -198,10 +199,20 @@ static void nudge(struct gyre_watch *watch)
         return; /* full: it is readable already */
 }
 
-static uint64_t goodbye_limit(const struct gyre_watch *watch)
+static uint64_t part(struct gyre_watch *watch)
 {
     int wait_ms = watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms;
-    return gyre_now_ns() + (uint64_t)wait_ms * GYRE_MS;
+    if (watch->parts_until == 0)
+        watch->parts_until = gyre_now_ns() + (uint64_t)wait_ms * GYRE_MS;
+    return watch->parts_until;
+}
+
+uint64_t gyre_watch_part(struct gyre_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    uint64_t until = part(watch);
+    pthread_mutex_unlock(&watch->lock);
+    return until;
 }
 
 static void say_goodbye(struct gyre_watch *watch)
@@ -209,7 +220,7 @@ static void say_goodbye(struct gyre_watch *watch)
     struct timespec limit;
     int late = 0;
 
-    gyre_watch_deadline(goodbye_limit(watch), &limit);
+    gyre_watch_deadline(part(watch), &limit);
     gyre_watch_turn(watch); /* the state that goes with the goodbye */
     gyre_vigil_leave(watch->vigil, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
@@ -301,6 +312,22 @@ void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity)
             break;
         }
     atomic_compare_exchange_strong(&watch->is.activity->focus, &mine, NULL);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
+                       const char *why)
+{
+    if (watch == NULL || watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    activity->refused.at = gyre_now_ns();
+    activity->refused.sequence = sequence;
+    if (why != NULL) {
+        memset(activity->refused.why, 0, GYRE_WATCH_WHY_MAX);
+        if (snprintf(activity->refused.why, GYRE_WATCH_WHY_MAX, "%s", why) >= GYRE_WATCH_WHY_MAX)
+            memcpy(activity->refused.why + GYRE_WATCH_WHY_MAX - 4, "...", 4);
+    }
     pthread_mutex_unlock(&watch->lock);
 }
 

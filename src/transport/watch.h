@@ -12,8 +12,9 @@
  *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a
  *     computing one does); a watcher whose own tick came late grants that lateness to everybody;
  *   - two ranks called different operations under the same sequence; or all ranks wait, in
- *     operations of different sequence, and none moves; or a rank waits longer than its limit for
- *     ranks that have not joined;
+ *     operations of different sequence, and none moves; or a rank refused a call in which others
+ *     wait, and does not make it again; or a rank waits longer than its limit for ranks that have
+ *     not joined;
  *   - the launcher's pipe ended. */
 #ifndef GYRE_TRANSPORT_WATCH_H
 #define GYRE_TRANSPORT_WATCH_H
@@ -54,6 +55,11 @@ struct gyre_activity {
         _Atomic uint64_t signature; /* gyre_signature_pack() */
         _Atomic uint64_t count;
     } call[GYRE_ACTIVITY_CALLS];
+    struct {               /* the last call that was refused; under the watch's lock */
+        uint64_t at;       /* when; 0: never */
+        uint64_t sequence; /* the number that it would have had: once there is one, that is over */
+        char why[GYRE_WATCH_WHY_MAX];
+    } refused;
 };
 
 static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t comm,
@@ -125,9 +131,13 @@ struct gyre_watch;
 int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
                      struct gyre_trouble *trouble);
 
-/* Says goodbye, waits (at most the dead time) until all ranks have said it or one has failed, and
- * joins the thread. After a goodbye its sender's exit is no failure. In a forked child it only
- * frees. NULL allowed. */
+/* This rank has nothing more to do and waits for its peers, which its beats say from now on. Returns
+ * until when it shall wait: for the dead time. */
+uint64_t gyre_watch_part(struct gyre_watch *watch);
+
+/* Says goodbye, waits (until part() said, else at most the dead time) until all ranks have said it
+ * or one has failed, and joins the thread. After a goodbye its sender's exit is no failure. In a
+ * forked child it only frees. NULL allowed. */
 void gyre_watch_stop(struct gyre_watch *watch);
 
 /* Tells the job of a failure seen or decided here. The first one known to the tree wins;
@@ -141,6 +151,12 @@ void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool
  * the activity is not read any more. `watch` may be NULL. */
 void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity);
 void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity);
+
+/* A call was refused here that would have had that number, and nothing was started: if peers wait in
+ * it, and none follows for half of the dead time, they are told why. `why` NULL: what was refused
+ * last has this number now. Any thread; `watch` may be NULL. */
+void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
+                       const char *why);
 
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until
  * each has mapped it or said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody

@@ -39,6 +39,7 @@ struct gyre_watch {
     int launcher;      /* borrowed, -1: none */
     uint16_t epoch;
     bool locks, ending, told;
+    uint64_t parts_until; /* the end of the wait for peers at the end; 0: this rank does not part */
     struct gyre_watch_state mine; /* this rank's, as last seen */
     uint64_t looks, looked_at;    /* of the activity, and when they last grew or did not matter */
     uint64_t absences;            /* spans of ABSENT in which nobody looked */

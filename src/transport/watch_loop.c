@@ -306,6 +306,34 @@ static void read_others(const struct gyre_activity *first, const struct gyre_act
         }
 }
 
+static uint64_t entered(const struct gyre_activity *activity)
+{
+    return atomic_load_explicit(&activity->sequence, memory_order_acquire);
+}
+
+/* A refusal tells something until the call that took its place is over, or is the last one. */
+static bool tells_refusal(const struct gyre_activity *activity)
+{
+    uint64_t finished = atomic_load_explicit(&activity->finished, memory_order_relaxed);
+    return activity->refused.at != 0 && (activity->refused.sequence > finished ||
+                                         activity->refused.sequence >= entered(activity));
+}
+
+static void read_refused(const struct gyre_activity *first, struct gyre_watch_state *to)
+{
+    const struct gyre_activity *newest = NULL;
+
+    for (const struct gyre_activity *at = first; at != NULL; at = at->next)
+        if (tells_refusal(at) && (newest == NULL || at->refused.at > newest->refused.at))
+            newest = at;
+    if (newest == NULL)
+        return;
+    to->refused.stands = newest->refused.sequence > entered(newest);
+    to->refused.comm = atomic_load_explicit(&newest->comm, memory_order_relaxed);
+    to->refused.sequence = newest->refused.sequence;
+    memcpy(to->refused.why, newest->refused.why, GYRE_WATCH_WHY_MAX);
+}
+
 /* A thread that waits looks every 50 ms. One that does not is kept from running, by others on its
  * core or by a page that comes slowly: its part may be on its way, so this counts as motion. */
 static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fresh)
@@ -337,8 +365,10 @@ void gyre_watch_turn(struct gyre_watch *watch)
         count_absence(watch, &fresh);
         if (first->next != NULL)
             read_others(first, told, &fresh);
+        read_refused(first, &fresh);
         watch->mine = fresh;
     }
+    watch->mine.parting = watch->parts_until != 0;
     gyre_vigil_tick(watch->vigil, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
 }

@@ -13,7 +13,11 @@
 #include <string.h>
 
 enum { AT_LENGTH = 0, AT_KIND = 4, AT_FLAGS = 5, AT_EPOCH = 6, AT_RANK = 8, AT_STATUS = 12 };
-enum { AT_ELSEWHERES = 64 + 16 * GYRE_WATCH_CALLS }; /* of a state */
+enum { /* of a state */
+       AT_ELSEWHERES = 64 + 16 * GYRE_WATCH_CALLS,
+       AT_REFUSED = AT_ELSEWHERES + 4 + 20 * GYRE_WATCH_ELSEWHERE
+};
+enum { PARTING = 1, STANDS = 2 };
 enum { AT_ID = 16, AT_CRC = 20, AT_REGION = 24 };
 
 /* Sums a whole message, reading its crc field as 0. */
@@ -83,15 +87,36 @@ int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_messag
     return sensible(message) ? 0 : GYRE_CORRUPT;
 }
 
+static void clean(char *out, const uint8_t *in, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        out[i] = in[i] < ' ' || in[i] == 0x7f ? '?' : (char)in[i];
+    out[length] = '\0';
+}
+
 void gyre_watch_text(const struct gyre_watch_message *message, char *out, size_t size)
 {
-    size_t length = message->payload_bytes < size - 1 ? message->payload_bytes : size - 1;
+    clean(out, message->payload,
+          message->payload_bytes < size - 1 ? message->payload_bytes : size - 1);
+}
 
-    for (size_t i = 0; i < length; i++) {
-        uint8_t byte = message->payload[i];
-        out[i] = byte < ' ' || byte == 0x7f ? '?' : (char)byte;
-    }
-    out[length] = '\0';
+static void encode_refused(const struct gyre_watch_state *state, uint8_t *out)
+{
+    gyre_put32(out, (state->parting ? PARTING : 0) | (state->refused.stands ? STANDS : 0));
+    gyre_put32(out + 4, (uint32_t)state->refused.comm);
+    gyre_put64(out + 8, state->refused.sequence);
+    memcpy(out + 16, state->refused.why, GYRE_WATCH_WHY_MAX);
+}
+
+static void decode_refused(const uint8_t *in, struct gyre_watch_state *state)
+{
+    uint32_t flags = gyre_get32(in);
+
+    state->parting = (flags & PARTING) != 0;
+    state->refused.stands = (flags & STANDS) != 0;
+    state->refused.comm = gyre_get32(in + 4);
+    state->refused.sequence = gyre_get64(in + 8);
+    clean(state->refused.why, in + 16, strnlen((const char *)in + 16, GYRE_WATCH_WHY_MAX - 1));
 }
 
 void gyre_watch_state_encode(const struct gyre_watch_state *state,
@@ -117,6 +142,7 @@ void gyre_watch_state_encode(const struct gyre_watch_state *state,
         gyre_put64(at + 4, state->elsewhere[i].sequence);
         gyre_put64(at + 12, state->elsewhere[i].finished);
     }
+    encode_refused(state, out + AT_REFUSED);
 }
 
 void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
@@ -144,6 +170,7 @@ void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
         state->elsewhere[i].sequence = gyre_get64(at + 4);
         state->elsewhere[i].finished = gyre_get64(at + 12);
     }
+    decode_refused(in + AT_REFUSED, state);
     if (state->calls > GYRE_WATCH_CALLS)
         state->calls = 0;
     if (state->elsewheres > GYRE_WATCH_ELSEWHERE)

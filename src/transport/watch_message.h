@@ -4,7 +4,7 @@
  *    | length | kind | flags| epoch | rank | status | id | crc | region length  | payload …
  *
  * Little endian; `length` counts everything; crc is the CRC-32C of the whole message with crc = 0.
- * A beat's payload is a list of states of 340 bytes, a failure's, warning's or reply's is its text.
+ * A beat's payload is a list of states of 508 bytes, a failure's, warning's or reply's is its text.
  * Nothing here does I/O. */
 #ifndef GYRE_TRANSPORT_WATCH_MESSAGE_H
 #define GYRE_TRANSPORT_WATCH_MESSAGE_H
@@ -18,8 +18,10 @@
 #define GYRE_WATCH_TEXT_MAX     900 /* of a failure, NUL included */
 #define GYRE_WATCH_CALLS        7   /* that a state remembers besides its newest */
 #define GYRE_WATCH_ELSEWHERE    8   /* communicators besides the one it tells of in full */
-#define GYRE_WATCH_STATE_BYTES  (68 + 16 * GYRE_WATCH_CALLS + 20 * GYRE_WATCH_ELSEWHERE)
-#define GYRE_WATCH_STATES_MAX   (GYRE_WATCH_PAYLOAD_MAX / GYRE_WATCH_STATE_BYTES)
+#define GYRE_WATCH_WHY_MAX      152 /* of a refused call, NUL included */
+#define GYRE_WATCH_STATE_BYTES                                                                     \
+    (68 + 16 * GYRE_WATCH_CALLS + 20 * GYRE_WATCH_ELSEWHERE + 16 + GYRE_WATCH_WHY_MAX)
+#define GYRE_WATCH_STATES_MAX (GYRE_WATCH_PAYLOAD_MAX / GYRE_WATCH_STATE_BYTES)
 
 enum gyre_watch_kind {
     GYRE_WATCH_BEAT = 1, /* the sender is alive; states that are new since its last beat */
@@ -55,6 +57,13 @@ struct gyre_watch_elsewhere {
     uint64_t sequence, finished;
 };
 
+/* A call that it refused, and that peers may have made. */
+struct gyre_watch_refused {
+    uint64_t stands;         /* 1: it has made none in its place yet; 0: it has, or there is none */
+    uint64_t comm, sequence; /* the number that it would have had */
+    char why[GYRE_WATCH_WHY_MAX]; /* "gyre_reduce: type 99 is unknown"; filled up with zeros */
+};
+
 /* What one rank is doing, as its beats carry it. */
 struct gyre_watch_state {
     uint32_t rank, comm;
@@ -64,6 +73,8 @@ struct gyre_watch_state {
     struct gyre_watch_call call[GYRE_WATCH_CALLS]; /* the rest is 0 */
     uint64_t elsewheres;
     struct gyre_watch_elsewhere elsewhere[GYRE_WATCH_ELSEWHERE]; /* the rest is 0 */
+    uint64_t parting;                                            /* 1: it is in gyre_finalize() */
+    struct gyre_watch_refused refused;
 };
 
 struct gyre_watch_message {
