@@ -357,13 +357,10 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
 }
 
 /* Everything sent has left and everything coming has come, or the job has failed. */
-static void flush(struct gyre_domain *domain)
+static void flush(struct gyre_domain *domain, uint64_t limit)
 {
     const struct timespec pause = {0, 50000};
     struct gyre_completion ignored[16];
-    uint64_t patience_ms =
-        domain->settings.dead_time_ms ? (uint64_t)domain->settings.dead_time_ms : 3600000;
-    uint64_t limit = gyre_now_ns() + patience_ms * GYRE_MS;
     while (!atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN &&
            gyre_now_ns() < limit) {
         if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16))
@@ -378,7 +375,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return 0;
     int before = atomic_load(&domain->health.status);
     if (domain->links && !domain->forked)
-        flush(domain);
+        flush(domain, gyre_watch_part(domain->watch));
     if (domain->watch && !domain->forked)
         gyre_domain_memory_part(domain);
     if (domain->watch)
