@@ -439,12 +439,12 @@ static void test_rank_at_its_end_that_others_wait_for_is_told(void **state)
 {
     struct gyre_roll *roll = roll_of(4);
 
-    hear(roll, 0, in_child(doing(1, 5, 3, 1000), 8));
+    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
     hear(roll, 0, parting(also_in_child(doing(2, 9, 9, 1), 4)));
     hear(roll, 0, parting(doing(3, 9, 9, 1)));
     hear(roll, 0, doing(0, 9, 8, 1));
     assert_int_equal(call(roll, 1).verdict, GYRE_ROLL_FINE);
-    hear(roll, 0, in_child(doing(1, 5, 4, 1000), 8));
+    hear(roll, 0, in_child(doing(1, 5, 3, 1000), 8)); /* and still in 4 */
     struct gyre_roll_finding finding = call(roll, 1);
     assert_int_equal(finding.verdict, GYRE_ROLL_LEFT);
     assert_int_equal(finding.rank, 2);

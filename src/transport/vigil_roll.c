@@ -525,7 +525,7 @@ void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll
              signature[0] ? ")" : "");
 }
 
-/* Of the waiting ranks of each communicator, the one in the latest operation, under number 0. */
+/* Of the waiting ranks of each communicator, the one that has called most, under number 0. */
 static void enter_latest(struct gyre_roll *roll)
 {
     memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
@@ -534,7 +534,7 @@ static void enter_latest(struct gyre_roll *roll)
         if (!waiting(&roll->entry[rank]) || in_message(state))
             continue;
         uint32_t first = first_under(roll, rank, 0);
-        if (oldest(state) > oldest(&roll->entry[first].state)) {
+        if (state->sequence > roll->entry[first].state.sequence) {
             roll->entry[rank].number = 0;
             *slot_of(roll, state->comm, 0) = rank + 1;
         }
@@ -546,10 +546,11 @@ static bool left_behind(struct gyre_roll *roll, const struct gyre_watch_state *s
 {
     uint32_t waits = *slot_of(roll, comm, 0);
 
-    if (waits-- == 0 || oldest(&roll->entry[waits].state) <= sequence)
+    if (waits-- == 0 || roll->entry[waits].state.sequence <= sequence)
         return false;
     const struct gyre_watch_state *ahead = &roll->entry[waits].state;
-    gyre_roll_tell_left(&(struct gyre_roll_parted){state, ahead, comm, oldest(ahead), "waits in"},
+    uint64_t number = sequence < oldest(ahead) ? oldest(ahead) : sequence + 1;
+    gyre_roll_tell_left(&(struct gyre_roll_parted){state, ahead, comm, number, "waits in"},
                         finding);
     return true;
 }
