@@ -498,6 +498,25 @@ static void test_who_refused_a_call_and_is_late_is_told_within_the_dead_time(voi
     }
 }
 
+/* Rank 0 has left and is gone before it could answer what rank 1 found at the goodbyes. */
+static void test_what_is_found_at_the_end_stands_without_rank_0(void **state)
+{
+    struct sim sim = sim_of(3, 3, 47);
+    sim_open(&sim);
+    sim_run(&sim, GYRE_SECOND);
+    sim_leave(&sim, 0);
+    sim_run(&sim, 10 * GYRE_MS);
+    sim_kill(&sim, 0);
+    sim.rank[2].state = at_operation(&sim, 2, 2, 2);
+    sim_leave(&sim, 1);
+    sim_leave(&sim, 2);
+    sim_run(&sim, GYRE_SECOND);
+    for (uint32_t rank = 1; rank < 3; rank++)
+        assert_int_equal(sim_failure(&sim, rank) ? sim_failure(&sim, rank)->status : 0,
+                         GYRE_MISMATCH);
+    sim_close(&sim);
+}
+
 static void test_end_after_goodbye_is_no_failure(void **state)
 {
     struct sim sim = sim_of(6, 3, 41);
@@ -561,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_different_ends_are_told_at_the_goodbye),
         cmocka_unit_test(test_different_numbers_are_told_to_all_at_the_goodbye),
         cmocka_unit_test(test_who_refused_a_call_and_is_late_is_told_within_the_dead_time),
+        cmocka_unit_test(test_what_is_found_at_the_end_stands_without_rank_0),
         cmocka_unit_test(test_end_after_goodbye_is_no_failure),
         cmocka_unit_test(test_death_of_a_rank_that_has_not_left_is_a_failure_for_those_who_have),
     };

@@ -238,6 +238,23 @@ static void test_descriptors_arrive_with_their_messages(void **state)
     close_ends(&ends);
 }
 
+/* It closes its end with something unread, of which the kernel tells first. */
+static void test_last_words_of_a_peer_that_does_not_listen_arrive(void **state)
+{
+    struct ends ends = ends_of(SOCK_SEQPACKET);
+    uint32_t number = 0;
+    int passed;
+
+    send_number(&ends, 7, -1);
+    assert_int_equal(send(ends.fd[1], "unread", 6, 0), 6);
+    close(ends.fd[0]);
+    assert_int_equal(receive_number(&ends, &number, &passed), 0);
+    assert_int_equal(number, 7);
+    assert_int_equal(receive_number(&ends, &number, &passed), -EPIPE);
+    ends.fd[0] = dup(ends.fd[1]);
+    close_ends(&ends);
+}
+
 static void test_end_and_nonsense_end_a_channel(void **state)
 {
     const int types[] = {SOCK_SEQPACKET, SOCK_STREAM};
@@ -272,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_text_is_cut_and_cleaned),
         cmocka_unit_test(test_full_socket_keeps_the_order),
         cmocka_unit_test(test_descriptors_arrive_with_their_messages),
+        cmocka_unit_test(test_last_words_of_a_peer_that_does_not_listen_arrive),
         cmocka_unit_test(test_end_and_nonsense_end_a_channel),
     };
 

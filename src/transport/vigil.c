@@ -228,6 +228,14 @@ static void hear_bye(struct gyre_vigil *vigil, struct gyre_vigil_channel *channe
     check_all_left(vigil);
 }
 
+/* Nothing is waited for any more; what this rank has found, and rank 0 has not answered, stands. */
+static void end_all(struct gyre_vigil *vigil)
+{
+    if (vigil->stage == GYRE_VIGIL_PROPOSED)
+        gyre_vigil_adopt(vigil, &vigil->record);
+    vigil->all_left = true;
+}
+
 void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t index,
                         const struct gyre_watch_message *message)
 {
@@ -253,7 +261,8 @@ void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t index,
         hear_bye(vigil, channel, message);
         break;
     case GYRE_WATCH_ALL_BYE:
-        vigil->all_left |= channel->peer == 0;
+        if (channel->peer == 0)
+            end_all(vigil);
         break;
     default:
         break;
@@ -266,7 +275,7 @@ static bool parts(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel)
     channel->gone = true;
     channel->owed = 0;
     if (channel->peer == 0 && channel->left && vigil->leaving)
-        vigil->all_left = true; /* rank 0 counts no longer: there is nothing to wait for */
+        end_all(vigil); /* rank 0 counts no longer */
     return !channel->left && !vigil->all_left;
 }
 

@@ -234,14 +234,14 @@ static bool drain(struct gyre_watch_link *link, uint64_t limit)
 {
     struct pollfd room = {.fd = link->channel.fd, .events = POLLOUT};
 
-    while (!link->broken && gyre_watch_channel_waits(&link->channel)) {
+    while (!link->broken && !link->deaf && gyre_watch_channel_waits(&link->channel)) {
         uint64_t now = gyre_now_ns();
         if (now >= limit)
             return false;
         poll(&room, 1, (int)((limit - now) / GYRE_MS) + 1);
         link->broken = gyre_watch_channel_flush(&link->channel) != 0;
     }
-    return !link->broken;
+    return !link->broken && !link->deaf;
 }
 
 /* The thread is gone; gives sockets that were full a moment to take the rest. */

@@ -180,6 +180,8 @@ static int receive_packet(struct gyre_watch_channel *channel, uint8_t *buffer,
                             .msg_controllen = sizeof control};
     ssize_t length = recvmsg(channel->fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+    if (length < 0 && errno == ECONNRESET) /* told once; its last packets are behind that */
+        length = recvmsg(channel->fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0)
         return errno == EAGAIN || errno == EINTR ? GYRE_AGAIN : -errno;
     if (length == 0)

@@ -17,6 +17,7 @@ struct gyre_watch_link { /* to one peer; same index as the vigil's channel */
     int pidfd; /* borrowed, -1: another node, or ended */
     bool node; /* of this node: regions are shared with it */
     bool broken;
+    bool deaf;       /* the peer reads no more; what it said before is read to its end */
     bool wants_room; /* epoll tells when the socket has room again */
     _Atomic bool ended;
     _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */

@@ -59,7 +59,7 @@ static void break_link(struct gyre_watch *watch, uint32_t index, int status)
 static void arm(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];
-    bool waits = gyre_watch_channel_waits(&link->channel);
+    bool waits = !link->deaf && gyre_watch_channel_waits(&link->channel);
     struct epoll_event event = {.events = EPOLLIN | (waits ? EPOLLOUT : 0),
                                 .data.u64 = tag(GYRE_WATCH_FROM_LINK, index)};
 
@@ -69,18 +69,23 @@ static void arm(struct gyre_watch *watch, uint32_t index)
     epoll_ctl(watch->poller, EPOLL_CTL_MOD, link->channel.fd, &event);
 }
 
+/* Of a send. A peer that has closed its end may have said why: reading finds that, and the end. */
+static void act_on(struct gyre_watch *watch, uint32_t index, int status)
+{
+    if (status == -EPIPE || status == -ECONNRESET)
+        watch->link[index].deaf = true;
+    else if (status != 0)
+        break_link(watch, index, status);
+    arm(watch, index);
+}
+
 static void send_bytes(struct gyre_watch *watch, uint32_t index, const uint8_t *bytes,
                        size_t length, int pass)
 {
     struct gyre_watch_link *link = &watch->link[index];
 
-    if (link->broken)
-        return;
-    int status = gyre_watch_channel_send(&link->channel, bytes, length, pass);
-    if (status != 0)
-        break_link(watch, index, status);
-    else
-        arm(watch, index);
+    if (!link->broken && !link->deaf)
+        act_on(watch, index, gyre_watch_channel_send(&link->channel, bytes, length, pass));
 }
 
 void gyre_watch_post(struct gyre_watch *watch, uint32_t index,
@@ -101,7 +106,7 @@ void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t index)
     struct gyre_watch_link *link = &watch->link[index];
     uint8_t bytes[GYRE_WATCH_MESSAGE_MAX];
 
-    while (!link->broken && !gyre_watch_channel_waits(&link->channel)) {
+    while (!link->broken && !link->deaf && !gyre_watch_channel_waits(&link->channel)) {
         size_t length = gyre_vigil_next_message(watch->vigil, index, bytes);
         if (length == 0)
             return;
@@ -191,13 +196,8 @@ static void handle_link(struct gyre_watch *watch, uint32_t index, uint32_t event
 
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         read_link(watch, index, MESSAGES_A_RUN);
-    if (!(events & EPOLLOUT) || link->broken)
-        return;
-    int status = gyre_watch_channel_flush(&link->channel);
-    if (status != 0)
-        break_link(watch, index, status);
-    else
-        arm(watch, index);
+    if ((events & EPOLLOUT) && !link->broken && !link->deaf)
+        act_on(watch, index, gyre_watch_channel_flush(&link->channel));
 }
 
 static void handle_death(struct gyre_watch *watch, uint32_t index)
