@@ -322,6 +322,15 @@ void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity)
     (void)activity;
 }
 
+void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
+                       const char *why)
+{
+    (void)watch;
+    (void)activity;
+    (void)sequence;
+    (void)why;
+}
+
 int gyre_helper_poke(struct gyre_hub *hub)
 {
     (void)hub;

@@ -1,5 +1,6 @@
 /* A call's way: one check for all, and then it is run to the end (operations.c), or started, or put
- * in the order of a stream. Nothing is started and the communicator is unharmed when a check fails. */
+ * in the order of a stream. Nothing is started and the communicator is unharmed when a check fails;
+ * but peers may wait in theirs, so that it failed stands in the books until a call follows. */
 #include "collectives/call.h"
 
 #include "base/size.h"
@@ -106,9 +107,9 @@ static int prepare(struct gyre_comm *comm, struct gyre_call *call, void **buffer
 {
     *buffer = NULL;
     int status = check(comm, call);
-    if (status || !call->shape.fold)
-        return status;
-    return gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
+    if (!status && call->shape.fold)
+        status = gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
+    return gyre_comm_refused(comm, status);
 }
 
 int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call)
@@ -120,7 +121,8 @@ int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call)
         return status;
     status = prepare(comm, call, &buffer);
     if (!status && comm->group.depth)
-        return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL);
+        return gyre_comm_refused(
+            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL));
     if (!status)
         status = gyre_comm_run(comm, &call->shape, call->input, call->output);
     free(buffer);
@@ -131,13 +133,15 @@ int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_
 {
     void *buffer = NULL;
     if (!work)
-        return gyre_refuse("%s: the place for the handle is NULL", call->name);
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("%s: the place for the handle is NULL", call->name));
     *work = NULL;
     int status = gyre_comm_check(comm, call->name);
     if (!status)
         status = prepare(comm, call, &buffer);
     if (!status && comm->group.depth)
-        return gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work);
+        return gyre_comm_refused(
+            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work));
     if (!status)
         status = gyre_comm_begin(comm, &call->shape, call->input, call->output, buffer, work);
     if (status)
@@ -169,10 +173,11 @@ static int check_on(const struct gyre_comm *comm, const struct gyre_call *call, 
 int gyre_call_run_on(struct gyre_comm *comm, struct gyre_call *call, void *stream)
 {
     int status = gyre_comm_check(comm, call->name);
-    if (!status)
-        status = check(comm, call);
+    if (status)
+        return status;
+    status = check(comm, call);
     if (!status)
         status = check_on(comm, call, stream);
-    return status ? status
+    return status ? gyre_comm_refused(comm, status)
                   : gyre_comm_begin_on(comm, &call->shape, call->input, call->output, stream);
 }

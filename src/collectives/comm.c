@@ -1,5 +1,5 @@
 /* The communicator: what gyre/gyre.h promises, apart from its making and end (world.c) and the
- * operations (operations.c): who this rank is, memory, and how a failure is told. */
+ * operations (operations.c): who this rank is, memory, and how a failure or a refusal is told. */
 #include "collectives/comm.h"
 
 #include "base/log.h"
@@ -34,6 +34,41 @@ int gyre_abort(struct gyre_comm *comm, const char *reason)
     int fine = 0;
     atomic_compare_exchange_strong(&comm->hub->failed, &fine, GYRE_ABORTED);
     return 0;
+}
+
+/* Somebody may wait for what this rank calls. */
+static bool counted_on(const struct gyre_comm *comm)
+{
+    return comm && !gyre_domain_forked(comm->domain) && comm->n > 1 &&
+           !atomic_load_explicit(&comm->hub->failed, memory_order_relaxed);
+}
+
+int gyre_comm_refused(struct gyre_comm *comm, int status)
+{
+    if (!status || !counted_on(comm))
+        return status;
+    gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->activity, comm->engine->sequence + 1,
+                      gyre_thread_trouble()->text);
+    comm->group.refused = comm->group.depth > 0;
+    return status;
+}
+
+void gyre_comm_refused_in_group(struct gyre_comm *comm)
+{
+    if (comm->group.refused)
+        gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->activity,
+                          comm->engine->sequence + 1, NULL);
+    comm->group.refused = false;
+}
+
+int gyre_message_refused(struct gyre_comm *comm, int status)
+{
+    if (!status || !counted_on(comm))
+        return status;
+    gyre_domain_enter(comm->domain);
+    gyre_pairs_refuse(comm, gyre_thread_trouble()->text);
+    gyre_domain_leave(comm->domain);
+    return status;
 }
 
 const char *gyre_error(const struct gyre_comm *comm)

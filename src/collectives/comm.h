@@ -26,6 +26,7 @@ struct gyre_group {
     uint32_t depth, calls, call_room, messages, message_room;
     struct gyre_comm *next;      /* of the process's ranks, with one open; under their lock */
     pthread_t thread;            /* that opened it */
+    bool refused;                /* a call of it was */
     bool ended;                  /* but for the groups that its thread has on other ranks */
     struct gyre_group_run *room; /* for running it with those */
     struct gyre_group_call *call;
@@ -128,6 +129,15 @@ static inline void gyre_comm_note_finished(struct gyre_comm *comm)
     uint64_t finished = engine->orders ? engine->order[0]->sequence - 1 : engine->sequence;
     gyre_activity_finish(comm->activity, finished);
 }
+
+/* A call came to nothing here, for the reason in the thread's trouble, and peers may wait in theirs:
+ * it goes into the books, unless `status` is 0 or the communicator's own failure. The second: what an
+ * open group lacks is missing behind all that it has started. Return `status`. */
+int gyre_comm_refused(struct gyre_comm *comm, int status);
+void gyre_comm_refused_in_group(struct gyre_comm *comm);
+
+/* The same of a message; not the owner. */
+int gyre_message_refused(struct gyre_comm *comm, int status);
 
 /* -- for the room ------------------------------------------------------------------------------ */
 

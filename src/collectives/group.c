@@ -218,8 +218,10 @@ bool gyre_run_start_next(struct gyre_group_run *run)
     const struct gyre_group *group = &run->comm->group;
     while (run->next < group->calls && group->call[run->next].pack)
         run->next++;
-    if (run->next == group->calls)
+    if (run->next == group->calls) {
+        gyre_comm_refused_in_group(run->comm);
         return false;
+    }
     start_one(run, run->next++);
     return true;
 }

@@ -9,13 +9,10 @@
 
 #include <errno.h>
 
-static int check(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,
-                 int peer)
+static int check_terms(const struct gyre_comm *comm, const char *call,
+                       const struct gyre_message_terms *terms, int peer)
 {
     uint64_t element = gyre_type_size(terms->type), bytes;
-    int status = gyre_comm_check(comm, call);
-    if (status)
-        return status;
     if (peer < 0 || peer >= (int)comm->n)
         return gyre_refuse("%s: peer %d is not a rank of 0 … %u", call, peer, comm->n - 1);
     if (!element)
@@ -27,6 +24,13 @@ static int check(struct gyre_comm *comm, const char *call, const struct gyre_mes
         return gyre_refuse("%s: the buffer is NULL, with %llu elements", call,
                            (unsigned long long)terms->count);
     return 0;
+}
+
+static int check(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,
+                 int peer)
+{
+    int status = gyre_comm_check(comm, call);
+    return status ? status : gyre_message_refused(comm, check_terms(comm, call, terms, peer));
 }
 
 static bool message_over(void *context)
@@ -78,14 +82,15 @@ static int run_started(struct gyre_comm *comm, struct gyre_message *message)
 static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
     gyre_domain_enter(comm->domain);
-    int status = 0;
-    if (gyre_pairs_run_now(comm, terms)) {
-        if (!comm->group.depth)
-            gyre_domain_ring(comm->domain);
-    } else
-        status = run_started(comm, gyre_pairs_start(comm, terms));
+    struct gyre_message *message = NULL;
+    bool now = gyre_pairs_run_now(comm, terms);
+    if (now && !comm->group.depth)
+        gyre_domain_ring(comm->domain);
+    if (!now)
+        message = gyre_pairs_start(comm, terms);
+    int status = now ? 0 : run_started(comm, message);
     gyre_domain_leave(comm->domain);
-    return status;
+    return now || message ? status : gyre_message_refused(comm, status);
 }
 
 int gyre_message_await(struct gyre_started *started, uint64_t deadline)
@@ -118,7 +123,7 @@ static int begin(struct gyre_comm *comm, const struct gyre_message_terms *terms,
     struct gyre_started *started;
     int status = gyre_work_new(comm, &started);
     if (status)
-        return status;
+        return gyre_message_refused(comm, status);
     gyre_domain_enter(comm->domain);
     struct gyre_message *message = started->message = gyre_pairs_start(comm, terms);
     if (message && comm->n > 1 && gyre_hub_poll(comm->hub))
@@ -131,7 +136,7 @@ static int begin(struct gyre_comm *comm, const struct gyre_message_terms *terms,
         *out = started->handle;
     else
         gyre_work_free(started);
-    return message ? 0 : no_memory();
+    return message ? 0 : gyre_message_refused(comm, no_memory());
 }
 
 /* -- the calls --------------------------------------------------------------------------------- */
@@ -146,7 +151,8 @@ static int start(struct gyre_comm *comm, const char *call, const struct gyre_mes
                  int peer, struct gyre_work **work)
 {
     if (!work)
-        return gyre_refuse("%s: the place for the handle is NULL", call);
+        return gyre_message_refused(comm,
+                                    gyre_refuse("%s: the place for the handle is NULL", call));
     *work = NULL;
     int status = check(comm, call, terms, peer);
     return status ? status : begin(comm, terms, work);

@@ -63,7 +63,9 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
     struct gyre_trouble *trouble = gyre_thread_trouble();
     trouble->status = 0; /* of an earlier call */
     int status = make_room(comm);
-    return status ? status : gyre_engine_plan(comm->engine, shape, plan, trouble);
+    if (!status)
+        status = gyre_engine_plan(comm->engine, shape, plan, trouble);
+    return gyre_comm_refused(comm, status);
 }
 
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
@@ -78,11 +80,12 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
         status =
             gyre_shadow_make(comm->engine, plan, input, output, &shadow, gyre_thread_trouble());
     if (status)
-        return status;
+        return gyre_comm_refused(comm, status);
     *op = gyre_engine_start(comm->engine, plan, input, output);
     if (!*op) {
         gyre_shadow_release(shadow);
-        return gyre_refuse("%u operations are held by a group", GYRE_OPS_MAX);
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("%u operations are held by a group", GYRE_OPS_MAX));
     }
     (*op)->direct = direct;
     gyre_shadow_cast(*op, shadow);
@@ -243,7 +246,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     struct gyre_started *started;
     int status = gyre_work_new(comm, &started);
     if (status)
-        return status;
+        return gyre_comm_refused(comm, status);
     if (comm->n == 1) {
         started->status = run_alone(comm, shape, input, output);
     } else {

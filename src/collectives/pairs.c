@@ -185,6 +185,14 @@ static void note_started(struct gyre_comm *comm, const struct gyre_message_terms
     gyre_pairs_focus(comm);
 }
 
+void gyre_pairs_refuse(struct gyre_comm *comm, const char *why)
+{
+    if (!comm->pairs && pairs_create(comm))
+        return;
+    gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->pairs->activity,
+                      comm->pairs->started + 1, why);
+}
+
 /* -- ends -------------------------------------------------------------------------------------- */
 
 static void end(struct gyre_comm *comm, struct gyre_message *message, int status)
@@ -274,10 +282,11 @@ static int post(const struct gyre_comm *comm, const struct gyre_message *message
                : gyre_link_recv(links, peer, &message->match, message->data, message->bytes, token);
 }
 
-/* Two ends that disagree about a message have said all there is to say: it is no echo. */
-static void tell_at_once(struct gyre_comm *comm)
+/* Two ends that disagree about a message have said all there is to say: it is no echo. Of a peer that
+ * has left the watch may know why. */
+static void tell_at_once(struct gyre_comm *comm, int status)
 {
-    if (comm->engine->fault.status == GYRE_MISMATCH)
+    if (status && status != GYRE_PEER_LOST && comm->engine->fault.status == GYRE_MISMATCH)
         comm->engine->fault.echo = false;
 }
 
@@ -292,7 +301,7 @@ static bool post_way(struct gyre_comm *comm, struct way *way)
             break;
         if (status < 0) {
             gyre_engine_link_failed(comm->engine, gyre_comm_world(comm, way->first->peer), status);
-            tell_at_once(comm);
+            tell_at_once(comm, status);
             break;
         }
         way->posted++;
@@ -362,7 +371,7 @@ void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *d
         give(comm, message);
     else
         end(comm, message, 0);
-    tell_at_once(comm);
+    tell_at_once(comm, done->status);
 }
 
 /* All links are detached: nothing is posted any more. */

@@ -75,6 +75,9 @@ bool gyre_pairs_idle(const struct gyre_comm *comm);
 void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *done);
 void gyre_pairs_fail(struct gyre_comm *comm, int status);
 
+/* A message was refused: its other end may wait for it. */
+void gyre_pairs_refuse(struct gyre_comm *comm, const char *why);
+
 /* Messages sent less messages received, by this rank. */
 int64_t gyre_pairs_balance(const struct gyre_comm *comm);
 void gyre_pairs_focus(struct gyre_comm *comm);    /* a thread waits for messages */

@@ -243,14 +243,16 @@ int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **ou
 {
     struct ballot ballot = {0};
     if (!out)
-        return gyre_refuse("gyre_split: the place for the communicator is NULL");
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("gyre_split: the place for the communicator is NULL"));
     *out = NULL;
     int status = gyre_comm_check(comm, "gyre_split");
     if (status)
         return status;
     if (comm->group.depth)
-        return gyre_refuse("gyre_split: a group is open on the communicator; gyre_group_end() it");
-    status = ballot_open(&ballot, comm);
+        return gyre_comm_refused(comm, gyre_refuse("gyre_split: a group is open on the "
+                                                   "communicator; gyre_group_end() it"));
+    status = gyre_comm_refused(comm, ballot_open(&ballot, comm));
     if (!status)
         status = split(&ballot, color, key, out);
     ballot_close(&ballot);

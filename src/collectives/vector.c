@@ -62,12 +62,10 @@ static int check_side(const struct gyre_comm *comm, const struct gyre_vector *ve
     return 0;
 }
 
-static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
+static int check_blocks(const struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     uint64_t out, in;
-    int status = gyre_comm_check(comm, vector->call);
-    if (status)
-        return status;
+    int status;
     if (!gyre_type_size(vector->type))
         return gyre_refuse("%s: type %d is unknown", vector->call, (int)vector->type);
     if ((status = check_side(comm, vector, &vector->out, &out)) ||
@@ -84,6 +82,12 @@ static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
                            (unsigned long long)vector->out.count[comm->rank],
                            (unsigned long long)vector->in.count[comm->rank]);
     return 0;
+}
+
+static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
+{
+    int status = gyre_comm_check(comm, vector->call);
+    return status ? status : gyre_comm_refused(comm, check_blocks(comm, vector));
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -194,10 +198,12 @@ static int step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void *
     *room = bytes ? malloc(bytes) : NULL;
     if (!bytes)
         return 0;
-    return *room ? gyre_vector_step_aside(comm, vector, *room)
-                 : gyre_trouble_set(gyre_thread_trouble(), -ENOMEM,
-                                    "%s: no memory for a copy of %llu bytes", vector->call,
-                                    (unsigned long long)bytes);
+    if (*room)
+        return gyre_vector_step_aside(comm, vector, *room);
+    gyre_thread_trouble()->status = 0;
+    return gyre_comm_refused(comm, gyre_trouble_set(gyre_thread_trouble(), -ENOMEM,
+                                                    "%s: no memory for a copy of %llu bytes",
+                                                    vector->call, (unsigned long long)bytes));
 }
 
 static int run_to_end(struct gyre_comm *comm, const struct gyre_vector *vector)
@@ -223,7 +229,7 @@ static int run(struct gyre_comm *comm, struct gyre_vector *vector)
     if (status)
         return status;
     if (comm->group.depth)
-        return gyre_group_add_vector(comm, vector, NULL);
+        return gyre_comm_refused(comm, gyre_group_add_vector(comm, vector, NULL));
     status = step_aside(comm, vector, &room);
     if (!status)
         status = run_to_end(comm, vector);
@@ -248,13 +254,14 @@ static int begin(struct gyre_comm *comm, struct gyre_vector *vector, struct gyre
 {
     struct gyre_started *started;
     if (!out)
-        return gyre_refuse("%s: the place for the handle is NULL", vector->call);
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("%s: the place for the handle is NULL", vector->call));
     *out = NULL;
     int status = check(comm, vector);
     if (!status && comm->group.depth)
-        return gyre_group_add_vector(comm, vector, out);
+        return gyre_comm_refused(comm, gyre_group_add_vector(comm, vector, out));
     if (!status)
-        status = gyre_work_new(comm, &started);
+        status = gyre_comm_refused(comm, gyre_work_new(comm, &started));
     if (status)
         return status;
     status = step_aside(comm, vector, &started->buffer);
