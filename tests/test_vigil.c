@@ -517,6 +517,25 @@ static void test_what_is_found_at_the_end_stands_without_rank_0(void **state)
     sim_close(&sim);
 }
 
+/* Whatever rank a goodbye names, it is the channel's. */
+static void test_goodbye_speaks_for_its_sender_only(void **state)
+{
+    struct sim sim = sim_of(3, 3, 53);
+    struct gyre_watch_state last = {.rank = UINT32_MAX};
+    uint8_t payload[GYRE_WATCH_STATE_BYTES];
+    sim_open(&sim);
+    sim.rank[1].state = at_operation(&sim, 1, 2, 1);
+    sim_run(&sim, GYRE_SECOND);
+    gyre_watch_state_encode(&last, payload);
+    const struct gyre_watch_message bye = {
+        .kind = GYRE_WATCH_BYE, .epoch = 7, .payload = payload, .payload_bytes = sizeof payload};
+    gyre_vigil_receive(sim.rank[1].vigil, sim.now,
+                       (uint32_t)gyre_vigil_channel(sim.rank[1].vigil, 2), &bye);
+    sim_run(&sim, GYRE_SECOND);
+    assert_agreed(&sim, 2, sim.now);
+    sim_close(&sim);
+}
+
 static void test_end_after_goodbye_is_no_failure(void **state)
 {
     struct sim sim = sim_of(6, 3, 41);
@@ -581,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_different_numbers_are_told_to_all_at_the_goodbye),
         cmocka_unit_test(test_who_refused_a_call_and_is_late_is_told_within_the_dead_time),
         cmocka_unit_test(test_what_is_found_at_the_end_stands_without_rank_0),
+        cmocka_unit_test(test_goodbye_speaks_for_its_sender_only),
         cmocka_unit_test(test_end_after_goodbye_is_no_failure),
         cmocka_unit_test(test_death_of_a_rank_that_has_not_left_is_a_failure_for_those_who_have),
     };
