@@ -16,6 +16,11 @@
  * same status at once, gyre_error() tells the story, and gyre_finalize() releases it. No call ever
  * exits the process or prints to standard output.
  *
+ * Refused calls. A call that returns GYRE_INVALID has started nothing: correct it and call again. But
+ * where only one rank got it wrong the others wait for it, in the call or in gyre_finalize(): if no
+ * call takes its place for half of the dead time, all ranks end with GYRE_MISMATCH and a story that
+ * says which rank refused what.
+ *
  * Calls. The comment of a call says what it does and then, a line for each, what else it promises:
  *
  *     In place:  which overlap of input and output is allowed
@@ -201,10 +206,11 @@ GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_
  * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it
  * calls this, and only the part is freed. Of several from gyre_init_local(): the call for the last of
  * them does all that for all of them, and the others return at once. NULL is allowed.
- *   Blocks:    yes, at most the dead time when a peer is gone.
+ *   Blocks:    until its own work is over, and then at most the dead time for peers.
  *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case. Ranks
  *              that part after different operations are told so here: GYRE_MISMATCH, and
- *              gyre_error(NULL) has the story.
+ *              gyre_error(NULL) has the story. Whoever comes later than the dead time is not waited
+ *              for; if it refused a call that others made, they and it are told even so.
  *   Threads:   one thread. */
 GYRE_API int gyre_finalize(struct gyre_comm *comm);
 
