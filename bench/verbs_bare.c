@@ -85,9 +85,9 @@ static void connect_queue(struct bare *bare)
         .rq_psn = FIRST_PACKET,
         .sq_psn = FIRST_PACKET,
         .min_rnr_timer = 12,
-        .timeout = 18,
-        .retry_cnt = 6,
-        .rnr_retry = 6,
+        .timeout = GYRE_VERBS_PATIENCE_CODE,
+        .retry_cnt = GYRE_VERBS_TRIES,
+        .rnr_retry = GYRE_VERBS_TRIES,
         .ah_attr = {.is_global = 1,
                     .port_num = bare->port.number,
                     .grh = {.sgid_index = (uint8_t)bare->port.gid_index, .hop_limit = 64}}};

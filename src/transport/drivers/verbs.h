@@ -38,13 +38,19 @@
 #define GYRE_VERBS_PLACES     32           /* where the peer may write a long message */
 #define GYRE_VERBS_REGIONS    64           /* of memory that are registered */
 #define GYRE_VERBS_NEWS                                                                            \
-    8                           /* requests that only say what is consumed: a quarter of
+    8                         /* requests that only say what is consumed: a quarter of
                                               the window or of the ring each, so 4 of either */
-#define GYRE_VERBS_SENDS    128 /* requests in a send queue */
-#define GYRE_VERBS_RENEW    8   /* receives posted at once, beyond those that a peer may use */
-#define GYRE_VERBS_BATCH    16  /* given to the device at once */
-#define GYRE_VERBS_SIGNAL   16  /* every so many of them tell that they are done */
-#define GYRE_VERBS_INLINE   256 /* bytes that travel in the request itself, if possible */
+#define GYRE_VERBS_SENDS  128 /* requests in a send queue */
+#define GYRE_VERBS_RENEW  8   /* receives posted at once, beyond those that a peer may use */
+#define GYRE_VERBS_BATCH  16  /* given to the device at once */
+#define GYRE_VERBS_SIGNAL 16  /* every so many of them tell that they are done */
+#define GYRE_VERBS_INLINE 256 /* bytes that travel in the request itself, if possible */
+
+/* 4 µs × 2^16 = 0.27 s for each answer, so a peer is given up after 2 to 8 s; rxe takes 7 tries for
+ * "for ever". A peer without a posted receive is a defect, not a delay. */
+#define GYRE_VERBS_PATIENCE_CODE 16
+#define GYRE_VERBS_TRIES         6
+
 #define GYRE_VERBS_NAME_MAX 48
 #define GYRE_VERBS_STORY    1024
 #define GYRE_VERBS_RAILS    16 /* ports that a node's ranks are spread over at most */

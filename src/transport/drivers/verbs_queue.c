@@ -15,14 +15,11 @@
 #include <infiniband/verbs.h>
 #include <string.h>
 
-#define AT_ONCE        32
-#define TURNS_MOST     8 /* so much may come meanwhile */
-#define SEND_BIT       UINT64_C(1)
-#define INDEX_SHIFT    1
-#define SERIAL_SHIFT   32
-#define PATIENCE_CODE  16 /* 4 µs × 2^16 = 0.27 s for each of */
-#define TRIES          6  /* so the peer is given up after 2 to 8 s; rxe takes 7 for "for ever" */
-#define RECEIVER_TRIES 6  /* a peer without a posted receive is a defect, not a delay */
+#define AT_ONCE      32
+#define TURNS_MOST   8 /* so much may come meanwhile */
+#define SEND_BIT     UINT64_C(1)
+#define INDEX_SHIFT  1
+#define SERIAL_SHIFT 32
 
 static uint64_t name_of(const struct gyre_verbs_pipe *pipe, bool send)
 {
@@ -137,9 +134,9 @@ static int ready_to_send(struct gyre_verbs_pipe *pipe)
 {
     struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_RTS,
                                  .sq_psn = pipe->mine.first,
-                                 .timeout = PATIENCE_CODE,
-                                 .retry_cnt = TRIES,
-                                 .rnr_retry = RECEIVER_TRIES};
+                                 .timeout = GYRE_VERBS_PATIENCE_CODE,
+                                 .retry_cnt = GYRE_VERBS_TRIES,
+                                 .rnr_retry = GYRE_VERBS_TRIES};
     return ibv_modify_qp(pipe->queue, &wanted,
                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
