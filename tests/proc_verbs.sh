@@ -207,44 +207,85 @@ for i in 0 1; do tc qdisc del dev n$i root; done
 # --- what breaks ---
 
 part 'what breaks'
-pair() { # port, then the bench's flags: two ranks without a launcher, who would end the one for the other's death
-    export MASTER_PORT=$1 MASTER_ADDR=127.0.0.1 WORLD_SIZE=2
+# Two ranks without a launcher, who would end the one for the other's death. What they say gets the time before it.
+pair() { # port, then the bench's flags
+    export MASTER_PORT="$1" MASTER_ADDR=127.0.0.1 WORLD_SIZE=2
     shift
-    before=$(packets)
-    # shellcheck disable=SC2086
     for rank in 0 1; do
-        RANK=$rank /tmp/apart $bench "$@" >/tmp/out.$rank 2>&1 </dev/null &
+        mkfifo "/tmp/line.$rank.$MASTER_PORT"
+        dated <"/tmp/line.$rank.$MASTER_PORT" >/tmp/out.$rank &
+        # shellcheck disable=SC2086
+        RANK=$rank /tmp/apart $bench "$@" >"/tmp/line.$rank.$MASTER_PORT" 2>&1 </dev/null &
         eval "pid$rank=$!"
     done
-    tries=0 # until the two are at it, which counts in the port's packets
-    while [ "$(packets)" -lt $((before + 500)) ] && [ $tries -lt 300 ]; do
+    goes_on 500
+}
+
+goes_on() { # waits until so many packets have left
+    before=$(packets) tries=0
+    while [ "$(packets)" -lt $((before + $1)) ] && [ $tries -lt 300 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
 }
 
+dated() {
+    while IFS= read -r line; do
+        hundredths
+        echo "$now $line"
+    done
+}
+
 packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
 
+strike() { # a command
+    hundredths
+    struck=$now
+    "$@"
+}
+
+# Waits for a rank, at most half a minute; where one that does not end is, is told.
 ends() { # rank
-    eval "wait \$pid$1"
-    code=$?
-    out=/tmp/out.$1
+    eval "pid=\$pid$1"
+    out=/tmp/out.$1 tries=0 code='none, it hangs'
+    while kill -0 "$pid" 2>/dev/null && [ $tries -lt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    if kill -0 "$pid" 2>/dev/null; then
+        cat "/proc/$pid/wchan" "/proc/$pid/stack" >>$out
+        kill -9 "$pid"
+        return
+    fi
+    code=0
+    wait "$pid" || code=$?
+    sleep 0.1 # its last line is on its way
+}
+
+fails() { [ "$code" -gt 0 ] 2>/dev/null; }
+
+tell_time() { # what, words of the error
+    awk -v what="$1" -v words="$2" -v struck="$struck" '
+        $1 >= struck && index($0, words) { printf "time: %s: \"%s\" after %.2f s\n", what, words, ($1 - struck) / 100; exit }' $out
 }
 
 pair 29501 -b 64K -e 64K -n 1000000
-kill -9 "$pid1"
+strike kill -9 "$pid1"
 ends 0
-expect "a rank is killed: the other ends" [ $code != 0 ]
+expect "a rank is killed: the other ends" fails
 expect "and names it" says 'rank 1'
+tell_time "a rank is killed" 'rank 1'
 
 pair 29502 -b 64K -e 64K -n 1000000
-ip link set p1 down
+strike ip link set p1 down
 ends 0
-expect "a cable is pulled: its rank ends" [ $code != 0 ]
+expect "a cable is pulled: its rank ends" fails
 # The story is one on both ranks: either may be the one who saw it.
 expect "with the link's ends" says 'verbs link from rank [01] to rank [01] .*GID 10.77.0.1[0-9]*, queue pair [0-9]*'
+tell_time "a cable is pulled" 'verbs link from'
 ends 1
-expect "and the other rank too" [ $code != 0 ]
+expect "and the other rank too" fails
+tell_time "a cable is pulled" 'verbs link from'
 ip link set p1 up
 
 part 'the end'
