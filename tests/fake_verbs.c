@@ -102,7 +102,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t number, struct _compat_i
     attr->gid_tbl_len = gids_of(port);
     attr->active_speed = port->speed ? port->speed : 32;
     attr->active_width = 2;
-    return 0;
+    return fake_verbs.port_status;
 }
 
 int _ibv_query_gid_ex(struct ibv_context *context, uint32_t number, uint32_t index,

@@ -30,6 +30,7 @@ extern struct fake_verbs {
     int open;                   /* of all kinds of things */
     int modified;               /* queue pairs that went to their error state */
     int modify_status;          /* what ibv_modify_qp() says */
+    int port_status;            /* what ibv_query_port() says */
 } fake_verbs;
 
 /* One device, a port that is up with one GID of RoCE v2, limits that nobody meets. */

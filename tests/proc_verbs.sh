@@ -244,7 +244,7 @@ strike() { # a command
     "$@"
 }
 
-# Waits for a rank, at most half a minute; where one that does not end is, is told.
+# Waits for a rank, or what else $pid2 is, at most half a minute; where one that does not end is, is told.
 ends() { # rank
     eval "pid=\$pid$1"
     out=/tmp/out.$1 tries=0 code='none, it hangs'
@@ -287,6 +287,37 @@ ends 1
 expect "and the other rank too" fails
 tell_time "a cable is pulled" 'verbs link from'
 ip link set p1 up
+
+part 'devices that go'
+is_gone() { [ ! -e /sys/class/infiniband/rxe1 ]; }
+
+# The kernel waits for who has the device open, and nobody is told.
+pair 29503 -b 64K -e 64K -n 1000000
+rdma link delete rxe1 &
+deleting=$!
+goes_on 500
+expect "a device is deleted: the job goes on" kill -0 "$pid0" "$pid1" $deleting
+kill -9 "$pid0" "$pid1"
+pid2=$deleting
+ends 2
+expect "and the device goes when the job has" is_gone
+rdma link add rxe1 type rxe netdev n1
+
+# With the interface every way out goes too, and what the device still takes is not answered.
+pair 29504 -b 64K -e 64K -n 1000000
+hundredths
+struck=$now
+ip link delete n1 &
+pid2=$!
+ends 0
+expect "an interface is deleted: a rank ends" fails
+expect "with the link's ends" says 'verbs link from rank [01] to rank [01] .*GID 10.77.0.1[0-9]*, queue pair [0-9]*'
+tell_time "an interface is deleted" 'verbs link from'
+ends 1
+expect "and the other one" fails
+tell_time "an interface is deleted" 'verbs link from'
+ends 2
+expect "the device goes when they have" is_gone
 
 part 'the end'
 [ $failures = 0 ] && echo "all as expected"

@@ -357,9 +357,113 @@ static void what_devices_say_is_heard(void **state)
     close_wire(wire);
 }
 
-/* -- going on over TCP ------------------------------------------------------------------------- */
-
 #define SECONDS UINT64_C(1000000000)
+
+static void say_event(struct gyre_verbs_wire *wire, enum ibv_event_type event)
+{
+    uint64_t ring = 1;
+    fake_verbs.has_event = true;
+    fake_verbs.event = event;
+    assert_int_equal(write(wire->context->async_fd, &ring, sizeof ring), sizeof ring);
+    gyre_verbs_look_aside(wire);
+    assert_false(fake_verbs.has_event);
+}
+
+static void a_queue_of_completions_that_fails_ends_all(void **state)
+{
+    struct gyre_verbs_wire *wire;
+    (void)state;
+    fake_verbs_reset();
+    assert_int_equal(open_wire(2, &wire), 0);
+    const struct gyre_verbs_pipe *one = add_pipe(wire, 0, -1), *two = add_pipe(wire, 1, -1);
+    say_event(wire, IBV_EVENT_CQ_ERR);
+    assert_int_equal(one->status, -EIO);
+    assert_int_equal(two->status, -EIO);
+    assert_says(two->trouble.text, "to rank 8 ");
+    assert_says(two->trouble.text, "the device's queue of completions has failed");
+    close_wire(wire);
+}
+
+/* Looks every dead time / 16, from second to second. */
+static void wait_on(struct gyre_verbs_wire *wire, uint64_t from, uint64_t to)
+{
+    for (uint64_t now = 16 * from; now < 16 * to; now++)
+        gyre_verbs_lose_patience(wire, now * SECONDS / 16);
+}
+
+static const struct patience {
+    const char *what;
+    enum ibv_port_state port; /* after an event said that it is down; UP: none did */
+    int query;                /* what the device says of it */
+    uint32_t asked;           /* requests that should have been answered */
+    uint32_t dead;            /* seconds */
+    int status;
+    const char *words;
+} patiences[] = {
+    {"nothing to wait for", UP, 0, 0, 1, 0, NULL},
+    {"a port that stays down", IBV_PORT_DOWN, 0, 0, 1, -ENETDOWN,
+     "this rank's port is down, and has been of no use for 1.0 s"},
+    {"a device that says nothing", IBV_PORT_DOWN, ENODEV, 0, 1, -ENODEV, "not to be asked"},
+    {"a request without an answer", UP, 0, 2, 1, GYRE_PEER_LOST,
+     "neither an answer nor an error for 1.0 s"},
+    {"the same of a device that has gone", UP, EIO, 2, 1, -ENODEV, "not to be asked"},
+    {"no dead time", IBV_PORT_DOWN, 0, 2, 0, 0, NULL},
+};
+
+static void what_never_ends_is_given_up(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < COUNT(patiences); i++) {
+        const struct patience *it = &patiences[i];
+        struct gyre_verbs_wire *wire;
+        fake_verbs_reset();
+        assert_int_equal(open_wire(1, &wire), 0);
+        struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, -1);
+        wire->dead_ns = it->dead * SECONDS;
+        pipe->signals = it->asked;
+        if (it->port != UP)
+            say_event(wire, IBV_EVENT_PORT_ERR);
+        fake_verbs.port[0].state = it->port;
+        fake_verbs.port_status = it->query;
+        wait_on(wire, 100, 101);
+        assert_int_equal(pipe->status, 0);
+        wait_on(wire, 101, 102);
+        if (pipe->status != it->status)
+            fail_msg("%s: %d (%s)", it->what, pipe->status, pipe->trouble.text);
+        if (it->words) {
+            assert_says(pipe->trouble.text, it->words);
+            assert_says(pipe->trouble.text, "queue pair 41 to GID ::2, queue pair 42");
+        }
+        close_wire(wire);
+    }
+}
+
+/* Nor a process that was stopped for a while, and has not read yet what came meanwhile. */
+static void what_goes_on_is_waited_for(void **state)
+{
+    struct gyre_verbs_wire *wire;
+    (void)state;
+    fake_verbs_reset();
+    assert_int_equal(open_wire(1, &wire), 0);
+    struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, -1);
+    wire->dead_ns = SECONDS;
+    say_event(wire, IBV_EVENT_PORT_ERR);
+    fake_verbs.port[0].state = IBV_PORT_DOWN;
+    pipe->signals = 100;
+    wait_on(wire, 100, 101);
+    fake_verbs.port[0].state = UP;
+    pipe->signals_done++;
+    wait_on(wire, 101, 102);
+    assert_false(wire->doubtful);
+    fake_verbs.port[0].state = IBV_PORT_DOWN;
+    pipe->signals_done++;
+    gyre_verbs_lose_patience(wire, 5000 * SECONDS);
+    gyre_verbs_lose_patience(wire, 9000 * SECONDS);
+    assert_int_equal(pipe->status, 0);
+    close_wire(wire);
+}
+
+/* -- going on over TCP ------------------------------------------------------------------------- */
 
 /* A device that went without a word does not end what was posted: the pipe fails as it would have
  * failed at once, but not before its time, and not by the clock of a caller that has none. */
@@ -523,3 +627,6 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        cmocka_unit_test(a_queue_of_completions_that_fails_ends_all),
+        cmocka_unit_test(what_never_ends_is_given_up),
+        cmocka_unit_test(what_goes_on_is_waited_for),

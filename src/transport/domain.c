@@ -175,6 +175,7 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
         .epoch = domain->job.epoch,
         .peers = peers,
         .failover = domain->settings.failover,
+        .dead_time_ms = (int)domain->settings.dead_time_ms,
         .variant = domain->settings.poller,
         .address = &joined->member[joined->rank].address,
         .sight = &domain->sight};

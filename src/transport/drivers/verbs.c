@@ -44,6 +44,7 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     wire->rank = options->rank;
     wire->epoch = options->epoch;
     wire->failover = options->failover;
+    wire->dead_ns = (uint64_t)options->dead_time_ms * GYRE_MS;
     wire->most = options->peers;
     wire->epoll = -1;
     TAILQ_INIT(&wire->busy);
@@ -317,6 +318,7 @@ static void hear(struct gyre_verbs_wire *wire, uint64_t now)
     if (now - wire->looked >= LOOK_EVERY_NS) {
         wire->looked = now;
         gyre_verbs_look_aside(wire);
+        gyre_verbs_lose_patience(wire, now);
     }
     if (wire->detours)
         gyre_verbs_detour_serve(wire, now);

@@ -7,6 +7,7 @@
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
  *        verbs_queue.c      queue pairs, requests, completions
  *        verbs_fault.c      what a broken pipe tells
+ *        verbs_patience.c   what comes to nothing without a word
  *        verbs_detour.c     how it goes on over its socket, where that was asked for
  *        verbs_device.c     the wire's device, its limits, staging
  *        verbs_port.c       which device, port and GID
@@ -176,7 +177,8 @@ struct gyre_verbs_pipe {
     struct gyre_send *ends[GYRE_VERBS_SENDS]; /* which message a request ends */
     uint32_t signalled[GYRE_VERBS_SENDS];     /* up to which request a completion tells */
     uint32_t signals, signals_done;
-    uint32_t announced;                                /* long messages, for ever */
+    uint32_t answers, unanswered; /* signals_done at patience's last look; looks without another */
+    uint32_t announced;           /* long messages, for ever */
     struct gyre_verbs_request batch[GYRE_VERBS_BATCH]; /* not given to the device yet */
     uint32_t batched;
 
@@ -235,6 +237,10 @@ struct gyre_verbs_wire {
     bool full;        /* the last poll() had more to tell than it was given room for */
     uint32_t events;  /* of the channel, to be acknowledged */
     uint64_t looked;  /* at the sockets */
+    uint64_t dead_ns; /* 0: patience has no end */
+    uint64_t judged;  /* patience's last look */
+    bool doubtful;    /* the port has gone down, by the device's word */
+    uint32_t doubts;  /* looks at which it was */
     uint32_t hangups; /* pipes with one */
     uint64_t moved;
     struct gyre_verbs_pipe **pipe; /* `most`; NULL: free */
@@ -295,6 +301,13 @@ void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *
 void gyre_verbs_look_aside(struct gyre_verbs_wire *wire);
 void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now);
 
+/* -- verbs_patience.c -------------------------------------------------------------------------- */
+
+/* port_state(): of this rank's port, in words too; 0: it is up. */
+int gyre_verbs_port_state(const struct gyre_verbs_wire *wire, const char **words);
+void gyre_verbs_break_all(struct gyre_verbs_wire *wire, int status, const char *what);
+void gyre_verbs_lose_patience(struct gyre_verbs_wire *wire, uint64_t now);
+
 /* -- verbs_detour.c ---------------------------------------------------------------------------- */
 
 /* serve(): all pipes of the wire that go by TCP, or are about to; true: something moved, or must
@@ -309,7 +322,8 @@ void gyre_verbs_pipe_mark(struct gyre_verbs_pipe *pipe); /* it has something to 
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
                               const void *data, uint64_t length,
-                              uint64_t token); /* false: it cannot */
+                              uint64_t token);                   /* false: it cannot */
+bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe); /* goodbyes from both sides */
 void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate);
 void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length); /* the first record */
 uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,

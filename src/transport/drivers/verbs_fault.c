@@ -3,7 +3,9 @@
  *     what the device says                         what the pipe fails with
  *     no answer, refused or flushed by the peer    GYRE_PEER_LOST; -ENETDOWN while our port is down
  *     a local error of the request                 -EIO: this side's device or a defect
+ *     its queue of completions has failed          -EIO, every pipe of the wire
  *     the device has gone                          -ENODEV, every pipe of the wire
+ *     nothing at all                               verbs_patience.c
  *
  * After goodbyes from both sides the peer may be gone at once, and whatever the device says of that
  * is no failure. A failed pipe's queue pair goes to its error state, so that the peer cannot write
@@ -92,43 +94,52 @@ static const char *advice(enum ibv_wc_status status)
 
 void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
 {
-    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    const char *port;
     char text[320];
     if (pipe->status || pipe->broken)
         return;
-    if (gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream)) {
+    if (gyre_verbs_pipe_parted(pipe)) {
         pipe->broken = true;
         return;
     }
-    bool asked = !ibv_query_port(pipe->wire->context, pipe->wire->port.number, &port);
-    bool down = asked && port.state != IBV_PORT_ACTIVE;
+    bool down = gyre_verbs_port_state(pipe->wire, &port) == -ENETDOWN;
     snprintf(text, sizeof text, "%s (%s); this rank's port is %s", ibv_wc_status_str(done->status),
-             advice(done->status), asked ? ibv_port_state_str(port.state) : "not to be asked");
+             advice(done->status), port);
     gyre_verbs_break(pipe, is_local(done->status) ? -EIO : down ? -ENETDOWN : GYRE_PEER_LOST, text);
 }
 
 /* -- the device -------------------------------------------------------------------------------- */
 
-static void break_all(struct gyre_verbs_wire *wire, const char *what)
+static void doubt_port(struct gyre_verbs_wire *wire, int number)
 {
-    for (uint32_t i = 0; i < wire->most; i++)
-        if (wire->pipe[i])
-            gyre_verbs_break(wire->pipe[i], -ENODEV, what);
+    gyre_log(GYRE_LOG_WARN, "verbs: port %d of %s has gone down", number, wire->port.device);
+    wire->doubtful |= number == wire->port.number;
 }
 
 /* What breaks a queue pair is told by its requests too, with more to say. */
+static void hear_event(struct gyre_verbs_wire *wire, const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        gyre_verbs_break_all(wire, -ENODEV, "the device has failed or was removed");
+        break;
+    case IBV_EVENT_CQ_ERR:
+        gyre_verbs_break_all(wire, -EIO, "the device's queue of completions has failed");
+        break;
+    case IBV_EVENT_PORT_ERR:
+        doubt_port(wire, event->element.port_num);
+        break;
+    default:
+        gyre_log(GYRE_LOG_INFO, "verbs: %s: %s", wire->port.device,
+                 ibv_event_type_str(event->event_type));
+    }
+}
+
 static void hear_device(struct gyre_verbs_wire *wire)
 {
     struct ibv_async_event event;
     while (!ibv_get_async_event(wire->context, &event)) {
-        if (event.event_type == IBV_EVENT_DEVICE_FATAL)
-            break_all(wire, "the device has failed or was removed");
-        else if (event.event_type == IBV_EVENT_PORT_ERR)
-            gyre_log(GYRE_LOG_WARN, "verbs: port %d of %s has gone down", event.element.port_num,
-                     wire->port.device);
-        else
-            gyre_log(GYRE_LOG_INFO, "verbs: %s: %s", wire->port.device,
-                     ibv_event_type_str(event.event_type));
+        hear_event(wire, &event);
         ibv_ack_async_event(&event);
     }
 }

@@ -107,7 +107,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
     return frame;
 }
 
-static bool has_parted(const struct gyre_verbs_pipe *pipe)
+bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe)
 {
     return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
 }
@@ -130,7 +130,7 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
         moved = push_records(pipe);
         moved |= gyre_verbs_reach_push(pipe);
     }
-    if (owes_news(pipe) && !has_parted(pipe) && gyre_verbs_queue_room(pipe))
+    if (owes_news(pipe) && !gyre_verbs_pipe_parted(pipe) && gyre_verbs_queue_room(pipe))
         gyre_verbs_queue_write(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0);
     gyre_verbs_queue_flush(pipe);
     return moved;
