@@ -613,6 +613,15 @@ static void offers_that_differ_are_named(void **state)
     assert_says((const char *)said + 64, "of no locked memory");
 }
 
+/* The last rank meets rank 0 when that has met all others. */
+static void who_meets_others_first_is_waited_for(void **state)
+{
+    enum { PAIR_MS = 500 }; /* of two ranks, at most */
+    (void)state;
+    for (uint32_t peers = 1; peers <= 32768; peers *= 2)
+        assert_true(gyre_verbs_meet_ms(peers) > peers * PAIR_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -621,12 +630,13 @@ int main(void)
         cmocka_unit_test(ports_are_chosen),
         cmocka_unit_test(what_requests_end_with_is_told),
         cmocka_unit_test(what_devices_say_is_heard),
-        cmocka_unit_test(receives_that_do_not_end_fail_the_pipe),
-        cmocka_unit_test(counts_of_the_other_end_are_bounded),
-        cmocka_unit_test(offers_that_differ_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
         cmocka_unit_test(a_queue_of_completions_that_fails_ends_all),
         cmocka_unit_test(what_never_ends_is_given_up),
         cmocka_unit_test(what_goes_on_is_waited_for),
+        cmocka_unit_test(receives_that_do_not_end_fail_the_pipe),
+        cmocka_unit_test(counts_of_the_other_end_are_bounded),
+        cmocka_unit_test(offers_that_differ_are_named),
+        cmocka_unit_test(who_meets_others_first_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

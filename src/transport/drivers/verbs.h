@@ -342,6 +342,7 @@ bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe); /* true: something mov
  * the socket is as it was. */
 int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, const char *unwilling,
                     struct gyre_trouble *trouble);
+uint64_t gyre_verbs_meet_ms(uint32_t peers); /* how long a peer is waited for that lives */
 uint8_t gyre_verbs_probe_byte(const struct gyre_verbs_end *from, uint32_t i);
 
 #endif

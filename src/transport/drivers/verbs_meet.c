@@ -12,8 +12,10 @@
  * taken for one of this. An offer of another version, or of a GID of another kind of network (which
  * a device would write to without a word), is a reason to say no like others.
  *
- * This waits for the peer, who may come later: for PATIENCE_MS, then the peer counts as lost. The
- * test write is waited for PROBE_MS, which is shorter than the device's own patience. */
+ * This waits for the peer, who may come later, because it meets others first: the last rank waits
+ * for rank 0 through all its other meetings. So the patience grows with the peers. A peer that ends,
+ * or whose host is silent, is not waited for: the socket tells. The test write is waited for
+ * PROBE_MS, which is shorter than the device's own patience. */
 #include "transport/drivers/verbs.h"
 
 #include "base/bytes.h"
@@ -22,12 +24,14 @@
 
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #define PATIENCE_MS 60000
+#define EACH_MS     1000 /* and this for each peer: five times what a meeting takes in an emulator */
 #define PROBE_MS    3000
 #define MAGIC       0x76727947u /* "Gyrv" */
 #define VERSION     2
@@ -54,7 +58,8 @@ static int await(const struct talk *talk, short events)
 {
     struct pollfd wait = {.fd = talk->fd, .events = events};
     uint64_t now = gyre_now_ns();
-    int left = now < talk->deadline ? (int)((talk->deadline - now) / GYRE_MS) + 1 : 0;
+    uint64_t left_ms = now < talk->deadline ? (talk->deadline - now) / GYRE_MS + 1 : 0;
+    int left = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
     int ready = left ? poll(&wait, 1, left) : 0;
     return ready || (ready < 0 && errno == EINTR) ? 0 : lost(talk, "did not answer");
 }
@@ -262,12 +267,17 @@ static int probe(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
         pipe->probe_came ? "was not answered" : "did not arrive", PROBE_MS / 1000);
 }
 
+uint64_t gyre_verbs_meet_ms(uint32_t peers)
+{
+    return PATIENCE_MS + (uint64_t)peers * EACH_MS;
+}
+
 int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, const char *unwilling,
                     struct gyre_trouble *trouble)
 {
     struct gyre_trouble why = {0};
     struct talk talk = {.fd = pipe->fd[0],
-                        .deadline = gyre_now_ns() + PATIENCE_MS * GYRE_MS,
+                        .deadline = gyre_now_ns() + gyre_verbs_meet_ms(pipe->wire->most) * GYRE_MS,
                         .peer = pipe->peer,
                         .trouble = trouble};
     int status = exchange_offers(pipe, &talk, unwilling);
