@@ -10,7 +10,8 @@
  *
  * The order in which the parts of a message become visible does not matter, so the device may
  * choose it: the immediate's completion comes when all of them are there. Half of the send queue is
- * left to records, so that a short message waits for a part of a long one, not for all of it. */
+ * left to records, so that a short message waits for a part of a long one, not for all of it. Each
+ * part is answered, so parts are long against what is lost by that. */
 #include "transport/drivers/verbs.h"
 
 #include "base/log.h"
@@ -19,7 +20,7 @@
 #include <infiniband/verbs.h>
 #include <string.h>
 
-#define PART (32u * 1024) /* of a message, in one request */
+#define PART (128u * 1024) /* of a message, in one request */
 
 /* -- registered memory ------------------------------------------------------------------------- */
 
