@@ -149,8 +149,19 @@ static int breaking_suite(void)
     return bad || verbs_breaker_broken() < 10;
 }
 
-static const struct gyre_link_bench bench = {
-    .driver = &gyre_driver_verbs, .connect = connect_net, .kill = kill_leaf};
+/* Once with messages through the rings, and once with those in memory that the device may write. */
+static int watched_suites(void)
+{
+    struct gyre_driver driver = gyre_driver_verbs;
+    const struct gyre_link_bench bench = {
+        .driver = &driver, .connect = connect_net, .kill = kill_leaf};
+    driver.poll = verbs_watcher_poll;
+    int bad = gyre_link_suite("verbs", &bench);
+    seen = keep_heap() ? &sight : NULL;
+    bad |= gyre_link_suite("verbs in place", &bench) != 0;
+    printf("%llu records were seen in memory\n", (unsigned long long)verbs_watcher_seen());
+    return bad || verbs_watcher_seen() < 100;
+}
 
 /* -- what a start costs ------------------------------------------------------------------------ */
 
@@ -195,8 +206,6 @@ int main(int argc, char **argv)
         return 77;
     }
     gyre_driver_verbs.close(wire);
-    int bad = gyre_link_suite("verbs", &bench);
-    seen = keep_heap() ? &sight : NULL;
-    bad |= gyre_link_suite("verbs in place", &bench) != 0;
+    int bad = watched_suites();
     return breaking_suite() || bad;
 }

@@ -182,7 +182,7 @@ expect "no locked memory: tcp serves" [ $code = 0 ]
 expect "no locked memory: the limit is named" says 'instead of verbs.*may lock 0 KiB: raise it (ulimit -l unlimited'
 limited 200
 expect "little locked memory: verbs serves" [ $code = 0 ]
-expect "little locked memory: with less staging" says 'KiB of staging for each peer instead of 512: this process may lock 200 KiB'
+expect "little locked memory: with less staging" says 'KiB of staging for each peer instead of 528: this process may lock 200 KiB'
 
 # --- what is slow, and what is lost ---
 

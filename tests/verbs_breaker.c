@@ -9,6 +9,7 @@
 static uint64_t seed = 1;
 static uint32_t fuse, broken; /* polls until it happens; how many queue pairs it was */
 static const struct gyre_wire *last;
+static uint64_t seen; /* in memory */
 
 /* Early in half of the nets, as connections begin to be used; somewhere in the others. */
 void verbs_breaker_light(void)
@@ -52,4 +53,18 @@ int verbs_breaker_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
             return GYRE_AGAIN;
     }
     return gyre_driver_verbs.arm(handle, alarm);
+}
+
+uint64_t verbs_watcher_seen(void)
+{
+    return seen;
+}
+
+int verbs_watcher_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
+{
+    const struct gyre_verbs_wire *wire = (const struct gyre_verbs_wire *)handle;
+    uint64_t before = wire->seen;
+    int got = gyre_driver_verbs.poll(handle, now, out, max);
+    seen += wire->seen - before;
+    return got;
 }

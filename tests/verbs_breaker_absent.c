@@ -1,4 +1,4 @@
-/* Where there is no verbs driver nothing is broken. */
+/* Where there is no verbs driver nothing is broken, or seen. */
 #include "verbs_breaker.h"
 
 void verbs_breaker_light(void)
@@ -16,6 +16,16 @@ int verbs_breaker_poll(struct gyre_wire *handle, uint64_t now, struct gyre_compl
 }
 
 int verbs_breaker_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
+{
+    return 0;
+}
+
+uint64_t verbs_watcher_seen(void)
+{
+    return 0;
+}
+
+int verbs_watcher_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
 {
     return 0;
 }

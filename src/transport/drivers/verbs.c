@@ -141,8 +141,7 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     pipe->serial = ++wire->serials;
     pipe->fds = channel->fds;
     memcpy(pipe->fd, channel->fd, sizeof pipe->fd);
-    pipe->inbox = wire->staging + (size_t)pipe->index * wire->ring;
-    pipe->outbox = pipe->inbox + (size_t)wire->most * wire->ring;
+    gyre_verbs_device_place(pipe);
     *out = pipe;
     return 0;
 }
@@ -312,9 +311,23 @@ static int serve(struct gyre_verbs_pipe *pipe, struct gyre_completion *out, int 
     return got;
 }
 
+/* At slots of those who wait for something. */
+static bool glimpse(struct gyre_verbs_wire *wire)
+{
+    struct gyre_verbs_pipe *pipe;
+    bool seen = false;
+    TAILQ_FOREACH(pipe, &wire->busy, in_busy)
+    {
+        seen |= gyre_verbs_slot_look(pipe);
+    }
+    return seen;
+}
+
+/* What is seen in memory is served before the device is asked; then it is asked first. */
 static void hear(struct gyre_verbs_wire *wire, uint64_t now)
 {
-    bool came = gyre_verbs_queue_drain(wire);
+    wire->glimpsed = !wire->glimpsed && glimpse(wire);
+    bool came = wire->glimpsed || gyre_verbs_queue_drain(wire);
     if (now - wire->looked >= LOOK_EVERY_NS) {
         wire->looked = now;
         gyre_verbs_look_aside(wire);

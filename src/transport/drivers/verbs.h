@@ -3,6 +3,7 @@
  *        verbs.c            the driver's entries; whose turn it is
  *           │
  *        verbs_pipe.c       one pipe: its stream's bytes through two rings
+ *        verbs_slot.c       short messages, seen in memory
  *        verbs_reach.c      long messages, from where they lie to where they belong
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
  *        verbs_queue.c      queue pairs, requests, completions
@@ -19,10 +20,11 @@
  *        outbox  ◀─ "k records are consumed" ────  inbox         in order, never across the end
  *
  * The immediate says what a request was: a record and its length, or nothing but news, and in each
- * case how many records its sender has consumed meanwhile. So nobody polls memory: one completion
- * queue tells what came, from whomever, in order, and only when it is really there, also where a
- * network delivers out of order. A request with an immediate uses up one posted receive of the
- * other side; the window sees to it that there always is one. */
+ * case how many records its sender has consumed meanwhile. So one completion queue tells what came,
+ * from whomever, in order, and only when it is really there, also where a network delivers out of
+ * order. Short records are written to slots instead, where they may be seen sooner. A request with
+ * an immediate uses up one posted receive of the other side; the window sees to it that there
+ * always is one. */
 #ifndef GYRE_TRANSPORT_DRIVERS_VERBS_H
 #define GYRE_TRANSPORT_DRIVERS_VERBS_H
 
@@ -46,6 +48,7 @@
 #define GYRE_VERBS_BATCH  16  /* given to the device at once */
 #define GYRE_VERBS_SIGNAL 16  /* every so many of them tell that they are done */
 #define GYRE_VERBS_INLINE 256 /* bytes that travel in the request itself, if possible */
+#define GYRE_VERBS_SLOT   256 /* bytes of a slot; as many slots as the window has records */
 
 /* 4 µs × 2^16 = 0.27 s for each answer, so a peer is given up after 2 to 8 s; rxe takes 7 tries for
  * "for ever". A peer without a posted receive is a defect, not a delay. */
@@ -93,6 +96,7 @@ struct gyre_verbs_end {
     uint64_t inbox;  /* address */
     uint32_t key;    /* of it */
     uint32_t ring;   /* bytes of it */
+    uint64_t slots;  /* their address; the key is the inbox's */
     uint32_t window; /* records it takes before it says that some are consumed */
     uint8_t network; /* InfiniBand, RoCE v1 or v2: enum ibv_gid_type */
     uint8_t version; /* of all this */
@@ -106,6 +110,8 @@ enum gyre_verbs_kind { /* the two top bits of an immediate */
                        GYRE_VERBS_PROBE = 2,
                        GYRE_VERBS_ARRIVED = 3 /* a long message, by its number */
 };
+
+#define GYRE_VERBS_IN_SLOT (1u << 21) /* beside a record's length */
 
 struct gyre_verbs_request {
     const void *from;
@@ -165,7 +171,7 @@ struct gyre_verbs_pipe {
     struct ibv_qp *queue;
     uint32_t inline_most;
     struct gyre_verbs_end mine, theirs;
-    uint8_t *inbox, *outbox;
+    uint8_t *inbox, *slots, *outbox;
 
     /* Out. Bytes and records are counted for ever. */
     uint64_t written, freed;
@@ -191,6 +197,7 @@ struct gyre_verbs_pipe {
     /* In. */
     uint64_t read, read_told;
     uint32_t taken, taken_told; /* records */
+    uint32_t ahead;             /* seen in memory, and not told of yet */
     uint32_t arrived;           /* long messages */
     uint32_t receives;          /* posted, and not ended */
     uint32_t used;              /* receives, not posted again yet */
@@ -217,7 +224,7 @@ struct gyre_verbs_wire {
     struct ibv_comp_channel *channel;
     struct ibv_cq *completions;
     struct ibv_mr *inboxes, *outboxes;
-    uint8_t *staging; /* `most` inboxes, then as many outboxes */
+    uint8_t *staging; /* `most` inboxes, their slots, then as many outboxes */
     struct gyre_verbs_port port;
     const struct gyre_sight *sight;
     struct gyre_reach reach; /* for the streams */
@@ -234,6 +241,8 @@ struct gyre_verbs_wire {
     uint32_t most, serials;
     uint32_t refusals; /* peers that a test write did not reach, while it reached none */
     bool proven;
+    bool glimpsed;    /* the last poll() saw something in memory, and looked no further */
+    uint64_t seen;    /* records, in memory */
     bool full;        /* the last poll() had more to tell than it was given room for */
     uint32_t events;  /* of the channel, to be acknowledged */
     uint64_t looked;  /* at the sockets */
@@ -262,6 +271,7 @@ void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX]);
 int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
                            struct gyre_trouble *trouble);
 void gyre_verbs_device_close(struct gyre_verbs_wire *wire);
+void gyre_verbs_device_place(struct gyre_verbs_pipe *pipe);       /* its part of staging */
 uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire); /* posted on each pipe */
 const char *gyre_verbs_memory_hint(char text[160]); /* the limit, and how it is raised */
 
@@ -322,12 +332,25 @@ void gyre_verbs_pipe_mark(struct gyre_verbs_pipe *pipe); /* it has something to 
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
                               const void *data, uint64_t length,
-                              uint64_t token);                   /* false: it cannot */
+                              uint64_t token); /* false: it cannot */
+void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length);
 bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe); /* goodbyes from both sides */
 void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate);
 void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length); /* the first record */
 uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
                                    uint32_t length);
+
+/* -- verbs_slot.c ------------------------------------------------------------------------------ */
+
+/* fits(): a record of this length may go to a slot. put(): it does; behind the frame is room for
+ * the slot's trailer. read(): the record of this number, and its length; 0: it is not there yet.
+ * look(): takes the records that are due and there; false: none is. */
+bool gyre_verbs_slot_fits(const struct gyre_verbs_pipe *pipe, uint32_t length);
+void gyre_verbs_slot_put(struct gyre_verbs_pipe *pipe, uint32_t number, uint8_t *frame,
+                         uint32_t length);
+uint32_t gyre_verbs_slot_read(const struct gyre_verbs_pipe *pipe, uint32_t number,
+                              uint8_t frame[GYRE_VERBS_SLOT]);
+bool gyre_verbs_slot_look(struct gyre_verbs_pipe *pipe);
 
 /* -- verbs_reach.c ----------------------------------------------------------------------------- */
 

@@ -1,14 +1,14 @@
 /* What a wire has once: the device, one queue of completions for all peers, and staging.
  *
- *     staging   │ inbox 0 │ inbox 1 │ … │ outbox 0 │ outbox 1 │ …      one ring each per peer
- *               └── peers write here ──┘ └─ only this side does ─┘
+ *     staging   │ inbox 0 │ inbox 1 │ … │ slots │ outbox 0 │ outbox 1 │ …    one ring each per peer
+ *               └────── peers write here ──────┘ └─ only this side does ─┘
  *
  * Limits are read before they are met: as many completions as all pipes together may have are
  * reserved, and where the device has no such queue, or none of so many requests, the window is
  * halved until it fits. Memory that
  * cannot be locked is asked for again, half as much, down to GYRE_VERBS_RING_LEAST per ring; then the
- * limit is told, and how it is raised. Only the inboxes are remotely writable; their key ends with
- * the wire. */
+ * limit is told, and how it is raised. Only inboxes and slots are remotely writable; their key ends
+ * with the wire. */
 #include "transport/drivers/verbs.h"
 
 #include "base/log.h"
@@ -97,9 +97,33 @@ static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *t
 
 /* -- staging ----------------------------------------------------------------------------------- */
 
-static size_t half(const struct gyre_verbs_wire *wire)
+static size_t rings(const struct gyre_verbs_wire *wire)
 {
     return (size_t)wire->most * wire->ring;
+}
+
+static size_t slots(const struct gyre_verbs_wire *wire)
+{
+    return (size_t)wire->window * GYRE_VERBS_SLOT; /* of a peer */
+}
+
+static size_t written_by_peers(const struct gyre_verbs_wire *wire)
+{
+    return rings(wire) + wire->most * slots(wire);
+}
+
+static size_t all_staging(const struct gyre_verbs_wire *wire)
+{
+    return written_by_peers(wire) + rings(wire);
+}
+
+void gyre_verbs_device_place(struct gyre_verbs_pipe *pipe)
+{
+    const struct gyre_verbs_wire *wire = pipe->wire;
+    size_t ring = (size_t)pipe->index * wire->ring;
+    pipe->inbox = wire->staging + ring;
+    pipe->slots = wire->staging + rings(wire) + pipe->index * slots(wire);
+    pipe->outbox = wire->staging + written_by_peers(wire) + ring;
 }
 
 static void release_staging(struct gyre_verbs_wire *wire)
@@ -109,7 +133,7 @@ static void release_staging(struct gyre_verbs_wire *wire)
     if (wire->outboxes)
         ibv_dereg_mr(wire->outboxes);
     if (wire->staging)
-        munmap(wire->staging, 2 * half(wire));
+        munmap(wire->staging, all_staging(wire));
     wire->inboxes = wire->outboxes = NULL;
     wire->staging = NULL;
 }
@@ -118,14 +142,15 @@ static void release_staging(struct gyre_verbs_wire *wire)
 static int try_staging(struct gyre_verbs_wire *wire)
 {
     void *memory =
-        mmap(NULL, 2 * half(wire), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, all_staging(wire), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return -errno;
     wire->staging = memory;
-    wire->inboxes = ibv_reg_mr(wire->domain, memory, half(wire),
+    wire->inboxes = ibv_reg_mr(wire->domain, memory, written_by_peers(wire),
                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (wire->inboxes)
-        wire->outboxes = ibv_reg_mr(wire->domain, wire->staging + half(wire), half(wire), 0);
+        wire->outboxes =
+            ibv_reg_mr(wire->domain, wire->staging + written_by_peers(wire), rings(wire), 0);
     if (wire->outboxes)
         return 0;
     int status = errno ? -errno : -ENOMEM;
@@ -142,11 +167,13 @@ static int open_staging(struct gyre_verbs_wire *wire, struct gyre_trouble *troub
         wire->ring /= 2;
     if (status)
         return gyre_trouble_set(trouble, -ENOMEM, "%s cannot register %zu KiB for %u peers: %s; %s",
-                                wire->name, 2 * half(wire) / 1024, wire->most, strerror(-status),
+                                wire->name, all_staging(wire) / 1024, wire->most, strerror(-status),
                                 gyre_verbs_memory_hint(hint));
     if (wire->ring < GYRE_VERBS_RING)
         gyre_log(GYRE_LOG_WARN, "verbs: %u KiB of staging for each peer instead of %u: %s",
-                 2 * wire->ring / 1024, 2 * GYRE_VERBS_RING / 1024, gyre_verbs_memory_hint(hint));
+                 (uint32_t)(all_staging(wire) / wire->most / 1024),
+                 (2 * GYRE_VERBS_RING + (uint32_t)slots(wire)) / 1024,
+                 gyre_verbs_memory_hint(hint));
     return 0;
 }
 

@@ -98,6 +98,7 @@ void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *
     char text[320];
     if (pipe->status || pipe->broken)
         return;
+    gyre_verbs_slot_look(pipe);
     if (gyre_verbs_pipe_parted(pipe)) {
         pipe->broken = true;
         return;
@@ -193,6 +194,7 @@ static void end_hangup(struct gyre_verbs_pipe *pipe, uint64_t now)
 {
     if (!pipe->hangup_at)
         pipe->hangup_at = now;
+    gyre_verbs_slot_look(pipe);
     if (!gyre_stream_heard_bye(pipe->stream)) {
         if (now - pipe->hangup_at <= END_NS)
             return;

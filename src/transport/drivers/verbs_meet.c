@@ -34,7 +34,7 @@
 #define EACH_MS     1000 /* and this for each peer: five times what a meeting takes in an emulator */
 #define PROBE_MS    3000
 #define MAGIC       0x76727947u /* "Gyrv" */
-#define VERSION     2
+#define VERSION     3
 #define OFFER_BYTES 128
 #define STEP_BYTES  128
 #define PROBE_MOST  8192u
@@ -112,6 +112,7 @@ static void encode(const struct gyre_verbs_end *end, uint8_t out[OFFER_BYTES])
     out[52] = end->network;
     out[53] = end->version;
     out[54] = end->detours;
+    gyre_put64(out + 56, end->slots);
     memcpy(out + 64, end->reason, sizeof end->reason);
 }
 
@@ -129,7 +130,8 @@ static bool decode(const uint8_t in[OFFER_BYTES], struct gyre_verbs_end *end)
                                    .window = gyre_get32(in + 48),
                                    .network = in[52],
                                    .version = in[53],
-                                   .detours = in[54] == 1};
+                                   .detours = in[54] == 1,
+                                   .slots = gyre_get64(in + 56)};
     memcpy(end->gid, in + 8, 16);
     memcpy(end->reason, in + 64, sizeof end->reason);
     end->reason[sizeof end->reason - 1] = 0;
@@ -152,6 +154,7 @@ static int describe(struct gyre_verbs_pipe *pipe, const char *unwilling)
                                     .inbox = (uintptr_t)pipe->inbox,
                                     .key = wire->inboxes->rkey,
                                     .ring = wire->ring,
+                                    .slots = (uintptr_t)pipe->slots,
                                     .window = wire->window,
                                     .network = wire->port.network,
                                     .version = VERSION,

@@ -2,6 +2,7 @@
  *
  *     stream ── gather ──▶ outbox ──▶ a record per request          push()
  *     stream ◀── feed ─── inbox, as far as the record reaches        came()
+ *     stream ◀── feed ─── slot                                       came(), or before: look()
  *
  * push() writes as long as there is room in the peer's inbox, in its window and in the send queue;
  * each of the three comes back by a completion, which marks the pipe, so nobody has to ask. A
@@ -67,12 +68,17 @@ static uint32_t copy_vectors(uint8_t *to, uint32_t most, const struct iovec *iov
     return done;
 }
 
-static void put_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint32_t length)
+static void count_record(struct gyre_verbs_pipe *pipe, uint32_t length)
 {
-    uint64_t at = pipe->written % pipe->theirs.ring;
     pipe->written += length;
     pipe->end_of[pipe->records++ % GYRE_VERBS_WINDOW] = pipe->written;
     pipe->wire->moved += length;
+}
+
+static void put_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint32_t length)
+{
+    uint64_t at = pipe->written % pipe->theirs.ring;
+    count_record(pipe, length);
     gyre_verbs_queue_write(pipe, kind, at, length);
 }
 
@@ -100,11 +106,16 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
     if (length > GYRE_STREAM_NOW_MOST || room(pipe) < GYRE_STREAM_NOW_ROOM)
         return false;
     uint32_t frame = gyre_stream_send_now(pipe->stream, match, data, length, token, to);
-    if (frame) {
+    if (!frame)
+        return false;
+    if (gyre_verbs_slot_fits(pipe, frame)) {
+        gyre_verbs_slot_put(pipe, pipe->records, to, frame);
+        count_record(pipe, frame);
+    } else {
         put_record(pipe, GYRE_VERBS_RECORD_CAME, frame);
-        gyre_verbs_queue_flush(pipe);
     }
-    return frame;
+    gyre_verbs_queue_flush(pipe);
+    return true;
 }
 
 bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe)
@@ -160,23 +171,44 @@ static void check_probe(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint3
         gyre_verbs_fail(pipe, GYRE_CORRUPT, "the test write brought other bytes");
 }
 
-static void take_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint32_t length)
+void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length)
 {
-    uint64_t at = pipe->read % pipe->mine.ring;
-    if (!length || length > GYRE_VERBS_RECORD || length > pipe->mine.ring - at) {
-        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer tells of a record that cannot be");
-        return;
-    }
-    int status = 0;
-    if (kind == GYRE_VERBS_PROBE)
-        check_probe(pipe, pipe->inbox + at, length);
-    else
-        status = gyre_stream_feed(pipe->stream, pipe->inbox + at, length);
+    int status = gyre_stream_feed(pipe->stream, record, length);
     pipe->read += length;
-    pipe->taken++;
     pipe->wire->moved += length;
     if (status)
         gyre_verbs_fail_stream(pipe, status);
+}
+
+static void take_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint32_t length)
+{
+    uint64_t at = pipe->read % pipe->mine.ring;
+    if (!length || length > GYRE_VERBS_RECORD || length > pipe->mine.ring - at || pipe->ahead) {
+        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer tells of a record that cannot be");
+        return;
+    }
+    pipe->taken++;
+    if (kind != GYRE_VERBS_PROBE) {
+        gyre_verbs_pipe_take(pipe, pipe->inbox + at, length);
+        return;
+    }
+    check_probe(pipe, pipe->inbox + at, length);
+    pipe->read += length;
+}
+
+/* It is there, unless it has been taken already. */
+static void take_slot(struct gyre_verbs_pipe *pipe, uint32_t length)
+{
+    uint8_t frame[GYRE_VERBS_SLOT];
+    uint32_t number = pipe->taken++;
+    if (pipe->ahead) {
+        pipe->ahead--;
+        return;
+    }
+    if (gyre_verbs_slot_read(pipe, number, frame) != length)
+        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer tells of a slot that it has not written");
+    else
+        gyre_verbs_pipe_take(pipe, frame, length);
 }
 
 void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate)
@@ -186,6 +218,10 @@ void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate)
     if (!hear_news(pipe, immediate >> CONSUMED_SHIFT & CONSUMED_MOST) ||
         kind == GYRE_VERBS_ONLY_NEWS)
         return;
+    if (kind == GYRE_VERBS_RECORD_CAME && immediate & GYRE_VERBS_IN_SLOT) {
+        take_slot(pipe, immediate & LENGTH_MASK & ~GYRE_VERBS_IN_SLOT);
+        return;
+    }
     if (kind != GYRE_VERBS_ARRIVED) {
         take_record(pipe, kind, immediate & LENGTH_MASK);
         return;
