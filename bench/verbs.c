@@ -107,8 +107,9 @@ static void post(struct bench *bench, bool send, uint64_t bytes)
 static void look(struct bench *bench, uint32_t done[2])
 {
     struct gyre_completion completion[TAKE];
+    struct gyre_trouble trouble = {0};
     int count = gyre_driver_verbs.poll(bench->wire, gyre_now_ns(), completion, TAKE);
-    must(!gyre_driver_verbs.state(bench->pipe, NULL), "the link");
+    must(!gyre_driver_verbs.state(bench->pipe, &trouble), trouble.text);
     bench_turn(count > 0);
     for (int i = 0; i < count; i++)
         done[completion[i].token]++;
