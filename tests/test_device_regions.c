@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +210,30 @@ static void test_a_peer_may_die(void **state)
     close(peer.from);
 }
 
+/* What a stream waits for may be whoever detaches: it is given up, and the region is as it was. */
+static void test_a_busy_device_is_not_waited_for(void **state)
+{
+    static _Alignas(4096) gyre_device_word word[512];
+    struct gyre_trouble trouble = {0};
+    struct gyre_region region = cuda_rig_region(0);
+    struct gyre_device_queue *queue = cuda_rig_queue(0);
+    CUstream stream = cuda_rig_stream(0);
+    cuda_rig_copy(0, region.base, "owner", 5);
+    assert_int_equal(cuda->pin(0, word, sizeof word, NULL), 0);
+    assert_int_equal(cuda->hold(queue, stream, word, 1, NULL), 0);
+    assert_int_equal(cuda->detach(&region, &trouble), GYRE_TIMED_OUT);
+    cuda_rig_expect_words(&trouble, "work that did not end");
+    atomic_store(word, 1);
+    assert_int_equal(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    cuda_rig_expect_text(&region, "owner");
+    assert_int_equal(cuda->detach(&region, NULL), 0);
+    cuda_rig_expect_text(&region, "owner");
+    cuda_rig_end_stream(stream);
+    cuda->queue_destroy(queue);
+    cuda->unpin(0, word);
+    cuda->free(&region);
+}
+
 static void test_nothing_was_left(void **state)
 {
     struct fakecuda_alive alive = fakecuda_alive();
@@ -228,6 +253,7 @@ int main(int count, char **words)
         cmocka_unit_test(test_peers_share_memory_until_it_is_detached),
         cmocka_unit_test(test_peers_share_classic_memory),
         cmocka_unit_test(test_a_peer_may_die),
+        cmocka_unit_test(test_a_busy_device_is_not_waited_for),
         cmocka_unit_test(test_nothing_was_left),
     };
     cuda = cuda_rig_begin();

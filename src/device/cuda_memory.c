@@ -426,13 +426,12 @@ static int take_over(struct gyre_region *region, CUmemGenericAllocationHandle ol
 {
     CUdeviceptr base = address_of(region->base);
     uint64_t length = mapped_length(region->device, region->length);
-    CUresult error = gyre_cuda->cuCtxSynchronize();
-    if (error)
-        return gyre_cuda_failed(error, region->device, trouble, "cuCtxSynchronize");
-    int status = fill(region->device, scratch, region->base, length, trouble);
+    int status = gyre_cuda_settle(region->device, trouble);
+    if (!status)
+        status = fill(region->device, scratch, region->base, length, trouble);
     if (status)
         return status;
-    error = gyre_cuda->cuMemUnmap(base, length);
+    CUresult error = gyre_cuda->cuMemUnmap(base, length);
     if (error)
         return memory_failed(error, region->device, length, "cuMemUnmap", trouble);
     status = place(region->device, base, length, fresh, trouble);

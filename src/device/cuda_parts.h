@@ -103,6 +103,10 @@ int gyre_cuda_adopt(int device, void *base, uint64_t length, struct gyre_region 
                     struct gyre_trouble *trouble);
 int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
 
+/* Waits for all work of the device, of whatever stream; GYRE_TIMED_OUT after some seconds. The
+ * device's context need not be current. */
+int gyre_cuda_settle(int device, struct gyre_trouble *trouble);
+
 /* Those that ask what there is, and lock host memory (cuda_machine.c). */
 int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
                        struct gyre_trouble *trouble);

@@ -7,6 +7,7 @@
 #include "transport/domain_parts.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "transport/ferry.h"
 
 #include <errno.h>
@@ -199,6 +200,11 @@ int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
             domain->shared[i].mapped = false;
         }
     pthread_mutex_unlock(&domain->shared_lock);
+    if (status)
+        gyre_log(GYRE_LOG_WARN,
+                 "a peer that is stopped may write memory of this rank when it goes "
+                 "on: %s",
+                 trouble.text);
     return status;
 }
 
