@@ -1,13 +1,17 @@
 /* A rank that cannot post to its device: its copies, on memory that peers cannot map, or its
- * kernels, on memory that they do. No rank's call says that it went well. */
+ * kernels, on memory that they do. No rank's call says that it went well. And ranks that stop while
+ * the streams of others wait for them. */
 #include "comm_rig.h"
 #include "device/device.h"
 #include "fakecuda/fakecuda.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #define COUNT 70001u
@@ -62,11 +66,60 @@ static void kernels(void **state)
                      0);
 }
 
+/* -- streams ----------------------------------------------------------------------------------- */
+
+/* The caller's, made in the device's context, which stays current. */
+static CUstream new_stream(struct gyre_comm *comm)
+{
+    CUcontext context;
+    CUstream stream = NULL;
+    rig_check(!cuDevicePrimaryCtxRetain(&context, gyre_device(comm)) &&
+                  !cuCtxPushCurrent(context) && !cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+              comm, "a stream");
+    return stream;
+}
+
+/* The other rank is stopped between the call and its turn. It may write later what is this rank's
+ * OUTPUT, so that is replaced, for which the stream must have gone on. */
+static int left_by_a_stopped(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    if (gyre_alloc_device(comm, COUNT * 4, &memory) || gyre_barrier(comm))
+        return 1;
+    CUstream stream = new_stream(comm);
+    atomic_fetch_add(&rig->shared->ready, 1);
+    rig_until(&rig->shared->flag, gyre_rank(comm) + 1);
+    int maps = fakecuda_calls("cuMemMap");
+    int status = gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream);
+    if (rig_check(status == 0 && !cuStreamSynchronize(stream), comm, "the stream"))
+        return 1;
+    while (fakecuda_calls("cuMemMap") < maps + 2) /* fresh memory: to be filled, and in its place */
+        sched_yield();
+    rig_note(rig, comm, gyre_barrier(comm), rig_now());
+    gyre_finalize(comm);
+    return 0;
+}
+
+static void a_stopped_rank_releases_the_stream(void **state)
+{
+    struct rig rig = {
+        .n = 2, .transport = "auto", .body = left_by_a_stopped, .dead_ms = 1500 * rig_slow()};
+    (void)state;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 2);
+    rig_stop(&rig, 1);
+    atomic_store(&rig.shared->flag, 1);
+    assert_int_equal(rig_wait(&rig, 15, 2), 0);
+    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies),
         cmocka_unit_test(kernels),
+        cmocka_unit_test(a_stopped_rank_releases_the_stream),
     };
     setenv("GYRE_DEVICES", "0,0", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

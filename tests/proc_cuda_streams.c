@@ -298,6 +298,51 @@ static void a_lost_rank_releases_the_stream(void **state)
     assert_non_null(strstr(rig.shared->error[0], "rank 1"));
 }
 
+/* -- its end ----------------------------------------------------------------------------------- */
+
+/* Other streams have much to do, so this one comes to its wait late: not before the communicator has
+ * ended. */
+static int keep_busy(CUdeviceptr memory)
+{
+    CUstream other[6];
+    int bad = 0;
+    for (int i = 0; i < 6; i++)
+        bad |= failed(cuStreamCreate(&other[i], CU_STREAM_NON_BLOCKING));
+    for (int k = 0; k < 360 && !bad; k++)
+        bad = failed(cuMemsetD8Async(memory, 1, 64, other[k % 6]));
+    return bad;
+}
+
+static int end_early(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    struct gyre_comm *part = comm;
+    CUdeviceptr memory;
+    bool split = rig->argument;
+    if (set_up(comm, &bench) || failed(cuMemAlloc(&memory, 2 << 20)) ||
+        (split && gyre_split(comm, 0, 0, &part)) || keep_busy(memory))
+        return 1;
+    int bad = gyre_all_reduce_on(part, bench.memory, bench.other, 1000, GYRE_I32, GYRE_SUM,
+                                 bench.stream[0]) ||
+              gyre_finalize(part) || failed(cuStreamSynchronize(bench.stream[0]));
+    free(bench.host);
+    return (split && gyre_finalize(comm)) || bad;
+}
+
+static void a_stream_may_outlive_the_communicator(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = end_early};
+    (void)state;
+    for (int seed = 1; seed <= 6; seed++) {
+        char text[8];
+        snprintf(text, sizeof(text), "%d", seed);
+        setenv("FAKECUDA_SEED", text, 1);
+        rig.argument = seed % 2 ? &rig : NULL;
+        assert_int_equal(rig_run(&rig, 30), 0);
+    }
+    unsetenv("FAKECUDA_SEED");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +350,7 @@ int main(void)
         cmocka_unit_test(every_verb_keeps_order),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_lost_rank_releases_the_stream),
+        cmocka_unit_test(a_stream_may_outlive_the_communicator),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);

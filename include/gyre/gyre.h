@@ -407,7 +407,9 @@ GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
  * cudaStreamLegacy or cudaStreamPerThread. Ranks may choose streams as they like; what must be alike
  * is the order of the calls.
  *   Blocks:    as the calls that start; for a communicator of one rank, until the stream is there.
- *   Ownership: there is no handle. Buffers are borrowed until the stream has come past it.
+ *   Ownership: there is no handle. Buffers are borrowed until the stream has come past it. The
+ *              communicator may end before: gyre_finalize() waits for the operation, not for the
+ *              stream, which goes on by itself.
  *   Errors:    of the call: GYRE_INVALID (no device, a stream of another device, a group is open),
  *              GYRE_UNSUPPORTED (the stream is being captured into a graph). What fails later
  *              releases the stream, whose output is then worthless, and is the communicator's

@@ -1,13 +1,15 @@
 /* Tickets over a device's queue. */
 #include "collectives/carrier.h"
 
+#include "base/clock.h"
 #include "base/copy.h"
 
 #include <errno.h>
 #include <sched.h>
 
-#define REPORTS 64
-#define NEVER   UINT64_MAX /* ticket of what could not be posted */
+#define REPORTS   64
+#define NEVER     UINT64_MAX           /* ticket of what could not be posted */
+#define SETTLE_NS UINT64_C(2000000000) /* that work of a failed job is waited for */
 
 void gyre_carrier_init(struct gyre_carrier *carrier, int index)
 {
@@ -139,6 +141,15 @@ int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket)
         if (!gyre_carrier_poll(carrier))
             sched_yield();
     return carrier->status;
+}
+
+void gyre_carrier_settle(struct gyre_carrier *carrier)
+{
+    uint64_t limit = gyre_now_ns() + SETTLE_NS;
+    while (!carrier->status && !gyre_carrier_done(carrier, carrier->posted) &&
+           gyre_now_ns() < limit)
+        if (!gyre_carrier_poll(carrier))
+            sched_yield();
 }
 
 int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)

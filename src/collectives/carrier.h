@@ -81,4 +81,7 @@ int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *fr
 /* Waits for a ticket: 0 or the carrier's status. */
 int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket);
 
+/* Waits for all that was posted, but not for ever: on a job that has failed. */
+void gyre_carrier_settle(struct gyre_carrier *carrier);
+
 #endif

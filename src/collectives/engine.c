@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPLETIONS   64
-#define RELEASE_BYTES 4096u /* a page: pinned memory is pages */
-_Static_assert(GYRE_OPS_MAX * sizeof(gyre_device_word) <= RELEASE_BYTES, "a word an operation");
+#define COMPLETIONS 64
 
 int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_engine **out,
                        struct gyre_trouble *trouble)
@@ -55,37 +53,16 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-int gyre_engine_open_streams(struct gyre_engine *engine, struct gyre_trouble *trouble)
-{
-    const struct gyre_carrier *carrier = engine->carrier;
-    if (engine->release)
-        return 0;
-    gyre_device_word *words = aligned_alloc(RELEASE_BYTES, RELEASE_BYTES);
-    if (!words)
-        return gyre_trouble_set(trouble, -ENOMEM, "no memory for what streams wait for");
-    memset(words, 0, RELEASE_BYTES);
-    int status = carrier->device->pin(carrier->index, words, RELEASE_BYTES, trouble);
-    if (status)
-        free(words);
-    else
-        engine->release = words;
-    return status;
-}
-
-static void close_streams(struct gyre_engine *engine)
-{
-    if (engine->release)
-        engine->carrier->device->unpin(engine->carrier->index, engine->release);
-    free(engine->release);
-}
-
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, uint64_t gate,
                             void *stream, struct gyre_trouble *trouble)
 {
     op->gate = gate;
-    int status = gyre_carrier_hold(engine->carrier, stream, &engine->release[op - engine->op],
-                                   op->sequence, trouble);
+    int status = gyre_hold_take(&op->hold, trouble);
+    if (!status)
+        status = gyre_carrier_hold(engine->carrier, stream, op->hold.word, op->hold.value, trouble);
     op->held = status == 0;
+    if (status)
+        gyre_hold_give(&op->hold);
     return status;
 }
 
@@ -106,7 +83,6 @@ void gyre_engine_destroy(struct gyre_engine *engine)
         return;
     gyre_steps_deinit(engine);
     gyre_shadow_deinit(engine);
-    close_streams(engine);
     for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++)
         gyre_plan_destroy(engine->plan[i]);
     engine->device->queue_destroy(engine->queue);
@@ -231,10 +207,9 @@ static void end(struct gyre_engine *engine, struct gyre_operation *op, int statu
         i++;
     memmove(&engine->order[i], &engine->order[i + 1],
             (--engine->orders - i) * sizeof(engine->order[0]));
-    if (!op->held)
-        return;
-    atomic_store_explicit(&engine->release[op - engine->op], op->sequence, memory_order_release);
-    gyre_engine_release(engine, op);
+    gyre_hold_give(&op->hold);
+    if (op->held)
+        gyre_engine_release(engine, op);
 }
 
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
@@ -311,14 +286,24 @@ bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
     return moved || count > 0;
 }
 
+/* First what the carrier still writes; that is short, unless a stream keeps it up that has to go. */
+void gyre_engine_let_streams_go(struct gyre_engine *engine)
+{
+    if (engine->carrier)
+        gyre_carrier_settle(engine->carrier);
+    for (uint32_t i = 0; i < engine->orders; i++)
+        gyre_hold_give(&engine->order[i]->hold);
+}
+
 void gyre_engine_fail(struct gyre_engine *engine, int status)
 {
     if (engine->failed)
         return;
     engine->failed = status;
     gyre_steps_drop(engine);
+    gyre_engine_let_streams_go(engine);
     if (engine->carrier)
-        gyre_carrier_await(engine->carrier, engine->carrier->posted);
+        gyre_carrier_settle(engine->carrier);
     if (engine->mesh)
         gyre_mapped_drop(engine);
     while (engine->orders)

@@ -7,6 +7,7 @@
 #ifndef GYRE_COLLECTIVES_ENGINE_H
 #define GYRE_COLLECTIVES_ENGINE_H
 
+#include "collectives/hold.h"
 #include "collectives/plan.h"
 #include "transport/transport.h"
 
@@ -39,7 +40,8 @@ struct gyre_operation {
     bool giving;                /* all has run, and OUTPUT is on its way to the caller's */
     bool direct;                /* PUSH: a device runs it, if every rank's can */
     uint64_t gate;              /* of the stream that it waits for; 0: none */
-    bool held;                  /* a stream waits for it, and nobody else */
+    bool held;                  /* a stream waits for it, and nobody else: */
+    struct gyre_hold hold;      /* its word, until it is released */
     bool used;
 };
 
@@ -78,7 +80,6 @@ struct gyre_engine {
     struct gyre_carrier *carrier; /* NULL: all buffers are the host's */
     struct gyre_domain *keeper;   /* of the lanes' scratch; NULL: the heap */
     struct gyre_shadow *shadows;  /* all that were made */
-    gyre_device_word *release;    /* by operation: the sequence of the last one that has ended */
     struct gyre_plan_options planning;
 
     uint64_t sequence; /* of the last operation started */
@@ -140,10 +141,8 @@ static inline void gyre_engine_remember(struct gyre_engine *engine, uint64_t fin
     engine->past = (engine->past ^ fingerprint) * UINT64_C(0xd1342543de82ef95);
 }
 
-/* What streams wait for, made by the first call. The operation that was just started waits for what
- * the gate stands for, and the stream for the operation, which is released when it ends. If that
- * fails it is one like any other. */
-int gyre_engine_open_streams(struct gyre_engine *engine, struct gyre_trouble *trouble);
+/* The operation that was just started waits for what the gate stands for, and the stream for the
+ * operation, which is released when it ends. If that fails it is one like any other. */
 int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, uint64_t gate,
                             void *stream, struct gyre_trouble *trouble);
 
@@ -182,6 +181,10 @@ static inline bool gyre_engine_idle(const struct gyre_engine *engine)
 {
     return engine->orders == 0;
 }
+
+/* The job will fail: streams that wait for operations go on. What a failure waits for may be behind
+ * them, also behind another communicator's. */
+void gyre_engine_let_streams_go(struct gyre_engine *engine);
 
 /* The job has failed: every operation ends with `status` and no buffer is written by anybody after
  * this returns. */

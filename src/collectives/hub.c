@@ -193,6 +193,9 @@ void gyre_hub_fail(struct gyre_hub *hub, int status)
     gyre_links_detach_all(hub->links);
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
         if (hub->comm[id] && hub->comm[id]->engine)
+            gyre_engine_let_streams_go(hub->comm[id]->engine);
+    for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
+        if (hub->comm[id] && hub->comm[id]->engine)
             fail_one(hub->comm[id], status);
     for (; hub->busies; hub->busies--)
         hub->busy[hub->busies - 1]->busy = false;

@@ -291,7 +291,7 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     struct gyre_trouble *trouble = gyre_thread_trouble();
     int status = find_plan(comm, shape, &plan);
     if (!status)
-        status = gyre_engine_open_streams(comm->engine, trouble);
+        status = gyre_hold_open(comm->hub->carrier.device, comm->hub->carrier.index, trouble);
     if (!status)
         status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, trouble);
     if (!status)
