@@ -298,6 +298,49 @@ static void a_lost_rank_releases_the_stream(void **state)
     assert_non_null(strstr(rig.shared->error[0], "rank 1"));
 }
 
+/* -- what may wait for a device ------------------------------------------------------------------ */
+
+/* While operation 2 holds the stream, since the other rank has not called it, 3 and 4 want more host
+ * memory than there is, a first kernel, and a communicator's is given up: none of it may wait for the
+ * stream. */
+static int call_on_and_on(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    struct gyre_comm *part;
+    struct gyre_region region;
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    if (set_up(comm, &bench) || gyre_split(comm, 0, 0, &part) ||
+        cuda->alloc(bench.device, COUNT * 4, GYRE_SHARE_OPEN, &region, NULL))
+        return 1;
+    CUstream stream = bench.stream[0];
+    int bad = gyre_all_reduce_on(comm, region.base, region.base, 100, GYRE_I32, GYRE_SUM, stream) ||
+              gyre_all_reduce_on(part, region.base, region.base, 100, GYRE_I32, GYRE_SUM, stream) ||
+              failed(cuStreamSynchronize(stream)) || gyre_barrier(comm);
+    if (gyre_rank(comm) == 1)
+        rig_until(&rig->shared->flag, 1);
+    bad = bad ||
+          gyre_all_reduce_on(comm, region.base, region.base, 200, GYRE_I32, GYRE_SUM, stream) ||
+          gyre_all_reduce_on(comm, region.base, region.base, COUNT, GYRE_I32, GYRE_SUM, stream) ||
+          gyre_all_reduce_on(comm, bench.memory, bench.memory, COUNT, GYRE_F16, GYRE_MIN, stream) ||
+          gyre_all_reduce_on(part, region.base, region.base, COUNT, GYRE_I32, GYRE_SUM,
+                             bench.stream[1]);
+    atomic_store(&rig->shared->flag, 1);
+    bad = bad || failed(cuStreamSynchronize(stream)) ||
+          failed(cuStreamSynchronize(bench.stream[1])) || gyre_finalize(part) || gyre_barrier(comm);
+    cuda->free(&region);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void nothing_waits_for_a_held_stream(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(&(struct rig){.n = 2, .transport = "auto", .body = call_on_and_on}, 60), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "tcp", .body = call_on_and_on}, 60),
+                     0);
+}
+
 /* -- its end ----------------------------------------------------------------------------------- */
 
 /* Other streams have much to do, so this one comes to its wait late: not before the communicator has
@@ -350,6 +393,7 @@ int main(void)
         cmocka_unit_test(every_verb_keeps_order),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_lost_rank_releases_the_stream),
+        cmocka_unit_test(nothing_waits_for_a_held_stream),
         cmocka_unit_test(a_stream_may_outlive_the_communicator),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);

@@ -180,6 +180,21 @@ static void a_queue_that_is_refused(void **state)
     assert_int_equal(gyre_carrier_copy_now(&carrier, region.base, host, 8), 0);
 }
 
+/* Kernels are loaded before there is a queue, so that no launch has to wait for a held stream. */
+static void kernels_that_cannot_be_loaded(void **state)
+{
+    (void)state;
+    assert_int_equal(fakecuda_calls("cudaFuncGetAttributes"), 0);
+    fakecuda_fail("cudaFuncGetAttributes", 3, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(gyre_carrier_open(&carrier, &trouble), -ENOMEM);
+    assert_non_null(strstr(trouble.text, "loading kernels on CUDA device 0"));
+    open_it();
+    int calls = fakecuda_calls("cudaFuncGetAttributes");
+    gyre_carrier_deinit(&carrier);
+    open_it();
+    assert_int_equal(fakecuda_calls("cudaFuncGetAttributes"), calls);
+}
+
 /* -- gates ------------------------------------------------------------------------------------- */
 
 static CUstream make_stream(void)
@@ -247,9 +262,9 @@ static void gates_that_are_refused(void **state)
     uint64_t gate = 77;
     (void)state;
     CUstream stream = make_stream();
-    open_it();
-    fakecuda_fail("cuStreamCreateWithPriority", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    fakecuda_fail("cuStreamCreateWithPriority", 2, CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(gyre_carrier_gate(&carrier, stream, &gate, &trouble), -ENOMEM);
+    open_it();
     fakecuda_capture(stream, true);
     assert_int_equal(gyre_carrier_gate(&carrier, stream, &gate, &trouble), GYRE_UNSUPPORTED);
     fakecuda_capture(stream, false);
@@ -291,7 +306,8 @@ static void a_process_without_a_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CARRIER_TEST(tickets_are_done_in_order),
+    const struct CMUnitTest tests[] = {CARRIER_TEST(kernels_that_cannot_be_loaded),
+                                       CARRIER_TEST(tickets_are_done_in_order),
                                        CARRIER_TEST(a_full_queue_makes_room),
                                        CARRIER_TEST(copies_of_any_memory),
                                        CARRIER_TEST(folds_are_posts),

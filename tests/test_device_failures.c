@@ -61,7 +61,9 @@ static void test_a_lost_device_is_told_to_all(void **state)
     struct gyre_trouble trouble = {0};
     int status;
     fakecuda_fail("kernel", 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    fakecuda_hold(true); /* it is posted before it fails */
     assert_int_equal(cuda_rig_reduce(queue, &region, 1), 0);
+    fakecuda_hold(false);
     while ((status = cuda->query(queue, &token, 1)) == 0)
         sched_yield();
     assert_int_equal(status, -EIO);

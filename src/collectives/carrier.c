@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/copy.h"
+#include "collectives/kernels/reduce_cuda.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -33,12 +34,23 @@ void gyre_carrier_deinit(struct gyre_carrier *carrier)
     carrier->reached = carrier->asked;
 }
 
+/* The kernels first: loading them may wait for streams, and without queues none is held yet. */
+static int open_queues(struct gyre_carrier *carrier, struct gyre_trouble *trouble)
+{
+    const struct gyre_device *device = carrier->device;
+    int status = device->prepare(carrier->index, gyre_reduce_cuda_load, trouble);
+    if (!status && !carrier->queue)
+        status = device->queue_create(carrier->index, &carrier->queue, trouble);
+    if (!status)
+        status = device->queue_create(carrier->index, &carrier->gates, trouble);
+    return status;
+}
+
 int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble)
 {
     if (carrier->status)
         return gyre_trouble_set(trouble, carrier->status, "%s", carrier->trouble.text);
-    return carrier->queue ? 0
-                          : carrier->device->queue_create(carrier->index, &carrier->queue, trouble);
+    return carrier->gates ? 0 : open_queues(carrier, trouble);
 }
 
 int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate,
@@ -46,8 +58,6 @@ int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate
 {
     const struct gyre_device *device = carrier->device;
     int status = gyre_carrier_open(carrier, trouble);
-    if (!status && !carrier->gates)
-        status = device->queue_create(carrier->index, &carrier->gates, trouble);
     if (!status)
         status = device->after(carrier->gates, stream, trouble);
     if (status)

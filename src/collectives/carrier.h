@@ -15,13 +15,12 @@
 struct gyre_carrier {
     const struct gyre_device *device;
     int index;                       /* of the device; negative: there is none */
-    struct gyre_device_queue *queue; /* made by the first use */
+    struct gyre_device_queue *queue; /* made by the first use, as the next one */
     uint64_t posted, finished;       /* tickets */
-    struct gyre_device_queue
-        *gates;                  /* what streams of the caller's have come to; by the first use */
-    uint64_t asked, reached;     /* gates, likewise by number */
-    int status;                  /* negative: the device is lost, */
-    struct gyre_trouble trouble; /* and its story */
+    struct gyre_device_queue *gates; /* what streams of the caller's have come to */
+    uint64_t asked, reached;         /* gates, likewise by number */
+    int status;                      /* negative: the device is lost, */
+    struct gyre_trouble trouble;     /* and its story */
 };
 
 /* `carrier` is zeroed memory. A negative index: everything is the host's. */
@@ -36,7 +35,7 @@ static inline bool gyre_carrier_owns(const struct gyre_carrier *carrier, const v
     return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
 }
 
-/* Makes the queue where there is none yet. May block: not between operations of one shape. */
+/* Makes kernels ready and the queues, where that has not been done. May block: once. */
 int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble);
 
 /* A gate is reached when what is on the stream now has finished. */

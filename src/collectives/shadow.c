@@ -8,6 +8,7 @@
 #include "collectives/shadow.h"
 
 #include "base/size.h"
+#include "collectives/pinned.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,9 +19,8 @@
 struct gyre_shadow {
     struct gyre_shadow *next;
     struct gyre_carrier *carrier;
-    uint8_t *memory;
-    uint64_t bytes;
-    bool used, pinned;
+    struct gyre_pinned pinned;
+    bool used;
 
     const struct gyre_plan *plan;
     uint32_t n, rank;
@@ -37,27 +37,20 @@ struct gyre_shadow {
 
 static void free_shadow(struct gyre_shadow *shadow)
 {
-    if (shadow->pinned)
-        shadow->carrier->device->unpin(shadow->carrier->index, shadow->memory);
-    free(shadow->memory);
+    gyre_pinned_drop(shadow->carrier, &shadow->pinned);
     free(shadow);
 }
 
-/* Copies to memory that could not be pinned are slower and otherwise the same. */
 static struct gyre_shadow *new_shadow(struct gyre_carrier *carrier, uint64_t bytes)
 {
     struct gyre_shadow *shadow = calloc(1, sizeof(*shadow));
     if (!shadow)
         return NULL;
     shadow->carrier = carrier;
-    shadow->bytes = gyre_round_up(bytes, PAGE);
-    shadow->memory = aligned_alloc(PAGE, shadow->bytes);
-    if (!shadow->memory) {
+    if (gyre_pinned_make(carrier, bytes, &shadow->pinned)) {
         free(shadow);
         return NULL;
     }
-    shadow->pinned = carrier->posted == carrier->finished &&
-                     carrier->device->pin(carrier->index, shadow->memory, shadow->bytes, NULL) == 0;
     return shadow;
 }
 
@@ -65,8 +58,10 @@ static struct gyre_shadow *new_shadow(struct gyre_carrier *carrier, uint64_t byt
 static struct gyre_shadow *find_shadow(struct gyre_engine *engine, uint64_t bytes)
 {
     for (struct gyre_shadow *it = engine->shadows; it; it = it->next)
-        if (!it->used && it->bytes >= bytes)
+        if (!it->used && it->pinned.bytes >= bytes) {
+            gyre_pinned_lock(engine->carrier, &it->pinned);
             return it;
+        }
     for (struct gyre_shadow **at = &engine->shadows; *at; at = &(*at)->next)
         if (!(*at)->used) {
             struct gyre_shadow *small = *at;
@@ -103,13 +98,14 @@ void gyre_shadow_deinit(struct gyre_engine *engine)
 static void lay_out(struct gyre_shadow *shadow, bool in_place, uint64_t in_bytes)
 {
     uint64_t apart = gyre_shape_displacement(&shadow->plan->shape, shadow->rank);
-    shadow->host_input = shadow->memory;
-    shadow->host_output = shadow->memory + gyre_round_up(in_bytes, PAGE);
+    uint8_t *memory = shadow->pinned.memory;
+    shadow->host_input = memory;
+    shadow->host_output = memory + gyre_round_up(in_bytes, PAGE);
     if (!in_place)
         return;
     bool gathers = gyre_verb_gathers(shadow->plan->shape.verb);
-    shadow->host_input = shadow->memory + (gathers ? apart : 0);
-    shadow->host_output = shadow->memory + (gathers ? 0 : apart);
+    shadow->host_input = memory + (gathers ? apart : 0);
+    shadow->host_output = memory + (gathers ? 0 : apart);
 }
 
 static void begin(struct gyre_shadow *shadow, const struct gyre_engine *engine,

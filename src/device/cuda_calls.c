@@ -31,6 +31,7 @@
 struct device_state {
     _Atomic(CUcontext) context; /* NULL: never entered */
     uint64_t granularity;
+    bool prepared;
 };
 
 const struct gyre_cuda_calls *gyre_cuda;
@@ -267,6 +268,24 @@ void gyre_cuda_leave(void)
 {
     CUcontext context;
     calls.cuCtxPopCurrent(&context);
+}
+
+/* As a launch does, what is loaded leaves its error to the runtime. */
+int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble)
+{
+    int status = gyre_cuda_enter(device, trouble);
+    if (status)
+        return status;
+    pthread_mutex_lock(&making);
+    if (!states[device].prepared) {
+        cudaGetLastError();
+        load();
+        status = gyre_cuda_failed((CUresult)cudaGetLastError(), device, trouble, "loading kernels");
+        states[device].prepared = status == 0;
+    }
+    pthread_mutex_unlock(&making);
+    gyre_cuda_leave();
+    return status;
 }
 
 uint64_t gyre_cuda_granularity(int device)

@@ -83,6 +83,8 @@ int gyre_cuda_check_device(int device, struct gyre_trouble *trouble);
 int gyre_cuda_enter(int device, struct gyre_trouble *trouble);
 void gyre_cuda_leave(void);
 
+int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble);
+
 /* Multiple of which exportable memory is made; the device has been entered before. */
 uint64_t gyre_cuda_granularity(int device);
 

@@ -129,6 +129,10 @@ struct gyre_device {
     /* Whose memory is at `address`? Any thread, does not block. */
     enum gyre_memory_kind (*classify)(const void *address);
 
+    /* Runs load() on the device, by the first call for it: what it makes ready there (kernels) may
+     * wait for all of its work, and later nothing may. NULL for the host. */
+    int (*prepare)(int device, void (*load)(void), struct gyre_trouble *trouble);
+
     int (*queue_create)(int device, struct gyre_device_queue **queue, struct gyre_trouble *trouble);
     void (*queue_destroy)(struct gyre_device_queue *queue);
 

@@ -317,6 +317,7 @@ static const struct gyre_device device = {
     .pin = gyre_cuda_pin,
     .unpin = gyre_cuda_unpin,
     .classify = cuda_classify,
+    .prepare = gyre_cuda_prepare,
     .queue_create = cuda_queue_create,
     .queue_destroy = cuda_queue_destroy,
     .copy = cuda_copy,

@@ -84,16 +84,28 @@ template <class... Arguments> void fake_kernel_call_of(const void *function, voi
                                        arguments);
 }
 
-/* As CUDA's own header has it: a launch that knows the kernel's type. */
-template <class... Arguments>
-cudaError_t cudaLaunchKernel(void (*kernel)(Arguments...), dim3 grid, dim3 block, void **arguments,
-                             size_t shared_bytes, cudaStream_t stream)
+template <class... Arguments> const void *fake_kernel_known(void (*kernel)(Arguments...))
 {
     const void *function = reinterpret_cast<const void *>(kernel);
     const size_t bytes[] = {sizeof(Arguments)...};
     fake_kernel_define(function, fake_kernel_call_of<Arguments...>);
     fake_kernel_register(function, bytes, sizeof...(Arguments));
-    return cudaLaunchKernel(function, grid, block, arguments, shared_bytes, stream);
+    return function;
+}
+
+/* As CUDA's own header has them: calls that know the kernel's type. */
+template <class... Arguments>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*kernel)(Arguments...))
+{
+    return cudaFuncGetAttributes(attributes, fake_kernel_known(kernel));
+}
+
+template <class... Arguments>
+cudaError_t cudaLaunchKernel(void (*kernel)(Arguments...), dim3 grid, dim3 block, void **arguments,
+                             size_t shared_bytes, cudaStream_t stream)
+{
+    return cudaLaunchKernel(fake_kernel_known(kernel), grid, block, arguments, shared_bytes,
+                            stream);
 }
 #endif
 

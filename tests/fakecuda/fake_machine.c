@@ -153,6 +153,8 @@ CUresult cuMemHostRegister(void *memory, size_t length, unsigned int flags)
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
     if (!status && flags != (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP))
         status = CUDA_ERROR_INVALID_VALUE; /* it would be of one device, or of none */
+    if (!status)
+        fake_synchronise(__func__);
     return fake_end(status ? status : lock_span(memory, length));
 }
 
@@ -160,6 +162,8 @@ CUresult cuMemHostUnregister(void *memory)
 {
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
     int place = place_of(memory, 1);
+    if (!status && place >= 0 && !fake_awaited(memory, locked[place].length))
+        fake_synchronise(__func__);
     if (!status && (place < 0 || locked[place].base != memory))
         status = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     if (!status && msync(memory, locked[place].length, MS_ASYNC) != 0) {

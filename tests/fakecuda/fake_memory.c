@@ -268,6 +268,8 @@ CUresult cuMemAlloc(CUdeviceptr *base, size_t length)
     struct memory *memory;
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
     if (!status)
+        fake_synchronise(__func__);
+    if (!status)
         status = make_memory(fake_current()->device, length, &memory);
     if (!status)
         status = range_of(memory, ALLOCATED, base);
@@ -277,6 +279,8 @@ CUresult cuMemAlloc(CUdeviceptr *base, size_t length)
 CUresult cuMemFree(CUdeviceptr base)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    if (!status && fake_current())
+        fake_synchronise(__func__);
     return fake_end(status ? status : remove_whole(base, ALLOCATED));
 }
 

@@ -75,6 +75,13 @@ CUresult fake_leave(const struct fake_place *place);
 void fake_open_memory(void); /* kernels may use plain addresses; nests */
 void fake_close_memory(void);
 
+/* A call that waits for everything that was put on the current device before it, as a driver may. If
+ * that does not end, the process does, with a message. */
+void fake_synchronise(const char *name);
+
+/* Whether a stream waits, or will, for a word there. */
+bool fake_awaited(const void *memory, uint64_t length);
+
 void fake_start_device(struct CUctx_st *device);
 bool fake_idle(const struct CUctx_st *device);
 CUresult fake_launch(CUstream stream, const void *function, dim3 grid, dim3 block, void **arguments,

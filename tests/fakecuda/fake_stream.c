@@ -8,6 +8,7 @@ enum { GREATEST = -5, FUNCTIONS = 1024 };
 
 struct function {
     const void *function;
+    unsigned loaded; /* a bit per device */
     int arguments;
     size_t bytes[ARGUMENTS];
 };
@@ -205,12 +206,36 @@ void fake_kernel_register(const void *function, const size_t *argument_bytes, in
     pthread_mutex_unlock(&fake_lock);
 }
 
-static const struct function *registered(const void *function)
+static struct function *registered(const void *function)
 {
     for (int i = 0; i < FUNCTIONS; i++)
         if (functions[i].function && functions[i].function == function)
             return &functions[i];
     return NULL;
+}
+
+/* Modules are loaded lazily: what has not been asked for on this device is loaded by its first
+ * launch, which may wait for all that the device has to do. */
+static void load(struct function *known, const char *name)
+{
+    unsigned bit = 1U << fake_current()->device;
+    if (!(known->loaded & bit))
+        fake_synchronise(name);
+    known->loaded |= bit;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    struct function *known = registered(function);
+    memset(attributes, 0, sizeof *attributes);
+    if (!status && !known)
+        status = (CUresult)cudaErrorInvalidDeviceFunction;
+    if (!status)
+        load(known, __func__);
+    fake_end(status);
+    fake_error((cudaError_t)status);
+    return (cudaError_t)status;
 }
 
 /* The arguments are copied now: their owner may change them as soon as this returns. */
@@ -222,11 +247,12 @@ CUresult fake_launch(CUstream stream, const void *function, dim3 grid, dim3 bloc
                       .grid = grid,
                       .block = block,
                       .shared_bytes = shared_bytes};
-    const struct function *known = registered(function);
+    struct function *known = registered(function);
     if (!known)
         return CUDA_ERROR_NOT_FOUND;
     if (!fake_alive(stream) || stream->device != fake_current()->device)
         return CUDA_ERROR_INVALID_HANDLE;
+    load(known, "the first launch of a kernel");
     size_t used = 0;
     for (int i = 0; i < known->arguments; i++) {
         if (used + known->bytes[i] > ARGUMENT_BYTES)

@@ -8,14 +8,16 @@
  * returns that error. */
 #include "fake_work.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_NS = 30000 };
+enum { LOOK_NS = 30000, PATIENCE_S = 8 };
 
 CUevent fake_events;
 
@@ -221,6 +223,7 @@ static void serve(struct CUctx_st *device, struct CUstream_st *stream)
     unsigned most = fake_settings.delay_us;
     unsigned delay_us = most ? (unsigned)fake_roll(device, most + 1) : 0;
     stream->busy = true;
+    stream->turn = job->turn;
     pthread_mutex_unlock(&fake_lock);
     CUresult status = run(job, delay_us);
     pthread_mutex_lock(&fake_lock);
@@ -283,4 +286,41 @@ bool fake_idle(const struct CUctx_st *device)
         if (s->first || s->busy)
             return false;
     return true;
+}
+
+static bool idle_since(const struct CUctx_st *device, uint64_t turn)
+{
+    for (CUstream s = device->streams; s; s = s->next)
+        if ((s->first && s->first->turn <= turn) || (s->busy && s->turn <= turn))
+            return false;
+    return true;
+}
+
+void fake_synchronise(const char *name)
+{
+    const char *slow = getenv("GYRE_TEST_SLOW");
+    struct CUctx_st *device = fake_current();
+    uint64_t turn = turns;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S * (slow ? atoi(slow) : 1);
+    while (!idle_since(device, turn) && !device->lost && !fake_held)
+        if (pthread_cond_timedwait(&fake_done, &fake_lock, &until) == ETIMEDOUT) {
+            fprintf(stderr,
+                    "fakecuda: %s waits for work that does not end: a stream is held by "
+                    "whoever called it\n",
+                    name);
+            abort();
+        }
+}
+
+bool fake_awaited(const void *memory, uint64_t length)
+{
+    uint64_t from = (uint64_t)(uintptr_t)memory;
+    for (int i = 0; i < FAKE_DEVICES; i++)
+        for (CUstream s = fake_device[i].streams; s; s = s->next)
+            for (const struct job *job = s->first; job; job = job->next)
+                if (job->kind == VALUE && job->to - from < length)
+                    return true;
+    return false;
 }

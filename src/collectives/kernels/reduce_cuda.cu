@@ -269,8 +269,14 @@ static void set_addresses(fold_arguments *arguments, const gyre_fold_task *task,
     arguments->edges = task->count - arguments->packs * (PACK_BYTES / element);
 }
 
+/* No task: the kernel is only made ready. */
 template <class Fold, class Wide> static void fold(const struct gyre_fold_task *task, void *stream)
 {
+    if (!task) {
+        cudaFuncAttributes unused;
+        cudaFuncGetAttributes(&unused, fold_kernel<Fold, Wide>);
+        return;
+    }
     typedef typename Fold::element element;
     const uint64_t unroll = batch<Wide, in_packs<typename Wide::element>>::units;
     fold_arguments arguments = {};
@@ -291,9 +297,12 @@ template <class Fold, class Wide> static void fold(const struct gyre_fold_task *
 template <template <class> class Operation, class Element>
 static void fold_bits(const struct gyre_fold_task *task, void *stream)
 {
-    struct gyre_fold_task bytes = *task;
+    struct gyre_fold_task bytes = {};
+    if (task)
+        bytes = *task;
     bytes.count *= sizeof(Element);
-    fold<Operation<whole<uint8_t, uint32_t>>, Operation<whole<uint32_t, uint32_t>>>(&bytes, stream);
+    fold<Operation<whole<uint8_t, uint32_t>>, Operation<whole<uint32_t, uint32_t>>>(
+        task ? &bytes : NULL, stream);
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
@@ -378,4 +387,14 @@ extern "C" const struct gyre_reduce_table *gyre_reduce_cuda_table(void)
 extern "C" gyre_fold gyre_scale_cuda(enum gyre_type type)
 {
     return (unsigned)type < GYRE_TYPE_COUNT ? scales[type] : NULL;
+}
+
+extern "C" void gyre_reduce_cuda_load(void)
+{
+    for (int type = 0; type < GYRE_TYPE_COUNT; type++) {
+        for (int op = 0; op < GYRE_OP_COUNT; op++)
+            if (table.fold[type][op])
+                table.fold[type][op](NULL, NULL);
+        scales[type](NULL, NULL);
+    }
 }
