@@ -242,6 +242,50 @@ static void test_a_captured_stream_is_refused(void **state)
     cuda_rig_end_stream(stream);
 }
 
+/* Everything that an operation calls, while somebody's stream is captured. */
+static bool spoils(CUstream captured)
+{
+    _Atomic uint64_t *word = new_word();
+    struct gyre_region region = cuda_rig_region(0);
+    struct gyre_device_queue *queue = cuda_rig_queue(0);
+    CUstream stream = cuda_rig_stream(0);
+    uint64_t token;
+    char *page = new_pages();
+    fakecuda_capture(captured, true);
+    int status = cuda->copy(queue, region.base, "x", 1, 1);
+    if (!status)
+        status = cuda->after(queue, stream, NULL);
+    if (!status)
+        status = cuda->hold(queue, stream, word, 0, NULL);
+    if (!status)
+        status = cuda_rig_reduce(queue, &region, 2);
+    for (int got = 0; status >= 0 && got < 2; got += status)
+        status = cuda->query(queue, &token, 1);
+    if (status >= 0 && !cuda->pin(0, page, PAGE, NULL))
+        cuda->unpin(0, page);
+    bool spoiled = fakecuda_spoiled(captured);
+    fakecuda_capture(captured, false);
+    munmap(page, 2 * PAGE);
+    cuda_rig_end_stream(stream);
+    cuda->queue_destroy(queue);
+    cuda->free(&region);
+    end_word(word);
+    return spoiled;
+}
+
+static void test_no_capture_is_spoiled(void **state)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstream captured = cuda_rig_stream(0);
+    assert_false(spoils(captured));
+    assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+    assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_GLOBAL); /* as it was */
+    fakecuda_skip("cuThreadExchangeStreamCaptureMode", true);
+    assert_true(spoils(captured));
+    fakecuda_skip("cuThreadExchangeStreamCaptureMode", false);
+    cuda_rig_end_stream(captured);
+}
+
 static void test_every_call_may_fail(void **state)
 {
     static const char *const calls[] = {
@@ -315,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_a_word_must_be_pinned),
         cmocka_unit_test(test_a_stream_of_another_device_is_refused),
         cmocka_unit_test(test_a_captured_stream_is_refused),
+        cmocka_unit_test(test_no_capture_is_spoiled),
         cmocka_unit_test(test_every_call_may_fail),
         cmocka_unit_test(test_memory_is_pinned_once),
         cmocka_unit_test(test_nothing_was_left),

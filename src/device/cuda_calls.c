@@ -261,13 +261,34 @@ int gyre_cuda_enter(int device, struct gyre_trouble *trouble)
         status = find_context(device, &context, trouble);
     if (status)
         return status;
-    return gyre_cuda_failed(calls.cuCtxPushCurrent(context), device, trouble, "cuCtxPushCurrent");
+    status = gyre_cuda_failed(calls.cuCtxPushCurrent(context), device, trouble, "cuCtxPushCurrent");
+    if (!status)
+        gyre_cuda_relax();
+    return status;
 }
 
 void gyre_cuda_leave(void)
 {
     CUcontext context;
+    gyre_cuda_unrelax();
     calls.cuCtxPopCurrent(&context);
+}
+
+static _Thread_local CUstreamCaptureMode mode; /* of the thread, while it is relaxed */
+static _Thread_local int relaxed;
+
+void gyre_cuda_relax(void)
+{
+    if (relaxed++)
+        return;
+    mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    calls.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+void gyre_cuda_unrelax(void)
+{
+    if (--relaxed == 0)
+        calls.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 /* As a launch does, what is loaded leaves its error to the runtime. */

@@ -54,6 +54,7 @@
     call(cuStreamWaitValue64) \
     call(cuStreamIsCapturing) \
     call(cuStreamGetCtx) \
+    call(cuThreadExchangeStreamCaptureMode) \
     call(cuEventCreate) \
     call(cuEventDestroy) \
     call(cuEventRecord) \
@@ -82,6 +83,12 @@ int gyre_cuda_check_device(int device, struct gyre_trouble *trouble);
  * was. The first entry to a device makes its context, which lives as long as the process. */
 int gyre_cuda_enter(int device, struct gyre_trouble *trouble);
 void gyre_cuda_leave(void);
+
+/* Between these, which nest and are part of the above, nothing that this thread calls spoils a
+ * capture of streams that some other thread, or this one, has begun: what is called here is never
+ * meant for a graph. */
+void gyre_cuda_relax(void);
+void gyre_cuda_unrelax(void);
 
 int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble);
 

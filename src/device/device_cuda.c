@@ -282,11 +282,9 @@ static int cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_
 
 /* -- completions ------------------------------------------------------------------------------- */
 
-static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
+static int look(struct gyre_device_queue *queue, uint64_t *token, int max)
 {
     int count = 0;
-    if (queue->status)
-        return queue->status;
     while (count < max && queue->reported != queue->posted) {
         const struct pending *oldest = &queue->ring[queue->reported % GYRE_DEVICE_POSTS];
         CUresult error = gyre_cuda->cuEventQuery(oldest->event);
@@ -297,6 +295,16 @@ static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
         token[count++] = oldest->token;
         queue->reported++;
     }
+    return count;
+}
+
+static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
+{
+    if (queue->status)
+        return queue->status;
+    gyre_cuda_relax();
+    int count = look(queue, token, max);
+    gyre_cuda_unrelax();
     return count;
 }
 

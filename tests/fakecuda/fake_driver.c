@@ -65,6 +65,7 @@ static const struct {
     error(CUDA_ERROR_NOT_PERMITTED),
     error(CUDA_ERROR_NOT_SUPPORTED),
     error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+    error(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
     error(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT),
     error(CUDA_ERROR_UNKNOWN),
 #undef error
@@ -181,6 +182,20 @@ struct CUctx_st *fake_current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
+/* Calls that a capture in the global mode, which is what programs begin one in, does not bear from
+ * any thread. */
+static bool is_unsafe(const char *function)
+{
+    static const char *const unsafe[] = {"cuEventQuery",        "cuMemAlloc",
+                                         "cuMemFree",           "cuMemHostRegister",
+                                         "cuMemHostUnregister", "cuCtxSynchronize"};
+    size_t length = strcspn(function, "_");
+    for (size_t i = 0; i < sizeof unsafe / sizeof unsafe[0]; i++)
+        if (strlen(unsafe[i]) == length && !strncmp(unsafe[i], function, length))
+            return true;
+    return false;
+}
+
 CUresult fake_begin(const char *function, enum fake_need need)
 {
     pthread_mutex_lock(&fake_lock);
@@ -190,6 +205,8 @@ CUresult fake_begin(const char *function, enum fake_need need)
         return planned;
     if (owner != getpid())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_unsafe(function) && fake_spoils())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (need == FAKE_DRIVER)
         return CUDA_SUCCESS;
     return fake_current() ? fake_current()->lost : CUDA_ERROR_INVALID_CONTEXT;

@@ -53,6 +53,10 @@ extern bool fake_held;
 CUresult fake_begin(const char *function, enum fake_need need);
 CUresult fake_end(CUresult status);
 
+/* An unsafe call of a thread that is not relaxed: it spoils whatever is being captured, if anything
+ * is. With the lock held, as the rest. */
+bool fake_spoils(void);
+
 /* The rest with the lock held, unless it says otherwise. */
 struct CUctx_st *fake_current(void);
 bool fake_known(int device);

@@ -56,6 +56,7 @@ static const struct {
     entry(cuStreamWaitValue64)
     entry(cuStreamIsCapturing)
     entry(cuStreamGetCtx)
+    entry(cuThreadExchangeStreamCaptureMode)
     entry(cuEventCreate)
     entry(cuEventDestroy)
     entry(cuEventRecord)

@@ -14,6 +14,7 @@ struct function {
 };
 
 static struct function functions[FUNCTIONS];
+static _Thread_local CUstreamCaptureMode capture_mode;
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
@@ -118,7 +119,38 @@ void fakecuda_capture(CUstream stream, bool capture)
 {
     pthread_mutex_lock(&fake_lock);
     stream->captured = capture;
+    if (capture)
+        stream->spoiled = false;
     pthread_mutex_unlock(&fake_lock);
+}
+
+bool fakecuda_spoiled(CUstream stream)
+{
+    pthread_mutex_lock(&fake_lock);
+    bool spoiled = stream->spoiled;
+    pthread_mutex_unlock(&fake_lock);
+    return spoiled;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    CUstreamCaptureMode before = capture_mode;
+    if (!status && !fake_skips("cuThreadExchangeStreamCaptureMode")) {
+        capture_mode = *mode;
+        *mode = before;
+    }
+    return fake_end(status);
+}
+
+bool fake_spoils(void)
+{
+    bool spoils = false;
+    for (int i = 0; i < FAKE_DEVICES && capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL; i++)
+        for (CUstream s = fake_device[i].streams; s; s = s->next)
+            if (s->captured)
+                spoils = s->spoiled = true;
+    return spoils;
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t length, CUstream stream)

@@ -25,6 +25,7 @@ struct job {
 struct CUstream_st {
     int device, priority;
     bool busy, destroyed, captured;
+    bool spoiled;  /* what is captured: a call that may be unsafe was made meanwhile */
     uint64_t turn; /* of what it is busy with */
     struct job *first, **last;
     struct CUstream_st *next;

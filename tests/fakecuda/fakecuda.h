@@ -74,6 +74,7 @@ void fakecuda_shift(uint64_t bytes);  /* devices see locked host memory that muc
 
 /* The stream is being captured into a graph, or is not any more; it takes no work meanwhile. */
 void fakecuda_capture(CUstream stream, bool capture);
+bool fakecuda_spoiled(CUstream stream); /* a call that a capture does not bear came meanwhile */
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
