@@ -134,6 +134,54 @@ static int many_in_order(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) || bad;
 }
 
+/* The default streams, by their names. */
+static int defaults_in_order(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    bench.stream[0] = CU_STREAM_LEGACY;
+    bench.stream[1] = CU_STREAM_PER_THREAD;
+    bad = bad || chain(comm, &bench, 100) || chain(comm, &bench, COUNT);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void default_streams_have_names(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(&(struct rig){.n = 2, .transport = "auto", .body = defaults_in_order}, 60), 0);
+}
+
+/* Buffers of the host's: as they are when the stream has come there, on both ways. */
+static int on_host_memory(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int32_t *sums = malloc(COUNT * 4);
+    int bad = set_up(comm, &bench);
+    CUstream stream = bench.stream[0];
+    (void)rig;
+    for (uint64_t count = 100; count <= COUNT && !bad; count += COUNT - 100) {
+        for (uint64_t i = 0; i < COUNT; i++)
+            sums[i] = value(gyre_rank(comm), i);
+        bad = copy(bench.memory, sums, stream) || copy(bench.host, bench.memory, stream) ||
+              gyre_all_reduce_on(comm, bench.host, sums, count, GYRE_I32, GYRE_SUM, stream) ||
+              gyre_all_reduce_on(comm, sums, bench.other, count, GYRE_I32, GYRE_MAX, stream) ||
+              copy(bench.host, bench.other, stream) || failed(cuStreamSynchronize(stream)) ||
+              check(comm, &bench, count, 1);
+    }
+    free(sums);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void host_memory_is_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(2, on_host_memory), 0);
+}
+
 static void order_is_kept(void **state)
 {
     (void)state;
@@ -390,6 +438,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_is_kept),
+        cmocka_unit_test(default_streams_have_names),
+        cmocka_unit_test(host_memory_is_in_order),
         cmocka_unit_test(every_verb_keeps_order),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_lost_rank_releases_the_stream),

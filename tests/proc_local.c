@@ -635,6 +635,39 @@ static void an_open_group_is_told(void **state)
     run(&(struct plan){.ranks = {2}}, "auto", false, leave_group_open);
 }
 
+/* Memory of another rank's device is refused by each call, and the communicators are unharmed. */
+static int give_anothers(struct rig *rig, int process)
+{
+    static struct table table;
+    struct gyre_work *work[2];
+    static const uint64_t one_each[2] = {1, 1};
+    int bad = sit_down(&table, rig->argument, process);
+    if (bad)
+        return bad;
+    struct gyre_comm *comm = table.comm[0];
+    uint8_t *away = table.seat[1].stage.away[2], *own = table.seat[0].stage.away[2];
+    bad |= gyre_all_reduce_start(comm, away, own, 4, GYRE_I32, GYRE_SUM, &work[0]) != GYRE_INVALID;
+    bad |= !strstr(gyre_error(comm), "memory of CUDA device 1, which device 0");
+    bad |= gyre_all_reduce_start(comm, own, away, 4, GYRE_I32, GYRE_SUM, &work[0]) != GYRE_INVALID;
+    bad |= gyre_send_start(comm, away, 4, GYRE_I32, 1, &work[0]) != GYRE_INVALID;
+    bad |= gyre_all_to_all_v(comm, away, one_each, NULL, own, one_each, NULL, GYRE_I32) !=
+           GYRE_INVALID;
+    bad = rig_check(!bad, comm, "another device's memory");
+    for (int i = 0; i < 2; i++)
+        bad |= gyre_all_reduce_start(table.comm[i], table.seat[i].stage.away[2],
+                                     table.seat[i].stage.away[2], 4, GYRE_I32, GYRE_SUM, &work[i]);
+    for (int i = 0; i < 2; i++)
+        bad |= gyre_work_wait(work[i], -1);
+    return bad || stand_up(&table);
+}
+
+static void anothers_memory_is_refused(void **state)
+{
+    (void)state;
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    run(&(struct plan){{2}, true, false, {0, 1}}, "auto", false, give_anothers);
+}
+
 /* -- ends -------------------------------------------------------------------------------------- */
 
 /* A rank's work may be under way when it ends: the last to end waits for all of it. */
@@ -687,13 +720,13 @@ static void ends_wait_and_tell(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_memory_is_right),   cmocka_unit_test(processes_are_right),
-        cmocka_unit_test(devices_are_right),      cmocka_unit_test(groups_end_together),
-        cmocka_unit_test(streams_are_in_order),   cmocka_unit_test(devices_are_as_told),
-        cmocka_unit_test(wrong_devices_are_told), cmocka_unit_test(wrong_counts_are_told),
-        cmocka_unit_test(wrong_calls_are_told),   cmocka_unit_test(one_abort_is_all),
-        cmocka_unit_test(a_process_may_die),      cmocka_unit_test(an_open_group_is_told),
-        cmocka_unit_test(ends_wait_and_tell),
+        cmocka_unit_test(host_memory_is_right),       cmocka_unit_test(processes_are_right),
+        cmocka_unit_test(devices_are_right),          cmocka_unit_test(groups_end_together),
+        cmocka_unit_test(streams_are_in_order),       cmocka_unit_test(devices_are_as_told),
+        cmocka_unit_test(wrong_devices_are_told),     cmocka_unit_test(wrong_counts_are_told),
+        cmocka_unit_test(wrong_calls_are_told),       cmocka_unit_test(one_abort_is_all),
+        cmocka_unit_test(a_process_may_die),          cmocka_unit_test(an_open_group_is_told),
+        cmocka_unit_test(anothers_memory_is_refused), cmocka_unit_test(ends_wait_and_tell),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

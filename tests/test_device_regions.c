@@ -76,9 +76,38 @@ static void test_classic_memory(void **state)
     assert_int_equal(region.fd, -1);
     cuda->free(&region);
     fakecuda_export(true);
-    fakecuda_fail("cuMemExportToShareableHandle", 1, CUDA_ERROR_NOT_PERMITTED);
-    region = cuda_rig_region(0);
-    assert_int_equal(cuda->detach(&region, NULL), GYRE_UNSUPPORTED);
+}
+
+/* What is refused in whatever words goes the classic way; what is used up does not. */
+static void test_refused_exports(void **state)
+{
+    static const char *const calls[] = {"cuMemCreate", "cuMemExportToShareableHandle"};
+    static const CUresult errors[] = {CUDA_ERROR_NOT_PERMITTED,    CUDA_ERROR_NOT_SUPPORTED,
+                                      CUDA_ERROR_INVALID_VALUE,    CUDA_ERROR_INVALID_HANDLE,
+                                      CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN};
+    struct gyre_region region;
+    for (int i = 0; i < 12; i++) {
+        fakecuda_fail(calls[i % 2], 1, errors[i / 2]);
+        region = cuda_rig_region(0);
+        assert_true(region.fd >= 0);
+        assert_int_equal(cuda->detach(&region, NULL), GYRE_UNSUPPORTED);
+        cuda->free(&region);
+    }
+    fakecuda_fail("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(cuda->alloc(0, 4096, GYRE_SHARE_OPEN, &region, NULL), -ENOMEM);
+}
+
+/* Of another device: told from one that is mapped for this one, too. */
+static void test_what_a_device_cannot_access(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_region region = cuda_rig_region(1), view;
+    assert_int_equal(cuda->admit(1, region.base, NULL), 0);
+    assert_int_equal(cuda->admit(0, region.base, &trouble), GYRE_INVALID);
+    cuda_rig_expect_words(&trouble, "is memory of CUDA device 1, which device 0, this rank's, ");
+    assert_int_equal(cuda->adopt(0, region.base, CUDA_RIG_LENGTH, &view, NULL), 0);
+    assert_int_equal(cuda->admit(0, view.base, NULL), 0);
+    cuda->unimport(&view);
     cuda->free(&region);
 }
 
@@ -249,6 +278,8 @@ int main(int count, char **words)
         cmocka_unit_test(test_sealed_memory_is_refused),
         cmocka_unit_test(test_a_full_device_is_named),
         cmocka_unit_test(test_classic_memory),
+        cmocka_unit_test(test_refused_exports),
+        cmocka_unit_test(test_what_a_device_cannot_access),
         cmocka_unit_test(test_forged_tickets_are_refused),
         cmocka_unit_test(test_peers_share_memory_until_it_is_detached),
         cmocka_unit_test(test_peers_share_classic_memory),

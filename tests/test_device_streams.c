@@ -174,6 +174,58 @@ static void test_a_held_stream_keeps_nothing_up(void **state)
     end_word(word);
 }
 
+/* A mark that waits for a held stream must not keep up the work that the stream waits for. How often
+ * work was seen to have ended before the word is written; a queue of the first kind keeps it up. */
+static int ends_beside(_Atomic uint64_t *word, uint64_t value, bool waiter)
+{
+    uint64_t token;
+    int ended = 0;
+    struct gyre_region region = cuda_rig_region(0);
+    struct gyre_device_queue *queue = cuda_rig_queue(0), *gates;
+    CUstream stream = cuda_rig_stream(0);
+    assert_int_equal(
+        waiter ? cuda->waiter_create(0, &gates, NULL) : cuda->queue_create(0, &gates, NULL), 0);
+    fakecuda_one_channel(true);
+    assert_int_equal(cuda->hold(queue, stream, word, value, NULL), 0);
+    assert_int_equal(cuda->after(gates, stream, NULL), 0);
+    assert_int_equal(cuda->mark(gates, 1), 0);
+    assert_int_equal(cuda->copy(queue, region.base, "x", 1, 1), 0);
+    for (int look = 0; look < 2000 && !ended; look++, usleep(100))
+        ended = cuda->query(queue, &token, 1);
+    atomic_store(word, value);
+    if (!ended)
+        device_suite_finish(cuda, queue, 0, 1);
+    device_suite_finish(cuda, gates, 0, 1);
+    fakecuda_one_channel(false);
+    cuda_rig_end_stream(stream);
+    cuda->queue_destroy(gates);
+    cuda->queue_destroy(queue);
+    cuda->free(&region);
+    return ended;
+}
+
+static void test_a_gate_keeps_nothing_up(void **state)
+{
+    _Atomic uint64_t *word = new_word();
+    assert_int_equal(ends_beside(word, 1, true), 1);
+    assert_int_equal(ends_beside(word, 2, false), 0);
+    end_word(word);
+}
+
+static void test_words_may_be_unsupported(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_device_queue *queue = cuda_rig_queue(0);
+    CUstream stream = cuda_rig_stream(0);
+    fakecuda_words(false);
+    assert_int_equal(cuda->after(queue, stream, &trouble), GYRE_UNSUPPORTED);
+    cuda_rig_expect_words(&trouble, "cannot wait for a word of the host's");
+    fakecuda_words(true);
+    assert_int_equal(cuda->after(queue, stream, NULL), 0);
+    cuda_rig_end_stream(stream);
+    cuda->queue_destroy(queue);
+}
+
 /* More than was waited for is enough, and what is there already holds nothing up. */
 static void test_a_hold_may_be_over_before_it_begins(void **state)
 {
@@ -355,6 +407,8 @@ int main(void)
         cmocka_unit_test(test_a_mark_waits_for_the_caller),
         cmocka_unit_test(test_the_caller_waits_for_the_host),
         cmocka_unit_test(test_a_held_stream_keeps_nothing_up),
+        cmocka_unit_test(test_a_gate_keeps_nothing_up),
+        cmocka_unit_test(test_words_may_be_unsupported),
         cmocka_unit_test(test_a_hold_may_be_over_before_it_begins),
         cmocka_unit_test(test_a_word_must_be_pinned),
         cmocka_unit_test(test_a_stream_of_another_device_is_refused),

@@ -251,7 +251,10 @@ static void test_what_real_drivers_forgive(void **state)
     CUcontext popped;
     int status;
     assert_int_equal(cuMemsetD8Async(base, 1, 1, NULL), CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(cuMemsetD8Async(base, 1, 1, CU_STREAM_LEGACY), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(cuMemsetD8Async(base, 1, 1, CU_STREAM_LEGACY), CUDA_SUCCESS);
+    assert_int_equal(cuMemsetD8Async(base, 1, 1, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
+    assert_int_equal(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
     assert_int_equal(cuCtxPopCurrent(&popped), CUDA_SUCCESS);
     assert_int_equal(cuMemAlloc(&other, LENGTH), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(cuCtxPushCurrent(popped), CUDA_SUCCESS);

@@ -411,7 +411,8 @@ GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
  *              communicator may end before: gyre_finalize() waits for the operation, not for the
  *              stream, which goes on by itself.
  *   Errors:    of the call: GYRE_INVALID (no device, a stream of another device, a group is open),
- *              GYRE_UNSUPPORTED (the stream is being captured into a graph). What fails later
+ *              GYRE_UNSUPPORTED (the stream is being captured into a graph, or the device's streams
+ *              cannot wait for the host). What fails later
  *              releases the stream, whose output is then worthless, and is the communicator's
  *              failure: later calls return it, gyre_error() tells it.
  *   Threads:   one thread. */

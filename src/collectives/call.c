@@ -72,6 +72,14 @@ static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
     return 0;
 }
 
+int gyre_call_admit(const struct gyre_comm *comm, const char *name, const void *memory)
+{
+    struct gyre_trouble why = {0};
+    return gyre_carrier_admit(&comm->hub->carrier, memory, &why)
+               ? gyre_refuse("%s: %s", name, why.text)
+               : 0;
+}
+
 static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *call)
 {
     const struct gyre_shape *shape = &call->shape;
@@ -88,7 +96,8 @@ static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *c
             "%s: input and output overlap; they must be apart, or in place as the call "
             "describes it",
             call->name);
-    return 0;
+    int status = in_bytes ? gyre_call_admit(comm, call->name, call->input) : 0;
+    return status || !out_bytes ? status : gyre_call_admit(comm, call->name, call->output);
 }
 
 /* On a communicator that gyre_comm_check() lets pass. */

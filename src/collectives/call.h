@@ -19,4 +19,7 @@ int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call);
 int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work);
 int gyre_call_run_on(struct gyre_comm *comm, struct gyre_call *call, void *stream);
 
+/* Refuses memory of a device that this rank's cannot access. */
+int gyre_call_admit(const struct gyre_comm *comm, const char *name, const void *memory);
+
 #endif

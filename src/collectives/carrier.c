@@ -42,7 +42,7 @@ static int open_queues(struct gyre_carrier *carrier, struct gyre_trouble *troubl
     if (!status && !carrier->queue)
         status = device->queue_create(carrier->index, &carrier->queue, trouble);
     if (!status)
-        status = device->queue_create(carrier->index, &carrier->gates, trouble);
+        status = device->waiter_create(carrier->index, &carrier->gates, trouble);
     return status;
 }
 

@@ -35,6 +35,15 @@ static inline bool gyre_carrier_owns(const struct gyre_carrier *carrier, const v
     return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
 }
 
+/* GYRE_INVALID where this memory is another device's, which the carrier cannot reach. Any thread. */
+static inline int gyre_carrier_admit(const struct gyre_carrier *carrier, const void *memory,
+                                     struct gyre_trouble *trouble)
+{
+    return gyre_carrier_owns(carrier, memory)
+               ? carrier->device->admit(carrier->index, memory, trouble)
+               : 0;
+}
+
 /* Makes kernels ready and the queues, where that has not been done. May block: once. */
 int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble);
 

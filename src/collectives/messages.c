@@ -3,6 +3,7 @@
  * A blocking send ends when its buffer may be written again, which may be before the other end has
  * called. To the own rank it goes on from a copy; a receive from the own rank must find its message
  * there, for nobody else could send it. */
+#include "collectives/call.h"
 #include "collectives/comm.h"
 
 #include "base/size.h"
@@ -23,7 +24,7 @@ static int check_terms(const struct gyre_comm *comm, const char *call,
     if (bytes && !terms->data)
         return gyre_refuse("%s: the buffer is NULL, with %llu elements", call,
                            (unsigned long long)terms->count);
-    return 0;
+    return bytes ? gyre_call_admit(comm, call, terms->data) : 0;
 }
 
 static int check(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,

@@ -10,6 +10,7 @@
  * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d; all steps are
  * posted at once. What ranks do not know the checker does: tests/test_check_messages.c proves that
  * nobody waits for ever, not even if each step began when the one before has ended. */
+#include "collectives/call.h"
 #include "collectives/comm.h"
 
 #include "base/rng.h"
@@ -59,7 +60,7 @@ static int check_side(const struct gyre_comm *comm, const struct gyre_vector *ve
         return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", vector->call,
                            side->name, (unsigned long long)elements);
     *bytes = elements * element;
-    return 0;
+    return elements ? gyre_call_admit(comm, vector->call, side->data) : 0;
 }
 
 static int check_blocks(const struct gyre_comm *comm, const struct gyre_vector *vector)

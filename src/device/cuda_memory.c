@@ -166,6 +166,24 @@ bool gyre_cuda_exports(int device)
     return supported;
 }
 
+/* Containers and virtual machines refuse to export in many words. Classic memory may do; where it
+ * does not, that is told. */
+static int export_failed(CUresult error, int device, uint64_t length, const char *call,
+                         struct gyre_trouble *trouble)
+{
+    struct gyre_trouble refused = {0};
+    int status = memory_failed(error, device, length, call, &refused);
+    switch ((int)error) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_OPERATING_SYSTEM:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_UNKNOWN:
+        status = GYRE_UNSUPPORTED;
+    }
+    return status ? gyre_trouble_set(trouble, status, "%s", refused.text) : 0;
+}
+
 static int create_memory(int device, uint64_t length, CUmemGenericAllocationHandle *memory, int *fd,
                          struct gyre_trouble *trouble)
 {
@@ -174,13 +192,13 @@ static int create_memory(int device, uint64_t length, CUmemGenericAllocationHand
                                   .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
     CUresult error = gyre_cuda->cuMemCreate(memory, length, &wanted, 0);
     if (error)
-        return memory_failed(error, device, length, "cuMemCreate", trouble);
+        return export_failed(error, device, length, "cuMemCreate", trouble);
     error = gyre_cuda->cuMemExportToShareableHandle(fd, *memory, FD_HANDLE, 0);
     if (error)
         gyre_cuda->cuMemRelease(*memory);
     else
         fcntl(*fd, F_SETFD, FD_CLOEXEC);
-    return memory_failed(error, device, length, "cuMemExportToShareableHandle", trouble);
+    return export_failed(error, device, length, "cuMemExportToShareableHandle", trouble);
 }
 
 /* Fills in base and descriptor. */
@@ -292,7 +310,7 @@ static int alloc_some(struct gyre_region *region, uint64_t length, struct gyre_t
     struct gyre_trouble refused = {0};
     if (gyre_cuda_exports(region->device)) {
         int status = alloc_exportable(region, length, &refused);
-        if (status != GYRE_UNSUPPORTED && status != -EPERM)
+        if (status != GYRE_UNSUPPORTED)
             return status ? gyre_trouble_set(trouble, status, "%s", refused.text) : 0;
         gyre_log(GYRE_LOG_INFO, "classic IPC handles will serve: %s", refused.text);
     }

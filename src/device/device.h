@@ -129,11 +129,20 @@ struct gyre_device {
     /* Whose memory is at `address`? Any thread, does not block. */
     enum gyre_memory_kind (*classify)(const void *address);
 
+    /* Can the device's queues read and write this memory, which is not the host's? GYRE_INVALID tells
+     * whose it is. NULL for the host. */
+    int (*admit)(int device, const void *address, struct gyre_trouble *trouble);
+
     /* Runs load() on the device, by the first call for it: what it makes ready there (kernels) may
      * wait for all of its work, and later nothing may. NULL for the host. */
     int (*prepare)(int device, void (*load)(void), struct gyre_trouble *trouble);
 
     int (*queue_create)(int device, struct gyre_device_queue **queue, struct gyre_trouble *trouble);
+
+    /* The same, for marks behind the caller's streams: what it waits for keeps up no other queue. NULL
+     * for the host. */
+    int (*waiter_create)(int device, struct gyre_device_queue **queue,
+                         struct gyre_trouble *trouble);
     void (*queue_destroy)(struct gyre_device_queue *queue);
 
     /* Post work behind what is on the queue. Returns 1 when it is finished already (the token is
@@ -150,7 +159,7 @@ struct gyre_device {
 
     /* Makes the queue wait for what is on the caller's own stream now (NULL: nothing). Does not
      * block. GYRE_INVALID for a stream of another device, GYRE_UNSUPPORTED for one that is being
-     * captured into a graph; the host has no streams. */
+     * captured into a graph, and where hold() would be; the host has no streams. */
     int (*after)(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble);
 
     /* The other way round: what is put on the caller's stream from now on waits until *word, which

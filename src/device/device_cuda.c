@@ -16,7 +16,8 @@
  *
  * Streams of one priority may share a queue of the hardware, and then one that is held keeps up those
  * that are filled after it: the queue's own work too, which the host waits for before it lets the
- * stream go. So a queue has the highest priority, which a caller's stream rarely has.
+ * stream go. So a queue has the highest priority, which a caller's stream rarely has, and one that
+ * waits for streams the next.
  *
  * A fold is given the stream and launches its kernels there, in the device's context.
  *
@@ -59,16 +60,42 @@ static enum gyre_memory_kind cuda_classify(const void *address)
     return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
 }
 
+/* What a device's queues can reach of another device's memory is asked in its context. A driver that
+ * does not know lets it pass. */
+static int cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
+{
+    int owner = device;
+    unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    CUpointer_attribute whose = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                        whether = CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
+    void *found[] = {&owner};
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    if (gyre_cuda->cuPointerGetAttributes(1, &whose, found, at) || owner == device ||
+        gyre_cuda_enter(device, NULL))
+        return 0;
+    found[0] = &access;
+    CUresult error = gyre_cuda->cuPointerGetAttributes(1, &whether, found, at);
+    gyre_cuda_leave();
+    if (error || access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "%p is memory of CUDA device %d, which device %d, this rank's, cannot "
+                            "access: give memory of the rank's own device",
+                            address, owner, device);
+}
+
 /* -- queues ------------------------------------------------------------------------------------ */
 
 /* In the device's context; leaves what was made to destroy. */
-static int fill_queue(struct gyre_device_queue *queue, struct gyre_trouble *trouble)
+static int fill_queue(struct gyre_device_queue *queue, bool waits, struct gyre_trouble *trouble)
 {
-    int least, greatest = 0;
-    CUresult error = gyre_cuda->cuCtxGetStreamPriorityRange(&least, &greatest);
+    int least = 0, priority = 0;
+    CUresult error = gyre_cuda->cuCtxGetStreamPriorityRange(&least, &priority);
+    if (waits && priority < least)
+        priority++;
     if (!error)
         error =
-            gyre_cuda->cuStreamCreateWithPriority(&queue->stream, CU_STREAM_NON_BLOCKING, greatest);
+            gyre_cuda->cuStreamCreateWithPriority(&queue->stream, CU_STREAM_NON_BLOCKING, priority);
     if (error)
         return gyre_cuda_failed(error, queue->device, trouble, "cuStreamCreateWithPriority");
     error = gyre_cuda->cuEventCreate(&queue->gate, CU_EVENT_DISABLE_TIMING);
@@ -93,8 +120,8 @@ static void cuda_queue_destroy(struct gyre_device_queue *queue)
     free(queue);
 }
 
-static int cuda_queue_create(int device, struct gyre_device_queue **queue,
-                             struct gyre_trouble *trouble)
+static int create_queue(int device, bool waits, struct gyre_device_queue **queue,
+                        struct gyre_trouble *trouble)
 {
     *queue = NULL;
     int status = gyre_cuda_enter(device, trouble);
@@ -103,7 +130,7 @@ static int cuda_queue_create(int device, struct gyre_device_queue **queue,
     struct gyre_device_queue *fresh = calloc(1, sizeof *fresh);
     if (fresh) {
         fresh->device = device;
-        status = fill_queue(fresh, trouble);
+        status = fill_queue(fresh, waits, trouble);
     } else {
         status = gyre_trouble_set(trouble, -ENOMEM, "no memory for a queue of %u posts",
                                   GYRE_DEVICE_POSTS);
@@ -114,6 +141,18 @@ static int cuda_queue_create(int device, struct gyre_device_queue **queue,
     else
         *queue = fresh;
     return status;
+}
+
+static int cuda_queue_create(int device, struct gyre_device_queue **queue,
+                             struct gyre_trouble *trouble)
+{
+    return create_queue(device, false, queue, trouble);
+}
+
+static int cuda_waiter_create(int device, struct gyre_device_queue **queue,
+                              struct gyre_trouble *trouble)
+{
+    return create_queue(device, true, queue, trouble);
 }
 
 /* -- posting ----------------------------------------------------------------------------------- */
@@ -224,6 +263,23 @@ static int check_foreign(const struct gyre_device_queue *queue, CUstream foreign
     return 0;
 }
 
+/* Without it no stream could be held. It is asked before anything is started that counts on it. */
+static int check_words(const struct gyre_device_queue *queue, struct gyre_trouble *trouble)
+{
+    int supported = 0;
+    CUdevice handle;
+    if (gyre_cuda->cuDeviceGet(&handle, queue->device) ||
+        gyre_cuda->cuDeviceGetAttribute(
+            &supported, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, handle) ||
+        supported)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                            "streams of CUDA device %d cannot wait for a word of the host's "
+                            "(CAN_USE_64_BIT_STREAM_MEM_OPS is 0): synchronise the stream and "
+                            "make the call that blocks",
+                            queue->device);
+}
+
 /* 0 in the device's context, if the queue is alive and the stream can be waited for. */
 static int begin_foreign(struct gyre_device_queue *queue, CUstream foreign,
                          struct gyre_trouble *trouble)
@@ -245,7 +301,9 @@ static int cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyr
 {
     if (!foreign)
         return queue->status;
-    int status = begin_foreign(queue, foreign, trouble);
+    int status = check_words(queue, trouble);
+    if (!status)
+        status = begin_foreign(queue, foreign, trouble);
     if (status)
         return status;
     CUresult error = gyre_cuda->cuEventRecord(queue->gate, foreign);
@@ -325,8 +383,10 @@ static const struct gyre_device device = {
     .pin = gyre_cuda_pin,
     .unpin = gyre_cuda_unpin,
     .classify = cuda_classify,
+    .admit = cuda_admit,
     .prepare = gyre_cuda_prepare,
     .queue_create = cuda_queue_create,
+    .waiter_create = cuda_waiter_create,
     .queue_destroy = cuda_queue_destroy,
     .copy = cuda_copy,
     .reduce = cuda_reduce,

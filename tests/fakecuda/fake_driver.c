@@ -129,6 +129,7 @@ static void settle(void)
         .delay_us = (unsigned)number_from("FAKECUDA_DELAY", 0),
         .export = number_from("FAKECUDA_EXPORT", 1) != 0,
         .peers = number_from("FAKECUDA_PEERS", 1) != 0,
+        .words = number_from("FAKECUDA_WORDS", 1) != 0,
         .one_channel = number_from("FAKECUDA_CHANNELS", 0) == 1,
         .salt = number_from("FAKECUDA_UUID_SALT", 0),
     };
@@ -414,5 +415,13 @@ void fakecuda_export(bool supported)
     pthread_mutex_lock(&fake_lock);
     settle();
     fake_settings.export = supported;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+void fakecuda_words(bool supported)
+{
+    pthread_mutex_lock(&fake_lock);
+    settle();
+    fake_settings.words = supported;
     pthread_mutex_unlock(&fake_lock);
 }

@@ -184,7 +184,14 @@ static CUresult show(struct range *range, struct memory *memory, uint64_t length
     return CUDA_SUCCESS;
 }
 
-CUresult fake_visit(uint64_t address, uint64_t length, struct fake_place *place)
+/* What was mapped is for the devices that were given access; what was allocated the driver copies from
+ * and to any. */
+static bool lets(const struct range *range, int device)
+{
+    return range->origin == RESERVED ? range->access >> device & 1 : range->access != 0;
+}
+
+CUresult fake_visit(int device, uint64_t address, uint64_t length, struct fake_place *place)
 {
     struct range *range = range_at(address);
     *place = (struct fake_place){(void *)(uintptr_t)address, NULL};
@@ -192,7 +199,8 @@ CUresult fake_visit(uint64_t address, uint64_t length, struct fake_place *place)
         return arena && address - (uint64_t)(uintptr_t)arena < ARENA ? CUDA_ERROR_ILLEGAL_ADDRESS
                                                                      : CUDA_SUCCESS;
     uint64_t offset = address - (uint64_t)(uintptr_t)range->base;
-    if (!range->memory || !range->access || offset > range->shown || length > range->shown - offset)
+    if (!range->memory || !lets(range, device) || offset > range->shown ||
+        length > range->shown - offset)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     *place = (struct fake_place){range->memory->alias + offset, range->memory};
     range->memory->references++;
@@ -296,6 +304,10 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
             *(unsigned *)values[i] = 0;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL && range && range->memory)
             *(int *)values[i] = range->memory->home;
+        else if (attributes[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS && range && fake_current())
+            *(unsigned *)values[i] = range->access >> fake_current()->device & 1
+                                         ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                         : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
         else
             status = CUDA_ERROR_INVALID_VALUE;
     return fake_end(status);

@@ -39,7 +39,7 @@ struct fake_settings {
     int devices; /* -1: no driver */
     uint64_t memory, seed;
     unsigned delay_us;
-    bool export, peers, one_channel;
+    bool export, peers, one_channel, words;
     uint64_t salt, shift;
 };
 
@@ -72,9 +72,9 @@ struct fake_place {
     struct memory *memory; /* NULL: it is the host's, and lies where the application says */
 };
 
-/* Keeps the place while work is under way; CUDA_ERROR_ILLEGAL_ADDRESS if a device faults there. To
- * leave tells whether the application has freed it meanwhile, which is as bad. */
-CUresult fake_visit(uint64_t address, uint64_t length, struct fake_place *place);
+/* Keeps the place while work of the device is under way; CUDA_ERROR_ILLEGAL_ADDRESS if it faults
+ * there. To leave tells whether the application has freed it meanwhile, which is as bad. */
+CUresult fake_visit(int device, uint64_t address, uint64_t length, struct fake_place *place);
 CUresult fake_leave(const struct fake_place *place);
 void fake_open_memory(void); /* kernels may use plain addresses; nests */
 void fake_close_memory(void);

@@ -18,20 +18,39 @@ static _Thread_local CUstreamCaptureMode capture_mode;
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-static CUresult create(CUstream *stream, unsigned int flags, int priority)
+static CUstream add(int priority)
 {
     struct CUctx_st *device = fake_current();
-    if (!(flags & CU_STREAM_NON_BLOCKING))
-        return CUDA_ERROR_INVALID_VALUE; /* it would wait for the default stream */
     struct CUstream_st *fresh = calloc(1, sizeof *fresh);
     fresh->device = device->device;
     fresh->priority = priority;
     fresh->last = &fresh->first;
     fresh->next = device->streams;
     device->streams = fresh;
+    return fresh;
+}
+
+static CUresult create(CUstream *stream, unsigned int flags, int priority)
+{
+    if (!(flags & CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE; /* it would wait for the default stream */
+    *stream = add(priority);
     fake_counts.streams++;
-    *stream = fresh;
     return CUDA_SUCCESS;
+}
+
+/* Each device has one, and one for each thread; no stream blocks, so the first is like the others. */
+CUstream fake_named(CUstream stream)
+{
+    static CUstream legacy[FAKE_DEVICES];
+    static _Thread_local CUstream own[FAKE_DEVICES];
+    CUstream *named = stream == CU_STREAM_LEGACY ? legacy : own;
+    if ((stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) || !fake_current())
+        return stream;
+    int device = fake_current()->device;
+    if (!named[device])
+        named[device] = add(0);
+    return named[device];
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
@@ -72,6 +91,7 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
     if (!status && !fake_alive(stream))
         status = CUDA_ERROR_INVALID_HANDLE;
     if (!status) {
@@ -88,17 +108,30 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr word, cuuint64_t value
 {
     struct job job = {.kind = VALUE, .to = word, .number = value};
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
     if (!status && (flags != CU_STREAM_WAIT_VALUE_GEQ || word % sizeof value ||
                     !fake_locked(word, sizeof value)))
         status = CUDA_ERROR_INVALID_VALUE;
     return fake_end(status || fake_skips("cuStreamWaitValue64") ? status : fake_post(stream, &job));
 }
 
+static bool captures(int device)
+{
+    for (CUstream s = fake_device[device].streams; s; s = s->next)
+        if (s->captured)
+            return true;
+    return false;
+}
+
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *capture)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    bool legacy = stream == CU_STREAM_LEGACY;
+    stream = fake_named(stream);
     if (!status && !fake_alive(stream))
         status = CUDA_ERROR_INVALID_HANDLE;
+    if (!status && legacy && captures(stream->device))
+        status = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (!status)
         *capture =
             stream->captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
@@ -108,6 +141,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *capture)
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 {
     CUresult status = fake_begin(__func__, FAKE_DRIVER);
+    stream = fake_named(stream);
     if (!status && !fake_alive(stream))
         status = CUDA_ERROR_INVALID_HANDLE;
     if (!status)
@@ -157,6 +191,7 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t length, CUstream
 {
     struct job job = {.kind = COPY, .to = to, .from = from, .length = length};
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
     return fake_end(status ? status : fake_post(stream, &job));
 }
 
@@ -164,6 +199,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t length, CUs
 {
     struct job job = {.kind = SET, .to = to, .length = length, .value = value};
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
     return fake_end(status ? status : fake_post(stream, &job));
 }
 
@@ -196,6 +232,7 @@ CUresult cuEventDestroy(CUevent event)
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
     if (!status && (!fake_alive(stream) || stream->device != event->device))
         status = CUDA_ERROR_INVALID_HANDLE;
     if (!status && !fake_skips("cuEventRecord")) {
@@ -208,6 +245,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
     CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    stream = fake_named(stream);
     struct job job = {.kind = WAIT, .event = event, .number = event->asked};
     return fake_end(status || fake_skips("cuStreamWaitEvent") ? status : fake_post(stream, &job));
 }
@@ -280,6 +318,7 @@ CUresult fake_launch(CUstream stream, const void *function, dim3 grid, dim3 bloc
                       .block = block,
                       .shared_bytes = shared_bytes};
     struct function *known = registered(function);
+    stream = fake_named(stream);
     if (!known)
         return CUDA_ERROR_NOT_FOUND;
     if (!fake_alive(stream) || stream->device != fake_current()->device)

@@ -70,13 +70,13 @@ void fake_drop_event(CUevent event)
 }
 
 /* A copy, or a set where there is no source. */
-static CUresult move(const struct job *job, const char *name)
+static CUresult move(int device, const struct job *job, const char *name)
 {
     struct fake_place to, from = {NULL, NULL};
     pthread_mutex_lock(&fake_lock);
     CUresult status = fake_planned(name);
-    CUresult wrong = fake_visit(job->to, job->length, &to);
-    if (!wrong && job->from && (wrong = fake_visit(job->from, job->length, &from)))
+    CUresult wrong = fake_visit(device, job->to, job->length, &to);
+    if (!wrong && job->from && (wrong = fake_visit(device, job->from, job->length, &from)))
         fake_leave(&to);
     pthread_mutex_unlock(&fake_lock);
     if (wrong)
@@ -109,15 +109,15 @@ static CUresult kernel(struct job *job)
     return CUDA_SUCCESS;
 }
 
-static CUresult run(struct job *job, unsigned delay_us)
+static CUresult run(int device, struct job *job, unsigned delay_us)
 {
     if (delay_us)
         usleep(delay_us);
     switch (job->kind) {
     case COPY:
-        return move(job, "copy");
+        return move(device, job, "copy");
     case SET:
-        return move(job, "set");
+        return move(device, job, "set");
     case KERNEL:
         return kernel(job);
     case VALUE:
@@ -139,26 +139,28 @@ static bool released(struct job *job)
            (int64_t)(atomic_load((_Atomic uint64_t *)(uintptr_t)job->to) - job->number) >= 0;
 }
 
-/* Behind a stream that waits for a word, in the same queue of the hardware. */
+static bool stands(struct job *job)
+{
+    return job->kind == VALUE  ? !released(job)
+           : job->kind == WAIT ? job->event->reached < job->number
+                               : false;
+}
+
+/* Behind a stream that waits, in the same queue of the hardware. */
 static bool kept_up(const struct CUstream_st *stream)
 {
     if (!fake_settings.one_channel)
         return false;
     for (CUstream s = fake_device[stream->device].streams; s; s = s->next)
-        if (s->priority == stream->priority && s->first && s->first->kind == VALUE &&
-            s->first->turn < stream->first->turn && !released(s->first))
+        if (s != stream && s->priority == stream->priority && s->first &&
+            s->first->turn < stream->first->turn && stands(s->first))
             return true;
     return false;
 }
 
 static bool ready(const struct CUstream_st *stream)
 {
-    struct job *job = stream->first;
-    if (!job || kept_up(stream))
-        return false;
-    return job->kind == WAIT    ? job->event->reached >= job->number
-           : job->kind == VALUE ? released(job)
-                                : true;
+    return stream->first && !kept_up(stream) && !stands(stream->first);
 }
 
 static struct CUstream_st *choose(struct CUctx_st *device)
@@ -225,7 +227,7 @@ static void serve(struct CUctx_st *device, struct CUstream_st *stream)
     stream->busy = true;
     stream->turn = job->turn;
     pthread_mutex_unlock(&fake_lock);
-    CUresult status = run(job, delay_us);
+    CUresult status = run(device->device, job, delay_us);
     pthread_mutex_lock(&fake_lock);
     stream->busy = false;
     if (job->kind == RECORD && job->event->reached < job->number)

@@ -40,6 +40,7 @@ struct CUevent_st {
 
 /* All with the lock held. */
 bool fake_alive(CUstream stream);
+CUstream fake_named(CUstream stream); /* the default stream that a name stands for */
 CUresult fake_post(CUstream stream, const struct job *job); /* a copy, behind what is there */
 void fake_drop_event(CUevent event);                        /* one reference */
 void fake_remove_ended(struct CUctx_st *device);            /* destroyed streams that are empty */

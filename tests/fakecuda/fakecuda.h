@@ -18,8 +18,9 @@
  *     FAKECUDA_MEMORY=1048576    bytes of each device; 1 GiB
  *     FAKECUDA_EXPORT=0          devices cannot export memory: classic IPC handles must serve
  *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory
+ *     FAKECUDA_WORDS=0           streams cannot wait for words of the host's
  *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that waits
- *                                for a word keeps up what is posted to the others later; 0
+ *                                for a word or an event keeps up what is posted to the others later; 0
  *     FAKECUDA_UUID_SALT=3       UUIDs are of another machine than with other salts; 0
  *     FAKECUDA_FAIL=cuMemMap:2:CUDA_ERROR_NOT_PERMITTED,kernel:1:CUDA_ERROR_ILLEGAL_ADDRESS
  *                                the 2nd call of that name from now fails with that error. "copy",
@@ -27,7 +28,8 @@
  *                                to this process, and all calls say so
  *
  * Where the real thing is lax or silent the stand-in is strict: without a current context nothing
- * works (no stray context can appear), the default stream is refused, after fork() all is refused.
+ * works (no stray context can appear), the default stream is refused unless it is named
+ * (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD), after fork() all is refused.
  */
 #ifndef FAKECUDA_H
 #define FAKECUDA_H
@@ -69,6 +71,7 @@ void fakecuda_wait(void);             /* until all streams are empty */
 void fakecuda_heal(void);             /* lost devices serve again */
 void fakecuda_export(bool supported); /* as FAKECUDA_EXPORT */
 void fakecuda_peers(bool reach);      /* as FAKECUDA_PEERS */
+void fakecuda_words(bool supported);  /* as FAKECUDA_WORDS */
 void fakecuda_one_channel(bool one);  /* as FAKECUDA_CHANNELS */
 void fakecuda_shift(uint64_t bytes);  /* devices see locked host memory that much further on */
 
