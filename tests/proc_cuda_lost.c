@@ -16,58 +16,6 @@
 
 #define COUNT 70001u
 
-/* Without a barrier: its end could meet the other rank's failure. */
-static int lost(struct gyre_comm *comm, struct rig *rig, const char *call, void *input,
-                void *output)
-{
-    rig->shared->ready++;
-    rig_until(&rig->shared->ready, 2);
-    if (gyre_rank(comm) == 1)
-        fakecuda_fail(call, 1, CUDA_ERROR_LAUNCH_FAILED);
-    return rig_check(gyre_all_reduce(comm, input, output, COUNT, GYRE_I32, GYRE_SUM) != 0 &&
-                         gyre_all_reduce(comm, input, output, COUNT, GYRE_I32, GYRE_SUM) != 0,
-                     comm, "a lost device was taken for a result");
-}
-
-static int lost_copies(struct gyre_comm *comm, struct rig *rig)
-{
-    struct gyre_region alone;
-    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
-    if (cuda->alloc(gyre_device(comm), COUNT * 4, GYRE_SHARE_OPEN, &alone, NULL))
-        return 1;
-    int bad = lost(comm, rig, "cuMemcpyAsync", alone.base, alone.base);
-    gyre_finalize(comm);
-    return bad;
-}
-
-static int lost_kernels(struct gyre_comm *comm, struct rig *rig)
-{
-    void *memory;
-    if (gyre_alloc_device(comm, COUNT * 4, &memory))
-        return 1;
-    int bad = lost(comm, rig, "cudaLaunchKernel", memory, memory);
-    gyre_finalize(comm);
-    return bad;
-}
-
-static void copies(void **state)
-{
-    (void)state;
-    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = lost_copies}, 30),
-                     0);
-    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "tcp", .body = lost_copies}, 30),
-                     0);
-}
-
-static void kernels(void **state)
-{
-    (void)state;
-    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "shm", .body = lost_kernels}, 30),
-                     0);
-}
-
-/* -- streams ----------------------------------------------------------------------------------- */
-
 /* The caller's, made in the device's context, which stays current. */
 static CUstream new_stream(struct gyre_comm *comm)
 {
@@ -78,6 +26,92 @@ static CUstream new_stream(struct gyre_comm *comm)
               comm, "a stream");
     return stream;
 }
+
+/* Without a barrier: its end could meet the other rank's failure. */
+static int lost(struct gyre_comm *comm, struct rig *rig, const char *call, void *input,
+                void *output)
+{
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, 2);
+    if (gyre_rank(comm) == 1)
+        fakecuda_fail(call, 1, CUDA_ERROR_LAUNCH_FAILED);
+    return rig_check(gyre_all_reduce(comm, input, output, COUNT, GYRE_I32, GYRE_SUM) != 0 &&
+                         gyre_all_reduce(comm, input, output, COUNT, GYRE_I32, GYRE_SUM) != 0 &&
+                         strstr(gyre_error(comm), "cuda device 0"),
+                     comm, "a lost device was taken for a result, or not told");
+}
+
+/* The same in the order of a stream: the call is right, the stream goes on everywhere, and what is
+ * called then fails with the story. */
+static int lost_on(struct gyre_comm *comm, struct rig *rig, const char *work, void *memory)
+{
+    CUstream stream = new_stream(comm);
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, 2);
+    if (gyre_rank(comm) == 1)
+        fakecuda_fail(work, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    int status = gyre_all_reduce_on(comm, memory, memory, COUNT, GYRE_I32, GYRE_SUM, stream);
+    CUresult after = cuStreamSynchronize(stream);
+    while (!gyre_barrier(comm))
+        continue;
+    return rig_check(status == 0 &&
+                         after == (gyre_rank(comm) ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS) &&
+                         strstr(gyre_error(comm), "cuda device 0"),
+                     comm, "a device lost under a stream");
+}
+
+/* Of the copies, or of the kernels: what fails when it is posted, when it runs, or under a stream. */
+static const char *const copy_calls[] = {"cuMemcpyAsync", "copy"};
+static const char *const kernel_calls[] = {"cudaLaunchKernel", "kernel"};
+
+static int lost_in(struct gyre_comm *comm, struct rig *rig, const char *const *calls, void *memory)
+{
+    int way = (int)(intptr_t)rig->argument;
+    int bad = way < 2 ? lost(comm, rig, calls[way], memory, memory)
+                      : lost_on(comm, rig, calls[1], memory);
+    gyre_finalize(comm);
+    return bad;
+}
+
+static int lost_copies(struct gyre_comm *comm, struct rig *rig)
+{
+    struct gyre_region alone;
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    if (cuda->alloc(gyre_device(comm), COUNT * 4, GYRE_SHARE_OPEN, &alone, NULL))
+        return 1;
+    return lost_in(comm, rig, copy_calls, alone.base);
+}
+
+static int lost_kernels(struct gyre_comm *comm, struct rig *rig)
+{
+    void *memory;
+    if (gyre_alloc_device(comm, COUNT * 4, &memory))
+        return 1;
+    return lost_in(comm, rig, kernel_calls, memory);
+}
+
+static void lose(const char *transport, int (*body)(struct gyre_comm *, struct rig *))
+{
+    for (intptr_t way = 0; way < 3; way++) {
+        struct rig rig = {.n = 2, .transport = transport, .body = body, .argument = (void *)way};
+        assert_int_equal(rig_run(&rig, 30), 0);
+    }
+}
+
+static void copies(void **state)
+{
+    (void)state;
+    lose("shm", lost_copies);
+    lose("tcp", lost_copies);
+}
+
+static void kernels(void **state)
+{
+    (void)state;
+    lose("shm", lost_kernels);
+}
+
+/* -- streams ----------------------------------------------------------------------------------- */
 
 /* The other rank is stopped between the call and its turn. It may write later what is this rank's
  * OUTPUT, so that is replaced, for which the stream must have gone on. */
