@@ -71,6 +71,22 @@ static void tickets_are_done_in_order(void **state)
     assert_int_equal(gyre_carrier_copy(&carrier, back, region.base, 0), second); /* nothing to do */
 }
 
+/* Without it, copies are seen before they are made. */
+static void what_is_awaited_is_there(void **state)
+{
+    (void)state;
+    open_it();
+    assert_int_equal(gyre_carrier_copy_now(&carrier, region.base, host, LENGTH), 0);
+    fakecuda_hold(true);
+    fakecuda_skip("cuEventQuery", true);
+    assert_int_equal(gyre_carrier_copy_now(&carrier, back, region.base, LENGTH), 0);
+    fakecuda_skip("cuEventQuery", false);
+    assert_memory_not_equal(back, host, LENGTH);
+    fakecuda_hold(false);
+    fakecuda_wait();
+    assert_memory_equal(back, host, LENGTH);
+}
+
 /* Who posts more than the queue holds waits for the oldest. */
 static void a_full_queue_makes_room(void **state)
 {
@@ -308,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {CARRIER_TEST(kernels_that_cannot_be_loaded),
                                        CARRIER_TEST(tickets_are_done_in_order),
+                                       CARRIER_TEST(what_is_awaited_is_there),
                                        CARRIER_TEST(a_full_queue_makes_room),
                                        CARRIER_TEST(copies_of_any_memory),
                                        CARRIER_TEST(folds_are_posts),

@@ -239,6 +239,35 @@ static void test_a_peer_may_die(void **state)
     close(peer.from);
 }
 
+/* The first byte of fresh memory, read by a queue of the caller's as soon as it is there. */
+static unsigned char first_of_fresh(uint64_t seed, bool held)
+{
+    unsigned char seen = 1;
+    fakecuda_seed(seed);
+    fakecuda_hold(held);
+    struct gyre_region region = cuda_rig_region(0);
+    struct gyre_device_queue *queue = cuda_rig_queue(0);
+    assert_int_equal(cuda->copy(queue, &seen, region.base, 1, 1), 0);
+    fakecuda_hold(false);
+    fakecuda_wait();
+    cuda->queue_destroy(queue);
+    cuda->free(&region);
+    return seen;
+}
+
+/* It is zeroed: without the wait it may be seen as nobody wrote it. */
+static void test_memory_is_filled_before_it_is_given(void **state)
+{
+    int early = 0;
+    for (uint64_t seed = 1; seed <= 16; seed++)
+        assert_int_equal(first_of_fresh(seed, false), 0);
+    fakecuda_skip("cuStreamSynchronize", true);
+    for (uint64_t seed = 1; seed <= 16; seed++)
+        early += first_of_fresh(seed, true) == 0xd7;
+    fakecuda_skip("cuStreamSynchronize", false);
+    assert_in_range(early, 1, 16);
+}
+
 /* What a stream waits for may be whoever detaches: it is given up, and the region is as it was. */
 static void test_a_busy_device_is_not_waited_for(void **state)
 {
@@ -284,6 +313,7 @@ int main(int count, char **words)
         cmocka_unit_test(test_peers_share_memory_until_it_is_detached),
         cmocka_unit_test(test_peers_share_classic_memory),
         cmocka_unit_test(test_a_peer_may_die),
+        cmocka_unit_test(test_memory_is_filled_before_it_is_given),
         cmocka_unit_test(test_a_busy_device_is_not_waited_for),
         cmocka_unit_test(test_nothing_was_left),
     };

@@ -62,7 +62,8 @@ struct fakecuda_alive fakecuda_alive(void);
 void fakecuda_fail(const char *name, int nth, CUresult error);
 int fakecuda_calls(const char *name); /* how often it was called */
 
-/* Calls of `name` (cuStreamWaitEvent, cuEventRecord) succeed and do nothing: a planted fault. */
+/* Calls of `name` (cuStreamWaitEvent, cuEventRecord, cuEventQuery, cuStreamSynchronize …) succeed and
+ * do, or wait for, nothing: a planted fault. */
 void fakecuda_skip(const char *name, bool skip);
 
 void fakecuda_seed(uint64_t seed);
