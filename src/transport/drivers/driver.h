@@ -7,7 +7,7 @@
  * a *pipe* its connection to one peer.
  *
  *   message drivers (tcp, verbs, sim)   send and recv
- *   mapped drivers (shm, cuda_ipc)      say that memory which the peer shares can be used in place;
+ *   mapped drivers (shm)                say that memory which the peer shares can be used in place;
  *                                       they still implement send and recv, so that everything is
  *                                       right before anything is fast
  *
