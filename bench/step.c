@@ -78,13 +78,19 @@ struct bench {
 
 /* -- flags ------------------------------------------------------------------------------------- */
 
-static const struct option flags[] = {
-    {"layers", required_argument, NULL, 'l'},  {"batch", required_argument, NULL, 'b'},
-    {"ranks", required_argument, NULL, 'r'},   {"rounds", required_argument, NULL, 'n'},
-    {"steps", required_argument, NULL, 's'},   {"optimizer", required_argument, NULL, 'o'},
-    {"bucket", required_argument, NULL, 'u'},  {"transport", required_argument, NULL, 't'},
-    {"devices", required_argument, NULL, 'd'}, {"csv", required_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+static const struct option flags[] = {{"layers", required_argument, NULL, 'l'},
+                                      {"batch", required_argument, NULL, 'b'},
+                                      {"ranks", required_argument, NULL, 'r'},
+                                      {"rounds", required_argument, NULL, 'n'},
+                                      {"steps", required_argument, NULL, 's'},
+                                      {"optimizer", required_argument, NULL, 'o'},
+                                      {"bucket", required_argument, NULL, 'u'},
+                                      {"transport", required_argument, NULL, 't'},
+                                      {"devices", required_argument, NULL, 'd'},
+                                      {"device", required_argument, NULL, 'D'},
+                                      {"csv", required_argument, NULL, 'c'},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {NULL, 0, NULL, 0}};
 
 static int usage(void)
 {
@@ -104,8 +110,8 @@ static int usage(void)
 
 static int read_flag(int flag, const char *text, struct options *o, struct gyre_trouble *trouble)
 {
-    static const char *const optimizers[] = {"sgd", "adam"}, *const wires[] = {"auto", "shm", "tcp",
-                                                                               "verbs"};
+    static const char *const memory[] = {"cpu"}, *const optimizers[] = {"sgd", "adam"},
+                             *const wires[] = {"auto", "shm", "tcp", "verbs"};
     int index = 0, status;
     switch (flag) {
     case 'l':
@@ -129,6 +135,8 @@ static int read_flag(int flag, const char *text, struct options *o, struct gyre_
     case 't':
         o->transport = text;
         return gyre_parse_word("--transport", text, wires, 4, &index, trouble);
+    case 'D': /* not an abbreviation of --devices; the other benches take cuda, too */
+        return gyre_parse_word("--device", text, memory, 1, &index, trouble);
     case 'd':
         return setenv("GYRE_DEVICES", text, 1); /* gyre_init() reads it, in each rank */
     default:
