@@ -276,3 +276,12 @@ void rig_lose_rank_1(struct rig *rig, int signal_number, double limit_s)
     }
     munmap(rig->shared, sizeof(*rig->shared));
 }
+
+int rig_places(void)
+{
+    const char *list = getenv("GYRE_DEVICES");
+    int places = list && *list;
+    for (; list && *list; list++)
+        places += *list == ',';
+    return places;
+}

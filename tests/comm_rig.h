@@ -55,6 +55,8 @@ void rig_until(_Atomic int *word, int value); /* waits for *word >= value */
 uint64_t rig_now(void);
 int rig_slow(void); /* GYRE_TEST_SLOW */
 
+int rig_places(void); /* ranks that GYRE_DEVICES has an entry for */
+
 /* Stops a rank and waits until it stands. */
 void rig_stop(struct rig *rig, int rank);
 

@@ -119,6 +119,8 @@ static void shm_is_right(void **state)
     (void)state;
     for (int n = 1; n <= 4; n++)
         run((struct rig){.n = n, .transport = "auto"});
+    if (rig_places() >= 8) /* as tests/gpu/run has them */
+        run((struct rig){.n = 8, .transport = "auto"});
 }
 
 static void tcp_is_right(void **state)
