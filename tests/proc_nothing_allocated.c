@@ -297,43 +297,59 @@ static int look(struct gyre_comm *comm, char *memory[4])
     return 0;
 }
 
-/* More than may be in flight. */
-static int hundred(struct gyre_comm *comm, char *memory[4])
+/* More than may be in flight; and how many are, if nobody ends one meanwhile. */
+#define HUNDRED 100
+#define FLIGHT  60
+
+struct turns { /* of ranks that start one after the other; NULL: as they come */
+    struct rig *rig;
+    int place;
+};
+
+static int hundred(struct gyre_comm *comm, char *memory[4], const struct turns *turns)
 {
     const struct shape shape = {ALL_REDUCE, 4000};
     const struct buffers b = buffers_of(comm, &shape, memory[0], memory[1]);
-    struct gyre_work *work[100];
+    struct gyre_work *work[HUNDRED];
     int status = 0;
-    for (int i = 0; i < 100 && !status; i++)
+    if (turns)
+        rig_until(&turns->rig->shared->ready, turns->place);
+    for (int i = 0; i < HUNDRED && !status; i++) {
+        if (turns && i == FLIGHT)
+            turns->rig->shared->ready++;
         status = start(comm, &shape, &b, &work[i]);
-    for (int i = 0; i < 100 && !status; i++)
+    }
+    for (int i = 0; i < HUNDRED && !status; i++)
         status = gyre_work_wait(work[i], -1);
     return status;
 }
 
-/* The first time, tables grow; they stay. */
-static int look_at_hundreds(struct gyre_comm *comm, char *memory[4])
+/* Tables grow while a rank has as much in flight as may be, as all but the last to start have; they
+ * stay. */
+static int look_at_hundreds(struct gyre_comm *comm, char *memory[4], struct rig *rig)
 {
-    int status = hundred(comm, memory);
+    int n = gyre_size(comm), rank = gyre_rank(comm);
+    int status = hundred(comm, memory, &(struct turns){rig, rank});
+    if (!status)
+        status = hundred(comm, memory, &(struct turns){rig, 2 * n - 1 - rank});
     counting = 1;
     if (!status)
-        status = hundred(comm, memory);
+        status = hundred(comm, memory, NULL);
     counting = 0;
     if (status || counted)
-        fprintf(stderr, "rank %d: a hundred at once: status %d, %d allocations\n", gyre_rank(comm),
-                status, counted);
+        fprintf(stderr, "rank %d: a hundred at once: status %d, %d allocations\n", rank, status,
+                counted);
     return status || counted;
 }
 
 static int body(struct gyre_comm *comm, struct rig *rig)
 {
     char *memory[4] = {NULL, NULL, malloc(MOST), malloc(MOST)};
-    (void)rig;
     if (gyre_alloc(comm, MOST, (void **)&memory[0]) || gyre_alloc(comm, MOST, (void **)&memory[1]))
         return 2;
     memset(memory[0], 0, MOST);
     memset(memory[2], 0, MOST);
-    int bad = look(comm, memory) || look_at_hundreds(comm, memory);
+    int bad = look(comm, memory) || look_at_hundreds(comm, memory, rig);
     bad |= gyre_barrier(comm) != 0;
     free(memory[2]);
     free(memory[3]);
