@@ -52,12 +52,10 @@ static int write_and_say(struct gyre_ddp *ddp, int p, int rank)
 __attribute__((no_sanitize("thread"))) static bool becomes_the_sum(struct gyre_ddp *ddp, int p,
                                                                    int n)
 {
-    const float *gradient = gyre_ddp_gradient(ddp, p);
+    const volatile float *gradient = gyre_ddp_gradient(ddp, p);
     uint64_t since = rig_now();
     for (;; sched_yield()) {
-        float first, last;
-        __atomic_load(&gradient[0], &first, __ATOMIC_RELAXED);
-        __atomic_load(&gradient[sizes[p] - 1], &last, __ATOMIC_RELAXED);
+        float first = gradient[0], last = gradient[sizes[p] - 1];
         if (first == (float)(n * (n + 1) / 2) && last == first)
             return true;
         if (rig_now() - since > LIMIT_NS)
