@@ -333,33 +333,6 @@ static void what_requests_end_with_is_told(void **state)
     }
 }
 
-/* Of a device all links go, of a port none by itself: requests tell. */
-static void what_devices_say_is_heard(void **state)
-{
-    struct gyre_verbs_wire *wire;
-    (void)state;
-    fake_verbs_reset();
-    assert_int_equal(open_wire(2, &wire), 0);
-    const struct gyre_verbs_pipe *one = add_pipe(wire, 0, -1), *two = add_pipe(wire, 1, -1);
-    uint64_t ring = 1;
-    fake_verbs.has_event = true;
-    fake_verbs.event = IBV_EVENT_PORT_ERR;
-    assert_int_equal(write(wire->context->async_fd, &ring, sizeof ring), sizeof ring);
-    gyre_verbs_look_aside(wire);
-    assert_false(fake_verbs.has_event);
-    assert_int_equal(one->status, 0);
-    fake_verbs.has_event = true;
-    fake_verbs.event = IBV_EVENT_DEVICE_FATAL;
-    gyre_verbs_look_aside(wire);
-    assert_int_equal(one->status, -ENODEV);
-    assert_int_equal(two->status, -ENODEV);
-    assert_says(two->trouble.text, "to rank 8 ");
-    assert_says(two->trouble.text, "the device has failed or was removed");
-    close_wire(wire);
-}
-
-#define SECONDS UINT64_C(1000000000)
-
 static void say_event(struct gyre_verbs_wire *wire, enum ibv_event_type event)
 {
     uint64_t ring = 1;
@@ -369,6 +342,26 @@ static void say_event(struct gyre_verbs_wire *wire, enum ibv_event_type event)
     gyre_verbs_look_aside(wire);
     assert_false(fake_verbs.has_event);
 }
+
+/* Of a device all links go, of a port none by itself: requests tell. */
+static void what_devices_say_is_heard(void **state)
+{
+    struct gyre_verbs_wire *wire;
+    (void)state;
+    fake_verbs_reset();
+    assert_int_equal(open_wire(2, &wire), 0);
+    const struct gyre_verbs_pipe *one = add_pipe(wire, 0, -1), *two = add_pipe(wire, 1, -1);
+    say_event(wire, IBV_EVENT_PORT_ERR);
+    assert_int_equal(one->status, 0);
+    say_event(wire, IBV_EVENT_DEVICE_FATAL);
+    assert_int_equal(one->status, -ENODEV);
+    assert_int_equal(two->status, -ENODEV);
+    assert_says(two->trouble.text, "to rank 8 ");
+    assert_says(two->trouble.text, "the device has failed or was removed");
+    close_wire(wire);
+}
+
+#define SECONDS UINT64_C(1000000000)
 
 static void a_queue_of_completions_that_fails_ends_all(void **state)
 {

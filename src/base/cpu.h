@@ -16,6 +16,15 @@ static inline void gyre_pause(void)
 #endif
 }
 
+/* Between two looks at what another core will write: the first follow each other at once. */
+#define GYRE_LOOKS_WITHOUT_PAUSE 32u
+
+static inline void gyre_pause_between_looks(uint32_t looks)
+{
+    if (looks >= GYRE_LOOKS_WITHOUT_PAUSE)
+        gyre_pause();
+}
+
 /* The line of `at` will be written: has it come, and leave the others, meanwhile. gcc's own word for
  * it asks for the line to read, unless it compiles for a CPU that has this one; older ones skip it. */
 static inline void gyre_prefetch_to_write(const void *at)

@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-#define LOOKS_WITHOUT_PAUSE 32u
-
 static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
                                  uint64_t turn)
 {
@@ -88,8 +86,7 @@ static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan,
             uint32_t rank = plan->full->move[m].source[s].rank;
             int state = rank == mesh->rank ? 0 : gyre_line_state(mesh, rank, name.fingerprint);
             for (uint32_t i = 0; state == GYRE_AGAIN && i < spins; i++) {
-                if (i >= LOOKS_WITHOUT_PAUSE)
-                    gyre_pause();
+                gyre_pause_between_looks(i);
                 state = gyre_line_state(mesh, rank, name.fingerprint);
             }
             if (state == GYRE_MISMATCH)

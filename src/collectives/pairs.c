@@ -393,8 +393,6 @@ void gyre_pairs_fail(struct gyre_comm *comm, int status)
 
 /* -- without a post ---------------------------------------------------------------------------- */
 
-#define LOOKS_WITHOUT_PAUSE 32u
-
 static int recv_now(const struct gyre_comm *comm, const struct gyre_message *message)
 {
     return message->away
@@ -440,8 +438,7 @@ int gyre_pairs_look(struct gyre_comm *comm, uint32_t looks)
         return -ENOENT;
     int status = look(comm);
     for (uint32_t i = 1; status == GYRE_AGAIN && i < looks; i++) {
-        if (i >= LOOKS_WITHOUT_PAUSE)
-            gyre_pause();
+        gyre_pause_between_looks(i);
         status = look(comm);
     }
     return status;

@@ -18,8 +18,9 @@
 #define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* a longer message is several frames, in order */
 #define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for a GRANT … */
 #define GYRE_EAGER_MOST        (64u * 1024) /* … of a stream that is told no other limit, up to this */
-#define GYRE_UNEXPECTED_BYTES  (64u * 1024) /* store per peer for messages without a receive yet */
-#define GYRE_UNEXPECTED_CHARGE 64u          /* each counts its payload plus this */
+#define GYRE_UNEXPECTED_TIMES  4u /* of it: the store per peer for messages without a receive yet */
+#define GYRE_UNEXPECTED_BYTES  (GYRE_UNEXPECTED_TIMES * GYRE_EAGER_MAX)
+#define GYRE_UNEXPECTED_CHARGE 64u /* each counts its payload plus this */
 
 enum gyre_frame_kind {
     GYRE_FRAME_DATA = 1,   /* a whole message that waits for no GRANT, charged to the store */

@@ -92,7 +92,7 @@ static size_t lay_out(uint8_t *memory, uint32_t posts, uint32_t unexpected)
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream)
 {
     uint32_t eager = options->eager ? options->eager : GYRE_EAGER_MAX;
-    uint32_t unexpected = GYRE_STREAM_STORE * eager;
+    uint32_t unexpected = GYRE_UNEXPECTED_TIMES * eager;
     if (options->posts == 0 || options->posts > POSTS_MAX || eager > GYRE_EAGER_MOST) {
         return GYRE_INVALID;
     }

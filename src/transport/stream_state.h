@@ -23,9 +23,8 @@
 #define GYRE_STREAM_OFFER_BYTES   (256u * 1024) /* enough offered: summed, and still in the cache */
 #define GYRE_STREAM_BURST         32u           /* eager frames in a row if a long one could move */
 #define GYRE_STREAM_ASKS          16u           /* ASK frames in one gather */
-#define GYRE_STREAM_STORE         4u   /* times what goes unasked: messages without a receive */
-#define GYRE_STREAM_CREDIT_BESIDE 4u   /* of a store, owed: told beside other frames */
-#define GYRE_STREAM_CREDIT_ALONE  2u   /* the same: told in any case */
+#define GYRE_STREAM_CREDIT_BESIDE 4u            /* of a store, owed: told beside other frames */
+#define GYRE_STREAM_CREDIT_ALONE  2u            /* the same: told in any case */
 #define GYRE_STREAM_PATIENCE      256u /* idle gathers before a long send asks for a grant */
 
 /* What is alive of one (comm, sequence), local or remote, has one fingerprint: that of its record
