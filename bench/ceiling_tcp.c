@@ -49,21 +49,6 @@ struct ring {
 
 /* -- connecting -------------------------------------------------------------------------------- */
 
-static int listen_anywhere(uint16_t *port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-                    listen(fd, STREAMS_MAX) != 0 ||
-                    getsockname(fd, (struct sockaddr *)&address, &length) != 0)) {
-        close(fd);
-        fd = -1;
-    }
-    *port = fd >= 0 ? ntohs(address.sin_port) : 0;
-    return fd;
-}
-
 static bool one_host(const struct bench *bench)
 {
     for (int rank = 1; rank < bench->n; rank++) {
@@ -72,6 +57,31 @@ static bool one_host(const struct bench *bench)
         }
     }
     return true;
+}
+
+/* Within one machine without pacing, as the library has it: said before the connection is made. */
+static int new_socket(const struct bench *bench)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && one_host(bench)) {
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    }
+    return fd;
+}
+
+static int listen_anywhere(const struct bench *bench, uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t length = sizeof address;
+    int fd = new_socket(bench);
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+                    listen(fd, STREAMS_MAX) != 0 ||
+                    getsockname(fd, (struct sockaddr *)&address, &length) != 0)) {
+        close(fd);
+        fd = -1;
+    }
+    *port = fd >= 0 ? ntohs(address.sin_port) : 0;
+    return fd;
 }
 
 static bool find_host(const struct bench *bench, int rank, struct sockaddr_in *address)
@@ -89,21 +99,17 @@ static bool find_host(const struct bench *bench, int rank, struct sockaddr_in *a
     return true;
 }
 
-/* Within one machine without pacing, as the library has it. */
-static void prepare(const struct bench *bench, int fd)
+static void prepare(int fd)
 {
     int one = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (one_host(bench)) {
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-    }
     fcntl(fd, F_SETFL, O_NONBLOCK);
 }
 
 static int connect_to(const struct bench *bench, int rank, uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int fd = find_host(bench, rank, &address) ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+    int fd = find_host(bench, rank, &address) ? new_socket(bench) : -1;
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
         close(fd);
         fd = -1;
@@ -188,8 +194,8 @@ static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports)
         ok = ok && ring->from[i] >= 0;
     }
     for (int i = 0; i < STREAMS_MAX; i++) {
-        prepare(ring->bench, ring->to[i]);
-        prepare(ring->bench, ring->from[i]);
+        prepare(ring->to[i]);
+        prepare(ring->from[i]);
     }
     return bench_agree(bench, ok, GYRE_MIN) != 0;
 }
@@ -323,7 +329,7 @@ void bench_ceiling_tcp(struct bench *bench, struct bench_sockets *best)
     uint16_t own = 0;
     memset(ring.to, -1, sizeof ring.to);
     memset(ring.from, -1, sizeof ring.from);
-    int listener = listen_anywhere(&own), all = fewest_members(bench);
+    int listener = listen_anywhere(ring.bench, &own), all = fewest_members(bench);
     uint16_t *ports = bench_memory(bench, (size_t)bench->n * sizeof *ports);
     ports[bench->rank] = own;
     bench_sum(bench, ports, (uint64_t)bench->n * sizeof *ports, GYRE_U8);

@@ -2,7 +2,14 @@
  *
  * Every descriptor is non-blocking and close-on-exec from birth. Ports from a range are tried in
  * order, from a start that differs between processes, so that many ranks of one machine do not all
- * collide at its first port. */
+ * collide at its first port.
+ *
+ * A path inside one machine has no bottleneck to find, and a congestion control that paces all the
+ * same (BBR, where it is the system's default) pays a timer for every few segments. Reno never
+ * paces, and every kernel has it. But a connection that began with a pacing control is paced for
+ * ever, whatever is set later, so the choice is made before it begins: of a connection that is
+ * made before connecting, and of those that come at the listener, which cannot know from where;
+ * those from elsewhere get the system's own when they are accepted. */
 #include "transport/socket.h"
 
 #include <errno.h>
@@ -15,6 +22,39 @@ static void set(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof value);
 }
 
+static void forgo_pacing(int fd)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+/* What a socket that nobody has told anything begins with. */
+static void take_the_systems_control(int fd, int family)
+{
+    char name[16];
+    socklen_t length = sizeof name;
+    int untold = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (untold < 0)
+        return;
+    if (!getsockopt(untold, IPPROTO_TCP, TCP_CONGESTION, name, &length))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, length);
+    close(untold);
+}
+
+static bool is_near(const struct sockaddr_storage *here, const struct sockaddr_storage *there)
+{
+    return gyre_address_is_loopback(there) || gyre_address_same_host(here, there);
+}
+
+static bool comes_from_here(int fd, const struct sockaddr_storage *from)
+{
+    struct sockaddr_storage here;
+    socklen_t length = sizeof here;
+    if (getsockname(fd, (struct sockaddr *)&here, &length))
+        return false;
+    gyre_address_normalise(&here);
+    return is_near(&here, from);
+}
+
 static int listen_at(struct sockaddr_storage *address, uint16_t port, int backlog)
 {
     socklen_t length = sizeof *address;
@@ -22,6 +62,7 @@ static int listen_at(struct sockaddr_storage *address, uint16_t port, int backlo
     if (fd < 0)
         return -errno;
     set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    forgo_pacing(fd);
     if (address->ss_family == AF_INET6)
         set(fd, IPPROTO_IPV6, IPV6_V6ONLY, !gyre_address_is_any(address));
     gyre_address_set_port(address, port);
@@ -52,7 +93,10 @@ int gyre_socket_accept(int listener, struct sockaddr_storage *from)
     int fd = accept4(listener, (struct sockaddr *)from, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)
         return -errno;
+    int family = from->ss_family;
     gyre_address_normalise(from);
+    if (!comes_from_here(fd, from))
+        take_the_systems_control(fd, family);
     return fd;
 }
 
@@ -61,6 +105,8 @@ int gyre_socket_connect(const struct sockaddr_storage *to, const struct sockaddr
     int fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
+    if (source ? is_near(source, to) : gyre_address_is_loopback(to))
+        forgo_pacing(fd);
     if (source && source->ss_family == to->ss_family) {
         struct sockaddr_storage any_port = *source;
         gyre_address_set_port(&any_port, 0);

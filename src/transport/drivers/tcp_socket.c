@@ -18,7 +18,6 @@
  *     next turn. */
 #include "transport/drivers/tcp.h"
 
-#include "transport/address.h"
 #include "transport/frame.h"
 
 #include <arpa/inet.h>
@@ -44,16 +43,6 @@ static void name_address(const struct sockaddr_storage *address, char name[GYRE_
     }
 }
 
-/* A path inside one machine has no bottleneck to find. A control that paces all the same (BBR, where
- * it is the system's default) pays a timer for every few segments, for two thirds of the speed. Reno
- * never paces, and every kernel has it. */
-static void forgo_pacing(int fd, const struct sockaddr_storage *here,
-                         const struct sockaddr_storage *there)
-{
-    if (gyre_address_same_host(here, there) || gyre_address_is_loopback(there))
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-}
-
 static int look_at_ends(struct gyre_tcp_socket *socket, int fd)
 {
     struct sockaddr_storage here = {0}, there = {0};
@@ -63,7 +52,6 @@ static int look_at_ends(struct gyre_tcp_socket *socket, int fd)
         return -errno;
     name_address(&here, socket->name[0]);
     name_address(&there, socket->name[1]);
-    forgo_pacing(fd, &here, &there);
     return 0;
 }
 
