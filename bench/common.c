@@ -278,16 +278,7 @@ static void keep_best(struct bench *bench, const struct bench_row *row)
 /* The size of the next row; false behind the last. */
 static bool advance(const struct bench *bench, uint64_t *bytes)
 {
-    const struct bench_options *options = &bench->options;
-    uint64_t factor = options->factor, step = options->step_bytes, last = options->max_bytes;
-    if (bench->verb->size == BENCH_SIZE_NONE) {
-        return false;
-    }
-    if (factor ? *bytes > last / factor : step == 0 || last - *bytes < step) {
-        return false;
-    }
-    *bytes = factor ? *bytes * factor : *bytes + step;
-    return true;
+    return bench->verb->size != BENCH_SIZE_NONE && bench_next_size(&bench->options, bytes);
 }
 
 static uint64_t count_chosen(const bool *chosen, int count)

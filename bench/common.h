@@ -34,6 +34,7 @@ struct bench_call { /* of one row and direction */
     enum gyre_op op;        /* what the call is told */
     enum gyre_op reduction; /* as -o has it */
     int root;
+    int iterations; /* asked for; 0: 20 and 50 ms at least */
     int n, rank;
     struct bench_blocks send, recv; /* of operations with unequal blocks: n of each */
 };

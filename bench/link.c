@@ -172,14 +172,10 @@ static void run_size(struct link *link, uint64_t bytes)
 
 static void run_sizes(struct link *link)
 {
-    const struct bench_options *options = &link->bench->options;
-    for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes;
-         bytes = options->factor ? bytes * options->factor : bytes + options->step_bytes) {
+    uint64_t bytes = link->bench->options.min_bytes;
+    do {
         run_size(link, bytes);
-        if (bytes == options->max_bytes) {
-            break;
-        }
-    }
+    } while (bench_next_size(&link->bench->options, &bytes));
 }
 
 static bool refuses(const struct bench *bench)

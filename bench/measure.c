@@ -94,9 +94,9 @@ static int calls_for(double total_us, int calls)
 
 static int pilot(struct bench *bench, const struct bench_call *call)
 {
-    if (bench->options.iterations) {
+    if (call->iterations) {
         time_calls(bench, call, 1, NULL);
-        return bench->options.iterations;
+        return call->iterations;
     }
     time_calls(bench, call, 1, NULL);
     double total = time_calls(bench, call, PILOT_CALLS, NULL).wall;
@@ -116,7 +116,7 @@ static struct spent time_row(struct bench *bench, const struct bench_call *call,
         struct spent total = time_calls(bench, call, *calls, times ? *times : NULL);
         int wanted =
             total.wall < LEAST_US && *calls < MOST_CALLS ? calls_for(total.wall, *calls) : 0;
-        wanted = bench->options.iterations ? 0 : (int)bench_from_root(bench, wanted);
+        wanted = call->iterations ? 0 : (int)bench_from_root(bench, wanted);
         if (wanted <= *calls) {
             return total;
         }
@@ -198,6 +198,7 @@ static void measure(struct bench *bench, struct bench_call call, bool in_place, 
 {
     int ranks_wrong;
     bench_call_aim(bench, &call, bytes, in_place);
+    call.iterations = bench_iterations(&bench->options, bytes);
     *timing = (struct bench_timing){.wrong = -1, .measured = true};
     time_direction(bench, &call, timing, calls);
     timing->alg_bw = (double)bench_call_bytes(bench, &call) / 1e3 / fmax(timing->time_us, 1e-6);
@@ -233,15 +234,26 @@ void bench_row_release(struct bench_row *row)
     }
 }
 
-void bench_warm_up(struct bench *bench, const struct bench_call *call)
+static void warm_up_size(struct bench *bench, const struct bench_call *call, uint64_t bytes)
 {
     struct bench_call warm = *call;
+    bench_call_aim(bench, &warm, bytes, false);
+    for (int i = 0; i < bench->options.warmups; i++) {
+        bench_call_make(bench, &warm);
+    }
+}
+
+void bench_warm_up(struct bench *bench, const struct bench_call *call)
+{
     const struct bench_options *options = &bench->options;
+    for (int i = 0; i < options->size_count; i++) {
+        warm_up_size(bench, call, options->sizes[i].bytes);
+    }
+    if (options->size_count) {
+        return;
+    }
     for (uint64_t bytes = options->min_bytes; bytes <= options->max_bytes; bytes *= 2) {
-        bench_call_aim(bench, &warm, bytes, false);
-        for (int i = 0; i < options->warmups; i++) {
-            bench_call_make(bench, &warm);
-        }
+        warm_up_size(bench, call, bytes);
         bytes += bytes == 0;
     }
 }

@@ -17,6 +17,7 @@
 
 enum {
     FLAG_RANKS = 256,
+    FLAG_SIZES,
     FLAG_TRANSPORT,
     FLAG_ALGO,
     FLAG_MEMORY,
@@ -44,6 +45,7 @@ static const struct option flags[] = {
     {"per_iter_timing", required_argument, NULL, 'I'},
     {"help", no_argument, NULL, 'h'},
     {"ranks", required_argument, NULL, FLAG_RANKS},
+    {"sizes", required_argument, NULL, FLAG_SIZES},
     {"transport", required_argument, NULL, FLAG_TRANSPORT},
     {"algo", required_argument, NULL, FLAG_ALGO},
     {"memory", required_argument, NULL, FLAG_MEMORY},
@@ -75,6 +77,7 @@ static const char help[] =
     "%s"
     "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
     "      --ranks N              start N ranks, processes with -g, on this machine\n"
+    "      --sizes LIST           these sizes, growing, and with :N how many calls: 8,64K,16M:10\n"
     "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
     "      --algo NAME            as GYRE_ALGO; one name is for the operation that is timed\n"
     "      --memory gyre|malloc   where the buffers come from (gyre)\n"
@@ -186,6 +189,42 @@ static int read_size(const char *flag, const char *text, uint64_t *out)
     return 0;
 }
 
+/* SIZE or SIZE:N */
+static int read_row(char *word, struct bench_row_size *row)
+{
+    char *calls = strchr(word, ':');
+    row->iterations = 0;
+    if (calls) {
+        *calls++ = '\0';
+        if (read_int("--sizes", calls, 1, 100000000, &row->iterations)) {
+            return -1;
+        }
+    }
+    return read_size("--sizes", word, &row->bytes);
+}
+
+static int read_rows(const char *text, struct bench_options *options)
+{
+    char *copy = strdup(text), *rest = copy, *word;
+    int count = 0, status = copy ? 0 : -1;
+    while (!status && (word = strsep(&rest, ","))) {
+        if (count == BENCH_SIZES_MAX) {
+            status = refuse("--sizes", text, "at most 64 sizes", NULL);
+        } else if (!(status = read_row(word, &options->sizes[count])) && count &&
+                   options->sizes[count].bytes <= options->sizes[count - 1].bytes) {
+            status = refuse("--sizes", text, "each size above the one before", NULL);
+        }
+        count++;
+    }
+    free(copy);
+    if (!status) {
+        options->size_count = count;
+        options->min_bytes = options->sizes[0].bytes;
+        options->max_bytes = options->sizes[count - 1].bytes;
+    }
+    return status;
+}
+
 /* -- the command line -------------------------------------------------------------------------- */
 
 static int read_ours(int flag, const char *text, struct bench_options *options)
@@ -197,6 +236,8 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
     switch (flag) {
     case FLAG_RANKS:
         return read_int("--ranks", text, 1, 1024, &options->ranks);
+    case FLAG_SIZES:
+        return read_rows(text, options);
     case FLAG_TRANSPORT:
         options->transport = text;
         return read_word("--transport", text, transports, 4, "auto, shm, tcp or verbs") < 0 ? -1
@@ -311,14 +352,13 @@ static int check_reduction(const struct bench_options *options)
     return refuse("-o", op_names[last], "an integer -d with it, int32 for example", NULL);
 }
 
-static int check_together(const struct bench_options *options, bool files)
+static int check_sizes(const struct bench_options *options)
 {
     char text[32];
-    if (!files && (options->json || options->csv)) {
-        return refuse(options->json ? "-J" : "--csv", options->json ? options->json : options->csv,
-                      "no file: this bench writes its table to standard output alone", NULL);
-    }
     snprintf(text, sizeof text, "%" PRIu64, options->max_bytes);
+    if (options->size_count) {
+        return 0;
+    }
     if (options->max_bytes < options->min_bytes) {
         return refuse("-e", text, "at least the -b size", NULL);
     }
@@ -327,6 +367,18 @@ static int check_together(const struct bench_options *options, bool files)
     }
     if (!options->factor && options->step_bytes == 0 && options->max_bytes > options->min_bytes) {
         return refuse("-i", "0", "a step above 0", NULL);
+    }
+    return 0;
+}
+
+static int check_together(const struct bench_options *options, bool files)
+{
+    if (!files && (options->json || options->csv)) {
+        return refuse(options->json ? "-J" : "--csv", options->json ? options->json : options->csv,
+                      "no file: this bench writes its table to standard output alone", NULL);
+    }
+    if (check_sizes(options)) {
+        return -1;
     }
     if (options->cuda && options->fresh) {
         return refuse("--device", "cuda", "no --fresh with it: the host cannot touch the buffers",
@@ -377,6 +429,40 @@ int bench_options_read(int argc, char **argv, bool files, struct bench_options *
         return refuse(argv[0], argv[optind], "flags only; -h lists them", NULL);
     }
     return check_together(options, files) || read_plant(options) ? -1 : 0;
+}
+
+/* -- rows -------------------------------------------------------------------------------------- */
+
+static const struct bench_row_size *listed(const struct bench_options *options, uint64_t bytes)
+{
+    const struct bench_row_size *row = options->sizes, *end = row + options->size_count;
+    while (row < end && row->bytes != bytes) {
+        row++;
+    }
+    return row < end ? row : NULL;
+}
+
+bool bench_next_size(const struct bench_options *options, uint64_t *bytes)
+{
+    uint64_t factor = options->factor, step = options->step_bytes, last = options->max_bytes;
+    if (*bytes >= last) {
+        return false;
+    }
+    if (options->size_count) {
+        *bytes = listed(options, *bytes)[1].bytes;
+        return true;
+    }
+    if (factor ? *bytes > last / factor : step == 0 || last - *bytes < step) {
+        return false;
+    }
+    *bytes = factor ? *bytes * factor : *bytes + step;
+    return true;
+}
+
+int bench_iterations(const struct bench_options *options, uint64_t bytes)
+{
+    const struct bench_row_size *row = listed(options, bytes);
+    return row && row->iterations ? row->iterations : options->iterations;
 }
 
 bool bench_is_ranks_flag(const char *word, bool *value_follows)

@@ -365,6 +365,40 @@ static void make_file(const char *name, const char *text, mode_t mode)
     assert_int_equal(chmod(path, mode), 0);
 }
 
+/* size and iterations of the rows of a file in the folder */
+static void read_csv(const char *name, long sizes[4], long iterations[4])
+{
+    char path[128], line[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    for (int row = 0; row < 4 && fgets(line, sizeof line, file); row++) {
+        assert_int_equal(
+            sscanf(line, "%ld,%*[^,],%*[^,],%*[^,],%*[^,],%ld", &sizes[row], &iterations[row]), 2);
+    }
+    fclose(file);
+}
+
+static void test_listed_sizes(void **state)
+{
+    long sizes[4] = {0}, calls[4] = {0};
+    (void)state;
+    expect_code(
+        run("", "all_reduce --ranks 2 --sizes 8,1000,64K:3 -n 7 --csv sizes.csv --no-ceiling"), 0);
+    struct tally tally = tally_rows();
+    assert_int_equal(tally.rows, 3);
+    assert_true(tally.wrong == 0);
+    read_csv("sizes.csv", sizes, calls);
+    assert_true(sizes[0] == 8 && sizes[1] == 1000 && sizes[2] == 65536 && sizes[3] == 0);
+    assert_true(calls[0] == 7 && calls[1] == 7 && calls[2] == 3);
+    expect_code(run("", "link --ranks 2 --sizes 8,1000"), 0);
+    expect_text("\n        1000 ");
+    expect_line("", "all_reduce --ranks 2 --sizes 8,8", "each size above the one before");
+    expect_line("", "all_reduce --ranks 2 --sizes 8,,64", "a size such as");
+    expect_line("", "all_reduce --ranks 2 --sizes 8,64:0", "a whole number from 1");
+}
+
 static void test_bad_input_ends_every_rank(void **state)
 {
     expect_line("", "all_reduce --fersh", "--fresh");
@@ -412,6 +446,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_reduce),
+        cmocka_unit_test(test_listed_sizes),
         cmocka_unit_test(test_all_types_and_operations),
         cmocka_unit_test(test_broadcast_from_each_root),
         cmocka_unit_test(test_over_sockets),
