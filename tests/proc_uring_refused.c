@@ -79,11 +79,11 @@ static bool exchanges(struct tcp_pair *pair)
 static enum child_end play(const struct scene *scene)
 {
     struct tcp_pair pair;
-    const char *const variant[2] = {scene->asked, "epoll"};
+    const struct gyre_wire_options wish[2] = {{.variant = scene->asked}, {.variant = "epoll"}};
     setenv("GYRE_LOG", scene->log, 1);
     if (scene->refusal && refuse_ring(scene->refusal))
         return NO_FILTER;
-    if (tcp_pair_open_as(&pair, variant, TCP_PAIR_INET, 1, 2))
+    if (tcp_pair_open_as(&pair, wish, TCP_PAIR_INET, 1, 2))
         return NO_PAIR;
     bool ring = !strcmp(gyre_driver_tcp.serves(pair.wire[0]), "io_uring");
     bool good = exchanges(&pair);

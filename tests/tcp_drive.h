@@ -82,16 +82,21 @@ static inline void start(struct tcp_pair *pair, int pipe, struct job *job, size_
     }
 }
 
+static inline void free_job(struct job *job)
+{
+    for (int side = 0; side < 2; side++) {
+        free(job->in[side]);
+        free(job->out[side]);
+    }
+}
+
 static inline void check_and_free(struct job *job)
 {
     for (int side = 0; side < 2; side++) {
         assert_memory_equal(job->in[side], job->out[!side], job->length);
         assert_int_equal(job->in[side][job->length], 0);
     }
-    for (int side = 0; side < 2; side++) {
-        free(job->in[side]);
-        free(job->out[side]);
-    }
+    free_job(job);
 }
 
 static inline bool rings(struct gyre_wire *wire, int timeout_ms)

@@ -57,13 +57,18 @@ static inline int tcp_pair_join(struct tcp_pair *pair, enum tcp_pair_family fami
     return 0;
 }
 
-static inline int tcp_pair_open_as(struct tcp_pair *pair, const char *const variant[2],
+/* `wish` of each side: its variant and bare_payload. */
+static inline int tcp_pair_open_as(struct tcp_pair *pair, const struct gyre_wire_options wish[2],
                                    enum tcp_pair_family family, int pipes, int connections)
 {
     *pair = (struct tcp_pair){0};
     for (uint32_t side = 0; side < 2; side++) {
-        struct gyre_wire_options options = {
-            .rank = side, .n = 2, .epoch = 7, .peers = TCP_PAIR_PIPES, .variant = variant[side]};
+        struct gyre_wire_options options = {.rank = side,
+                                            .n = 2,
+                                            .epoch = 7,
+                                            .peers = TCP_PAIR_PIPES,
+                                            .variant = wish[side].variant,
+                                            .bare_payload = wish[side].bare_payload};
         if (gyre_driver_tcp.open(&options, &pair->wire[side], NULL))
             return -1;
     }
@@ -76,7 +81,7 @@ static inline int tcp_pair_open_as(struct tcp_pair *pair, const char *const vari
 static inline int tcp_pair_open(struct tcp_pair *pair, const char *variant,
                                 enum tcp_pair_family family, int pipes, int connections)
 {
-    const char *const both[2] = {variant, variant};
+    const struct gyre_wire_options both[2] = {{.variant = variant}, {.variant = variant}};
     return tcp_pair_open_as(pair, both, family, pipes, connections);
 }
 

@@ -138,12 +138,49 @@ static void a_thread_that_armed_may_end(void **state)
     tcp_pair_close(&pair);
 }
 
+/* How rank 1 stands after a message each way. */
+static int stands(const char *variant, const bool bare[2], size_t length)
+{
+    const struct gyre_wire_options wish[2] = {{.variant = variant, .bare_payload = bare[0]},
+                                              {.variant = variant, .bare_payload = bare[1]}};
+    struct tcp_pair pair;
+    struct job job;
+    struct tally tally[2] = {{0}};
+    assert_int_equal(tcp_pair_open_as(&pair, wish, TCP_PAIR_INET, 1, 1), 0);
+    start(&pair, 0, &job, length, 1, 0);
+    for (long polls = 0; tally[1].done < 2 && polls < POLLS_MOST; polls++) {
+        poll_side(&pair, 0, &tally[0]);
+        poll_side(&pair, 1, &tally[1]);
+    }
+    assert_int_equal(tally[1].done, 2);
+    int status = tcp->state(pair.pipe[1][0], NULL);
+    if (!status)
+        poll_until(&pair, tally, 2, 2);
+    tcp_pair_close(&pair);
+    if (!status)
+        check_and_free(&job);
+    else
+        free_job(&job);
+    return status;
+}
+
+static void payload_is_summed_unless_both_ends_forgo_it(void **state)
+{
+    static const bool neither[2] = {false, false}, one[2] = {true, false}, both[2] = {true, true};
+    assert_int_equal(stands(*state, neither, 300000), 0);
+    assert_int_equal(stands(*state, both, 300000), 0);
+    assert_int_equal(stands(*state, one, 300000), GYRE_CORRUPT);
+    assert_int_equal(stands(*state, one, 8), GYRE_CORRUPT);
+    assert_int_equal(stands(*state, one, 0), 0);
+}
+
 static int run_over(char *variant)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(the_asked_poller_serves, variant),
         cmocka_unit_test_prestate(few_connections_exchange, variant),
         cmocka_unit_test_prestate(a_crowd_exchanges, variant),
+        cmocka_unit_test_prestate(payload_is_summed_unless_both_ends_forgo_it, variant),
         cmocka_unit_test_prestate(bulk_leaves_room, variant),
         cmocka_unit_test_prestate(the_alarm_rings, variant),
         cmocka_unit_test_prestate(a_thread_that_armed_may_end, variant),

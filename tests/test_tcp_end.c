@@ -15,8 +15,8 @@ static void detach_lets_go_of_buffers(void **state)
     const size_t length = 8u << 20;
     unsigned char *from = pattern(length, 1), *to = calloc(1, length), *after = malloc(length);
     struct gyre_match name = match(1, 0);
-    const char *const variant[2] = {"epoll", *state};
-    assert_int_equal(tcp_pair_open_as(&pair, variant, TCP_PAIR_LOCAL, 1, 1), 0);
+    const struct gyre_wire_options wish[2] = {{.variant = "epoll"}, {.variant = *state}};
+    assert_int_equal(tcp_pair_open_as(&pair, wish, TCP_PAIR_LOCAL, 1, 1), 0);
     assert_int_equal(tcp->recv(pair.pipe[1][0], &name, to, length, 11), 0);
     assert_int_equal(tcp->send(pair.pipe[0][0], &name, from, length, 12), 0);
     while (to[1000] == 0) {

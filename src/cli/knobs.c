@@ -48,6 +48,8 @@ const struct gyre_knob gyre_knobs[] = {
     NUMBER("GYRE_LANES", 1, 8, "chosen", true, "slices of one operation under way at a time"),
     NUMBER("GYRE_TCP_CONNECTIONS", 1, 8, "1", true, "data connections to each peer"),
     WORD("GYRE_TCP_POLLER", "auto io_uring epoll", "auto", false, "how TCP waits"),
+    WORD("GYRE_TCP_SUMS", "payload header", "payload", true,
+         "what TCP's sums against damage cover"),
     TEXT("GYRE_RDMA_DEVICE", "the nearest", false, "RDMA devices, or device:port"),
     NUMBER("GYRE_RDMA_GID", 0, 1023, "RoCE v2 first", false, "which GID of the port"),
     WORD("GYRE_RDMA_FAILOVER", "none tcp", "none", true, "tcp: a link that breaks goes on by TCP"),

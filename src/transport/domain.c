@@ -96,8 +96,9 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
 {
     const struct gyre_domain_settings *settings = &domain->settings;
     char text[640];
-    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s%s",
+    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s%s%s",
              settings->transport, (int)settings->connections,
+             settings->bare_payload ? " GYRE_TCP_SUMS=header" : "",
              settings->failover ? " GYRE_RDMA_FAILOVER=tcp" : "", above ? " " : "",
              above ? above : "");
     struct gyre_join_options options = {.transport = settings->transport,
@@ -175,6 +176,7 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
         .epoch = domain->job.epoch,
         .peers = peers,
         .failover = domain->settings.failover,
+        .bare_payload = domain->settings.bare_payload,
         .dead_time_ms = (int)domain->settings.dead_time_ms,
         .variant = domain->settings.poller,
         .address = &joined->member[joined->rank].address,

@@ -37,6 +37,7 @@ struct gyre_domain_settings {
     int64_t connections;
     int64_t port_low, port_high;
     const char *poller;
+    bool bare_payload;   /* TCP sums frames' headers only */
     bool failover;       /* a link over RDMA that breaks goes on over TCP */
     const char *devices; /* the list of CUDA devices, NULL: none; borrowed until open() returns */
 };

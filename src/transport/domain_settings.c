@@ -29,6 +29,15 @@ static int read_poller(struct gyre_domain_settings *settings, struct gyre_troubl
     return status;
 }
 
+static int read_sums(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
+{
+    static const char *const words[] = {"payload", "header"};
+    int index = 0;
+    int status = gyre_env_word("GYRE_TCP_SUMS", words, 2, &index, trouble);
+    settings->bare_payload = index == 1;
+    return status;
+}
+
 static int read_failover(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     static const char *const words[] = {"none", "tcp"};
@@ -84,7 +93,7 @@ int gyre_domain_settings_read(const struct gyre_options *user,
         settings->devices = NULL;
     if ((status = read_transport(user, settings, trouble)) ||
         (status = read_poller(settings, trouble)) || (status = read_failover(settings, trouble)) ||
-        (status = read_ports(settings, trouble)))
+        (status = read_sums(settings, trouble)) || (status = read_ports(settings, trouble)))
         return status;
     if ((status = read_time("GYRE_JOIN_TIMEOUT", user ? user->join_timeout_ms : 0, 300000,
                             &settings->join_timeout_ms, trouble)) ||

@@ -56,6 +56,7 @@ struct gyre_wire_options {
     uint16_t epoch;
     uint32_t peers;      /* pipes that will be attached at most */
     bool failover;       /* verbs: a pipe that breaks goes on over its socket */
+    bool bare_payload;   /* tcp: sums are of frames' headers only, at both ends */
     int dead_time_ms;    /* verbs: after which silence of the device is a failure; 0: never */
     const char *variant; /* the driver's own choice ("io_uring", "epoll"); NULL: best available */
     void *world;         /* sim: the simulated world; otherwise NULL */

@@ -72,6 +72,7 @@ static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **
         return gyre_trouble_set(trouble, -ENOMEM, "tcp: no memory for a wire");
     wire->rank = options->rank;
     wire->epoch = options->epoch;
+    wire->bare_payload = options->bare_payload;
     TAILQ_INIT(&wire->due);
     LIST_INIT(&wire->use);
     LIST_INIT(&wire->pipes);

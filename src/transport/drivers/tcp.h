@@ -78,10 +78,11 @@ struct gyre_tcp_wire {
     void *state; /* the poller's own */
     uint32_t rank;
     uint16_t epoch;
-    uint32_t polls; /* counts calls, for GYRE_TCP_LOOK_EVERY */
-    uint32_t used;  /* connections on `use` */
-    uint32_t stuck; /* connections that are blocked */
-    uint64_t moved; /* bytes, both ways */
+    bool bare_payload; /* sums are of headers only */
+    uint32_t polls;    /* counts calls, for GYRE_TCP_LOOK_EVERY */
+    uint32_t used;     /* connections on `use` */
+    uint32_t stuck;    /* connections that are blocked */
+    uint64_t moved;    /* bytes, both ways */
     TAILQ_HEAD(gyre_tcp_due_list, gyre_tcp_socket) due;
     LIST_HEAD(, gyre_tcp_socket) use;
     LIST_HEAD(, gyre_tcp_pipe) pipes;

@@ -60,7 +60,7 @@ int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *p
 {
     const struct gyre_stream_options options = {.epoch = pipe->wire->epoch,
                                                 .posts = GYRE_TCP_POSTS,
-                                                .checksum = true,
+                                                .checksum = !pipe->wire->bare_payload,
                                                 .eager = GYRE_TCP_EAGER};
     *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
     int status = look_at_ends(socket, fd);
