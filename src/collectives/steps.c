@@ -340,18 +340,24 @@ static void tell_departed(struct gyre_engine *engine, const struct gyre_lane *la
     gyre_engine_fault(engine, GYRE_MISMATCH, gyre_engine_world(engine, peer), true, &trouble);
 }
 
+static void tell_failure(struct gyre_engine *engine, const struct gyre_lane *lane, int status)
+{
+    struct gyre_trouble trouble = {0};
+    uint32_t peer;
+    if (status == GYRE_PEER_LOST && !gyre_links_fault(engine->links, &peer, &trouble))
+        tell_departed(engine, lane);
+    else
+        gyre_engine_post_failed(engine, status);
+}
+
 void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)
 {
     struct gyre_lane *lane = &engine->lane[done->token >> 32 & (GYRE_LANE_POOL - 1)];
     if (!lane->op || lane->generation != (uint32_t)done->token)
         return;
     lane->outstanding--;
-    struct gyre_trouble trouble = {0};
-    uint32_t peer;
-    if (done->status == GYRE_PEER_LOST && !gyre_links_fault(engine->links, &peer, &trouble))
-        tell_departed(engine, lane);
-    else if (done->status)
-        gyre_engine_post_failed(engine, done->status);
+    if (done->status)
+        tell_failure(engine, lane, done->status);
 }
 
 bool gyre_steps_run(struct gyre_engine *engine)
