@@ -152,7 +152,7 @@ static void pytorch_gets_the_same(void **state)
         rig_run(&rig, NULL, word);
         if (rig.code)
             fail_msg("exit code %d: %s", rig.code, rig.err_text);
-        bool rounds_alike = rig_has(rig.err_text, "OpenBLAS");
+        bool rounds_alike = rig_has(rig.err_text, "OpenBLAS") && !rig_has(rig.err_text, "SkylakeX");
         rig_end(&rig);
         snprintf(name, sizeof name, "%s.w%d.json", p->name, p->world);
         char *text = read_text(golden(name));
