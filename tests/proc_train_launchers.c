@@ -70,6 +70,12 @@ static void torchrun_trains_alike(void **state)
     expect_the_same(under_torchrun(2, "False", words));
 }
 
+static void the_real_torchrun_trains_alike(void **state)
+{
+    (void)state;
+    expect_the_same(under_real_torchrun(2, words));
+}
+
 static void srun_trains_alike(void **state)
 {
     (void)state;
@@ -82,6 +88,7 @@ int main(void)
         cmocka_unit_test_setup(mpirun_trains_alike, begin_anew),
         cmocka_unit_test_setup(mpiexec_trains_alike, begin_anew),
         cmocka_unit_test_setup(torchrun_trains_alike, begin_anew),
+        cmocka_unit_test_setup(the_real_torchrun_trains_alike, begin_anew),
         cmocka_unit_test_setup(srun_trains_alike, begin_anew),
     };
     clean_room_only_path();

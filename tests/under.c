@@ -163,6 +163,21 @@ int under_torchrun(int ranks, const char *store, const char *words)
     return code;
 }
 
+/* PyTorch 1.13 on Python 3.11, as Debian 12 has it, dies of "redirect nothing": an enum that it walks
+ * through has no 0 there any more. To write standard output both to a file and here is not nothing. */
+int under_real_torchrun(int ranks, const char *words)
+{
+    char line[LINE_MOST];
+    int port;
+    need("torchrun");
+    close(foreign_listener(&port)); /* it is free */
+    snprintf(line, sizeof line,
+             "torchrun --no_python --nproc_per_node %d --master_port %d --redirects 1 --tee 1 "
+             "--log_dir '%s/torchrun' %s",
+             ranks, port, home, words);
+    return under_nothing(line);
+}
+
 static void srun_variables(char *text, size_t room, int rank, const struct job *job)
 {
     snprintf(text, room,

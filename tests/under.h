@@ -1,6 +1,7 @@
 /* Programs under launchers that are not Gyre's. mpirun and mpiexec are run where they are installed.
  * torchrun and srun are not to be had on every machine, so their exact environments are set by hand,
  * one process per rank; torchrun's agent is played by a listener on MASTER_PORT that is none of ours.
+ * The real one is run as well where it is installed.
  *
  * Each starts `words`, a shell's, in so many ranks, waits for all, and returns the exit code: the
  * launcher's, or by hand the last that was not 0. Ranks that do not meet give up after 30 s. */
@@ -15,6 +16,7 @@ int under_mpirun(int ranks, const char *words); /* Open MPI's; skips the test wh
 int under_mpiexec(int ranks, const char *words); /* MPICH's; the same */
 /* `store` is "True" where the agent's own store listens on the port. */
 int under_torchrun(int ranks, const char *store, const char *words);
+int under_real_torchrun(int ranks, const char *words); /* PyTorch's; skips where it is missing */
 int under_srun(int ranks, const char *words);
 int under_nothing(const char *line); /* a shell's line as it is */
 
