@@ -163,6 +163,14 @@ GYRE_API int gyre_ddp_wait(struct gyre_ddp *ddp);
 
 /* -- what ranks tell each other on the way ----------------------------------------------------- */
 
+/* Samples, sums, votes and who has a NaN travel behind the gradients of the last bucket, in its own
+ * reduction: they cost no message, and arrive as they were given, whatever gradients travel in. Each
+ * rank adds them up in the order of ranks, so all decide alike, on the same bits.
+ *
+ * A sharded engine's ranks get a part of each sum, so there they are gathered by an operation of
+ * their own: in a group with the last bucket's, or, where `norm` is asked for, behind it, as the one
+ * that makes the norm. */
+
 #define GYRE_DDP_SUMS 8
 
 /* Adds to a number that is summed over all ranks with this step's gradients: loss, right answers,

@@ -236,21 +236,3 @@ int gyre_ddp_compare(struct gyre_ddp *ddp, struct gyre_trouble *trouble)
     free(sum);
     return status;
 }
-
-/* -- who --------------------------------------------------------------------------------------- */
-
-int gyre_ddp_find(struct gyre_ddp *ddp, int mine, int *rank, int *what)
-{
-    int32_t value = mine, *all = malloc((size_t)ddp->n * sizeof *all);
-    if (!all)
-        return -ENOMEM;
-    *rank = *what = -1;
-    int status = gyre_all_gather(ddp->comm, &value, all, 1, GYRE_I32);
-    for (int r = ddp->n - 1; !status && r >= 0; r--)
-        if (all[r] != -1) {
-            *rank = r;
-            *what = all[r];
-        }
-    free(all);
-    return status;
-}

@@ -216,7 +216,8 @@ static int allocate_items(struct gyre_ddp *ddp)
     ddp->written = calloc(room, sizeof *ddp->written);
     ddp->named = calloc(room, sizeof *ddp->named);
     ddp->seen = calloc(room, sizeof *ddp->seen);
-    bool good = ddp->size && ddp->ready && ddp->written && ddp->named && ddp->seen;
+    ddp->note = calloc((size_t)ddp->n, sizeof *ddp->note);
+    bool good = ddp->size && ddp->ready && ddp->written && ddp->named && ddp->seen && ddp->note;
     return good ? 0 : -ENOMEM;
 }
 
@@ -280,6 +281,7 @@ void gyre_ddp_destroy(struct gyre_ddp *ddp)
     free(ddp->written);
     free(ddp->named);
     free(ddp->seen);
+    free(ddp->note);
     free(ddp);
 }
 

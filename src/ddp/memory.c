@@ -19,12 +19,13 @@ static uint64_t item_bytes(const struct gyre_ddp *ddp, uint32_t i)
 
 static int allocate_wire(struct gyre_ddp *ddp)
 {
-    uint64_t elements = ddp->cut.bytes / sizeof(float);
+    uint64_t elements = ddp->cut.bytes / sizeof(float), notes;
     void *half;
     int status;
     if (ddp->options.wire == GYRE_DDP_WIRE_AS_IS || ddp->n == 1)
         return 0;
-    status = gyre_alloc(ddp->comm, elements * sizeof(uint16_t), &half);
+    notes = gyre_ddp_note_elements(ddp, GYRE_BF16);
+    status = gyre_alloc(ddp->comm, (elements + notes) * sizeof(uint16_t), &half);
     if (status)
         return status;
     ddp->wire.half = half;
@@ -34,10 +35,12 @@ static int allocate_wire(struct gyre_ddp *ddp)
     return ddp->wire.feedback ? 0 : -ENOMEM;
 }
 
+/* The last bucket is the last of the memory, and behind it is room for notes. */
 static int allocate_flat(struct gyre_ddp *ddp, uint8_t **flat)
 {
     void *memory;
-    int status = gyre_alloc(ddp->comm, ddp->cut.bytes ? ddp->cut.bytes : 1, &memory);
+    uint64_t notes = gyre_ddp_note_elements(ddp, GYRE_F32) * sizeof(float);
+    int status = gyre_alloc(ddp->comm, ddp->cut.bytes + notes, &memory);
     if (!status)
         *flat = memory;
     return status;

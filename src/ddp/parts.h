@@ -1,8 +1,8 @@
 /* The engine's inside, for the files of this room only. Its outside is gyre/ddp.h.
  *
  *   create ─▶ agree.c (all ranks alike?) ─▶ cut.c (buckets) ─▶ values of rank 0 to all
- *   begin ─▶ ready … ready ─▶ wait                                             step.c
- *              │ launch: wire.c (shorter?) ─▶ all_reduce, or reduce_scatter where sharded
+ *   begin ─▶ ready … ready ─▶ wait                                                     step.c
+ *              └ bucket by bucket ┴─ the last, with notes of the step (notes.c)          launch.c
  */
 #ifndef GYRE_DDP_PARTS_H
 #define GYRE_DDP_PARTS_H
@@ -22,18 +22,21 @@ struct gyre_ddp_item { /* a parameter or a buffer */
     void *value; /* the caller's */
 };
 
-/* What one rank adds to the numbers that are summed over all, as doubles: counts stay exact. */
-enum gyre_ddp_slot {
-    GYRE_SLOT_SAMPLES,
-    GYRE_SLOT_ACTIVE, /* ranks with samples */
-    GYRE_SLOT_STOP,
-    GYRE_SLOT_SKIP,
-    GYRE_SLOT_NONFINITE,
-    GYRE_SLOT_SEEN,   /* rank 0's gradients, whose order counts */
-    GYRE_SLOT_UNUSED, /* parameters that a rank with samples left without a gradient */
-    GYRE_SLOT_SUM,
-    GYRE_SLOTS = GYRE_SLOT_SUM + GYRE_DDP_SUMS
+/* What a rank tells all others in a step; its bytes travel as they are (notes.c). */
+struct gyre_ddp_note {
+    uint64_t samples;
+    double sum[GYRE_DDP_SUMS];
+    double squares; /* of its blocks, where the norm is made of all ranks' */
+    uint32_t seens; /* gradients that were ready: the order of rank 0's counts */
+    uint32_t asks;  /* GYRE_ASKS_STOP and GYRE_ASKS_SKIP */
+    int32_t bad;    /* where it has a NaN first: a parameter, or GYRE_BAD_SUM(k) */
+    int32_t unused; /* the first parameter that its samples left without a gradient; -1: none */
 };
+
+#define GYRE_ASKS_STOP  1u
+#define GYRE_ASKS_SKIP  2u
+#define GYRE_BAD_NONE   (-1)
+#define GYRE_BAD_SUM(k) (-2 - (k)) /* and back */
 
 /* How gradients travel in halves of a word, and what those could not hold. */
 struct gyre_ddp_wire_room {
@@ -58,14 +61,11 @@ struct gyre_ddp {
 
     /* of the step */
     bool open, adds, no_sync;
-    bool clips; /* it may be clipped: ended, and not clipped yet */
-    uint64_t samples;
-    double slot[GYRE_SLOTS];
-    int bad_item;      /* the first with a NaN, -1: none; -2 - k: sum k */
-    int unused_item;   /* the first without a gradient; -1: none */
-    bool *ready;       /* by item, in this part */
-    bool *written;     /* by item, in any part of the step */
-    uint32_t *missing; /* by bucket: items not ready */
+    bool clips;                 /* it may be clipped: ended, and not clipped yet */
+    struct gyre_ddp_note *note; /* by rank; its own is written in the step, the others' come */
+    bool *ready;                /* by item, in this part */
+    bool *written;              /* by item, in any part of the step */
+    uint32_t *missing;          /* by bucket: items not ready */
     uint32_t launched;
     struct gyre_work **work; /* by bucket */
 
@@ -87,10 +87,6 @@ int gyre_ddp_agree(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uin
 /* Do all ranks hold the same values? Collective. GYRE_CORRUPT names rank and parameter. */
 int gyre_ddp_compare(struct gyre_ddp *ddp, struct gyre_trouble *trouble);
 
-/* Which rank is the lowest that had something, and what? `mine` is -1 or a number of its; both come
- * back -1 if nobody had. Collective. */
-int gyre_ddp_find(struct gyre_ddp *ddp, int mine, int *rank, int *what);
-
 /* -- memory.c ---------------------------------------------------------------------------------- */
 
 /* Makes the memory of ddp->cut; values are taken from the caller's. Frees it. */
@@ -100,6 +96,24 @@ void gyre_ddp_release(struct gyre_ddp *ddp);
 /* Cuts again in the order in which rank 0's gradients became ready, and moves everything there.
  * Collective; between steps. */
 int gyre_ddp_settle(struct gyre_ddp *ddp);
+
+/* -- notes.c ----------------------------------------------------------------------------------- */
+
+/* Elements of a type that hold the notes of all ranks; 0: its elements cannot. */
+uint64_t gyre_ddp_note_elements(const struct gyre_ddp *ddp, enum gyre_type type);
+
+/* Writes this rank's note to its place among them, zeros to all others. Then a sum over all ranks is
+ * everybody's notes, which are read from it. */
+void gyre_ddp_write_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type);
+void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
+
+/* Gives every rank all notes by an operation of their own. Collective. */
+int gyre_ddp_gather_notes(struct gyre_ddp *ddp);
+
+static inline struct gyre_ddp_note *gyre_ddp_own_note(const struct gyre_ddp *ddp)
+{
+    return &ddp->note[ddp->rank];
+}
 
 /* -- pieces.c ---------------------------------------------------------------------------------- */
 
@@ -112,6 +126,18 @@ void *gyre_ddp_own_gradient(const struct gyre_ddp *ddp, const struct gyre_bucket
 
 /* The status, which every later call returns too if it is a failure. */
 int gyre_ddp_fail(struct gyre_ddp *ddp, int status);
+
+/* -- launch.c ---------------------------------------------------------------------------------- */
+
+/* Starts every bucket that is complete and whose turn it is, but the last. */
+int gyre_ddp_launch_complete(struct gyre_ddp *ddp);
+
+/* Starts what is left, in order, and waits for all; everybody has the notes of all ranks then.
+ * Collective. */
+int gyre_ddp_reduce_rest(struct gyre_ddp *ddp);
+
+/* Do notes bring what each rank's blocks add to the norm? */
+bool gyre_ddp_norm_is_gathered(const struct gyre_ddp *ddp);
 
 /* Gives every rank all blocks of a sharded engine's memory: gradients or values. Collective. */
 int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory);

@@ -4,24 +4,19 @@
  *                       └─ bucket 0 ─┘└─ bucket 1 ─┘ … └─ last ─┘
  *                                     │ started, in order            │
  *     helper thread   ................└── reduces bucket 0, 1, … ────┤
- *     wait                                                           └ last bucket, numbers, rest
+ *     wait                                                           └ last bucket and notes, rest
  *
- * The last bucket and the numbers that ranks tell each other are reduced by the waiting thread
- * itself: there is nothing left to hide them behind. Both are part of every step on every rank, so
- * all ranks decide alike on what the numbers say. */
+ * The last bucket is reduced by the waiting thread itself: there is nothing left to hide it behind
+ * (launch.c). What ranks tell each other of the step, their notes, rides in it (notes.c). It is part
+ * of every step on every rank, so all ranks decide alike on what the notes say. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "ddp/parts.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define LOOK_SMALL 16384u /* elements */
-
-/* bad_item: a parameter, or a sum below -1 */
-#define BAD_NONE   (-1)
-#define BAD_SUM(k) (-2 - (k))
 
 int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
 {
@@ -64,17 +59,15 @@ int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
     int status = ddp->adds ? 0 : compare_values(ddp);
     if (status)
         return gyre_ddp_fail(ddp, status);
+    struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
     if (!ddp->adds) {
-        memset(ddp->slot, 0, sizeof ddp->slot);
         memset(ddp->written, 0, ddp->items * sizeof *ddp->written);
-        ddp->samples = 0;
         ddp->result.reduced_bytes = 0;
-        ddp->bad_item = BAD_NONE;
-        ddp->unused_item = -1;
+        *own = (struct gyre_ddp_note){.bad = GYRE_BAD_NONE, .unused = -1};
     }
     clear_part(ddp);
     ddp->clips = false;
-    ddp->samples += samples;
+    own->samples += samples;
     ddp->open = true;
     return 0;
 }
@@ -89,87 +82,6 @@ int gyre_ddp_no_sync(struct gyre_ddp *ddp, int on)
     return 0;
 }
 
-/* -- launch ------------------------------------------------------------------------------------ */
-
-/* The bucket as it will travel. */
-struct parcel {
-    void *data;
-    uint64_t elements;
-    enum gyre_type type;
-};
-
-static bool in_halves(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    return ddp->wire.scale != 0 && bucket->type == GYRE_F32;
-}
-
-static uint16_t *halves_of(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    return ddp->wire.half + bucket->at / sizeof(float);
-}
-
-static struct parcel pack(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    uint8_t *data = ddp->gradients + bucket->at;
-    struct parcel parcel = {data, bucket->elements, bucket->type};
-    if (ddp->options.mean == GYRE_DDP_MEAN_OF_RANKS && ddp->samples)
-        gyre_ddp_scale(data, bucket->elements, bucket->type, 1.0 / (double)ddp->samples);
-    if (!in_halves(ddp, bucket))
-        return parcel;
-    float *feedback = ddp->wire.feedback ? ddp->wire.feedback + bucket->at / sizeof(float) : NULL;
-    gyre_ddp_encode((float *)data, feedback, halves_of(ddp, bucket), bucket->elements,
-                    ddp->options.wire, ddp->wire.scale);
-    parcel.data = halves_of(ddp, bucket);
-    parcel.type = ddp->options.wire == GYRE_DDP_WIRE_BF16 ? GYRE_BF16 : GYRE_F16;
-    return parcel;
-}
-
-/* A rank's own block of a sharded bucket lies in place. */
-static void *own_block(const struct gyre_ddp *ddp, const struct parcel *parcel)
-{
-    uint64_t block = parcel->elements / (uint64_t)ddp->n;
-    return (uint8_t *)parcel->data + block * (uint64_t)ddp->rank * gyre_type_size(parcel->type);
-}
-
-int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
-{
-    int status = 0;
-    for (uint32_t b = 0; !status && ddp->n > 1 && b < ddp->cut.buckets; b++) {
-        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        struct parcel p = {memory + bucket->at, bucket->elements, bucket->type};
-        status = gyre_all_gather(ddp->comm, own_block(ddp, &p), p.data,
-                                 p.elements / (uint64_t)ddp->n, p.type);
-    }
-    return status;
-}
-
-/* `work` NULL: to the end. */
-static int launch(struct gyre_ddp *ddp, uint32_t b, struct gyre_work **work)
-{
-    struct parcel p = pack(ddp, &ddp->cut.bucket[b]);
-    ddp->result.reduced_bytes += p.elements * gyre_type_size(p.type);
-    if (!ddp->options.sharded)
-        return work ? gyre_all_reduce_start(ddp->comm, p.data, p.data, p.elements, p.type, GYRE_SUM,
-                                            work)
-                    : gyre_all_reduce(ddp->comm, p.data, p.data, p.elements, p.type, GYRE_SUM);
-    uint64_t block = p.elements / (uint64_t)ddp->n;
-    return work ? gyre_reduce_scatter_start(ddp->comm, p.data, own_block(ddp, &p), block, p.type,
-                                            GYRE_SUM, work)
-                : gyre_reduce_scatter(ddp->comm, p.data, own_block(ddp, &p), block, p.type,
-                                      GYRE_SUM);
-}
-
-static int launch_complete(struct gyre_ddp *ddp)
-{
-    int status = 0;
-    while (!status && ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
-           !ddp->missing[ddp->launched]) {
-        status = launch(ddp, ddp->launched, &ddp->work[ddp->launched]);
-        ddp->launched++;
-    }
-    return gyre_ddp_fail(ddp, status);
-}
-
 /* -- ready ------------------------------------------------------------------------------------- */
 
 static bool wants_look(const struct gyre_ddp *ddp, uint32_t i)
@@ -181,9 +93,10 @@ static bool wants_look(const struct gyre_ddp *ddp, uint32_t i)
 static void look(struct gyre_ddp *ddp, uint32_t i)
 {
     const struct gyre_ddp_item *item = &ddp->item[i];
-    if (ddp->bad_item == BAD_NONE &&
+    struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
+    if (own->bad == GYRE_BAD_NONE &&
         !gyre_ddp_finite(ddp->gradients + ddp->cut.at[i], item->elements, item->type))
-        ddp->bad_item = (int)i;
+        own->bad = (int32_t)i;
 }
 
 static void note_ready(struct gyre_ddp *ddp, uint32_t i)
@@ -227,7 +140,7 @@ int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
         look(ddp, (uint32_t)parameter);
     note_ready(ddp, (uint32_t)parameter);
     ddp->seen[ddp->seens++] = (uint32_t)parameter;
-    return ddp->no_sync ? 0 : launch_complete(ddp);
+    return ddp->no_sync ? 0 : gyre_ddp_launch_complete(ddp);
 }
 
 /* Once for each parameter. */
@@ -244,9 +157,9 @@ static void warn_unused(struct gyre_ddp *ddp, uint32_t i)
 
 static void note_unused(struct gyre_ddp *ddp, uint32_t i)
 {
-    if (ddp->unused_item < 0)
-        ddp->unused_item = (int)i;
-    ddp->slot[GYRE_SLOT_UNUSED]++;
+    struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
+    if (own->unused < 0)
+        own->unused = (int32_t)i;
     warn_unused(ddp, i);
 }
 
@@ -259,14 +172,14 @@ static void fill_unused(struct gyre_ddp *ddp)
         if (!ddp->written[i]) {
             const struct gyre_ddp_item *item = &ddp->item[i];
             memset(ddp->gradients + ddp->cut.at[i], 0, item->elements * gyre_type_size(item->type));
-            if (ddp->samples)
+            if (gyre_ddp_own_note(ddp)->samples)
                 note_unused(ddp, i);
         }
         note_ready(ddp, i);
     }
 }
 
-/* -- numbers ----------------------------------------------------------------------------------- */
+/* -- this rank's note -------------------------------------------------------------------------- */
 
 static bool open_step(const struct gyre_ddp *ddp, const char *call)
 {
@@ -282,7 +195,7 @@ int gyre_ddp_add(struct gyre_ddp *ddp, int which, double value)
         return GYRE_INVALID;
     if (which < 0 || which >= GYRE_DDP_SUMS)
         return gyre_refuse("gyre_ddp_add: sum %d is not one of 0 … %d", which, GYRE_DDP_SUMS - 1);
-    ddp->slot[GYRE_SLOT_SUM + which] += value;
+    gyre_ddp_own_note(ddp)->sum[which] += value;
     return 0;
 }
 
@@ -290,7 +203,7 @@ int gyre_ddp_ask_stop(struct gyre_ddp *ddp)
 {
     if (!open_step(ddp, "gyre_ddp_ask_stop"))
         return GYRE_INVALID;
-    ddp->slot[GYRE_SLOT_STOP] = 1;
+    gyre_ddp_own_note(ddp)->asks |= GYRE_ASKS_STOP;
     return 0;
 }
 
@@ -298,122 +211,99 @@ int gyre_ddp_ask_skip(struct gyre_ddp *ddp)
 {
     if (!open_step(ddp, "gyre_ddp_ask_skip"))
         return GYRE_INVALID;
-    ddp->slot[GYRE_SLOT_SKIP] = 1;
+    gyre_ddp_own_note(ddp)->asks |= GYRE_ASKS_SKIP;
     return 0;
 }
 
-static void gather_own(struct gyre_ddp *ddp)
+static void finish_note(struct gyre_ddp *ddp)
 {
+    struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
+    own->seens = ddp->seens;
     for (int k = 0; k < GYRE_DDP_SUMS; k++)
-        if (!isfinite(ddp->slot[GYRE_SLOT_SUM + k]) && ddp->bad_item == BAD_NONE)
-            ddp->bad_item = BAD_SUM(k);
-    ddp->slot[GYRE_SLOT_SAMPLES] = (double)ddp->samples;
-    ddp->slot[GYRE_SLOT_ACTIVE] = ddp->samples != 0;
-    ddp->slot[GYRE_SLOT_NONFINITE] = ddp->bad_item != BAD_NONE;
-    ddp->slot[GYRE_SLOT_SEEN] = ddp->rank ? 0 : ddp->seens;
+        if (!isfinite(own->sum[k]) && own->bad == GYRE_BAD_NONE)
+            own->bad = GYRE_BAD_SUM(k);
 }
 
-static void publish(struct gyre_ddp *ddp)
-{
-    struct gyre_ddp_result *r = &ddp->result;
-    bool of_ranks = ddp->options.mean == GYRE_DDP_MEAN_OF_RANKS && ddp->n > 1;
-    double divisor = ddp->slot[of_ranks ? GYRE_SLOT_ACTIVE : GYRE_SLOT_SAMPLES];
-    r->number = ddp->steps;
-    r->samples = (uint64_t)ddp->slot[GYRE_SLOT_SAMPLES];
-    r->done = r->samples == 0;
-    memcpy(r->sum, &ddp->slot[GYRE_SLOT_SUM], sizeof r->sum);
-    r->factor = divisor ? 1 / divisor : 1;
-    r->stop = (int)ddp->slot[GYRE_SLOT_STOP];
-    r->skip = (int)ddp->slot[GYRE_SLOT_SKIP];
-    r->nonfinite = (int)ddp->slot[GYRE_SLOT_NONFINITE];
-    r->culprit = -1;
-    r->culprit_name = NULL;
-    r->norm = 0;
-    r->buckets = (int)ddp->cut.buckets;
-}
+/* -- what the notes say ------------------------------------------------------------------------ */
 
-/* -- what the numbers may say ------------------------------------------------------------------ */
-
-static const char *name_bad(const struct gyre_ddp *ddp, int bad)
+static const char *name_bad(const struct gyre_ddp *ddp, int32_t bad)
 {
     static const char *const sums[GYRE_DDP_SUMS] = {"sum 0", "sum 1", "sum 2", "sum 3",
                                                     "sum 4", "sum 5", "sum 6", "sum 7"};
-    return bad >= 0 ? ddp->item[bad].name : sums[-2 - bad];
+    return bad >= 0 ? ddp->item[bad].name : sums[GYRE_BAD_SUM(bad)];
 }
 
-static int name_culprit(struct gyre_ddp *ddp)
+static void publish_note(struct gyre_ddp *ddp, int rank)
 {
-    int rank = -1, bad = -1;
-    int status = gyre_ddp_find(ddp, ddp->bad_item, &rank, &bad);
-    if (status || rank < 0)
-        return status;
-    ddp->result.culprit = rank;
-    ddp->result.culprit_name = name_bad(ddp, bad);
+    struct gyre_ddp_result *r = &ddp->result;
+    const struct gyre_ddp_note *note = &ddp->note[rank];
+    r->samples += note->samples;
+    for (int k = 0; k < GYRE_DDP_SUMS; k++)
+        r->sum[k] += note->sum[k];
+    r->stop += (note->asks & GYRE_ASKS_STOP) != 0;
+    r->skip += (note->asks & GYRE_ASKS_SKIP) != 0;
+    if (note->bad == GYRE_BAD_NONE)
+        return;
+    if (!r->nonfinite++) {
+        r->culprit = rank;
+        r->culprit_name = name_bad(ddp, note->bad);
+    }
+}
+
+/* In the order of ranks: sums are the same everywhere, to the last bit. */
+static void publish(struct gyre_ddp *ddp)
+{
+    struct gyre_ddp_result *r = &ddp->result;
+    uint64_t divisor = 0;
+    *r = (struct gyre_ddp_result){.number = ddp->steps,
+                                  .culprit = -1,
+                                  .reduced_bytes = r->reduced_bytes,
+                                  .buckets = (int)ddp->cut.buckets};
+    for (int rank = 0; rank < ddp->n; rank++)
+        publish_note(ddp, rank);
+    r->done = r->samples == 0;
+    if (ddp->options.mean == GYRE_DDP_MEAN_OF_RANKS && ddp->n > 1)
+        for (int rank = 0; rank < ddp->n; rank++)
+            divisor += ddp->note[rank].samples != 0;
+    else
+        divisor = r->samples;
+    r->factor = divisor ? 1 / (double)divisor : 1;
+}
+
+static int check_unused(const struct gyre_ddp *ddp)
+{
+    for (int rank = 0; ddp->options.strict && rank < ddp->n; rank++)
+        if (ddp->note[rank].unused >= 0)
+            return gyre_refuse("step %llu: '%s' got no gradient on rank %d, and the engine is "
+                               "strict",
+                               (unsigned long long)ddp->steps,
+                               ddp->item[ddp->note[rank].unused].name, rank);
     return 0;
-}
-
-static int refuse_unused(struct gyre_ddp *ddp)
-{
-    int rank = -1, item = -1;
-    int status = gyre_ddp_find(ddp, ddp->unused_item, &rank, &item);
-    if (status)
-        return status;
-    return gyre_refuse("step %llu: '%s' got no gradient on rank %d, and the engine is strict",
-                       (unsigned long long)ddp->steps, rank < 0 ? "?" : ddp->item[item].name, rank);
 }
 
 /* -- wait -------------------------------------------------------------------------------------- */
 
-static void unpack(struct gyre_ddp *ddp, uint32_t b)
-{
-    const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-    uint64_t first = gyre_ddp_own_first(ddp, bucket);
-    if (in_halves(ddp, bucket))
-        gyre_ddp_decode(halves_of(ddp, bucket) + first,
-                        (float *)(ddp->gradients + bucket->at) + first,
-                        gyre_ddp_own_count(ddp, bucket), ddp->options.wire, ddp->wire.scale);
-}
-
-/* Starts what is left, in order; the last bucket and the numbers at once. */
-static int reduce_rest(struct gyre_ddp *ddp)
-{
-    int status = launch_complete(ddp);
-    if (!status && ddp->cut.buckets)
-        status = launch(ddp, ddp->cut.buckets - 1, NULL);
-    if (!status)
-        status = gyre_all_reduce(ddp->comm, ddp->slot, ddp->slot, GYRE_SLOTS, GYRE_F64, GYRE_SUM);
-    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
-        int ended = ddp->work[b] ? gyre_work_wait(ddp->work[b], -1) : 0;
-        ddp->work[b] = NULL;
-        status = status ? status : ended;
-    }
-    for (uint32_t b = 0; !status && b < ddp->cut.buckets; b++)
-        unpack(ddp, b);
-    return status;
-}
-
 /* Makes the sum the mean, and the norm of the mean. */
-static int finish_gradients(struct gyre_ddp *ddp)
+static void finish_gradients(struct gyre_ddp *ddp)
 {
+    bool gathered = gyre_ddp_norm_is_gathered(ddp);
     double factor = ddp->result.factor, squares = 0;
+    for (int rank = 0; gathered && rank < ddp->n; rank++)
+        squares += ddp->note[rank].squares;
     for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
         const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
         uint64_t count = gyre_ddp_own_count(ddp, bucket);
         void *data = gyre_ddp_own_gradient(ddp, bucket);
-        if (ddp->options.norm)
+        if (ddp->options.norm && !gathered)
             squares += gyre_ddp_squares(data, count, bucket->type);
         if (!ddp->options.unscaled && factor != 1)
             gyre_ddp_scale(data, count, bucket->type, factor);
     }
-    int status = 0;
-    if (ddp->options.norm && ddp->options.sharded && ddp->n > 1)
-        status = gyre_all_reduce(ddp->comm, &squares, &squares, 1, GYRE_F64, GYRE_SUM);
     ddp->result.norm = sqrt(squares) * factor;
     if (!ddp->options.unscaled)
         ddp->result.factor = 1;
     if (ddp->options.norm && !isfinite(squares) && !ddp->result.nonfinite)
         ddp->result.nonfinite = ddp->n; /* only together are they too large */
-    return status;
 }
 
 /* Halves travel as multiples of the mean's size, from the second step on: the number of samples of
@@ -426,18 +316,18 @@ static void rescale_wire(struct gyre_ddp *ddp, double factor)
 
 static int end_step(struct gyre_ddp *ddp)
 {
-    int status = ddp->n > 1 ? reduce_rest(ddp) : 0;
+    int status = ddp->n > 1 ? gyre_ddp_reduce_rest(ddp) : 0;
     ddp->steps++;
-    if (!status)
-        publish(ddp);
-    if (!status && ddp->result.nonfinite)
-        status = name_culprit(ddp);
-    if (!status && ddp->options.strict && ddp->slot[GYRE_SLOT_UNUSED] > 0)
-        return refuse_unused(ddp);
+    if (status)
+        return status;
+    publish(ddp);
+    status = check_unused(ddp);
+    if (status)
+        return status;
     double factor = ddp->result.factor;
-    if (!status && ddp->result.samples)
-        status = finish_gradients(ddp);
-    if (!status && !ddp->settled && ddp->slot[GYRE_SLOT_SEEN] > 0 && ddp->n > 1)
+    if (ddp->result.samples)
+        finish_gradients(ddp);
+    if (!ddp->settled && ddp->note[0].seens && ddp->n > 1)
         status = gyre_ddp_settle(ddp);
     if (!status && ddp->result.samples)
         rescale_wire(ddp, factor);
@@ -457,7 +347,7 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
         ddp->adds = true;
         return 0;
     }
-    gather_own(ddp);
+    finish_note(ddp);
     ddp->adds = false;
     int status = end_step(ddp);
     ddp->clips = !status;

@@ -1,0 +1,174 @@
+/* Buckets on their way. All but the last are started as soon as they are complete and it is their turn;
+ * the last is reduced by gyre_ddp_wait() itself, and with it every rank gets the notes of all:
+ *
+ *     all-reduce         behind the gradients, in the same operation
+ *     reduce-scatter     gathered beside it, in one group: what a rank gets of a sum is its block, and
+ *                        notes in every block would be n times as many, in the middle of parameters
+ *       and the norm     gathered behind it, for they bring what each rank's blocks add to the norm;
+ *                        that takes an operation anyway */
+#include "ddp/parts.h"
+
+/* The bucket as it will travel. */
+struct parcel {
+    uint8_t *data;
+    uint64_t elements;
+    enum gyre_type type;
+};
+
+/* -- packed and unpacked ----------------------------------------------------------------------- */
+
+static bool in_halves(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
+{
+    return ddp->wire.scale != 0 && bucket->type == GYRE_F32;
+}
+
+static uint16_t *halves_of(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
+{
+    return ddp->wire.half + bucket->at / sizeof(float);
+}
+
+static struct parcel pack(struct gyre_ddp *ddp, uint32_t b)
+{
+    const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+    uint64_t samples = gyre_ddp_own_note(ddp)->samples;
+    struct parcel parcel = {ddp->gradients + bucket->at, bucket->elements, bucket->type};
+    float *gradient = (float *)parcel.data;
+    if (ddp->options.mean == GYRE_DDP_MEAN_OF_RANKS && samples)
+        gyre_ddp_scale(gradient, bucket->elements, bucket->type, 1.0 / (double)samples);
+    if (in_halves(ddp, bucket)) {
+        float *feedback =
+            ddp->wire.feedback ? ddp->wire.feedback + bucket->at / sizeof(float) : NULL;
+        gyre_ddp_encode(gradient, feedback, halves_of(ddp, bucket), bucket->elements,
+                        ddp->options.wire, ddp->wire.scale);
+        parcel.data = (uint8_t *)halves_of(ddp, bucket);
+        parcel.type = ddp->options.wire == GYRE_DDP_WIRE_BF16 ? GYRE_BF16 : GYRE_F16;
+    }
+    ddp->result.reduced_bytes += parcel.elements * gyre_type_size(parcel.type);
+    return parcel;
+}
+
+static void unpack(struct gyre_ddp *ddp, uint32_t b)
+{
+    const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+    uint64_t first = gyre_ddp_own_first(ddp, bucket);
+    if (in_halves(ddp, bucket))
+        gyre_ddp_decode(halves_of(ddp, bucket) + first,
+                        (float *)(ddp->gradients + bucket->at) + first,
+                        gyre_ddp_own_count(ddp, bucket), ddp->options.wire, ddp->wire.scale);
+}
+
+/* -- reduced ----------------------------------------------------------------------------------- */
+
+/* A rank's own block of a sharded bucket lies in place. */
+static void *own_block(const struct gyre_ddp *ddp, const struct parcel *parcel)
+{
+    uint64_t block = parcel->elements / (uint64_t)ddp->n;
+    return parcel->data + block * (uint64_t)ddp->rank * gyre_type_size(parcel->type);
+}
+
+int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
+{
+    int status = 0;
+    for (uint32_t b = 0; !status && ddp->n > 1 && b < ddp->cut.buckets; b++) {
+        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+        struct parcel p = {memory + bucket->at, bucket->elements, bucket->type};
+        status = gyre_all_gather(ddp->comm, own_block(ddp, &p), p.data,
+                                 p.elements / (uint64_t)ddp->n, p.type);
+    }
+    return status;
+}
+
+/* `work` NULL: to the end. */
+static int reduce(struct gyre_ddp *ddp, const struct parcel *p, struct gyre_work **work)
+{
+    if (!ddp->options.sharded)
+        return work ? gyre_all_reduce_start(ddp->comm, p->data, p->data, p->elements, p->type,
+                                            GYRE_SUM, work)
+                    : gyre_all_reduce(ddp->comm, p->data, p->data, p->elements, p->type, GYRE_SUM);
+    uint64_t block = p->elements / (uint64_t)ddp->n;
+    return work ? gyre_reduce_scatter_start(ddp->comm, p->data, own_block(ddp, p), block, p->type,
+                                            GYRE_SUM, work)
+                : gyre_reduce_scatter(ddp->comm, p->data, own_block(ddp, p), block, p->type,
+                                      GYRE_SUM);
+}
+
+int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
+{
+    int status = 0;
+    while (!status && ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
+           !ddp->missing[ddp->launched]) {
+        struct parcel parcel = pack(ddp, ddp->launched);
+        status = reduce(ddp, &parcel, &ddp->work[ddp->launched]);
+        ddp->launched++;
+    }
+    return gyre_ddp_fail(ddp, status);
+}
+
+/* -- the last, and the notes ------------------------------------------------------------------- */
+
+static int reduce_with_notes(struct gyre_ddp *ddp, struct parcel *last)
+{
+    uint8_t *notes = last->data + last->elements * gyre_type_size(last->type);
+    gyre_ddp_write_note(ddp, notes, last->type);
+    last->elements += gyre_ddp_note_elements(ddp, last->type);
+    int status = reduce(ddp, last, NULL);
+    if (!status)
+        gyre_ddp_read_notes(ddp, notes, last->type);
+    return status;
+}
+
+static int reduce_beside_notes(struct gyre_ddp *ddp, const struct parcel *last)
+{
+    int status = gyre_group_start(ddp->comm);
+    if (status)
+        return status;
+    status = reduce(ddp, last, NULL);
+    if (!status)
+        status = gyre_ddp_gather_notes(ddp);
+    int ended = gyre_group_end(ddp->comm);
+    return status ? status : ended;
+}
+
+bool gyre_ddp_norm_is_gathered(const struct gyre_ddp *ddp)
+{
+    return ddp->options.sharded && ddp->options.norm && ddp->n > 1;
+}
+
+static int reduce_last(struct gyre_ddp *ddp)
+{
+    if (!ddp->cut.buckets)
+        return gyre_ddp_gather_notes(ddp);
+    struct parcel last = pack(ddp, ddp->cut.buckets - 1);
+    if (!ddp->options.sharded)
+        return reduce_with_notes(ddp, &last);
+    return gyre_ddp_norm_is_gathered(ddp) ? reduce(ddp, &last, NULL)
+                                          : reduce_beside_notes(ddp, &last);
+}
+
+static int gather_norm(struct gyre_ddp *ddp)
+{
+    struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
+    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
+        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
+        own->squares += gyre_ddp_squares(gyre_ddp_own_gradient(ddp, bucket),
+                                         gyre_ddp_own_count(ddp, bucket), bucket->type);
+    }
+    return gyre_ddp_gather_notes(ddp);
+}
+
+int gyre_ddp_reduce_rest(struct gyre_ddp *ddp)
+{
+    int status = gyre_ddp_launch_complete(ddp);
+    if (!status)
+        status = reduce_last(ddp);
+    for (uint32_t b = 0; b < ddp->cut.buckets; b++) {
+        int ended = ddp->work[b] ? gyre_work_wait(ddp->work[b], -1) : 0;
+        ddp->work[b] = NULL;
+        status = status ? status : ended;
+    }
+    for (uint32_t b = 0; !status && b < ddp->cut.buckets; b++)
+        unpack(ddp, b);
+    if (!status && gyre_ddp_norm_is_gathered(ddp))
+        status = gather_norm(ddp);
+    return status;
+}
