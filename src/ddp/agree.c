@@ -202,12 +202,12 @@ static int odd_one(const uint32_t *sum, int n)
     return differ > 1 && differ == n - 1 && sum[1] == sum[n - 1] ? 0 : last;
 }
 
-static int name_odd_one(struct gyre_ddp *ddp, uint32_t *sum, struct gyre_trouble *trouble)
+static int name_odd_one(struct gyre_ddp *ddp, struct gyre_trouble *trouble)
 {
     for (uint32_t i = 0; i < ddp->items; i++) {
         uint32_t mine = item_sum(ddp, i);
-        int status = gyre_all_gather(ddp->comm, &mine, sum, 1, GYRE_U32);
-        int odd = status ? -1 : odd_one(sum, ddp->n);
+        int status = gyre_all_gather(ddp->comm, &mine, ddp->sums, 1, GYRE_U32);
+        int odd = status ? -1 : odd_one(ddp->sums, ddp->n);
         if (status)
             return status;
         if (odd >= 0)
@@ -223,16 +223,13 @@ static int name_odd_one(struct gyre_ddp *ddp, uint32_t *sum, struct gyre_trouble
 
 int gyre_ddp_compare(struct gyre_ddp *ddp, struct gyre_trouble *trouble)
 {
-    uint32_t mine = 0, *sum = malloc((size_t)ddp->n * sizeof *sum);
-    if (!sum)
-        return -ENOMEM;
+    uint32_t mine = 0;
     for (uint32_t i = 0; i < ddp->items; i++) {
         uint32_t item = item_sum(ddp, i);
         mine = gyre_crc32c(mine, &item, sizeof item);
     }
-    int status = gyre_all_gather(ddp->comm, &mine, sum, 1, GYRE_U32);
-    if (!status && odd_one(sum, ddp->n) >= 0)
-        status = name_odd_one(ddp, sum, trouble);
-    free(sum);
+    int status = gyre_all_gather(ddp->comm, &mine, ddp->sums, 1, GYRE_U32);
+    if (!status && odd_one(ddp->sums, ddp->n) >= 0)
+        status = name_odd_one(ddp, trouble);
     return status;
 }

@@ -217,7 +217,9 @@ static int allocate_items(struct gyre_ddp *ddp)
     ddp->named = calloc(room, sizeof *ddp->named);
     ddp->seen = calloc(room, sizeof *ddp->seen);
     ddp->note = calloc((size_t)ddp->n, sizeof *ddp->note);
-    bool good = ddp->size && ddp->ready && ddp->written && ddp->named && ddp->seen && ddp->note;
+    ddp->sums = calloc((size_t)ddp->n, sizeof *ddp->sums);
+    bool good = ddp->size && ddp->ready && ddp->written && ddp->named && ddp->seen && ddp->note &&
+                ddp->sums;
     return good ? 0 : -ENOMEM;
 }
 
@@ -282,6 +284,7 @@ void gyre_ddp_destroy(struct gyre_ddp *ddp)
     free(ddp->named);
     free(ddp->seen);
     free(ddp->note);
+    free(ddp->sums);
     free(ddp);
 }
 

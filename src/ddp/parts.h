@@ -69,7 +69,8 @@ struct gyre_ddp {
     uint32_t launched;
     struct gyre_work **work; /* by bucket */
 
-    bool settled; /* cut for good */
+    uint32_t *sums; /* by rank: of values, while they are compared */
+    bool settled;   /* cut for good */
     uint32_t *seen, seens;
     bool *named; /* by item: told to be unused */
     int failed;  /* status of every later call */
