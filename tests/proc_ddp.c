@@ -292,6 +292,67 @@ static void halves_on_the_wire_are_near(void **state)
         .exact = 1.0 / 64});
 }
 
+/* -- hooks of the caller's --------------------------------------------------------------------- */
+
+/* Whole numbers of 64ths: what is summed as integers is the same in any order. */
+static void to_cents(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                     void *context)
+{
+    int32_t *cents = wire;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        cents[i] = (int32_t)lrint((double)gradient[i] * *(const double *)context);
+}
+
+static void from_cents(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                       void *context)
+{
+    const int32_t *cents = wire;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        gradient[i] = (float)(cents[i] / *(const double *)context);
+}
+
+static double hundred = 64;
+static const struct gyre_ddp_hook in_cents = {.name = "cents",
+                                              .type = GYRE_I32,
+                                              .encode = to_cents,
+                                              .decode = from_cents,
+                                              .context = &hundred};
+
+/* Bytes are enough for these gradients, but not for notes. */
+static void to_bytes(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                     void *context)
+{
+    int8_t *byte = wire;
+    (void)context;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        byte[i] = (int8_t)gradient[i];
+}
+
+static void from_bytes(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                       void *context)
+{
+    const int8_t *byte = wire;
+    (void)context;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        gradient[i] = byte[i];
+}
+
+static const struct gyre_ddp_hook in_bytes = {
+    .name = "bytes", .type = GYRE_I8, .encode = to_bytes, .decode = from_bytes};
+
+static void hooks_carry_gradients(void **state)
+{
+    const struct gyre_ddp_hook *const hooks[] = {&in_cents, &in_bytes};
+    (void)state;
+    for (int h = 0; h < 2; h++) {
+        expect_trained(&(struct trial){.options = OPTIONS(.hook = hooks[h]), .exact = EXACT});
+        expect_trained(&(struct trial){.options = OPTIONS(.hook = hooks[h], .sharded = 1,
+                                                          .bucket_cap = 9000, .no_feedback = 1),
+                                       .shuffled = 1,
+                                       .exact = EXACT});
+    }
+}
+
 /* -- feedback ---------------------------------------------------------------------------------- */
 
 /* A gradient of 1 + 1/512 is 1 in bf16 for ever; with feedback the sum over steps is right. */
@@ -326,6 +387,70 @@ static void feedback_loses_nothing(void **state)
         0);
 }
 
+/* Every other gradient, in turns: half as many elements. Who is left out waits for the next step. */
+static uint64_t turns_length(uint64_t gradients, void *context)
+{
+    (void)context;
+    return (gradients + 1) / 2;
+}
+
+static void to_turns(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                     void *context)
+{
+    float *turn = wire;
+    (void)context;
+    memset(turn, 0, turns_length(parcel->count, NULL) * sizeof *turn);
+    for (uint64_t i = parcel->step % 2; i < parcel->count; i += 2)
+        turn[i / 2] = gradient[i];
+}
+
+static void from_turns(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                       void *context)
+{
+    const float *turn = wire;
+    (void)context;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        gradient[i] = i % 2 == parcel->step % 2 ? turn[i / 2] : 0;
+}
+
+#define TURNS 9001 /* more than a piece */
+
+/* The first step travels as it is, and the last of 21 takes every gradient with an odd number. */
+static int take_turns(struct gyre_comm *comm, struct rig *rig)
+{
+    static float value[TURNS], sum[TURNS];
+    const struct gyre_ddp_parameter p = {"w", GYRE_F32, 1, {TURNS}, value};
+    const struct gyre_ddp_hook hook = {"turns",    GYRE_F32,     GYRE_SUM, to_turns,
+                                       from_turns, turns_length, NULL};
+    struct gyre_ddp_options options = OPTIONS(.hook = &hook);
+    struct gyre_ddp *ddp;
+    (void)rig;
+    int bad = rig_check(!gyre_ddp_create(&ddp, comm, &p, 1, &options), comm, "create");
+    for (int step = 0; step < 21 && !bad; step++) {
+        bad = gyre_ddp_begin(ddp, 1);
+        for (int i = 0; i < TURNS; i++)
+            ((float *)gyre_ddp_gradient(ddp, 0))[i] = (float)(i + gyre_rank(comm));
+        bad = bad || gyre_ddp_ready(ddp, 0) || gyre_ddp_wait(ddp);
+        uint64_t bytes = gyre_ddp_step(ddp)->reduced_bytes;
+        uint64_t expected = step ? 4 * turns_length(TURNS, NULL) : (TURNS + 15) / 16 * 64;
+        bad = bad || rig_check(bytes == expected, comm, "bytes on the way");
+        for (int i = 0; i < TURNS; i++)
+            sum[i] += ((float *)gyre_ddp_gradient(ddp, 0))[i];
+    }
+    for (int i = 0; i < TURNS && !bad; i++) {
+        float mean = (float)(i + 1), steps = i % 2 ? 21 : 20;
+        bad = rig_check(fabsf(sum[i] - steps * mean) <= 0.01f * mean, comm, "sum over steps");
+    }
+    gyre_ddp_destroy(ddp);
+    return bad ? 1 : gyre_finalize(comm);
+}
+
+static void what_a_hook_leaves_out_comes_later(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(3, take_turns), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,7 +462,9 @@ int main(void)
         cmocka_unit_test(sums_may_stay_sums),
         cmocka_unit_test(shards_are_updated_apart),
         cmocka_unit_test(halves_on_the_wire_are_near),
+        cmocka_unit_test(hooks_carry_gradients),
         cmocka_unit_test(feedback_loses_nothing),
+        cmocka_unit_test(what_a_hook_leaves_out_comes_later),
     };
     return cmocka_run_group_tests_name("ddp", tests, NULL, NULL);
 }

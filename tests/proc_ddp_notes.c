@@ -147,6 +147,54 @@ static int tell_each_other(struct gyre_comm *comm, struct rig *rig)
     return bad ? 1 : gyre_finalize(comm);
 }
 
+/* -- hooks, for which notes cannot ride -------------------------------------------------------- */
+
+/* The mean of ranks of the wire's own: no note survives it. */
+static void to_mean(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                    void *context)
+{
+    (void)context;
+    memcpy(wire, gradient, parcel->count * sizeof *gradient);
+}
+
+static void from_mean(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                      void *context)
+{
+    (void)context;
+    memcpy(gradient, wire, parcel->count * sizeof *gradient);
+}
+
+static const struct gyre_ddp_hook mean = {
+    .name = "mean", .type = GYRE_F32, .op = GYRE_AVG, .encode = to_mean, .decode = from_mean};
+
+/* Signs only, in elements that hold no byte. */
+static void to_signs(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                     void *context)
+{
+    int8_t *sign = wire;
+    (void)context;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        sign[i] = (int8_t)((gradient[i] > 0) - (gradient[i] < 0));
+}
+
+static void from_signs(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                       void *context)
+{
+    const int8_t *sign = wire;
+    (void)context;
+    for (uint64_t i = 0; i < parcel->count; i++)
+        gradient[i] = sign[i];
+}
+
+static const struct gyre_ddp_hook signs = {
+    .name = "signs", .type = GYRE_I8, .encode = to_signs, .decode = from_signs};
+
+/* As unsigned ones they hold one. */
+static const struct gyre_ddp_hook bytes = {
+    .name = "bytes", .type = GYRE_U8, .encode = to_signs, .decode = from_signs};
+
+/* -- everywhere -------------------------------------------------------------------------------- */
+
 #define TRIAL(last, ...)                                                                           \
     {                                                                                              \
         {last, GYRE_F64, GYRE_F32},                                                                \
@@ -166,6 +214,10 @@ static const struct trial trials[] = {
     TRIAL(GYRE_F32, .sharded = 1),
     TRIAL(GYRE_F32, .sharded = 1, .wire = GYRE_DDP_WIRE_BF16),
     TRIAL(GYRE_F64, .sharded = 1, .norm = 1),
+    TRIAL(GYRE_F32, .hook = &mean),
+    TRIAL(GYRE_F32, .hook = &signs),
+    TRIAL(GYRE_F32, .hook = &signs, .sharded = 1),
+    TRIAL(GYRE_F32, .hook = &bytes, .no_feedback = 1),
 };
 
 static void words_arrive_as_they_were_given(void **state)
@@ -215,8 +267,14 @@ static void a_model_of_nothing_has_words_too(void **state)
 
 /* -- what it costs ----------------------------------------------------------------------------- */
 
+static bool is_apart(const struct gyre_ddp_options *options)
+{
+    const struct gyre_ddp_hook *hook = options->hook;
+    return options->sharded || (hook && (hook->op != GYRE_SUM || hook->type == GYRE_I8));
+}
+
 /* Operations of a step, behind the first, after which buckets are cut anew: one for each bucket, and
- * where ranks hold parts of the sums one more, with a norm or without. */
+ * where notes cannot ride one more, with a norm or without. */
 static int count_operations(struct gyre_comm *comm, struct rig *rig)
 {
     const struct trial *trial = rig->argument;
@@ -229,7 +287,7 @@ static int count_operations(struct gyre_comm *comm, struct rig *rig)
         uint64_t took = comm->engine->sequence - before;
         uint64_t buckets = (uint64_t)gyre_ddp_step(ddp)->buckets;
         bad = bad || rig_check(buckets == PARAMETERS, comm, "a bucket for each") ||
-              rig_check(!step || took == buckets + (trial->options.sharded != 0), comm,
+              rig_check(!step || took == buckets + is_apart(&trial->options), comm,
                         "operations of a step");
     }
     gyre_ddp_destroy(ddp);

@@ -98,6 +98,24 @@ static void note_own(struct rig *rig, struct gyre_comm *comm, int status)
              gyre_error(comm));
 }
 
+static void encode_nothing(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                           void *context)
+{
+    (void)parcel, (void)gradient, (void)wire, (void)context;
+}
+
+static void decode_nothing(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                           void *context)
+{
+    (void)parcel, (void)gradient, (void)wire, (void)context;
+}
+
+static uint64_t one_too_many(uint64_t gradients, void *context)
+{
+    (void)context;
+    return gradients + 1;
+}
+
 static int differ_at_creation(struct gyre_comm *comm, struct rig *rig)
 {
     const struct fault *fault = rig->argument;
@@ -122,6 +140,22 @@ static int differ_at_creation(struct gyre_comm *comm, struct rig *rig)
         m->parameter[3].type = GYRE_F16;
     if (odd && !strcmp(fault->kind, "size"))
         options.size--;
+    struct gyre_ddp_hook hook = {
+        .name = "mine", .type = GYRE_F32, .encode = encode_nothing, .decode = decode_nothing};
+    if (!strncmp(fault->kind, "hook", 4))
+        options.hook = &hook;
+    if (odd && !strcmp(fault->kind, "hook's type"))
+        hook.type = GYRE_F64;
+    if (odd && !strcmp(fault->kind, "hook of one"))
+        options.hook = NULL;
+    if (odd && !strcmp(fault->kind, "hook and wire"))
+        options.wire = GYRE_DDP_WIRE_BF16;
+    if (odd && !strcmp(fault->kind, "hook one way"))
+        hook.decode = NULL;
+    if (!strcmp(fault->kind, "hook that grows") || !strcmp(fault->kind, "hook in parts"))
+        hook.length = one_too_many;
+    if (odd && !strcmp(fault->kind, "hook in parts"))
+        options.sharded = 1;
     note_own(rig, comm, gyre_ddp_create(&ddp, comm, m->parameter, count, &options));
     bool none = ddp == NULL;
     free(m);
@@ -159,6 +193,12 @@ static void different_models_are_refused(void **state)
         {"twice", GYRE_INVALID, {"rank 2 refuses", "two parameters are named '0.weight'"}},
         {"half", GYRE_INVALID, {"rank 2 refuses", "'large' has type 2"}},
         {"size", GYRE_INVALID, {"rank 2 refuses", "gyre_ddp_options.size"}},
+        {"hook's type", GYRE_MISMATCH, {"rank 2 has hook 'mine' of f64", "'mine' of f32"}},
+        {"hook of one", GYRE_MISMATCH, {"rank 2 has parameter", "where rank 0 has hook 'mine'"}},
+        {"hook and wire", GYRE_INVALID, {"rank 2 refuses", "hook 'mine' and wire 1"}},
+        {"hook one way", GYRE_INVALID, {"rank 2 refuses", "no function to decode"}},
+        {"hook that grows", GYRE_INVALID, {"hook 'mine' makes", "at most as many"}},
+        {"hook in parts", GYRE_INVALID, {"rank 2 refuses", "hook 'mine' shortens"}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)

@@ -69,6 +69,41 @@ enum gyre_ddp_wire { /* in what gradients of GYRE_F32 travel */
                      GYRE_DDP_WIRE_F16 = 2
 };
 
+/* Gradients of GYRE_F32 of one bucket, or a part of them. */
+struct gyre_ddp_parcel {
+    uint64_t step; /* from 1, as gyre_ddp_step() counts */
+    int bucket;
+    uint64_t first, count; /* gradients first … first + count - 1 of the bucket */
+    double scale;          /* a power of two near 1 / samples of all ranks, in the step before */
+};
+
+/* Another way to travel, of the caller's: gradients are encoded as elements of `type`, which are
+ * reduced over ranks, and what comes of that is decoded into the sum of all ranks' gradients.
+ *
+ * A gradient comes as its rank wrote it, a sum over samples: times the scale it has about the size
+ * of a mean, and may overflow less. With feedback (unless `no_feedback`) a rank also decodes its own
+ * elements, and adds what they do not bring back to its gradients of the next step. As with `wire`
+ * nothing is encoded before the end of the first step with samples, nor by one rank alone.
+ *
+ * Both functions are called on the thread that is in gyre_ddp_ready() or gyre_ddp_wait(), bucket by
+ * bucket, in the same order on every rank; both pointers are at the parcel's first gradient and its
+ * element. They cannot fail, and must not call Gyre. Without `length` a parcel may be any part of a
+ * bucket; with it, it is the whole. */
+struct gyre_ddp_hook {
+    const char *name; /* copied, and compared over ranks */
+    enum gyre_type type;
+    enum gyre_op
+        op; /* GYRE_SUM, or another that suits the type and what the functions make of it */
+    void (*encode)(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                   void *context);
+    void (*decode)(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                   void *context);
+    uint64_t (*length)(uint64_t gradients, void *context); /* how many elements they become, no
+                                                              more than they are; NULL: as many,
+                                                              which a sharded engine wants */
+    void *context;
+};
+
 /* Where gradients are looked at for NaN and infinity before they travel. To look at all is 1 to 2.5 %
  * of a step that only computes (784-500-10 by 100, 8 layers of 1024 by 64). */
 enum gyre_ddp_look {
@@ -94,15 +129,14 @@ struct gyre_ddp_options {
     enum gyre_ddp_look look; /* for NaN and infinity */
     int compare_every; /* steps between two comparisons of all parameters; 0: 100, -1: never */
     struct gyre_ddp_buffers buffers;
+    const struct gyre_ddp_hook
+        *hook; /* instead of `wire`; copied, but for its context. NULL: none */
 };
 
 #define GYRE_DDP_OPTIONS_INIT                                                                      \
     {                                                                                              \
         sizeof(struct gyre_ddp_options), 0, 0, GYRE_DDP_MEAN_OF_SAMPLES, GYRE_DDP_WIRE_AS_IS, 0,   \
-            0, 0, 0, 0, GYRE_DDP_LOOK_SMALL, 0,                                                    \
-        {                                                                                          \
-            NULL, 0                                                                                \
-        }                                                                                          \
+            0, 0, 0, 0, GYRE_DDP_LOOK_SMALL, 0, {NULL, 0}, NULL                                    \
     }
 
 /* Makes the engine: compares names, shapes, types and options of all ranks, then gives every rank
@@ -169,7 +203,8 @@ GYRE_API int gyre_ddp_wait(struct gyre_ddp *ddp);
  *
  * A sharded engine's ranks get a part of each sum, so there they are gathered by an operation of
  * their own: in a group with the last bucket's, or, where `norm` is asked for, behind it, as the one
- * that makes the norm. */
+ * that makes the norm. So they are beside a hook that does not sum, or sums i8 or an 8-bit float,
+ * which hold no byte. */
 
 #define GYRE_DDP_SUMS 8
 
@@ -230,13 +265,13 @@ GYRE_API int gyre_ddp_gather(struct gyre_ddp *ddp);
 
 /* -- going on ---------------------------------------------------------------------------------- */
 
-/* With a shorter type on the way, an engine has a state of its own: what rounding took from this rank's
- * gradients so far, which is added to the next, and the power of two that all are multiplied by. To
- * go on with a run bit for bit, keep both after a step, and put them into a new engine of as many
- * ranks before its first.
+/* With another type on the way, by `wire` or a hook, an engine has a state of its own: what was lost
+ * of this rank's gradients so far, which is added to the next, and the power of two that all are
+ * multiplied by. To go on with a run bit for bit, keep both after a step, and put them into a new
+ * engine of as many ranks before its first.
  *
- * f32 as many as the parameter has elements; NULL where nothing is kept (one rank, GYRE_F64, another
- * `wire`, `no_feedback`), and for an unknown index. Moves with gyre_ddp_gradient(). Local. */
+ * f32 as many as the parameter has elements; NULL where nothing is kept (one rank, GYRE_F64, no
+ * other type, `no_feedback`), and for an unknown index. Moves with gyre_ddp_gradient(). Local. */
 GYRE_API float *gyre_ddp_feedback(struct gyre_ddp *ddp, int parameter);
 
 /* 0 before the end of the first step: it travels as it is. Local; set equally on all ranks.

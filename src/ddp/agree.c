@@ -49,11 +49,12 @@ __attribute__((format(printf, 2, 3))) static void put(struct lines *lines, const
     lines->length += (size_t)wanted;
 }
 
+static const char *const type_name[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
+                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
+
 static void put_item(struct lines *lines, const char *what, const struct gyre_ddp_item *item)
 {
-    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
-                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
-    put(lines, "%s '%.200s' of %s [", what, item->name, names[item->type]);
+    put(lines, "%s '%.200s' of %s [", what, item->name, type_name[item->type]);
     for (int d = 0; d < item->dimensions; d++)
         put(lines, "%s%llu", d ? ", " : "", (unsigned long long)item->shape[d]);
     put(lines, "]\n");
@@ -68,11 +69,19 @@ static void put_options(struct lines *lines, const struct gyre_ddp_options *o)
     put(lines, "look %d, compare_every %d\n", (int)o->look, o->compare_every);
 }
 
+static void put_hook(struct lines *lines, const struct gyre_ddp_hook *hook)
+{
+    if (hook->encode)
+        put(lines, "hook '%.200s' of %s, reduction %d, elements %s\n", hook->name,
+            type_name[hook->type], (int)hook->op, hook->length ? "by a function" : "as many");
+}
+
 static struct lines describe(const struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer,
                              uint32_t buffers)
 {
     struct lines lines = {0};
     put_options(&lines, &ddp->options);
+    put_hook(&lines, &ddp->hook);
     for (uint32_t i = 0; i < ddp->items; i++)
         put_item(&lines, "parameter", &ddp->item[i]);
     for (uint32_t i = 0; i < buffers; i++)

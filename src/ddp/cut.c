@@ -81,7 +81,8 @@ static void lay_out(struct gyre_cut *cut, const struct gyre_cut_item *item,
             cut->at[i] = cut->bytes;
             cut->bytes += item_bytes(&item[i]);
         }
-        bucket->elements = gyre_round_up(bucket->elements, limits->unit);
+        bucket->used = bucket->elements;
+        bucket->elements = gyre_round_up(bucket->used, limits->unit);
         cut->bytes =
             gyre_round_up(bucket->at + bucket->elements * gyre_type_size(bucket->type), ALIGN);
     }

@@ -27,6 +27,7 @@ struct gyre_bucket {
     enum gyre_type type;
     uint32_t first, items; /* its parameters are order[first … first + items - 1] */
     uint64_t at;           /* byte of the memory where it begins */
+    uint64_t used;         /* elements of its parameters */
     uint64_t elements;     /* with what fills it up to the unit */
 };
 

@@ -16,6 +16,27 @@
 
 /* -- arguments --------------------------------------------------------------------------------- */
 
+static int check_hook(const struct gyre_ddp_options *options)
+{
+    const struct gyre_ddp_hook *hook = options->hook;
+    if (!hook->name || !*hook->name)
+        return gyre_refuse("gyre_ddp_create: the hook has no name");
+    if (!hook->encode || !hook->decode)
+        return gyre_refuse("gyre_ddp_create: hook '%s' has no function to %s", hook->name,
+                           hook->encode ? "decode" : "encode");
+    if (!gyre_type_size(hook->type))
+        return gyre_refuse("gyre_ddp_create: hook '%s' has type %d, which is unknown", hook->name,
+                           (int)hook->type);
+    if (options->wire != GYRE_DDP_WIRE_AS_IS)
+        return gyre_refuse("gyre_ddp_create: hook '%s' and wire %d; gradients travel in one way",
+                           hook->name, (int)options->wire);
+    if (options->sharded && hook->length)
+        return gyre_refuse("gyre_ddp_create: hook '%s' shortens; a sharded engine, of which each "
+                           "rank gets a part, wants an element for each gradient",
+                           hook->name);
+    return 0;
+}
+
 static int check_options(const struct gyre_ddp_options *options)
 {
     if (options->size != sizeof *options)
@@ -28,6 +49,11 @@ static int check_options(const struct gyre_ddp_options *options)
         return gyre_refuse("gyre_ddp_create: wire %d is unknown", (int)options->wire);
     if ((unsigned)options->look > GYRE_DDP_LOOK_NONE)
         return gyre_refuse("gyre_ddp_create: look %d is unknown", (int)options->look);
+    if (options->hook) {
+        int status = check_hook(options);
+        if (status)
+            return status;
+    }
     if (options->buffers.count < 0 || (options->buffers.count && !options->buffers.buffer))
         return gyre_refuse("gyre_ddp_create: %d buffers at %p", options->buffers.count,
                            (const void *)options->buffers.buffer);
@@ -61,6 +87,20 @@ static int check_item(const struct gyre_ddp_parameter *p, int index, bool traine
     if (!p->value)
         return gyre_refuse("gyre_ddp_create: '%s' has no value (NULL)", p->name);
     return 0;
+}
+
+/* Halves are a hook, too. */
+static int take_hook(struct gyre_ddp *ddp)
+{
+    const struct gyre_ddp_hook *hook = ddp->options.hook;
+    if (ddp->options.wire != GYRE_DDP_WIRE_AS_IS)
+        hook = &gyre_ddp_halves[ddp->options.wire];
+    ddp->options.hook = NULL; /* the caller's */
+    if (!hook)
+        return 0;
+    ddp->hook = *hook;
+    ddp->hook.name = strdup(hook->name);
+    return ddp->hook.name ? 0 : -ENOMEM;
 }
 
 /* -- items ------------------------------------------------------------------------------------- */
@@ -126,7 +166,9 @@ static int take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_parameter 
         return gyre_refuse("gyre_ddp_create: %d parameters at %p", parameters,
                            (const void *)parameter);
     ddp->items = (uint32_t)parameters;
-    status = copy_items(parameter, parameters, true, &ddp->item);
+    status = take_hook(ddp);
+    if (!status)
+        status = copy_items(parameter, parameters, true, &ddp->item);
     if (!status)
         status = copy_items(ddp->options.buffers.buffer, ddp->options.buffers.count, false, buffer);
     return status ? status : check_unique(ddp);
@@ -284,6 +326,7 @@ void gyre_ddp_destroy(struct gyre_ddp *ddp)
     free(ddp->named);
     free(ddp->seen);
     free(ddp->note);
+    free((char *)(uintptr_t)ddp->hook.name);
     free(ddp->sums);
     free(ddp);
 }

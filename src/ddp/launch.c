@@ -5,65 +5,50 @@
  *     reduce-scatter     gathered beside it, in one group: what a rank gets of a sum is its block, and
  *                        notes in every block would be n times as many, in the middle of parameters
  *       and the norm     gathered behind it, for they bring what each rank's blocks add to the norm;
- *                        that takes an operation anyway */
+ *                        that takes an operation anyway
+ *     by a hook          behind the gradients, if it sums elements that hold a byte; else beside it */
 #include "ddp/parts.h"
 
 /* The bucket as it will travel. */
-struct parcel {
+struct load {
     uint8_t *data;
     uint64_t elements;
     enum gyre_type type;
+    enum gyre_op op;
 };
 
 /* -- packed and unpacked ----------------------------------------------------------------------- */
 
-static bool in_halves(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    return ddp->wire.scale != 0 && bucket->type == GYRE_F32;
-}
-
-static uint16_t *halves_of(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
-{
-    return ddp->wire.half + bucket->at / sizeof(float);
-}
-
-static struct parcel pack(struct gyre_ddp *ddp, uint32_t b)
+static struct load pack(struct gyre_ddp *ddp, uint32_t b)
 {
     const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
     uint64_t samples = gyre_ddp_own_note(ddp)->samples;
-    struct parcel parcel = {ddp->gradients + bucket->at, bucket->elements, bucket->type};
-    float *gradient = (float *)parcel.data;
+    struct load load = {ddp->gradients + bucket->at, bucket->elements, bucket->type, GYRE_SUM};
     if (ddp->options.mean == GYRE_DDP_MEAN_OF_RANKS && samples)
-        gyre_ddp_scale(gradient, bucket->elements, bucket->type, 1.0 / (double)samples);
-    if (in_halves(ddp, bucket)) {
-        float *feedback =
-            ddp->wire.feedback ? ddp->wire.feedback + bucket->at / sizeof(float) : NULL;
-        gyre_ddp_encode(gradient, feedback, halves_of(ddp, bucket), bucket->elements,
-                        ddp->options.wire, ddp->wire.scale);
-        parcel.data = (uint8_t *)halves_of(ddp, bucket);
-        parcel.type = ddp->options.wire == GYRE_DDP_WIRE_BF16 ? GYRE_BF16 : GYRE_F16;
+        gyre_ddp_scale(load.data, load.elements, load.type, 1.0 / (double)samples);
+    if (gyre_ddp_is_encoded(ddp, bucket)) {
+        gyre_ddp_encode(ddp, bucket);
+        load = (struct load){gyre_ddp_wire_of(ddp, bucket), gyre_ddp_wire_elements(ddp, bucket),
+                             ddp->hook.type, ddp->hook.op};
     }
-    ddp->result.reduced_bytes += parcel.elements * gyre_type_size(parcel.type);
-    return parcel;
+    ddp->result.reduced_bytes += load.elements * gyre_type_size(load.type);
+    return load;
 }
 
 static void unpack(struct gyre_ddp *ddp, uint32_t b)
 {
     const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-    uint64_t first = gyre_ddp_own_first(ddp, bucket);
-    if (in_halves(ddp, bucket))
-        gyre_ddp_decode(halves_of(ddp, bucket) + first,
-                        (float *)(ddp->gradients + bucket->at) + first,
-                        gyre_ddp_own_count(ddp, bucket), ddp->options.wire, ddp->wire.scale);
+    if (gyre_ddp_is_encoded(ddp, bucket))
+        gyre_ddp_decode(ddp, bucket);
 }
 
 /* -- reduced ----------------------------------------------------------------------------------- */
 
 /* A rank's own block of a sharded bucket lies in place. */
-static void *own_block(const struct gyre_ddp *ddp, const struct parcel *parcel)
+static void *own_block(const struct gyre_ddp *ddp, const struct load *load)
 {
-    uint64_t block = parcel->elements / (uint64_t)ddp->n;
-    return parcel->data + block * (uint64_t)ddp->rank * gyre_type_size(parcel->type);
+    uint64_t block = load->elements / (uint64_t)ddp->n;
+    return load->data + block * (uint64_t)ddp->rank * gyre_type_size(load->type);
 }
 
 int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
@@ -71,7 +56,7 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
     int status = 0;
     for (uint32_t b = 0; !status && ddp->n > 1 && b < ddp->cut.buckets; b++) {
         const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        struct parcel p = {memory + bucket->at, bucket->elements, bucket->type};
+        struct load p = {memory + bucket->at, bucket->elements, bucket->type, GYRE_SUM};
         status = gyre_all_gather(ddp->comm, own_block(ddp, &p), p.data,
                                  p.elements / (uint64_t)ddp->n, p.type);
     }
@@ -79,17 +64,16 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
 }
 
 /* `work` NULL: to the end. */
-static int reduce(struct gyre_ddp *ddp, const struct parcel *p, struct gyre_work **work)
+static int reduce(struct gyre_ddp *ddp, const struct load *p, struct gyre_work **work)
 {
     if (!ddp->options.sharded)
         return work ? gyre_all_reduce_start(ddp->comm, p->data, p->data, p->elements, p->type,
-                                            GYRE_SUM, work)
-                    : gyre_all_reduce(ddp->comm, p->data, p->data, p->elements, p->type, GYRE_SUM);
+                                            p->op, work)
+                    : gyre_all_reduce(ddp->comm, p->data, p->data, p->elements, p->type, p->op);
     uint64_t block = p->elements / (uint64_t)ddp->n;
     return work ? gyre_reduce_scatter_start(ddp->comm, p->data, own_block(ddp, p), block, p->type,
-                                            GYRE_SUM, work)
-                : gyre_reduce_scatter(ddp->comm, p->data, own_block(ddp, p), block, p->type,
-                                      GYRE_SUM);
+                                            p->op, work)
+                : gyre_reduce_scatter(ddp->comm, p->data, own_block(ddp, p), block, p->type, p->op);
 }
 
 int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
@@ -97,8 +81,8 @@ int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
     int status = 0;
     while (!status && ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
            !ddp->missing[ddp->launched]) {
-        struct parcel parcel = pack(ddp, ddp->launched);
-        status = reduce(ddp, &parcel, &ddp->work[ddp->launched]);
+        struct load load = pack(ddp, ddp->launched);
+        status = reduce(ddp, &load, &ddp->work[ddp->launched]);
         ddp->launched++;
     }
     return gyre_ddp_fail(ddp, status);
@@ -106,7 +90,12 @@ int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
 
 /* -- the last, and the notes ------------------------------------------------------------------- */
 
-static int reduce_with_notes(struct gyre_ddp *ddp, struct parcel *last)
+static bool notes_ride(const struct gyre_ddp *ddp, const struct load *last)
+{
+    return !ddp->options.sharded && last->op == GYRE_SUM && gyre_ddp_note_elements(ddp, last->type);
+}
+
+static int reduce_with_notes(struct gyre_ddp *ddp, struct load *last)
 {
     uint8_t *notes = last->data + last->elements * gyre_type_size(last->type);
     gyre_ddp_write_note(ddp, notes, last->type);
@@ -117,7 +106,7 @@ static int reduce_with_notes(struct gyre_ddp *ddp, struct parcel *last)
     return status;
 }
 
-static int reduce_beside_notes(struct gyre_ddp *ddp, const struct parcel *last)
+static int reduce_beside_notes(struct gyre_ddp *ddp, const struct load *last)
 {
     int status = gyre_group_start(ddp->comm);
     if (status)
@@ -138,8 +127,8 @@ static int reduce_last(struct gyre_ddp *ddp)
 {
     if (!ddp->cut.buckets)
         return gyre_ddp_gather_notes(ddp);
-    struct parcel last = pack(ddp, ddp->cut.buckets - 1);
-    if (!ddp->options.sharded)
+    struct load last = pack(ddp, ddp->cut.buckets - 1);
+    if (notes_ride(ddp, &last))
         return reduce_with_notes(ddp, &last);
     return gyre_ddp_norm_is_gathered(ddp) ? reduce(ddp, &last, NULL)
                                           : reduce_beside_notes(ddp, &last);

@@ -6,7 +6,6 @@
 #include "ddp/parts.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,24 +15,6 @@ static uint64_t item_bytes(const struct gyre_ddp *ddp, uint32_t i)
 }
 
 /* -- made and freed ---------------------------------------------------------------------------- */
-
-static int allocate_wire(struct gyre_ddp *ddp)
-{
-    uint64_t elements = ddp->cut.bytes / sizeof(float), notes;
-    void *half;
-    int status;
-    if (ddp->options.wire == GYRE_DDP_WIRE_AS_IS || ddp->n == 1)
-        return 0;
-    notes = gyre_ddp_note_elements(ddp, GYRE_BF16);
-    status = gyre_alloc(ddp->comm, (elements + notes) * sizeof(uint16_t), &half);
-    if (status)
-        return status;
-    ddp->wire.half = half;
-    if (ddp->options.no_feedback)
-        return 0;
-    ddp->wire.feedback = calloc(elements, sizeof(float));
-    return ddp->wire.feedback ? 0 : -ENOMEM;
-}
 
 /* The last bucket is the last of the memory, and behind it is room for notes. */
 static int allocate_flat(struct gyre_ddp *ddp, uint8_t **flat)
@@ -71,15 +52,8 @@ int gyre_ddp_allocate(struct gyre_ddp *ddp)
     if (!status)
         status = take_values(ddp);
     if (!status)
-        status = allocate_wire(ddp);
+        status = gyre_ddp_allocate_wire(ddp);
     return status ? status : allocate_books(ddp);
-}
-
-static void release_wire(struct gyre_ddp *ddp, struct gyre_ddp_wire_room *wire)
-{
-    gyre_free(ddp->comm, wire->half);
-    free(wire->feedback);
-    *wire = (struct gyre_ddp_wire_room){0};
 }
 
 static void release_books(struct gyre_ddp *ddp)
@@ -95,7 +69,7 @@ void gyre_ddp_release(struct gyre_ddp *ddp)
     gyre_free(ddp->comm, ddp->gradients);
     gyre_free(ddp->comm, ddp->values);
     ddp->gradients = ddp->values = NULL;
-    release_wire(ddp, &ddp->wire);
+    gyre_ddp_release_wire(ddp, &ddp->wire);
     release_books(ddp);
 }
 
@@ -130,16 +104,6 @@ static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **fla
     return 0;
 }
 
-/* What halves could not hold in a step before, of a run that goes on. */
-static void move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
-                      const struct gyre_ddp_wire_room *old)
-{
-    ddp->wire.scale = old->scale;
-    for (uint32_t i = 0; ddp->wire.feedback && old->feedback && i < ddp->items; i++)
-        memcpy(ddp->wire.feedback + ddp->cut.at[i] / sizeof(float),
-               old->feedback + old_at[i] / sizeof(float), ddp->item[i].elements * sizeof(float));
-}
-
 /* After a failure the engine is of no use any more, but can be destroyed. */
 static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
 {
@@ -153,10 +117,10 @@ static int move_to(struct gyre_ddp *ddp, struct gyre_cut *cut)
     if (!status)
         status = move_flat(ddp, old.at, &ddp->values);
     if (!status)
-        status = allocate_wire(ddp);
+        status = gyre_ddp_allocate_wire(ddp);
     if (!status)
-        move_wire(ddp, old.at, &wire);
-    release_wire(ddp, &wire);
+        gyre_ddp_move_wire(ddp, old.at, &wire);
+    gyre_ddp_release_wire(ddp, &wire);
     return status ? status : allocate_books(ddp);
 }
 
@@ -177,33 +141,4 @@ int gyre_ddp_settle(struct gyre_ddp *ddp)
     free(order);
     ddp->settled = !status;
     return status;
-}
-
-/* -- what a run goes on with ------------------------------------------------------------------- */
-
-float *gyre_ddp_feedback(struct gyre_ddp *ddp, int parameter)
-{
-    if (!ddp || !ddp->wire.feedback || parameter < 0 || (uint32_t)parameter >= ddp->items ||
-        ddp->item[parameter].type != GYRE_F32)
-        return NULL;
-    return ddp->wire.feedback + ddp->cut.at[parameter] / sizeof(float);
-}
-
-double gyre_ddp_wire_scale(const struct gyre_ddp *ddp)
-{
-    return ddp ? (double)ddp->wire.scale : 0;
-}
-
-int gyre_ddp_set_wire_scale(struct gyre_ddp *ddp, double scale)
-{
-    int exponent;
-    if (!ddp || !ddp->wire.half || ddp->open)
-        return gyre_refuse("gyre_ddp_set_wire_scale: %s", !ddp ? "the engine is NULL"
-                                                          : !ddp->open
-                                                              ? "gradients travel as they are"
-                                                              : "within a step");
-    if (!(scale > 0) || !isfinite(scale) || frexp(scale, &exponent) != 0.5 || (float)scale == 0)
-        return gyre_refuse("gyre_ddp_set_wire_scale: %g is no power of two", scale);
-    ddp->wire.scale = (float)scale;
-    return 0;
 }

@@ -1,9 +1,6 @@
 /* The engine's own passes over gradients. Each result is the same on every machine: sums run over
  * eight partial sums in a fixed order, and a power of two is exact. */
-#include "base/half.h"
 #include "ddp/parts.h"
-
-#include <math.h>
 
 /* A NaN or an infinity times zero is NaN, and a NaN stays. As many partial sums as keep additions from
  * waiting for each other. */
@@ -61,36 +58,4 @@ SQUARES(squares_f64, double)
 double gyre_ddp_squares(const void *data, uint64_t elements, enum gyre_type type)
 {
     return type == GYRE_F64 ? squares_f64(data, elements) : squares_f32(data, elements);
-}
-
-/* -- halves ------------------------------------------------------------------------------------ */
-
-static inline uint16_t narrow(float value, enum gyre_ddp_wire wire)
-{
-    return wire == GYRE_DDP_WIRE_BF16 ? gyre_bf16_of_f32(value) : gyre_f16_of_f32(value);
-}
-
-static inline float widen(uint16_t half, enum gyre_ddp_wire wire)
-{
-    return wire == GYRE_DDP_WIRE_BF16 ? gyre_f32_of_bf16(half) : gyre_f32_of_f16(half);
-}
-
-void gyre_ddp_encode(const float *data, float *feedback, uint16_t *half, uint64_t elements,
-                     enum gyre_ddp_wire wire, float scale)
-{
-    for (uint64_t i = 0; i < elements; i++) {
-        float value = feedback ? data[i] + feedback[i] : data[i];
-        half[i] = narrow(value * scale, wire);
-        if (feedback) {
-            float lost = value - widen(half[i], wire) / scale;
-            feedback[i] = isfinite(lost) ? lost : 0;
-        }
-    }
-}
-
-void gyre_ddp_decode(const uint16_t *half, float *data, uint64_t elements, enum gyre_ddp_wire wire,
-                     float scale)
-{
-    for (uint64_t i = 0; i < elements; i++)
-        data[i] = widen(half[i], wire) / scale;
 }

@@ -3,6 +3,7 @@
  *   create ─▶ agree.c (all ranks alike?) ─▶ cut.c (buckets) ─▶ values of rank 0 to all
  *   begin ─▶ ready … ready ─▶ wait                                                     step.c
  *              └ bucket by bucket ┴─ the last, with notes of the step (notes.c)          launch.c
+ *                encoded by a hook, or as they are                                         wire.c
  */
 #ifndef GYRE_DDP_PARTS_H
 #define GYRE_DDP_PARTS_H
@@ -38,9 +39,9 @@ struct gyre_ddp_note {
 #define GYRE_BAD_NONE   (-1)
 #define GYRE_BAD_SUM(k) (-2 - (k)) /* and back */
 
-/* How gradients travel in halves of a word, and what those could not hold. */
+/* How gradients travel that a hook encodes, and what it could not bring back. */
 struct gyre_ddp_wire_room {
-    uint16_t *half;  /* gyre_alloc; one per element of the memory */
+    uint8_t *data;   /* gyre_alloc; an element for each f32 of the memory, and notes */
     float *feedback; /* NULL: forgotten */
     float scale;     /* a power of two; 0: as they are, in the first step */
 };
@@ -57,6 +58,8 @@ struct gyre_ddp {
     struct gyre_cut cut;
     uint8_t *gradients;
     uint8_t *values; /* sharded: laid out as gradients; NULL: the caller's */
+    struct gyre_ddp_hook
+        hook; /* its name is the engine's; no `encode`: gradients travel as they are */
     struct gyre_ddp_wire_room wire;
 
     /* of the step */
@@ -116,6 +119,25 @@ static inline struct gyre_ddp_note *gyre_ddp_own_note(const struct gyre_ddp *ddp
     return &ddp->note[ddp->rank];
 }
 
+/* -- wire.c ------------------------------------------------------------------------------------ */
+
+extern const struct gyre_ddp_hook gyre_ddp_halves[]; /* by enum gyre_ddp_wire */
+
+/* Does this bucket travel by the hook? Where its elements are then, and how many. */
+bool gyre_ddp_is_encoded(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+uint8_t *gyre_ddp_wire_of(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+uint64_t gyre_ddp_wire_elements(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+
+/* Gradients to elements, with feedback; and what is this rank's of the reduced ones back. */
+void gyre_ddp_encode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+void gyre_ddp_decode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
+
+/* Memory for what ddp->cut has; its end; and what of an old one goes on in ddp->wire. */
+int gyre_ddp_allocate_wire(struct gyre_ddp *ddp);
+void gyre_ddp_release_wire(struct gyre_ddp *ddp, struct gyre_ddp_wire_room *wire);
+void gyre_ddp_move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
+                        const struct gyre_ddp_wire_room *old);
+
 /* -- pieces.c ---------------------------------------------------------------------------------- */
 
 /* What of a bucket is this rank's after the reduction: all, or its block. */
@@ -148,11 +170,5 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory);
 bool gyre_ddp_finite(const void *data, uint64_t elements, enum gyre_type type);
 void gyre_ddp_scale(void *data, uint64_t elements, enum gyre_type type, double factor);
 double gyre_ddp_squares(const void *data, uint64_t elements, enum gyre_type type);
-
-/* half = rounded(scale × (data + feedback)); feedback, if any, keeps what that lost. And back. */
-void gyre_ddp_encode(const float *data, float *feedback, uint16_t *half, uint64_t elements,
-                     enum gyre_ddp_wire wire, float scale);
-void gyre_ddp_decode(const uint16_t *half, float *data, uint64_t elements, enum gyre_ddp_wire wire,
-                     float scale);
 
 #endif

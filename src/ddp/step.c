@@ -306,11 +306,11 @@ static void finish_gradients(struct gyre_ddp *ddp)
         ddp->result.nonfinite = ddp->n; /* only together are they too large */
 }
 
-/* Halves travel as multiples of the mean's size, from the second step on: the number of samples of
- * the step before is known to all. */
+/* What is encoded has about the mean's size, from the second step on: the number of samples of the
+ * step before is known to all. */
 static void rescale_wire(struct gyre_ddp *ddp, double factor)
 {
-    if (ddp->wire.half)
+    if (ddp->wire.data)
         ddp->wire.scale = (float)exp2(floor(log2(factor)));
 }
 
