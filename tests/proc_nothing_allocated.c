@@ -1,4 +1,5 @@
-/* After the first call of a shape nothing is allocated until its completion, on any rank.
+/* After the first call of a shape nothing is allocated until its completion, on any rank; nor in a step
+ * of training, once buckets are cut for good.
  *
  * The linker sends every call of malloc and its kin from this program and from the (static) library
  * through the counters below; all threads of a rank are counted. A shape is warmed up by one
@@ -8,6 +9,8 @@
  *      warm up ── counting ─▶ all memories × in place or not × blocking, started, tested ─▶ 0 */
 #include "comm_rig.h"
 #include "sanitized.h"
+
+#include <gyre/ddp.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -356,11 +359,96 @@ static int body(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) || bad;
 }
 
+/* -- steps of training ------------------------------------------------------------------------- */
+
+#define PARAMETERS 2
+#define ELEMENTS   5000
+#define WARM       10 /* steps; in the first of them buckets are cut anew */
+#define STEPS      40
+
+static void as_it_is(const struct gyre_ddp_parcel *parcel, const float *gradient, void *wire,
+                     void *context)
+{
+    (void)context;
+    memcpy(wire, gradient, parcel->count * sizeof *gradient);
+}
+
+static void back(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
+                 void *context)
+{
+    (void)context;
+    memcpy(gradient, wire, parcel->count * sizeof *gradient);
+}
+
+static int step(struct gyre_ddp *ddp)
+{
+    int status = gyre_ddp_begin(ddp, 1);
+    for (int p = PARAMETERS - 1; p >= 0 && !status; p--)
+        status = gyre_ddp_ready(ddp, p);
+    if (!status)
+        status = gyre_ddp_wait(ddp);
+    return status ? status : gyre_ddp_gather(ddp);
+}
+
+static int train(struct gyre_comm *comm, const struct gyre_ddp_options *options, bool counts,
+                 const char *what)
+{
+    static float value[PARAMETERS][ELEMENTS];
+    const struct gyre_ddp_parameter parameter[PARAMETERS] = {
+        {"a", GYRE_F32, 1, {ELEMENTS}, value[0]}, {"b", GYRE_F32, 1, {ELEMENTS}, value[1]}};
+    struct gyre_ddp *ddp;
+    int status = gyre_ddp_create(&ddp, comm, parameter, PARAMETERS, options);
+    for (int i = 0; i < STEPS && !status; i++) {
+        counting = counts && i >= WARM;
+        status = step(ddp);
+    }
+    counting = 0;
+    if (status || counted)
+        fprintf(stderr, "rank %d: steps with %s: status %d, %d allocations\n", gyre_rank(comm),
+                what, status, counted);
+    gyre_ddp_destroy(ddp);
+    return status || counted;
+}
+
+/* Values are compared every few steps, in all of them. */
+static int train_every_way(struct gyre_comm *comm, bool counts)
+{
+    const struct gyre_ddp_hook hook = {
+        .name = "mean", .type = GYRE_F32, .op = GYRE_AVG, .encode = as_it_is, .decode = back};
+    struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
+    options.first_bucket = options.bucket_cap = 1;
+    options.compare_every = 7;
+    int bad = train(comm, &options, counts, "gradients as they are");
+    options.hook = &hook;
+    bad |= train(comm, &options, counts, "a hook, and notes beside it");
+    options.hook = NULL;
+    options.wire = GYRE_DDP_WIRE_BF16;
+    bad |= train(comm, &options, counts, "gradients as bf16");
+    options.sharded = 1;
+    bad |= train(comm, &options, counts, "parts for each rank");
+    options.norm = 1;
+    return train(comm, &options, counts, "parts for each rank, and a norm") || bad;
+}
+
+/* How much of a step is in flight at once is chance: all lanes are there before anything counts. */
+static int training(struct gyre_comm *comm, struct rig *rig)
+{
+    static char buffers[2][4000];
+    char *memory[4] = {buffers[0], buffers[1]};
+    int n = gyre_size(comm), rank = gyre_rank(comm);
+    int bad = train_every_way(comm, false) || hundred(comm, memory, &(struct turns){rig, rank}) ||
+              hundred(comm, memory, &(struct turns){rig, 2 * n - 1 - rank}) ||
+              train_every_way(comm, true);
+    return gyre_finalize(comm) || bad;
+}
+
 /* -- over every transport ---------------------------------------------------------------------- */
 
 static void over(struct rig rig)
 {
     rig.body = body;
+    assert_int_equal(rig_run(&rig, 60), 0);
+    rig.body = training;
     assert_int_equal(rig_run(&rig, 60), 0);
 }
 
