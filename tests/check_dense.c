@@ -176,6 +176,23 @@ static void test_place_does_not_matter(void **state)
     release(&q);
 }
 
+/* Whoever has few columns may get another tile, and the same bits. */
+static void check_narrow(struct gyre_dense *dense)
+{
+    for (size_t n = 1; n <= 40; n += 3) {
+        struct problem q = problem(GYRE_DENSE_NT, 50, n, 70, 1);
+        gyre_dense_multiply(dense, &q.p);
+        check_problem(&q, gyre_dense_name(dense));
+        float *chosen = q.c;
+        q.p.c = q.c = random_floats(q.c_floats);
+        memcpy(q.c, q.before, q.c_floats * sizeof(float));
+        gyre_dense_own(gyre_tile_best(), workspace, &q.p);
+        assert_memory_equal(chosen, q.c, q.c_floats * sizeof(float));
+        free(chosen);
+        release(&q);
+    }
+}
+
 static void test_choice(void **state)
 {
     struct gyre_trouble trouble = {0};
@@ -183,6 +200,7 @@ static void test_choice(void **state)
     setenv("GYRE_BLAS", "own", 1);
     assert_int_equal(gyre_dense_create(&dense, &trouble), 0);
     assert_memory_equal(gyre_dense_name(dense), "own ", 4);
+    check_narrow(dense);
     gyre_dense_destroy(dense);
     setenv("GYRE_BLAS", "mkl", 1);
     assert_int_equal(gyre_dense_create(&dense, &trouble), GYRE_INVALID);

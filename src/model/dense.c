@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct gyre_dense {
-    const struct gyre_tile *tile;
+    const struct gyre_tile *tile, *narrow;
     float *workspace;
     bool blas;
     char name[96];
@@ -37,6 +37,7 @@ int gyre_dense_create(struct gyre_dense **out, struct gyre_trouble *trouble)
     if (!dense)
         goto fail;
     dense->tile = gyre_tile_best();
+    dense->narrow = gyre_tile_narrow();
     dense->workspace = aligned_alloc(64, gyre_dense_own_floats() * sizeof(float));
     if (!dense->workspace)
         goto fail;
@@ -65,10 +66,12 @@ void gyre_dense_destroy(struct gyre_dense *dense)
 
 void gyre_dense_multiply(struct gyre_dense *dense, const struct gyre_product *product)
 {
+    const struct gyre_tile *tile =
+        product->n <= dense->narrow->columns ? dense->narrow : dense->tile;
     if (dense->blas && gyre_dense_blas_pays(product))
         gyre_dense_blas(product);
     else
-        gyre_dense_own(dense->tile, dense->workspace, product);
+        gyre_dense_own(tile, dense->workspace, product);
 }
 
 const char *gyre_dense_name(const struct gyre_dense *dense)

@@ -28,6 +28,7 @@ extern const struct gyre_tile gyre_tile_scalar, gyre_tile_avx2, gyre_tile_avx512
 /* The best tile of this CPU that GYRE_KERNELS allows, and all that this CPU has, for tests: NULL
  * after the last. */
 const struct gyre_tile *gyre_tile_best(void);
+const struct gyre_tile *gyre_tile_narrow(void); /* for products of no more columns than it has */
 const struct gyre_tile *gyre_tile_number(int i);
 
 size_t gyre_dense_own_floats(void); /* workspace, in floats; aligned to 64 bytes */
