@@ -12,6 +12,10 @@ extern const struct gyre_ops gyre_ops_scalar, gyre_ops_avx2, gyre_ops_avx512;
 bool gyre_has_avx2(void);
 bool gyre_has_avx512(void);
 
+/* The set as it is used: some entries may be those of a smaller one, where these are faster. Called
+ * once, after the CPU was asked. */
+const struct gyre_ops *gyre_ops_tuned(const struct gyre_ops *set);
+
 /* GYRE_KERNELS as a rank among the sets: 0 allows the plain C only, 1 AVX2 too, 2 all. An unknown
  * word allows all and is told in a warning. */
 int gyre_kernels_allowed(void);

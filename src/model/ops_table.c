@@ -24,6 +24,7 @@ static void choose(void)
     for (int i = 0; i <= allowed && gyre_ops_variants[i].ops; i++)
         if (gyre_ops_variants[i].supported())
             best = gyre_ops_variants[i].ops;
+    best = gyre_ops_tuned(best);
 }
 
 int gyre_kernels_allowed(void)
