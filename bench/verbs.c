@@ -227,9 +227,9 @@ static double best_ratio(const struct bench *bench, enum figure to, bool most)
 
 /* -- tables ------------------------------------------------------------------------------------ */
 
-static struct gyre_verbs_pipe *inside(const struct bench *bench)
+static struct gyre_verbs_queue *inside(const struct bench *bench)
 {
-    return (struct gyre_verbs_pipe *)bench->pipe;
+    return ((struct gyre_verbs_pipe *)bench->pipe)->queue;
 }
 
 static void row_of_rates(struct bench *bench, bool both, uint64_t bytes)

@@ -113,7 +113,7 @@ struct bare *bare_open(int socket, size_t bytes)
     struct gyre_wire_options anywhere = {0};
     struct bare *bare = calloc(1, sizeof *bare);
     must(bare, "calloc");
-    if (gyre_verbs_port_choose(&anywhere, &bare->context, &bare->port, &trouble)) {
+    if (gyre_verbs_port_choose(&anywhere, 0, &bare->context, &bare->port, &trouble)) {
         fprintf(stderr, "no RDMA device: %s\n", trouble.text);
         exit(5);
     }

@@ -1,5 +1,6 @@
-/* A stand-in for the part of libibverbs that finds, opens and asks devices: tests say what there is.
- * It takes no requests; what moves bytes is tested on real devices, see vm/README.md. */
+/* A stand-in for libibverbs: tests say which devices there are. What is written arrives at once, by a
+ * copy within this process, unless its device is slow: then it waits for fake_verbs_hurry(). Real
+ * devices, if only of software, are those of vm/README.md. */
 #ifndef GYRE_TESTS_FAKE_VERBS_H
 #define GYRE_TESTS_FAKE_VERBS_H
 
@@ -7,7 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FAKE_DEVICES = 4, FAKE_GIDS = 4 };
+enum {
+    FAKE_DEVICES = 4,
+    FAKE_GIDS = 4,
+    FAKE_QUEUES = 64,
+    FAKE_REGIONS = 256,
+    FAKE_INLINE = 256,
+    FAKE_UNDER_WAY = 4096
+};
 
 struct fake_port { /* each device has one */
     const char *name;
@@ -29,11 +37,20 @@ extern struct fake_verbs {
     bool unprepared;            /* memory was registered before it was */
     int open;                   /* of all kinds of things */
     int modified;               /* queue pairs that went to their error state */
-    int modify_status;          /* what ibv_modify_qp() says */
-    int port_status;            /* what ibv_query_port() says */
+    int modify_status;          /* what ibv_modify_qp() says of a connection */
+    bool no_queues;             /* ibv_create_qp() fails */
+    bool slow[FAKE_DEVICES];
+    bool dead[FAKE_DEVICES];        /* nothing that is written there arrives */
+    bool spoils[FAKE_DEVICES];      /* the first byte of what is written */
+    uint64_t written[FAKE_DEVICES]; /* bytes */
+    uint32_t answers[FAKE_DEVICES]; /* completions of requests */
+    int port_status;                /* what ibv_query_port() says */
 } fake_verbs;
 
 /* One device, a port that is up with one GID of RoCE v2, limits that nobody meets. */
 void fake_verbs_reset(void);
+
+/* Lets at most so many requests of slow devices arrive; returns how many did. */
+int fake_verbs_hurry(int most);
 
 #endif

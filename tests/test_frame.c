@@ -96,7 +96,7 @@ static void each_kind_has_its_lengths(void **state)
                  {GYRE_FRAME_VOID, 0, 8},
                  {GYRE_FRAME_POINT, 16, 8},
                  {GYRE_FRAME_TAKEN, 0, 8},
-                 {GYRE_FRAME_PLACE, 24, 8},
+                 {GYRE_FRAME_PLACE, 36, 8},
                  {GYRE_FRAME_RECALL, 0, 8},
                  {GYRE_FRAME_SPARED, 0, 8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

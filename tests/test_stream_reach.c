@@ -33,7 +33,7 @@ static bool in_arena(const struct fixture *f, int which, const void *memory, uin
 
 static bool expose(void *context, void *memory, uint64_t length, struct gyre_reach_place *place)
 {
-    *place = (struct gyre_reach_place){.address = (uintptr_t)memory, .key = KEY};
+    *place = (struct gyre_reach_place){.address = (uintptr_t)memory, .key = {[3] = KEY}};
     return in_arena(context, 1, memory, length);
 }
 
@@ -87,7 +87,7 @@ static bool write_one(struct fixture *f)
     struct gyre_stream_write write;
     if (!gyre_stream_take_write(f->pair.end[0], &write))
         return false;
-    assert_int_equal(write.place.key, KEY);
+    assert_int_equal(write.place.key[3], KEY);
     memcpy((void *)(uintptr_t)write.place.address, write.from, write.length);
     f->written += write.length;
     assert_int_equal(gyre_stream_arrived(f->pair.end[1], write.number), 0);
@@ -337,9 +337,9 @@ static void a_place_without_a_carrier(void **state)
 {
     struct gyre_stream_options options = {.epoch = 7, .posts = POSTS};
     struct gyre_stream *stream;
-    uint8_t wire[GYRE_FRAME_BYTES + 24] = {0};
+    uint8_t wire[GYRE_FRAME_BYTES + GYRE_FRAME_PLACE_BYTES] = {0};
     struct gyre_frame frame = {
-        .kind = GYRE_FRAME_PLACE, .length = 24, .epoch = 7, .match = name(1)};
+        .kind = GYRE_FRAME_PLACE, .length = GYRE_FRAME_PLACE_BYTES, .epoch = 7, .match = name(1)};
     struct iovec to[2];
     assert_int_equal(gyre_stream_create(&options, &stream), 0);
     gyre_put64(wire + GYRE_FRAME_BYTES, LONG);

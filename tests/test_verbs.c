@@ -233,7 +233,7 @@ static void choose(const struct choice *it)
     put("GYRE_RDMA_DEVICE", it->device);
     put("GYRE_RDMA_GID", it->gid);
     trouble = (struct gyre_trouble){0};
-    int status = gyre_verbs_port_choose(&options, &context, &port, &trouble);
+    int status = gyre_verbs_port_choose(&options, 0, &context, &port, &trouble);
     if (status != it->status || strcmp(port.device, it->taken ? it->taken : ""))
         fail_msg("%s: %d, \"%s\" (%s)", it->what, status, port.device, trouble.text);
     if (!status) {
@@ -267,10 +267,13 @@ static struct gyre_verbs_pipe *add_pipe(struct gyre_verbs_wire *wire, uint32_t i
     pipe->index = index;
     pipe->fd[0] = fd;
     pipe->fds = 1;
-    pipe->mine.number = 41;
-    pipe->theirs.number = 42;
-    pipe->mine.gid[15] = 1;
-    pipe->theirs.gid[15] = 2;
+    pipe->queue[0] =
+        (struct gyre_verbs_queue){.pipe = pipe,
+                                  .card = wire->card,
+                                  .proven = true,
+                                  .mine = {.number = 41, .gid = {[15] = 1}, .ring = wire->ring},
+                                  .theirs = {.number = 42, .gid = {[15] = 2}, .ring = wire->ring}};
+    pipe->way[pipe->ways++] = pipe->queue;
     wire->pipe[index] = pipe;
     return pipe;
 }
@@ -318,7 +321,7 @@ static void what_requests_end_with_is_told(void **state)
         assert_int_equal(open_wire(1, &wire), 0);
         struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, -1);
         fake_verbs.port[0].state = it->port;
-        gyre_verbs_fail_request(pipe, &done);
+        gyre_verbs_fail_request(pipe->queue, &done);
         if (pipe->status != it->status)
             fail_msg("%s: %d (%s)", ibv_wc_status_str(it->said), pipe->status, pipe->trouble.text);
         snprintf(text, sizeof text, "%s", pipe->trouble.text);
@@ -338,7 +341,7 @@ static void say_event(struct gyre_verbs_wire *wire, enum ibv_event_type event)
     uint64_t ring = 1;
     fake_verbs.has_event = true;
     fake_verbs.event = event;
-    assert_int_equal(write(wire->context->async_fd, &ring, sizeof ring), sizeof ring);
+    assert_int_equal(write(wire->card->context->async_fd, &ring, sizeof ring), sizeof ring);
     gyre_verbs_look_aside(wire);
     assert_false(fake_verbs.has_event);
 }
@@ -414,7 +417,7 @@ static void what_never_ends_is_given_up(void **state)
         assert_int_equal(open_wire(1, &wire), 0);
         struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, -1);
         wire->dead_ns = it->dead * SECONDS;
-        pipe->signals = it->asked;
+        pipe->queue->signals = it->asked;
         if (it->port != UP)
             say_event(wire, IBV_EVENT_PORT_ERR);
         fake_verbs.port[0].state = it->port;
@@ -443,14 +446,14 @@ static void what_goes_on_is_waited_for(void **state)
     wire->dead_ns = SECONDS;
     say_event(wire, IBV_EVENT_PORT_ERR);
     fake_verbs.port[0].state = IBV_PORT_DOWN;
-    pipe->signals = 100;
+    pipe->queue->signals = 100;
     wait_on(wire, 100, 101);
     fake_verbs.port[0].state = UP;
-    pipe->signals_done++;
+    pipe->queue->signals_done++;
     wait_on(wire, 101, 102);
-    assert_false(wire->doubtful);
+    assert_false(wire->card->doubtful);
     fake_verbs.port[0].state = IBV_PORT_DOWN;
-    pipe->signals_done++;
+    pipe->queue->signals_done++;
     gyre_verbs_lose_patience(wire, 5000 * SECONDS);
     gyre_verbs_lose_patience(wire, 9000 * SECONDS);
     assert_int_equal(pipe->status, 0);
@@ -461,18 +464,19 @@ static void what_goes_on_is_waited_for(void **state)
 
 /* A device that went without a word does not end what was posted: the pipe fails as it would have
  * failed at once, but not before its time, and not by the clock of a caller that has none. */
-static void receives_that_do_not_end_fail_the_pipe(void **state)
+static void wait_for_receives(uint32_t number)
 {
     struct ibv_qp queue = {.qp_num = 9};
     struct gyre_verbs_wire *wire;
-    (void)state;
     fake_verbs_reset();
     assert_int_equal(open_wire(1, &wire), 0);
     struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, -1);
-    pipe->queue = &queue;
+    pipe->queue[1] = pipe->queue[0];
+    pipe->way[pipe->ways++] = &pipe->queue[1];
+    pipe->queue->pair = &queue;
     pipe->detours = true;
-    pipe->receives = 3;
-    gyre_verbs_break(pipe, -ENETDOWN, "it is no good any more");
+    pipe->queue[number].receives = 3;
+    gyre_verbs_break(pipe->queue, -ENETDOWN, "it is no good any more");
     assert_int_equal(fake_verbs.modified, 1);
     assert_true(gyre_verbs_detour_serve(wire, 0));
     assert_true(gyre_verbs_detour_serve(wire, 1000 * SECONDS));
@@ -481,8 +485,15 @@ static void receives_that_do_not_end_fail_the_pipe(void **state)
     gyre_verbs_detour_serve(wire, 1006 * SECONDS);
     assert_int_equal(pipe->status, -ENETDOWN);
     assert_says(pipe->trouble.text, "what was posted to the device does not end");
-    pipe->queue = NULL;
+    pipe->queue->pair = NULL;
     close_wire(wire);
+}
+
+static void receives_that_do_not_end_fail_the_pipe(void **state)
+{
+    (void)state;
+    wait_for_receives(0);
+    wait_for_receives(1);
 }
 
 static const struct {
@@ -511,16 +522,15 @@ static void counts_of_the_other_end_are_bounded(void **state)
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
         assert_int_equal(open_wire(1, &wire), 0);
         struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, fd[0]);
-        pipe->queue = &queue;
+        pipe->queue->pair = &queue;
         pipe->detours = true;
         pipe->inbox = wire->staging;
         pipe->outbox = wire->staging + wire->ring;
-        pipe->mine.ring = pipe->theirs.ring = wire->ring;
         pipe->written = 100;
         pipe->freed = 40;
         pipe->read = 7;
         assert_int_equal(write(fd[1], hellos[i].words, 16), 16);
-        gyre_verbs_break(pipe, GYRE_PEER_LOST, "it is no good any more");
+        gyre_verbs_break(pipe->queue, GYRE_PEER_LOST, "it is no good any more");
         for (int turn = 0; turn < 3; turn++)
             gyre_verbs_detour_serve(wire, SECONDS);
         if (pipe->status != hellos[i].status)
@@ -597,8 +607,7 @@ static struct gyre_verbs_pipe *add_slots(struct gyre_verbs_wire *wire, uint8_t g
     struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, -1);
     gyre_verbs_device_place(pipe);
     wire->epoch = 3;
-    pipe->mine.ring = wire->ring;
-    pipe->mine.window = GYRE_VERBS_WINDOW;
+    pipe->queue->mine.window = GYRE_VERBS_WINDOW;
     pipe->taken = 69;
     pipe->arrived = 1;
     assert_int_equal(gyre_stream_recv(pipe->stream, &match, got, 8, 77), 0);
@@ -640,14 +649,14 @@ static void a_slot_is_taken_once(void **state)
         write_slot(pipe, &slots[0]);
         assert_int_equal(seen && gyre_verbs_slot_look(pipe), seen);
         assert_int_equal(pipe->ahead, seen);
-        gyre_verbs_pipe_came(pipe, TOLD);
+        gyre_verbs_pipe_came(pipe->queue, TOLD);
         assert_int_equal(pipe->status, 0);
         assert_int_equal(pipe->ahead, 0);
         assert_int_equal(pipe->taken, 70);
         assert_int_equal(pipe->read, FRAMED);
         assert_int_equal(gyre_stream_complete(pipe->stream, &done, 1), 1);
         assert_false(gyre_verbs_slot_look(pipe));
-        gyre_verbs_pipe_came(pipe, TOLD);
+        gyre_verbs_pipe_came(pipe->queue, TOLD);
         assert_int_equal(pipe->status, GYRE_CORRUPT);
         assert_says(pipe->trouble.text, "tells of a slot that it has not written");
         close_wire(wire);
@@ -667,36 +676,44 @@ static void a_broken_pipe_does_not_look(void **state)
     pipe->broken = true;
     assert_false(gyre_verbs_slot_look(pipe));
     pipe->broken = false;
-    gyre_verbs_pipe_came(pipe, FRAMED); /* a record of the inbox, which is zeros */
+    gyre_verbs_pipe_came(pipe->queue, FRAMED); /* a record of the inbox, which is zeros */
     assert_int_equal(pipe->status, GYRE_CORRUPT);
     close_wire(wire);
 }
 
 /* -- offers ------------------------------------------------------------------------------------ */
 
-enum { RECORD = 128, WILLING = 4, MTU = 5, RING = 44, WINDOW = 48, NETWORK = 52, VERSION = 53 };
+enum {
+    RECORD = 128,
+    WILLING = 4,
+    MTU = 5,
+    RING = 44,
+    WINDOW = 48,
+    NETWORK = 52,
+    VERSION = 53,
+    QUEUES = 55
+};
 
 /* What one end hears of an offer like its own but for one field. Returns meet()'s status; its own
  * offer to `said`. */
-static int meet(const uint8_t *offer, const char *unwilling, uint8_t said[RECORD])
+static int meet(const uint8_t *offer, uint8_t said[RECORD])
 {
     uint8_t step[RECORD] = {1};
     struct gyre_verbs_wire *wire;
-    struct ibv_qp queue = {.qp_num = 9};
     int fd[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
     assert_int_equal(open_wire(1, &wire), 0);
     struct gyre_verbs_pipe *pipe = add_pipe(wire, 0, fd[0]);
-    pipe->queue = &queue;
+    pipe->queue->proven = false;
+    pipe->ways = 0;
     if (offer) {
         assert_int_equal(write(fd[1], offer, RECORD), RECORD);
         assert_int_equal(write(fd[1], step, RECORD), RECORD);
     } else {
         shutdown(fd[1], SHUT_WR);
     }
-    int status = gyre_verbs_meet(pipe, unwilling, &trouble);
+    int status = gyre_verbs_meet(pipe, &trouble);
     assert_int_equal(read(fd[1], said, RECORD), RECORD);
-    pipe->queue = NULL;
     close(fd[1]);
     close_wire(wire);
     return status;
@@ -720,6 +737,8 @@ static const struct {
     {"no window", WINDOW, 0, GYRE_CORRUPT, "made no sense"},
     {"too large a window", WINDOW, 65, GYRE_CORRUPT, "made no sense"},
     {"a ring of 64 MiB", RING + 3, 4, GYRE_CORRUPT, "made no sense"},
+    {"no queue pair", QUEUES, 0, GYRE_CORRUPT, "made no sense"},
+    {"too many queue pairs", QUEUES, 5, GYRE_CORRUPT, "made no sense"},
 };
 
 static void offers_that_differ_are_named(void **state)
@@ -728,20 +747,21 @@ static void offers_that_differ_are_named(void **state)
     (void)state;
     fake_verbs_reset();
     fake_verbs.modify_status = ENETUNREACH;
-    assert_int_equal(meet(NULL, NULL, mine), GYRE_PEER_LOST);
+    assert_int_equal(meet(NULL, mine), GYRE_PEER_LOST);
     assert_says(trouble.text, "rank 7 hung up while the verbs link to it was made");
     for (uint32_t i = 0; i < COUNT(offers); i++) {
         memcpy(theirs, mine, RECORD);
         if (offers[i].at >= 0)
             theirs[offers[i].at] = (uint8_t)offers[i].value;
-        int status = meet(theirs, NULL, said);
+        int status = meet(theirs, said);
         if (status != offers[i].status)
             fail_msg("%s: %d (%s)", offers[i].what, status, trouble.text);
         assert_says(trouble.text, offers[i].words);
     }
-    assert_int_equal(meet(mine, "of no locked memory", said), GYRE_UNSUPPORTED);
+    fake_verbs.no_queues = true;
+    assert_int_equal(meet(mine, said), GYRE_UNSUPPORTED);
     assert_int_equal(said[WILLING], 0);
-    assert_says((const char *)said + 64, "of no locked memory");
+    assert_says((const char *)said + 64, "fake0:1 gives no queue pair: Cannot allocate memory");
 }
 
 /* The last rank meets rank 0 when that has met all others. */

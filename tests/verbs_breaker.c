@@ -24,14 +24,18 @@ uint32_t verbs_breaker_broken(void)
     return broken;
 }
 
+/* One queue pair of each pipe, if it has several. */
 static void break_all(const struct gyre_verbs_wire *wire)
 {
     struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
-    for (uint32_t i = 0; i < wire->most; i++)
-        if (wire->pipe[i] && wire->pipe[i]->queue && wire->pipe[i]->detours) {
-            ibv_modify_qp(wire->pipe[i]->queue, &wanted, IBV_QP_STATE);
+    for (uint32_t i = 0; i < wire->most; i++) {
+        const struct gyre_verbs_pipe *pipe = wire->pipe[i];
+        const struct gyre_verbs_queue *queue = pipe ? pipe->way[broken % pipe->ways] : NULL;
+        if (queue && queue->pair && pipe->detours) {
+            ibv_modify_qp(queue->pair, &wanted, IBV_QP_STATE);
             broken++;
         }
+    }
 }
 
 int verbs_breaker_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)

@@ -51,6 +51,7 @@ const struct gyre_knob gyre_knobs[] = {
     WORD("GYRE_TCP_SUMS", "payload header", "payload", true,
          "what TCP's sums against damage cover"),
     TEXT("GYRE_RDMA_DEVICE", "the nearest", false, "RDMA devices, or device:port"),
+    NUMBER("GYRE_RDMA_QUEUES", 1, 4, "1", false, "queue pairs to each peer on each RDMA device"),
     NUMBER("GYRE_RDMA_GID", 0, 1023, "RoCE v2 first", false, "which GID of the port"),
     WORD("GYRE_RDMA_FAILOVER", "none tcp", "none", true, "tcp: a link that breaks goes on by TCP"),
     TEXT("GYRE_DEVICES", "the program's", false,

@@ -41,7 +41,7 @@ static bool length_fits(uint32_t kind, uint32_t length)
     case GYRE_FRAME_POINT:
         return length == 2 * sizeof(uint64_t);
     case GYRE_FRAME_PLACE:
-        return length == 3 * sizeof(uint64_t);
+        return length == GYRE_FRAME_PLACE_BYTES;
     case GYRE_FRAME_RECALL:
     case GYRE_FRAME_SPARED:
     case GYRE_FRAME_TAKEN:

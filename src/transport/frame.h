@@ -34,12 +34,13 @@ enum gyre_frame_kind {
                               region and the offset there, 8 bytes each */
     GYRE_FRAME_TAKEN = 9,  /* the message that was pointed at has been read */
     GYRE_FRAME_PLACE = 10, /* a GRANT, and where the message may be written; payload: its length,
-                              the address, 8 bytes each; key and number, 4 each */
+                              the address, 8 bytes each; a number, and four keys, 4 each */
     GYRE_FRAME_RECALL = 11, /* it shall not be written there any more */
     GYRE_FRAME_SPARED = 12  /* and will not be: the message comes in pieces */
 };
 
-#define GYRE_FRAME_CONTROL_MAX 24u /* payload of frames that are no message */
+#define GYRE_FRAME_PLACE_BYTES 36u
+#define GYRE_FRAME_CONTROL_MAX GYRE_FRAME_PLACE_BYTES /* payload of frames that are no message */
 
 struct gyre_frame {
     enum gyre_frame_kind kind;

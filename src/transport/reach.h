@@ -6,10 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where the peer may write: what its carrier needs for that, as this side's carrier names it. */
+#define GYRE_REACH_KEYS 4
+
+/* Where the peer may write: what its carrier needs for that, as this side's carrier names it, a key
+ * for each of several ways. */
 struct gyre_reach_place {
     uint64_t address;
-    uint32_t key;
+    uint32_t key[GYRE_REACH_KEYS];
 };
 
 struct gyre_reach {

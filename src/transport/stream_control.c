@@ -31,8 +31,10 @@ static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t 
     *placed = stream->in.frame.kind == GYRE_FRAME_PLACE;
     if (!*placed)
         return;
-    *place = (struct gyre_reach_place){.address = gyre_get64(at + 8), .key = gyre_get32(at + 16)};
-    *number = gyre_get32(at + 20);
+    *number = gyre_get32(at + 16);
+    *place = (struct gyre_reach_place){.address = gyre_get64(at + 8)};
+    for (int i = 0; i < GYRE_REACH_KEYS; i++)
+        place->key[i] = gyre_get32(at + 20 + 4 * i);
 }
 
 /* Kept until the post that it is about; an honest peer has at most as many as it has records. */

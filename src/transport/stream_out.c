@@ -81,17 +81,20 @@ static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
     gyre_table_insert(&stream->sends, send);
 }
 
+_Static_assert(GYRE_FRAME_PLACE_BYTES == 20 + 4 * GYRE_REACH_KEYS, "a PLACE has all keys");
+
 static void offer_invitation(struct gyre_stream *stream, struct gyre_receive *receive)
 {
-    uint8_t wire[3 * sizeof(uint64_t)];
+    uint8_t wire[GYRE_FRAME_PLACE_BYTES];
     if (!gyre_stream_expose(stream, receive)) {
         offer_length(stream, GYRE_FRAME_GRANT, &receive->slot.match, receive->length);
         return;
     }
     gyre_put64(wire, receive->length);
     gyre_put64(wire + 8, receive->place.address);
-    gyre_put32(wire + 16, receive->place.key);
-    gyre_put32(wire + 20, gyre_stream_number(stream, receive));
+    gyre_put32(wire + 16, gyre_stream_number(stream, receive));
+    for (int i = 0; i < GYRE_REACH_KEYS; i++)
+        gyre_put32(wire + 20 + 4 * i, receive->place.key[i]);
     offer(stream, GYRE_FRAME_PLACE, &receive->slot.match, wire, sizeof wire);
 }
 

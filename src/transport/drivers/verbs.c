@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define LOOK_EVERY_NS (GYRE_MS / 5) /* the sockets are heard, meanwhile */
-#define DOUBTS_MOST   2             /* test writes that fail before the first one succeeds */
 
 static struct gyre_verbs_pipe *pipe_of(struct gyre_pipe *handle)
 {
@@ -61,7 +60,7 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
 
 static void free_pipe(struct gyre_verbs_pipe *pipe)
 {
-    gyre_verbs_queue_destroy(pipe);
+    gyre_verbs_queue_destroy_all(pipe);
     if (pipe->busy)
         TAILQ_REMOVE(&pipe->wire->busy, pipe, in_busy);
     gyre_stream_destroy(pipe->stream);
@@ -73,7 +72,7 @@ static void verbs_detach(struct gyre_pipe *handle)
 {
     struct gyre_verbs_pipe *pipe = pipe_of(handle);
     struct gyre_verbs_wire *wire = pipe->wire;
-    gyre_verbs_queue_destroy(pipe);
+    gyre_verbs_queue_destroy_all(pipe);
     wire->pipe[pipe->index] = NULL;
     wire->hangups -= pipe->hangup;
     wire->detours -= pipe->detour.state != GYRE_VERBS_DIRECT;
@@ -140,20 +139,13 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     pipe->index = free_place(wire);
     pipe->serial = ++wire->serials;
     pipe->fds = channel->fds;
+    for (uint32_t i = 0; i < wire->queues; i++)
+        pipe->queue[i] =
+            (struct gyre_verbs_queue){.pipe = pipe, .card = &wire->card[i % wire->cards]};
     memcpy(pipe->fd, channel->fd, sizeof pipe->fd);
     gyre_verbs_device_place(pipe);
     *out = pipe;
     return 0;
-}
-
-/* Why this side does not even try; NULL: it does. */
-static const char *doubts(const struct gyre_verbs_wire *wire, const struct gyre_trouble *trouble)
-{
-    if (trouble->status)
-        return trouble->text;
-    if (wire->refusals >= DOUBTS_MOST && !wire->proven)
-        return "test writes have reached no peer so far";
-    return NULL;
 }
 
 static int listen_to(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
@@ -166,19 +158,6 @@ static int listen_to(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
                                 "watched: %s",
                                 pipe->peer, strerror(errno));
     return 0;
-}
-
-static int connect_pipe(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
-{
-    struct gyre_verbs_wire *wire = pipe->wire;
-    struct gyre_trouble why = {0};
-    gyre_verbs_queue_create(pipe, &why);
-    int status = gyre_verbs_meet(pipe, doubts(wire, &why), trouble);
-    if (status == GYRE_UNSUPPORTED && pipe->sends)
-        wire->refusals++;
-    if (!status)
-        wire->proven = true;
-    return status ? status : listen_to(pipe, trouble);
 }
 
 static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
@@ -194,7 +173,8 @@ static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *cha
     if (status)
         return status;
     wire->pipe[pipe->index] = pipe;
-    status = connect_pipe(pipe, trouble);
+    status = gyre_verbs_meet(pipe, trouble);
+    status = status ? status : listen_to(pipe, trouble);
     if (status) {
         wire->pipe[pipe->index] = NULL;
         free_pipe(pipe);
@@ -270,7 +250,7 @@ static int verbs_bye(struct gyre_pipe *handle)
     gyre_verbs_pipe_mark(pipe);
     bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
     bool left = pipe->detour.state ? gyre_verbs_detour_done(pipe)
-                                   : pipe->broken || pipe->sends == pipe->sends_done;
+                                   : pipe->broken || pipe->queue->sends == pipe->queue->sends_done;
     return parted && left ? 0 : GYRE_AGAIN;
 }
 
@@ -357,23 +337,33 @@ static int verbs_poll(struct gyre_wire *handle, uint64_t now, struct gyre_comple
 }
 
 /* Events of the channel say no more than that the queue is worth a look. */
-static void clear_events(struct gyre_verbs_wire *wire)
+static void clear_events(struct gyre_verbs_card *card)
 {
     struct ibv_cq *queue;
     void *nothing;
-    while (!ibv_get_cq_event(wire->channel, &queue, &nothing))
-        wire->events++;
-    if (wire->events) {
-        ibv_ack_cq_events(wire->completions, wire->events);
-        wire->events = 0;
+    while (!ibv_get_cq_event(card->channel, &queue, &nothing))
+        card->events++;
+    if (card->events) {
+        ibv_ack_cq_events(card->completions, card->events);
+        card->events = 0;
     }
+}
+
+static int arm_cards(struct gyre_verbs_wire *wire)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < wire->cards; i++)
+        if (wire->card[i].context) {
+            clear_events(&wire->card[i]);
+            status |= ibv_req_notify_cq(wire->card[i].completions, 0);
+        }
+    return status;
 }
 
 static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
-    clear_events(wire);
-    int status = ibv_req_notify_cq(wire->completions, 0);
+    int status = arm_cards(wire);
     gyre_verbs_look_aside(wire);
     alarm->fd = wire->epoll;
     if (status || wire->full || wire->hangups || !LIST_EMPTY(&wire->departed) ||

@@ -6,13 +6,18 @@
  *        verbs_slot.c       short messages, seen in memory
  *        verbs_reach.c      long messages, from where they lie to where they belong
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
+ *        verbs_offer.c      what they tell each other there
  *        verbs_queue.c      queue pairs, requests, completions
  *        verbs_fault.c      what a broken pipe tells
  *        verbs_patience.c   what comes to nothing without a word
  *        verbs_detour.c     how it goes on over its socket, where that was asked for
- *        verbs_device.c     the wire's device, its limits, staging
+ *        verbs_device.c     the wire's devices, staging
+ *        verbs_card.c       one device, its limits
  *        verbs_port.c       which device, port and GID
  *        verbs_rail.c       which of several that are as good
+ *
+ * A pipe has a queue pair, or several, over one device or several, in the same order at both ends.
+ * The first one carries the records; of a long message each carries its share (verbs_reach.c).
  *
  * Of a direction, the sender has an *outbox* and the receiver an *inbox* of the same size:
  *
@@ -57,7 +62,11 @@
 
 #define GYRE_VERBS_NAME_MAX 48
 #define GYRE_VERBS_STORY    1024
-#define GYRE_VERBS_RAILS    16 /* ports that a node's ranks are spread over at most */
+#define GYRE_VERBS_PORTS    16              /* that a node's ranks are spread over at most */
+#define GYRE_VERBS_QUEUES   GYRE_REACH_KEYS /* queue pairs to a peer, and devices, at most */
+#define GYRE_VERBS_HELD     128             /* more immediates than a peer may have under way */
+#define GYRE_VERBS_TEST     8192            /* bytes of a test write */
+#define GYRE_VERBS_OFFER    128             /* bytes */
 
 struct ibv_context;
 struct ibv_pd;
@@ -85,7 +94,7 @@ struct gyre_verbs_rail { /* a port that could serve */
     uint8_t gid[16];
 };
 
-/* What one end of a pipe tells the other. */
+/* What one end of a queue pair tells the other. */
 struct gyre_verbs_end {
     bool willing;
     uint8_t gid[16];
@@ -93,7 +102,7 @@ struct gyre_verbs_end {
     uint8_t mtu;
     uint32_t number; /* of its queue pair */
     uint32_t first;  /* packet sequence number */
-    uint64_t inbox;  /* address */
+    uint64_t inbox;  /* address; of another than the first, where its test write goes */
     uint32_t key;    /* of it */
     uint32_t ring;   /* bytes of it */
     uint64_t slots;  /* their address; the key is the inbox's */
@@ -101,6 +110,7 @@ struct gyre_verbs_end {
     uint8_t network; /* InfiniBand, RoCE v1 or v2: enum ibv_gid_type */
     uint8_t version; /* of all this */
     bool detours;    /* it goes on over TCP when the queue pair breaks */
+    uint8_t queues;  /* how many queue pairs it would have */
     char reason[64]; /* why not */
 };
 
@@ -129,7 +139,24 @@ struct gyre_verbs_memory { /* a region that is registered, or cannot be */
     uint32_t id;
     void *base;
     uint64_t length;
-    struct ibv_mr *registration;
+    struct ibv_mr *registration[GYRE_VERBS_QUEUES]; /* by card: all, or none */
+};
+
+struct gyre_verbs_card {         /* a device that is open, and a port of it */
+    struct ibv_context *context; /* NULL: it is left out */
+    struct ibv_pd *domain;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *completions;
+    struct ibv_mr *test; /* where test writes come from and go, but for the first queue pair's */
+    struct gyre_verbs_port port;
+    char name[GYRE_VERBS_NAME_MAX];
+    struct gyre_trouble why; /* it is left out */
+    bool told_why;
+    uint32_t refusals; /* peers that a test write did not reach, while it reached none */
+    bool proven;
+    bool doubtful;   /* the port has gone down, by the device's word */
+    uint32_t doubts; /* looks at which it was */
+    uint32_t events; /* of the channel, to be acknowledged */
 };
 
 enum gyre_verbs_detour_state {
@@ -162,54 +189,73 @@ struct gyre_verbs_detour { /* verbs_detour.c has the picture */
 };
 
 struct gyre_verbs_wire;
+struct gyre_verbs_pipe;
+
+struct gyre_verbs_queue { /* a queue pair, and what is under way on it */
+    struct gyre_verbs_pipe *pipe;
+    struct gyre_verbs_card *card;
+    struct ibv_qp *pair; /* NULL: none yet, or not any more */
+    uint32_t inline_most;
+    struct gyre_verbs_end mine, theirs;
+    bool proven; /* by test writes; before, what goes wrong with it concerns nobody else */
+    bool test_came;
+    char refused[64]; /* what went wrong */
+
+    /* Out. Counted for ever. */
+    uint32_t sends, sends_done;               /* requests */
+    uint32_t told;                            /* of them, that the device has done */
+    uint32_t asked;                           /* of them, up to the last that tells */
+    bool owes;                                /* a message ends after that */
+    struct gyre_send *ends[GYRE_VERBS_SENDS]; /* of which message a request is the last here */
+    uint32_t signalled[GYRE_VERBS_SENDS];     /* up to which request a completion tells */
+    uint32_t signals, signals_done;
+    uint32_t answers, unanswered; /* signals_done at patience's last look; looks without another */
+    struct gyre_verbs_request batch[GYRE_VERBS_BATCH]; /* not given to the device yet */
+    uint32_t batched;
+
+    uint32_t receives; /* posted, and not ended */
+    uint32_t used;     /* not posted again yet */
+
+    /* But for the first: messages whose share has left here, or come, and not on the first yet. */
+    uint32_t shares_left, shares_come;
+};
 
 struct gyre_verbs_pipe {
     struct gyre_verbs_wire *wire;
     uint32_t peer, index, serial;
     int fd[8], fds; /* sockets; the first brought the two together, and its end is the peer's */
     struct gyre_stream *stream;
-    struct ibv_qp *queue;
-    uint32_t inline_most;
-    struct gyre_verbs_end mine, theirs;
+    struct gyre_verbs_queue queue[GYRE_VERBS_QUEUES];
+    struct gyre_verbs_queue *way[GYRE_VERBS_QUEUES]; /* those that are proven; the first is first */
+    uint32_t ways;
     uint8_t *inbox, *slots, *outbox;
 
     /* Out. Bytes and records are counted for ever. */
     uint64_t written, freed;
     uint32_t records, consumed; /* put out; consumed by the peer */
     uint64_t end_of[GYRE_VERBS_WINDOW];
-    uint32_t sends, sends_done;               /* requests */
-    uint32_t asked;                           /* of them, up to the last that tells */
-    bool owes;                                /* a message ends after that */
-    struct gyre_send *ends[GYRE_VERBS_SENDS]; /* which message a request ends */
-    uint32_t signalled[GYRE_VERBS_SENDS];     /* up to which request a completion tells */
-    uint32_t signals, signals_done;
-    uint32_t answers, unanswered; /* signals_done at patience's last look; looks without another */
-    uint32_t announced;           /* long messages, for ever */
-    struct gyre_verbs_request batch[GYRE_VERBS_BATCH]; /* not given to the device yet */
-    uint32_t batched;
+    uint32_t announced; /* long messages, for ever */
 
     /* Out, past the rings: the message that is being written. */
     struct gyre_stream_write write;
     uint64_t write_at;
-    uint32_t write_key;
+    uint32_t write_key[GYRE_VERBS_QUEUES];
     bool writing;
 
     /* In. */
     uint64_t read, read_told;
-    uint32_t taken, taken_told; /* records */
-    uint32_t ahead;             /* seen in memory, and not told of yet */
-    uint32_t arrived;           /* long messages */
-    uint32_t receives;          /* posted, and not ended */
-    uint32_t used;              /* receives, not posted again yet */
+    uint32_t taken, taken_told;                           /* records */
+    uint32_t ahead;                                       /* seen in memory, and not told of yet */
+    uint32_t arrived;                                     /* long messages */
+    uint32_t held[GYRE_VERBS_HELD], held_next, held_done; /* immediates, until a share has come */
 
     uint32_t posts; /* accepted and not yet fetched */
     bool parting;   /* bye() was called */
     bool hangup;    /* the socket has ended, and what that means is not settled yet */
     bool ended;     /* now it is */
-    bool broken;    /* the queue pair is of no use any more */
+    bool broken;    /* the queue pairs are of no use any more */
     bool busy;      /* on wire->busy */
-    bool probe_came;
-    bool detours; /* both ends do, if the queue pair breaks */
+    bool detours;   /* both ends do, if a queue pair breaks */
     struct gyre_verbs_detour detour;
     uint64_t hangup_at;
     int status;
@@ -219,13 +265,11 @@ struct gyre_verbs_pipe {
 };
 
 struct gyre_verbs_wire {
-    struct ibv_context *context;
-    struct ibv_pd *domain;
-    struct ibv_comp_channel *channel;
-    struct ibv_cq *completions;
+    struct gyre_verbs_card card[GYRE_VERBS_QUEUES];
+    uint32_t cards, queues; /* queue pair i of a pipe is on card i % cards */
     struct ibv_mr *inboxes, *outboxes;
     uint8_t *staging; /* `most` inboxes, their slots, then as many outboxes */
-    struct gyre_verbs_port port;
+    uint8_t *test;    /* behind them, where there are several queues: for their test writes */
     const struct gyre_sight *sight;
     struct gyre_reach reach; /* for the streams */
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
@@ -233,23 +277,18 @@ struct gyre_verbs_wire {
     bool refused_memory;
     bool failover;    /* asked for */
     uint32_t detours; /* pipes */
-    char name[GYRE_VERBS_NAME_MAX * 2];
+    char name[GYRE_VERBS_NAME_MAX * GYRE_VERBS_QUEUES];
     uint32_t ring, window;
     uint32_t rank;
     uint16_t epoch;
     int epoll; /* completion channel, sockets, the device's events */
     uint32_t most, serials;
-    uint32_t refusals; /* peers that a test write did not reach, while it reached none */
-    bool proven;
     bool glimpsed;    /* the last poll() saw something in memory, and looked no further */
     uint64_t seen;    /* records, in memory */
     bool full;        /* the last poll() had more to tell than it was given room for */
-    uint32_t events;  /* of the channel, to be acknowledged */
     uint64_t looked;  /* at the sockets */
     uint64_t dead_ns; /* 0: patience has no end */
     uint64_t judged;  /* patience's last look */
-    bool doubtful;    /* the port has gone down, by the device's word */
-    uint32_t doubts;  /* looks at which it was */
     uint32_t hangups; /* pipes with one */
     uint64_t moved;
     struct gyre_verbs_pipe **pipe; /* `most`; NULL: free */
@@ -257,54 +296,64 @@ struct gyre_verbs_wire {
     LIST_HEAD(, gyre_verbs_pipe) departed;
 };
 
-/* -- verbs_port.c, verbs_rail.c, verbs_device.c ------------------------------------------------ */
+/* -- verbs_port.c, verbs_rail.c, verbs_card.c, verbs_device.c ---------------------------------- */
 
-/* Opens the device with the port for this rank. GYRE_UNSUPPORTED: there is none; else why it is of
- * no use. */
-int gyre_verbs_port_choose(const struct gyre_wire_options *options, struct ibv_context **context,
-                           struct gyre_verbs_port *port, struct gyre_trouble *trouble);
+/* How many devices this rank is to use. choose(): opens the one of this number, with its port.
+ * GYRE_UNSUPPORTED: there is none; else why it is of no use. */
+uint32_t gyre_verbs_port_count(const struct gyre_wire_options *options);
+int gyre_verbs_port_choose(const struct gyre_wire_options *options, uint32_t number,
+                           struct ibv_context **context, struct gyre_verbs_port *port,
+                           struct gyre_trouble *trouble);
 int gyre_verbs_rail_pick(const struct gyre_verbs_rail *rail, int count, int best, int local_rank,
                          int local_size); /* its index */
 void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX]);
+
+/* The first card decides on the window; another that is of no use has been closed, and `why` says
+ * why. */
+int gyre_verbs_card_open(struct gyre_verbs_wire *wire, uint32_t number,
+                         const struct gyre_wire_options *options, struct gyre_trouble *trouble);
+void gyre_verbs_card_close(struct gyre_verbs_card *card);
 
 /* Everything that a wire has once. close() takes every half-built state. */
 int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
                            struct gyre_trouble *trouble);
 void gyre_verbs_device_close(struct gyre_verbs_wire *wire);
-void gyre_verbs_device_place(struct gyre_verbs_pipe *pipe);       /* its part of staging */
-uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire); /* posted on each pipe */
+void gyre_verbs_device_place(struct gyre_verbs_pipe *pipe); /* its part of staging */
+
+/* Posted on a pipe's first queue pair, and on each other one. */
+uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire, bool first);
 const char *gyre_verbs_memory_hint(char text[160]); /* the limit, and how it is raised */
 
 /* -- verbs_queue.c ----------------------------------------------------------------------------- */
 
-int gyre_verbs_queue_create(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
-void gyre_verbs_queue_destroy(struct gyre_verbs_pipe *pipe); /* nothing is touched any more */
+int gyre_verbs_queue_create(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble);
+void gyre_verbs_queue_destroy(struct gyre_verbs_queue *queue); /* nothing is touched any more */
+void gyre_verbs_queue_destroy_all(struct gyre_verbs_pipe *pipe);
+void gyre_verbs_queue_stop_all(struct gyre_verbs_pipe *pipe); /* they go to their error state */
 
 /* To the peer that `theirs` describes; receives are posted. */
-int gyre_verbs_queue_connect(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
+int gyre_verbs_queue_connect(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble);
 
-/* put(): the caller has looked at room(). write(): outbox bytes [at, at + length), to the same place
- * of the peer's inbox. flush(): the device gets what was put, and what is written from is left as it
- * is until then too. */
-uint32_t gyre_verbs_queue_room(const struct gyre_verbs_pipe *pipe);
-void gyre_verbs_queue_put(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *request);
-void gyre_verbs_queue_write(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
-                            uint32_t length);
-void gyre_verbs_queue_flush(struct gyre_verbs_pipe *pipe);
+/* put(): the caller has looked at room(). flush(): the device gets what was put, and what is written
+ * from is left as it is until then too. */
+uint32_t gyre_verbs_queue_room(const struct gyre_verbs_queue *queue);
+void gyre_verbs_queue_put(struct gyre_verbs_queue *queue, const struct gyre_verbs_request *request);
+void gyre_verbs_queue_flush(struct gyre_verbs_queue *queue);
 
 /* Takes what completed and hands it to its pipe; false: nothing had. */
 bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire);
 
 /* -- verbs_fault.c ----------------------------------------------------------------------------- */
 
-/* break(): the queue pair is of no use any more; the pipe goes on without it, or fails. story():
- * which link it was, and what has happened. */
-void gyre_verbs_break(struct gyre_verbs_pipe *pipe, int status, const char *what);
-void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what);
-const char *gyre_verbs_story(const struct gyre_verbs_pipe *pipe, const char *what,
+/* break(): the queue pair is of no use any more; the pipe goes on by TCP, or fails. refuse(): one
+ * that is not proven has failed. story(): which link it was, and what has happened. */
+void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *what);
+void gyre_verbs_fail(struct gyre_verbs_queue *queue, int status, const char *what);
+void gyre_verbs_refuse(struct gyre_verbs_queue *queue, const char *what);
+const char *gyre_verbs_story(const struct gyre_verbs_queue *queue, const char *what,
                              char text[GYRE_VERBS_STORY]);
 void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status);
-void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done);
+void gyre_verbs_fail_request(struct gyre_verbs_queue *queue, const struct ibv_wc *done);
 
 /* Hears what is no completion: sockets and the device's events. end_hangups(), when all completions
  * have been read, decides what the end of a socket means. */
@@ -313,9 +362,11 @@ void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now);
 
 /* -- verbs_patience.c -------------------------------------------------------------------------- */
 
-/* port_state(): of this rank's port, in words too; 0: it is up. */
-int gyre_verbs_port_state(const struct gyre_verbs_wire *wire, const char **words);
-void gyre_verbs_break_all(struct gyre_verbs_wire *wire, int status, const char *what);
+/* port_state(): of this rank's port, in words too; 0: it is up. break_all(): whatever is on that
+ * card. */
+int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words);
+void gyre_verbs_break_all(struct gyre_verbs_wire *wire, const struct gyre_verbs_card *card,
+                          int status, const char *what);
 void gyre_verbs_lose_patience(struct gyre_verbs_wire *wire, uint64_t now);
 
 /* -- verbs_detour.c ---------------------------------------------------------------------------- */
@@ -335,8 +386,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
                               uint64_t token); /* false: it cannot */
 void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length);
 bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe); /* goodbyes from both sides */
-void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate);
-void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length); /* the first record */
+void gyre_verbs_pipe_came(struct gyre_verbs_queue *queue, uint32_t immediate);
 uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
                                    uint32_t length);
 
@@ -358,14 +408,24 @@ void gyre_verbs_reach_open(struct gyre_verbs_wire *wire, const struct gyre_sight
 void gyre_verbs_reach_close(struct gyre_verbs_wire *wire);
 bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 
-/* -- verbs_meet.c ------------------------------------------------------------------------------ */
+/* Whether all shares of a message have left, or come, that the first queue pair tells of; they are
+ * counted off then. */
+bool gyre_verbs_reach_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out);
 
-/* Agrees with the peer, over the first socket, whether the two write to each other; the peer does
- * the same, and is waited for. 0: proved by a write each way. GYRE_UNSUPPORTED: both know that it is not to be, and
- * the socket is as it was. */
-int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, const char *unwilling,
-                    struct gyre_trouble *trouble);
-uint64_t gyre_verbs_meet_ms(uint32_t peers); /* how long a peer is waited for that lives */
-uint8_t gyre_verbs_probe_byte(const struct gyre_verbs_end *from, uint32_t i);
+/* -- verbs_offer.c, verbs_meet.c --------------------------------------------------------------- */
+
+/* Describes this end; *why, if something has failed, says why it is not willing. read():
+ * GYRE_UNSUPPORTED where this end, the peer's, or the two together do not want to. */
+int gyre_verbs_offer_write(struct gyre_verbs_queue *queue, const struct gyre_trouble *why,
+                           uint8_t out[GYRE_VERBS_OFFER]);
+int gyre_verbs_offer_read(struct gyre_verbs_queue *queue, const struct gyre_trouble *why,
+                          const uint8_t in[GYRE_VERBS_OFFER], struct gyre_trouble *trouble);
+
+/* Makes the queue pairs and agrees with the peer, over the first socket, over which of them the two
+ * write to each other; the peer does the same, and is waited for. 0: proved by a write each way.
+ * GYRE_UNSUPPORTED: both know that it is not to be, and the socket is as it was. */
+int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble);
+uint64_t gyre_verbs_meet_ms(uint32_t meetings); /* how long a peer is waited for that lives */
+void gyre_verbs_meet_check(struct gyre_verbs_queue *queue, uint32_t length); /* what has come */
 
 #endif

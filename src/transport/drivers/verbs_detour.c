@@ -1,9 +1,9 @@
 /* A pipe whose queue pair is broken goes on over the socket that brought the two together
  * (GYRE_RDMA_FAILOVER=tcp).
  *
- *     breaking    the queue pair is in its error state; what came before is taken still, until the
+ *     breaking    all queue pairs are in their error state; what came before is taken, until the
  *         │       last posted receive has ended: then it is known what came, to the byte
- *     telling     it is destroyed, and no device reads or writes for this pipe any more
+ *     telling     they are destroyed, and no device reads or writes for this pipe any more
  *         │ ── "I have b bytes of yours, and m messages" ──▶                          each way
  *     detoured    what the peer lacks goes again from where it still lies, then all that follows
  *
@@ -42,29 +42,29 @@
 
 enum { BYTES = 1, MESSAGE = 2 };
 
-/* -- the end of the queue pair ----------------------------------------------------------------- */
+/* -- the end of the queue pairs ---------------------------------------------------------------- */
 
 static void begin(struct gyre_verbs_pipe *pipe, int status)
 {
-    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
     pipe->detour = (struct gyre_verbs_detour){.state = GYRE_VERBS_BREAKING, .status = status};
     pipe->broken = true;
     pipe->wire->detours++;
-    ibv_modify_qp(pipe->queue, &wanted, IBV_QP_STATE);
+    gyre_verbs_queue_stop_all(pipe);
 }
 
-void gyre_verbs_break(struct gyre_verbs_pipe *pipe, int status, const char *what)
+void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *what)
 {
+    struct gyre_verbs_pipe *pipe = queue->pipe;
     char story[GYRE_VERBS_STORY];
     if (pipe->status || pipe->detour.state)
         return;
-    if (!pipe->detours) {
-        gyre_verbs_fail(pipe, status, what);
+    if (!pipe->detours || !queue->proven) {
+        gyre_verbs_fail(queue, status, what);
         return;
     }
     begin(pipe, status);
     gyre_log(GYRE_LOG_WARN, "%s; it goes on over TCP for the rest of the job",
-             gyre_verbs_story(pipe, what, story));
+             gyre_verbs_story(queue, what, story));
 }
 
 static void put_hello(struct gyre_verbs_pipe *pipe)
@@ -86,18 +86,27 @@ static void open_socket(struct gyre_verbs_pipe *pipe)
     epoll_ctl(pipe->wire->epoll, EPOLL_CTL_MOD, pipe->fd[0], &event);
 }
 
-static void end_queue(struct gyre_verbs_pipe *pipe, uint64_t now)
+static uint32_t receives_left(const struct gyre_verbs_pipe *pipe)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < pipe->ways; i++)
+        left += pipe->way[i]->receives;
+    return left;
+}
+
+static void end_queues(struct gyre_verbs_pipe *pipe, uint64_t now)
 {
     struct gyre_verbs_detour *detour = &pipe->detour;
+    uint32_t left = receives_left(pipe);
     if (now && !detour->deadline)
         detour->deadline = now + ENDING_NS;
-    if (pipe->receives && now > detour->deadline && detour->deadline)
-        gyre_verbs_fail(pipe, detour->status,
+    if (left && now > detour->deadline && detour->deadline)
+        gyre_verbs_fail(pipe->queue, detour->status,
                         "what was posted to the device does not end, so what has come is not known "
                         "and TCP cannot go on with it");
-    if (pipe->receives || pipe->status)
+    if (left || pipe->status)
         return;
-    gyre_verbs_queue_destroy(pipe);
+    gyre_verbs_queue_destroy_all(pipe);
     detour->state = GYRE_VERBS_TELLING;
     put_hello(pipe);
     open_socket(pipe);
@@ -141,10 +150,11 @@ static bool put_message(struct gyre_verbs_pipe *pipe, const struct gyre_stream_w
 static bool repeat_record(struct gyre_verbs_pipe *pipe)
 {
     struct gyre_verbs_detour *detour = &pipe->detour;
-    uint64_t at = detour->repeat_at % pipe->theirs.ring;
+    uint32_t ring = pipe->queue->theirs.ring;
+    uint64_t at = detour->repeat_at % ring;
     uint64_t length = pipe->written - detour->repeat_at;
-    if (length > pipe->theirs.ring - at)
-        length = pipe->theirs.ring - at;
+    if (length > ring - at)
+        length = ring - at;
     if (!length)
         return false;
     detour->repeat_at += length;
@@ -155,9 +165,10 @@ static bool repeat_record(struct gyre_verbs_pipe *pipe)
 /* Messages that have not arrived, the one of which a part is written last. */
 static bool repeat_message(struct gyre_verbs_pipe *pipe)
 {
+    struct gyre_verbs_queue *queue = pipe->queue;
     struct gyre_stream_write write;
-    while (pipe->sends_done != pipe->sends) {
-        struct gyre_send *send = pipe->ends[pipe->sends_done++ % GYRE_VERBS_SENDS];
+    while (queue->sends_done != queue->sends) {
+        struct gyre_send *send = queue->ends[queue->sends_done++ % GYRE_VERBS_SENDS];
         if (!send)
             continue;
         gyre_stream_write_of(send, &write);
@@ -235,7 +246,7 @@ bool gyre_verbs_detour_push(struct gyre_verbs_pipe *pipe)
 
 static int refuse(struct gyre_verbs_pipe *pipe, const char *what)
 {
-    gyre_verbs_fail(pipe, GYRE_CORRUPT, what);
+    gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, what);
     return GYRE_CORRUPT;
 }
 
@@ -243,14 +254,15 @@ static int refuse(struct gyre_verbs_pipe *pipe, const char *what)
  * have arrived all the same. */
 static int settle_messages(struct gyre_verbs_pipe *pipe, uint32_t arrived)
 {
+    struct gyre_verbs_queue *queue = pipe->queue;
     uint32_t open = 0;
-    for (uint32_t i = pipe->sends_done; i != pipe->sends; i++)
-        open += pipe->ends[i % GYRE_VERBS_SENDS] != NULL;
+    for (uint32_t i = queue->sends_done; i != queue->sends; i++)
+        open += queue->ends[i % GYRE_VERBS_SENDS] != NULL;
     uint32_t ended = arrived - (pipe->announced - open);
     if (ended > open)
         return refuse(pipe, "the peer has more messages, or fewer, than can be");
-    for (uint32_t i = pipe->sends_done; ended; i++) {
-        struct gyre_send **send = &pipe->ends[i % GYRE_VERBS_SENDS];
+    for (uint32_t i = queue->sends_done; ended; i++) {
+        struct gyre_send **send = &queue->ends[i % GYRE_VERBS_SENDS];
         if (!*send)
             continue;
         gyre_stream_end_write(pipe->stream, *send);
@@ -343,7 +355,7 @@ static bool pull(struct gyre_verbs_pipe *pipe)
 {
     bool moved = false;
     for (int turn = 0; turn < TURNS && !pipe->status && !pipe->hangup && !pipe->ended; turn++) {
-        ssize_t got = recv(pipe->fd[0], pipe->inbox, pipe->mine.ring, MSG_DONTWAIT);
+        ssize_t got = recv(pipe->fd[0], pipe->inbox, pipe->queue->mine.ring, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
             hang_up(pipe);
         if (got <= 0)
@@ -376,7 +388,7 @@ bool gyre_verbs_detour_serve(struct gyre_verbs_wire *wire, uint64_t now)
         if (!pipe || !pipe->detour.state || pipe->status)
             continue;
         if (pipe->detour.state == GYRE_VERBS_BREAKING)
-            end_queue(pipe, now);
+            end_queues(pipe, now);
         moved |= pipe->detour.state == GYRE_VERBS_BREAKING || serve(pipe);
     }
     return moved;

@@ -1,16 +1,15 @@
-/* What a wire has once: the device, one queue of completions for all peers, and staging.
+/* What a wire has once: its devices, and staging, which the first of them reads and writes.
  *
- *     staging   │ inbox 0 │ inbox 1 │ … │ slots │ outbox 0 │ outbox 1 │ …    one ring each per peer
- *               └────── peers write here ──────┘ └─ only this side does ─┘
+ *     staging   │ inbox 0 │ inbox 1 │ … │ slots │ outbox 0 │ outbox 1 │ … │ test
+ *               └────── peers write here ──────┘ └─ only this side does ─┘      one ring per peer
  *
- * Limits are read before they are met: as many completions as all pipes together may have are
- * reserved, and where the device has no such queue, or none of so many requests, the window is
- * halved until it fits. Memory that
- * cannot be locked is asked for again, half as much, down to GYRE_VERBS_RING_LEAST per ring; then the
- * limit is told, and how it is raised. Only inboxes and slots are remotely writable; their key ends
+ * Memory that cannot be locked is asked for again, half as much, down to GYRE_VERBS_RING_LEAST per
+ * ring; then the limit is told, and how it is raised. Only inboxes and slots are remotely writable,
+ * and the place of the test writes of further queue pairs, which nobody reads later; their keys end
  * with the wire. */
 #include "transport/drivers/verbs.h"
 
+#include "base/env.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -23,13 +22,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define WINDOW_LEAST 8
-
-uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire)
-{
-    return wire->window + GYRE_VERBS_NEWS + GYRE_VERBS_PLACES + GYRE_VERBS_RENEW;
-}
-
 const char *gyre_verbs_memory_hint(char text[160])
 {
     struct rlimit limit;
@@ -41,58 +33,6 @@ const char *gyre_verbs_memory_hint(char text[160])
                  "LimitMEMLOCK=infinity in a service)",
                  (unsigned long long)limit.rlim_cur / 1024);
     return text;
-}
-
-/* -- completions ------------------------------------------------------------------------------- */
-
-static uint64_t completions_wanted(const struct gyre_verbs_wire *wire)
-{
-    return (uint64_t)wire->most * (gyre_verbs_receives(wire) + GYRE_VERBS_SENDS);
-}
-
-static bool is_enough(const struct gyre_verbs_wire *wire, const struct ibv_device_attr *limits)
-{
-    uint32_t requests = limits->max_qp_wr < 0 ? 0 : (uint32_t)limits->max_qp_wr;
-    return completions_wanted(wire) <= (uint64_t)limits->max_cqe &&
-           gyre_verbs_receives(wire) <= requests && GYRE_VERBS_SENDS <= requests;
-}
-
-static int fit_window(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
-{
-    struct ibv_device_attr limits;
-    int status = ibv_query_device(wire->context, &limits);
-    if (status)
-        return gyre_trouble_set(trouble, -status, "%s does not tell its limits: %s", wire->name,
-                                strerror(status));
-    while (!is_enough(wire, &limits) && wire->window > WINDOW_LEAST)
-        wire->window /= 2;
-    if (!is_enough(wire, &limits) || wire->most > (uint32_t)limits.max_qp)
-        return gyre_trouble_set(trouble, -ENOSPC,
-                                "%s has %d completions to a queue, %d requests to a queue pair and "
-                                "%d queue pairs: too few for %u peers",
-                                wire->name, limits.max_cqe, limits.max_qp_wr, limits.max_qp,
-                                wire->most);
-    if (wire->window < GYRE_VERBS_WINDOW)
-        gyre_log(GYRE_LOG_WARN,
-                 "verbs: %u records on their way to a peer instead of %u: %s has %d completions to "
-                 "a queue and %d requests to a queue pair",
-                 wire->window, GYRE_VERBS_WINDOW, wire->name, limits.max_cqe, limits.max_qp_wr);
-    return 0;
-}
-
-static int open_completions(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
-{
-    int status = fit_window(wire, trouble);
-    if (status)
-        return status;
-    wire->channel = ibv_create_comp_channel(wire->context);
-    if (wire->channel)
-        wire->completions =
-            ibv_create_cq(wire->context, (int)completions_wanted(wire), NULL, wire->channel, 0);
-    if (!wire->completions)
-        return gyre_trouble_set(trouble, -errno, "%s gives no queue of %u completions: %s",
-                                wire->name, (uint32_t)completions_wanted(wire), strerror(errno));
-    return 0;
 }
 
 /* -- staging ----------------------------------------------------------------------------------- */
@@ -112,9 +52,20 @@ static size_t written_by_peers(const struct gyre_verbs_wire *wire)
     return rings(wire) + wire->most * slots(wire);
 }
 
-static size_t all_staging(const struct gyre_verbs_wire *wire)
+static size_t all_rings(const struct gyre_verbs_wire *wire)
 {
     return written_by_peers(wire) + rings(wire);
+}
+
+/* A place for what comes, and one for what goes. */
+static size_t test_bytes(const struct gyre_verbs_wire *wire)
+{
+    return wire->queues > 1 ? 2 * GYRE_VERBS_TEST : 0;
+}
+
+static size_t all_staging(const struct gyre_verbs_wire *wire)
+{
+    return all_rings(wire) + test_bytes(wire);
 }
 
 void gyre_verbs_device_place(struct gyre_verbs_pipe *pipe)
@@ -145,12 +96,12 @@ static int try_staging(struct gyre_verbs_wire *wire)
         mmap(NULL, all_staging(wire), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return -errno;
+    struct ibv_pd *domain = wire->card->domain;
     wire->staging = memory;
-    wire->inboxes = ibv_reg_mr(wire->domain, memory, written_by_peers(wire),
+    wire->inboxes = ibv_reg_mr(domain, memory, written_by_peers(wire),
                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (wire->inboxes)
-        wire->outboxes =
-            ibv_reg_mr(wire->domain, wire->staging + written_by_peers(wire), rings(wire), 0);
+        wire->outboxes = ibv_reg_mr(domain, wire->staging + written_by_peers(wire), rings(wire), 0);
     if (wire->outboxes)
         return 0;
     int status = errno ? -errno : -ENOMEM;
@@ -167,20 +118,77 @@ static int open_staging(struct gyre_verbs_wire *wire, struct gyre_trouble *troub
         wire->ring /= 2;
     if (status)
         return gyre_trouble_set(trouble, -ENOMEM, "%s cannot register %zu KiB for %u peers: %s; %s",
-                                wire->name, all_staging(wire) / 1024, wire->most, strerror(-status),
-                                gyre_verbs_memory_hint(hint));
+                                wire->card->name, all_rings(wire) / 1024, wire->most,
+                                strerror(-status), gyre_verbs_memory_hint(hint));
     if (wire->ring < GYRE_VERBS_RING)
         gyre_log(GYRE_LOG_WARN, "verbs: %u KiB of staging for each peer instead of %u: %s",
-                 (uint32_t)(all_staging(wire) / wire->most / 1024),
+                 (uint32_t)(all_rings(wire) / wire->most / 1024),
                  (2 * GYRE_VERBS_RING + (uint32_t)slots(wire)) / 1024,
                  gyre_verbs_memory_hint(hint));
     return 0;
 }
 
+/* -- devices beside the first ------------------------------------------------------------------ */
+
+static int read_queues(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
+                       struct gyre_trouble *trouble)
+{
+    int64_t each = 1;
+    int status = gyre_env_int("GYRE_RDMA_QUEUES", 1, GYRE_VERBS_QUEUES, &each, trouble);
+    if (status)
+        return status;
+    uint32_t cards = gyre_verbs_port_count(options), queues = cards * (uint32_t)each;
+    if (queues > GYRE_VERBS_QUEUES)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_RDMA_DEVICE and GYRE_RDMA_QUEUES ask for %u queue pairs to a "
+                                "peer, %u on each of %u devices: at most %d",
+                                queues, (uint32_t)each, cards, GYRE_VERBS_QUEUES);
+    wire->cards = cards;
+    wire->queues = queues;
+    return 0;
+}
+
+/* For the test writes of all queue pairs but the first. */
+static int open_test(const struct gyre_verbs_wire *wire, struct gyre_verbs_card *card,
+                     struct gyre_trouble *trouble)
+{
+    card->test = ibv_reg_mr(card->domain, wire->test, test_bytes(wire),
+                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (card->test)
+        return 0;
+    return gyre_trouble_set(trouble, -ENOMEM, "%s cannot register %zu KiB: %s", card->name,
+                            test_bytes(wire) / 1024, strerror(errno));
+}
+
+/* One that is of no use is left out; what its user asked for and cannot be is a failure. */
+static int open_others(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
+                       struct gyre_trouble *trouble)
+{
+    wire->test = wire->staging + all_rings(wire);
+    for (uint32_t i = 0; i < wire->cards && wire->queues > 1; i++) {
+        struct gyre_verbs_card *card = &wire->card[i];
+        int status = i ? gyre_verbs_card_open(wire, i, options, &card->why) : 0;
+        if (!status)
+            status = open_test(wire, card, &card->why);
+        if (status == GYRE_INVALID)
+            return gyre_trouble_set(trouble, status, "%s", card->why.text);
+        if (status && i)
+            gyre_verbs_card_close(card);
+    }
+    return 0;
+}
+
+static void release_tests(struct gyre_verbs_wire *wire)
+{
+    for (uint32_t i = 0; i < wire->cards; i++)
+        if (wire->card[i].test)
+            ibv_dereg_mr(wire->card[i].test);
+}
+
 /* -- what rings -------------------------------------------------------------------------------- */
 
-/* Which descriptor it was does not matter for these two: both are looked at. */
-static int listen_to(struct gyre_verbs_wire *wire, int fd)
+/* Which descriptor it was does not matter for these: all are looked at. */
+static int listen_to(const struct gyre_verbs_wire *wire, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
     return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
@@ -192,9 +200,12 @@ static int listen_to(struct gyre_verbs_wire *wire, int fd)
 static int open_alarm(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble)
 {
     wire->epoll = epoll_create1(EPOLL_CLOEXEC);
-    int status = wire->epoll < 0 ? -errno : listen_to(wire, wire->channel->fd);
-    if (!status)
-        status = listen_to(wire, wire->context->async_fd);
+    int status = wire->epoll < 0 ? -errno : 0;
+    for (uint32_t i = 0; i < wire->cards && !status; i++)
+        if (wire->card[i].context) {
+            status = listen_to(wire, wire->card[i].channel->fd);
+            status = status ? status : listen_to(wire, wire->card[i].context->async_fd);
+        }
     if (status)
         return gyre_trouble_set(trouble, status, "verbs: no descriptor to sleep on: %s",
                                 strerror(-status));
@@ -203,53 +214,37 @@ static int open_alarm(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble
 
 /* -- open and close ---------------------------------------------------------------------------- */
 
-/* Before anything is registered: then a child of the application does not disturb what the device
- * reads and writes. Newer kernels see to that by themselves. */
-static void prepare_forks(void)
+/* Such as "mlx5_0:1", "mlx5_0:1+mlx5_1:1", or "mlx5_0:1 x2" with two queue pairs to a peer. */
+static void name_wire(struct gyre_verbs_wire *wire)
 {
-    static bool done;
-    if (!done && ibv_fork_init())
-        gyre_log(GYRE_LOG_INFO, "verbs: something else has registered memory already, so a fork "
-                                "is safe only where the kernel makes it so");
-    done = true;
+    size_t at = 0;
+    for (uint32_t i = 0; i < wire->cards; i++)
+        if (wire->card[i].context)
+            at += (size_t)snprintf(wire->name + at, sizeof wire->name - at, "%s%s", i ? "+" : "",
+                                   wire->card[i].name);
+    if (wire->queues > wire->cards)
+        snprintf(wire->name + at, sizeof wire->name - at, " x%u", wire->queues / wire->cards);
 }
 
 int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
                            struct gyre_trouble *trouble)
 {
-    char gid[GYRE_VERBS_NAME_MAX];
-    int status = gyre_verbs_port_choose(options, &wire->context, &wire->port, trouble);
-    if (status)
-        return status;
-    prepare_forks();
-    gyre_verbs_gid_name(wire->port.gid, gid);
-    snprintf(wire->name, sizeof wire->name, "%.40s:%u", wire->port.device, wire->port.number);
-    gyre_log(GYRE_LOG_INFO, "verbs: port %u of %s, GID %d (%s), MTU %d", wire->port.number,
-             wire->port.device, wire->port.gid_index, gid, 128 << wire->port.mtu);
     wire->window = GYRE_VERBS_WINDOW;
-    wire->domain = ibv_alloc_pd(wire->context);
-    if (!wire->domain)
-        return gyre_trouble_set(trouble, -errno, "%s gives no protection domain: %s", wire->name,
-                                strerror(errno));
-    if ((status = open_completions(wire, trouble)) || (status = open_staging(wire, trouble)))
+    int status = read_queues(wire, options, trouble);
+    if (status || (status = gyre_verbs_card_open(wire, 0, options, trouble)) ||
+        (status = open_staging(wire, trouble)) || (status = open_others(wire, options, trouble)))
         return status;
+    name_wire(wire);
     return open_alarm(wire, trouble);
 }
 
 void gyre_verbs_device_close(struct gyre_verbs_wire *wire)
 {
-    if (wire->completions) {
-        ibv_ack_cq_events(wire->completions, wire->events);
-        ibv_destroy_cq(wire->completions);
-    }
-    if (wire->channel)
-        ibv_destroy_comp_channel(wire->channel);
     gyre_verbs_reach_close(wire);
+    release_tests(wire);
     release_staging(wire);
-    if (wire->domain)
-        ibv_dealloc_pd(wire->domain);
-    if (wire->context)
-        ibv_close_device(wire->context);
+    for (uint32_t i = 0; i < wire->cards; i++)
+        gyre_verbs_card_close(&wire->card[i]);
     if (wire->epoll >= 0)
         close(wire->epoll);
 }

@@ -3,8 +3,8 @@
  *     what the device says                         what the pipe fails with
  *     no answer, refused or flushed by the peer    GYRE_PEER_LOST; -ENETDOWN while our port is down
  *     a local error of the request                 -EIO: this side's device or a defect
- *     its queue of completions has failed          -EIO, every pipe of the wire
- *     the device has gone                          -ENODEV, every pipe of the wire
+ *     its queue of completions has failed          -EIO, every pipe over it
+ *     the device has gone                          -ENODEV, every pipe over it
  *     nothing at all                               verbs_patience.c
  *
  * After goodbyes from both sides the peer may be gone at once, and whatever the device says of that
@@ -28,31 +28,39 @@
 
 #define END_NS (2 * 1000 * UINT64_C(1000))
 
-const char *gyre_verbs_story(const struct gyre_verbs_pipe *pipe, const char *what,
+const char *gyre_verbs_story(const struct gyre_verbs_queue *queue, const char *what,
                              char text[GYRE_VERBS_STORY])
 {
+    const struct gyre_verbs_pipe *pipe = queue->pipe;
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
-    gyre_verbs_gid_name(pipe->mine.gid, here);
-    gyre_verbs_gid_name(pipe->theirs.gid, there);
+    gyre_verbs_gid_name(queue->mine.gid, here);
+    gyre_verbs_gid_name(queue->theirs.gid, there);
     snprintf(text, GYRE_VERBS_STORY,
              "verbs link from rank %u to rank %u (%s, GID %s, queue pair %u to GID %s, "
              "queue pair %u): %s",
-             pipe->wire->rank, pipe->peer, pipe->wire->name, here, pipe->mine.number, there,
-             pipe->theirs.number, what);
+             pipe->wire->rank, pipe->peer, queue->card->name, here, queue->mine.number, there,
+             queue->theirs.number, what);
     return text;
 }
 
-void gyre_verbs_fail(struct gyre_verbs_pipe *pipe, int status, const char *what)
+void gyre_verbs_refuse(struct gyre_verbs_queue *queue, const char *what)
 {
+    if (!queue->refused[0])
+        snprintf(queue->refused, sizeof queue->refused, "%s", what);
+}
+
+void gyre_verbs_fail(struct gyre_verbs_queue *queue, int status, const char *what)
+{
+    struct gyre_verbs_pipe *pipe = queue->pipe;
     char story[GYRE_VERBS_STORY];
-    struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_ERR};
-    if (pipe->status)
+    if (!queue->proven)
+        gyre_verbs_refuse(queue, what);
+    if (!queue->proven || pipe->status)
         return;
     pipe->status = status;
     pipe->broken = true;
-    gyre_trouble_set(&pipe->trouble, status, "%s", gyre_verbs_story(pipe, what, story));
-    if (pipe->queue)
-        ibv_modify_qp(pipe->queue, &wanted, IBV_QP_STATE);
+    gyre_trouble_set(&pipe->trouble, status, "%s", gyre_verbs_story(queue, what, story));
+    gyre_verbs_queue_stop_all(pipe);
     gyre_stream_fail(pipe->stream, status);
     gyre_verbs_pipe_mark(pipe);
 }
@@ -67,7 +75,7 @@ void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status)
         gyre_stream_mismatch(pipe->stream, &mine, &theirs);
         gyre_signature_disagreement(text, sizeof text, pipe->wire->rank, pipe->peer, &mine, theirs);
     }
-    gyre_verbs_fail(pipe, status, text);
+    gyre_verbs_fail(pipe->queue, status, text);
 }
 
 /* -- requests ---------------------------------------------------------------------------------- */
@@ -92,57 +100,66 @@ static const char *advice(enum ibv_wc_status status)
     }
 }
 
-void gyre_verbs_fail_request(struct gyre_verbs_pipe *pipe, const struct ibv_wc *done)
+void gyre_verbs_fail_request(struct gyre_verbs_queue *queue, const struct ibv_wc *done)
 {
+    struct gyre_verbs_pipe *pipe = queue->pipe;
     const char *port;
     char text[320];
-    if (pipe->status || pipe->broken)
+    if (!queue->proven)
+        gyre_verbs_refuse(queue, ibv_wc_status_str(done->status));
+    if (!queue->proven || pipe->status || pipe->broken)
         return;
     gyre_verbs_slot_look(pipe);
     if (gyre_verbs_pipe_parted(pipe)) {
         pipe->broken = true;
         return;
     }
-    bool down = gyre_verbs_port_state(pipe->wire, &port) == -ENETDOWN;
+    bool down = gyre_verbs_port_state(queue->card, &port) == -ENETDOWN;
     snprintf(text, sizeof text, "%s (%s); this rank's port is %s", ibv_wc_status_str(done->status),
              advice(done->status), port);
-    gyre_verbs_break(pipe, is_local(done->status) ? -EIO : down ? -ENETDOWN : GYRE_PEER_LOST, text);
+    gyre_verbs_break(queue,
+                     is_local(done->status) ? -EIO
+                     : down                 ? -ENETDOWN
+                                            : GYRE_PEER_LOST,
+                     text);
 }
 
 /* -- the device -------------------------------------------------------------------------------- */
 
-static void doubt_port(struct gyre_verbs_wire *wire, int number)
+static void doubt_port(struct gyre_verbs_card *card, int number)
 {
-    gyre_log(GYRE_LOG_WARN, "verbs: port %d of %s has gone down", number, wire->port.device);
-    wire->doubtful |= number == wire->port.number;
+    gyre_log(GYRE_LOG_WARN, "verbs: port %d of %s has gone down", number, card->port.device);
+    card->doubtful |= number == card->port.number;
 }
 
 /* What breaks a queue pair is told by its requests too, with more to say. */
-static void hear_event(struct gyre_verbs_wire *wire, const struct ibv_async_event *event)
+static void hear_event(struct gyre_verbs_wire *wire, struct gyre_verbs_card *card,
+                       const struct ibv_async_event *event)
 {
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-        gyre_verbs_break_all(wire, -ENODEV, "the device has failed or was removed");
+        gyre_verbs_break_all(wire, card, -ENODEV, "the device has failed or was removed");
         break;
     case IBV_EVENT_CQ_ERR:
-        gyre_verbs_break_all(wire, -EIO, "the device's queue of completions has failed");
+        gyre_verbs_break_all(wire, card, -EIO, "the device's queue of completions has failed");
         break;
     case IBV_EVENT_PORT_ERR:
-        doubt_port(wire, event->element.port_num);
+        doubt_port(card, event->element.port_num);
         break;
     default:
-        gyre_log(GYRE_LOG_INFO, "verbs: %s: %s", wire->port.device,
+        gyre_log(GYRE_LOG_INFO, "verbs: %s: %s", card->port.device,
                  ibv_event_type_str(event->event_type));
     }
 }
 
-static void hear_device(struct gyre_verbs_wire *wire)
+static void hear_devices(struct gyre_verbs_wire *wire)
 {
     struct ibv_async_event event;
-    while (!ibv_get_async_event(wire->context, &event)) {
-        hear_event(wire, &event);
-        ibv_ack_async_event(&event);
-    }
+    for (uint32_t i = 0; i < wire->cards; i++)
+        while (wire->card[i].context && !ibv_get_async_event(wire->card[i].context, &event)) {
+            hear_event(wire, &wire->card[i], &event);
+            ibv_ack_async_event(&event);
+        }
 }
 
 /* -- sockets ----------------------------------------------------------------------------------- */
@@ -151,7 +168,7 @@ static void hear_device(struct gyre_verbs_wire *wire)
 static void hear_other_end(struct gyre_verbs_pipe *pipe)
 {
     if (pipe->detours)
-        gyre_verbs_break(pipe, GYRE_PEER_LOST, "the other end found it broken");
+        gyre_verbs_break(pipe->queue, GYRE_PEER_LOST, "the other end found it broken");
 }
 
 static void look_at_socket(struct gyre_verbs_wire *wire, uint64_t name)
@@ -170,14 +187,14 @@ static void look_at_socket(struct gyre_verbs_wire *wire, uint64_t name)
     wire->hangups++;
 }
 
-/* Everything that is no completion. The two descriptors without a pipe are looked at as well. */
+/* Everything that is no completion. The descriptors without a pipe are looked at as well. */
 void gyre_verbs_look_aside(struct gyre_verbs_wire *wire)
 {
     struct epoll_event events[16];
     int count = epoll_wait(wire->epoll, events, 16, 0);
     for (int i = 0; i < count; i++)
         if (events[i].data.u64 == UINT64_MAX)
-            hear_device(wire);
+            hear_devices(wire);
         else
             look_at_socket(wire, events[i].data.u64);
 }
@@ -198,7 +215,7 @@ static void end_hangup(struct gyre_verbs_pipe *pipe, uint64_t now)
     if (!gyre_stream_heard_bye(pipe->stream)) {
         if (now - pipe->hangup_at <= END_NS)
             return;
-        gyre_verbs_fail(pipe, GYRE_PEER_LOST,
+        gyre_verbs_fail(pipe->queue, GYRE_PEER_LOST,
                         "the peer closed its connection without a goodbye; look at that rank's "
                         "last lines");
     }

@@ -1,16 +1,19 @@
 /* Two ends find out whether they can write to each other.
  *
- *     offer     who I am for the device, where my inbox is, or why I do not want to      each way
+ *     offer     who I am for the device, or why I do not want to (verbs_offer.c)         each way
  *     ready     my queue pair is connected to yours                                      each way
  *               ── test write of two packets, checked byte by byte ──▶                   each way
  *     verdict   yours came and mine was answered                                         each way
+ *
+ * The same again for each further queue pair, as many as both would have: number i of the one meets
+ * number i of the other. One that comes to nothing is left out by both, with a line; without the
+ * first one there is no link.
  *
  * It goes over the connected and authenticated socket that join made, which is this rank's word
  * that it is the peer. Whoever says no at a step says why, both know after that very step, and the
  * socket has no byte of it left: tcp can use it. So the two always choose alike. The start of the
  * packet numbers comes from the system, afresh for each pipe: a packet of a former life is not
- * taken for one of this. An offer of another version, or of a GID of another kind of network (which
- * a device would write to without a word), is a reason to say no like others.
+ * taken for one of this.
  *
  * This waits for the peer, who may come later, because it meets others first: the last rank waits
  * for rank 0 through all its other meetings. So the patience grows with the peers. A peer that ends,
@@ -18,9 +21,8 @@
  * PROBE_MS, which is shorter than the device's own patience. */
 #include "transport/drivers/verbs.h"
 
-#include "base/bytes.h"
 #include "base/clock.h"
-#include "base/rng.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -31,13 +33,10 @@
 #include <sys/socket.h>
 
 #define PATIENCE_MS 60000
-#define EACH_MS     1000 /* and this for each peer: five times what a meeting takes in an emulator */
+#define EACH_MS     1000 /* and this for each meeting: five times what one takes in an emulator */
 #define PROBE_MS    3000
-#define MAGIC       0x76727947u /* "Gyrv" */
-#define VERSION     3
-#define OFFER_BYTES 128
+#define DOUBTS_MOST 2 /* test writes that fail before the first one succeeds */
 #define STEP_BYTES  128
-#define PROBE_MOST  8192u
 
 /* -- words over the socket --------------------------------------------------------------------- */
 
@@ -93,133 +92,20 @@ static int hear(const struct talk *talk, uint8_t *bytes, size_t length)
     return status;
 }
 
-/* -- the offer --------------------------------------------------------------------------------- */
-
-static void encode(const struct gyre_verbs_end *end, uint8_t out[OFFER_BYTES])
-{
-    memset(out, 0, OFFER_BYTES);
-    gyre_put32(out, MAGIC);
-    out[4] = end->willing;
-    out[5] = end->mtu;
-    gyre_put16(out + 6, end->lid);
-    memcpy(out + 8, end->gid, 16);
-    gyre_put32(out + 24, end->number);
-    gyre_put32(out + 28, end->first);
-    gyre_put64(out + 32, end->inbox);
-    gyre_put32(out + 40, end->key);
-    gyre_put32(out + 44, end->ring);
-    gyre_put32(out + 48, end->window);
-    out[52] = end->network;
-    out[53] = end->version;
-    out[54] = end->detours;
-    gyre_put64(out + 56, end->slots);
-    memcpy(out + 64, end->reason, sizeof end->reason);
-}
-
-/* The peer is authenticated, but its numbers are bounded all the same. */
-static bool decode(const uint8_t in[OFFER_BYTES], struct gyre_verbs_end *end)
-{
-    *end = (struct gyre_verbs_end){.willing = in[4] == 1,
-                                   .mtu = in[5],
-                                   .lid = gyre_get16(in + 6),
-                                   .number = gyre_get32(in + 24),
-                                   .first = gyre_get32(in + 28) & 0xffffff,
-                                   .inbox = gyre_get64(in + 32),
-                                   .key = gyre_get32(in + 40),
-                                   .ring = gyre_get32(in + 44),
-                                   .window = gyre_get32(in + 48),
-                                   .network = in[52],
-                                   .version = in[53],
-                                   .detours = in[54] == 1,
-                                   .slots = gyre_get64(in + 56)};
-    memcpy(end->gid, in + 8, 16);
-    memcpy(end->reason, in + 64, sizeof end->reason);
-    end->reason[sizeof end->reason - 1] = 0;
-    if (gyre_get32(in) != MAGIC)
-        return false;
-    return !end->willing || end->version != VERSION ||
-           (end->mtu >= IBV_MTU_256 && end->mtu <= IBV_MTU_4096 && end->window >= 1 &&
-            end->window <= GYRE_VERBS_WINDOW && end->ring >= GYRE_VERBS_RING_LEAST &&
-            end->ring <= GYRE_VERBS_RING);
-}
-
-static int describe(struct gyre_verbs_pipe *pipe, const char *unwilling)
-{
-    const struct gyre_verbs_wire *wire = pipe->wire;
-    struct gyre_verbs_end *mine = &pipe->mine;
-    *mine = (struct gyre_verbs_end){.willing = !unwilling,
-                                    .mtu = (uint8_t)wire->port.mtu,
-                                    .lid = wire->port.lid,
-                                    .number = pipe->queue ? pipe->queue->qp_num : 0,
-                                    .inbox = (uintptr_t)pipe->inbox,
-                                    .key = wire->inboxes->rkey,
-                                    .ring = wire->ring,
-                                    .slots = (uintptr_t)pipe->slots,
-                                    .window = wire->window,
-                                    .network = wire->port.network,
-                                    .version = VERSION,
-                                    .detours = wire->failover};
-    memcpy(mine->gid, wire->port.gid, 16);
-    if (unwilling)
-        snprintf(mine->reason, sizeof mine->reason, "%s", unwilling);
-    int status = gyre_random_bytes(&mine->first, sizeof mine->first);
-    mine->first &= 0xffffff;
-    return status;
-}
-
-static const char *network_name(uint8_t network)
-{
-    return network == IBV_GID_TYPE_IB        ? "InfiniBand"
-           : network == IBV_GID_TYPE_ROCE_V1 ? "RoCE v1"
-                                             : "RoCE v2";
-}
-
-/* Both ends find the same, so each may say so in its own words. */
-static int check_offer(const struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
-{
-    const struct gyre_verbs_end *mine = &pipe->mine, *theirs = &pipe->theirs;
-    char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
-    if (theirs->version != mine->version)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                                "it speaks version %u of the verbs link and rank %u version %u: "
-                                "run the same Gyre on both",
-                                theirs->version, pipe->wire->rank, mine->version);
-    if (!theirs->willing)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "it says: %s", theirs->reason);
-    if (theirs->network == mine->network)
-        return 0;
-    gyre_verbs_gid_name(mine->gid, here);
-    gyre_verbs_gid_name(theirs->gid, there);
-    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                            "its GID %s is of %s and rank %u's GID %s of %s: choose one kind for "
-                            "both (GYRE_RDMA_GID)",
-                            there, network_name(theirs->network), pipe->wire->rank, here,
-                            network_name(mine->network));
-}
-
-static int exchange_offers(struct gyre_verbs_pipe *pipe, const struct talk *talk,
-                           const char *unwilling)
-{
-    uint8_t out[OFFER_BYTES], in[OFFER_BYTES];
-    int status = describe(pipe, unwilling);
-    encode(&pipe->mine, out);
-    if (status || (status = say(talk, out, sizeof out)) || (status = hear(talk, in, sizeof in)))
-        return status;
-    if (!decode(in, &pipe->theirs))
-        return gyre_trouble_set(talk->trouble, GYRE_CORRUPT,
-                                "rank %u made no sense as the verbs link to it was made: do both "
-                                "run the same version?",
-                                pipe->peer);
-    if (unwilling)
-        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "%s", unwilling);
-    return check_offer(pipe, talk->trouble);
-}
-
 /* -- steps, and the test write ----------------------------------------------------------------- */
 
+static int exchange_offers(struct gyre_verbs_queue *queue, const struct talk *talk,
+                           const struct gyre_trouble *why)
+{
+    uint8_t out[GYRE_VERBS_OFFER], in[GYRE_VERBS_OFFER];
+    int status = gyre_verbs_offer_write(queue, why, out);
+    if (status || (status = say(talk, out, sizeof out)) || (status = hear(talk, in, sizeof in)))
+        return status;
+    return gyre_verbs_offer_read(queue, why, in, talk->trouble);
+}
+
 /* Says how far this side has come, hears the same of the peer, and goes on only if both have. */
-static int exchange_step(struct gyre_verbs_pipe *pipe, const struct talk *talk, int good,
-                         const struct gyre_trouble *why)
+static int exchange_step(const struct talk *talk, int good, const struct gyre_trouble *why)
 {
     uint8_t out[STEP_BYTES] = {0}, in[STEP_BYTES];
     out[0] = good == 0;
@@ -239,57 +125,144 @@ static int exchange_step(struct gyre_verbs_pipe *pipe, const struct talk *talk, 
     return 0;
 }
 
-uint8_t gyre_verbs_probe_byte(const struct gyre_verbs_end *from, uint32_t i)
+static bool is_first(const struct gyre_verbs_queue *queue)
+{
+    return queue == queue->pipe->queue;
+}
+
+static uint8_t test_byte(const struct gyre_verbs_end *from, uint32_t i)
 {
     return (uint8_t)(from->first >> 8 * (i % 3) ^ i * 131 ^ i >> 8);
 }
 
-static bool proved(const struct gyre_verbs_pipe *pipe)
+/* It is no record: neither end writes another before both have had it. */
+static void write_test(struct gyre_verbs_queue *queue)
 {
-    return pipe->probe_came && pipe->sends_done == pipe->sends;
+    struct gyre_verbs_pipe *pipe = queue->pipe;
+    bool first = is_first(queue);
+    uint8_t *from = first ? pipe->outbox : pipe->wire->test + GYRE_VERBS_TEST;
+    for (uint32_t i = 0; i < GYRE_VERBS_TEST; i++)
+        from[i] = test_byte(&queue->mine, i);
+    gyre_verbs_queue_put(queue,
+                         &(struct gyre_verbs_request){.from = from,
+                                                      .key = first ? pipe->wire->outboxes->lkey
+                                                                   : queue->card->test->lkey,
+                                                      .length = GYRE_VERBS_TEST,
+                                                      .to = queue->theirs.inbox,
+                                                      .to_key = queue->theirs.key,
+                                                      .tells = true,
+                                                      .kind = GYRE_VERBS_PROBE,
+                                                      .word = GYRE_VERBS_TEST});
+    gyre_verbs_queue_flush(queue);
 }
 
-static int probe(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+void gyre_verbs_meet_check(struct gyre_verbs_queue *queue, uint32_t length)
 {
-    uint32_t most = pipe->theirs.ring < PROBE_MOST ? pipe->theirs.ring : PROBE_MOST;
+    const uint8_t *got = is_first(queue) ? queue->pipe->inbox : queue->pipe->wire->test;
+    bool good = !queue->proven && !queue->test_came && length == GYRE_VERBS_TEST;
+    for (uint32_t i = 0; good && i < GYRE_VERBS_TEST; i++)
+        good = got[i] == test_byte(&queue->theirs, i);
+    queue->test_came = true;
+    if (!good)
+        gyre_verbs_fail(queue, GYRE_CORRUPT, "other bytes have come than were sent");
+}
+
+static bool passed(const struct gyre_verbs_queue *queue)
+{
+    return queue->test_came && queue->sends_done == queue->sends && !queue->refused[0];
+}
+
+static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
+{
     uint64_t limit = gyre_now_ns() + PROBE_MS * GYRE_MS;
-    pipe->parting = true; /* so that it is answered */
-    gyre_verbs_pipe_probe(pipe, most);
-    pipe->parting = false;
-    while (!proved(pipe) && !pipe->status && gyre_now_ns() < limit)
-        gyre_verbs_queue_drain(pipe->wire);
-    if (pipe->status)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s", pipe->trouble.text);
-    if (proved(pipe))
-        return 0;
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
-    gyre_verbs_gid_name(pipe->mine.gid, here);
-    gyre_verbs_gid_name(pipe->theirs.gid, there);
+    write_test(queue);
+    while (!passed(queue) && !queue->refused[0] && gyre_now_ns() < limit)
+        gyre_verbs_queue_drain(queue->pipe->wire);
+    if (passed(queue))
+        return 0;
+    gyre_verbs_gid_name(queue->mine.gid, here);
+    gyre_verbs_gid_name(queue->theirs.gid, there);
+    if (queue->refused[0])
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "a test write between GID %s and %s: %s",
+                                here, there, queue->refused);
     return gyre_trouble_set(
         trouble, GYRE_UNSUPPORTED, "a test write between GID %s and %s %s within %d s", here, there,
-        pipe->probe_came ? "was not answered" : "did not arrive", PROBE_MS / 1000);
+        queue->test_came ? "was not answered" : "did not arrive", PROBE_MS / 1000);
 }
 
-uint64_t gyre_verbs_meet_ms(uint32_t peers)
+/* -- a queue pair ------------------------------------------------------------------------------ */
+
+/* Why this side does not even try is left in *why. */
+static void prepare(struct gyre_verbs_queue *queue, struct gyre_trouble *why)
 {
-    return PATIENCE_MS + (uint64_t)peers * EACH_MS;
+    const struct gyre_verbs_card *card = queue->card;
+    if (!is_first(queue) && card->why.status)
+        *why = card->why;
+    else if (card->refusals >= DOUBTS_MOST && !card->proven)
+        gyre_trouble_set(why, GYRE_UNSUPPORTED, "test writes have reached no peer so far");
+    else
+        gyre_verbs_queue_create(queue, why);
 }
 
-int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, const char *unwilling,
-                    struct gyre_trouble *trouble)
+static int meet_by(struct gyre_verbs_queue *queue, const struct talk *talk)
 {
+    struct gyre_verbs_pipe *pipe = queue->pipe;
     struct gyre_trouble why = {0};
+    prepare(queue, &why);
+    int status = exchange_offers(queue, talk, &why);
+    if (!status)
+        status = exchange_step(talk, gyre_verbs_queue_connect(queue, &why), &why);
+    if (!status)
+        status = exchange_step(talk, test(queue, &why), &why);
+    queue->card->refusals += status == GYRE_UNSUPPORTED && queue->sends;
+    if (status)
+        return status;
+    queue->card->proven = queue->proven = true;
+    pipe->way[pipe->ways++] = queue;
+    return 0;
+}
+
+/* It is no failure: the others serve. */
+static int meet_beside(struct gyre_verbs_queue *queue, const struct talk *talk)
+{
+    struct gyre_verbs_card *card = queue->card;
+    struct gyre_trouble why = {0};
+    struct talk aside = *talk;
+    aside.trouble = &why;
+    int status = meet_by(queue, &aside);
+    if (!status)
+        return 0;
+    gyre_verbs_queue_destroy(queue);
+    if (status != GYRE_UNSUPPORTED)
+        return gyre_trouble_set(talk->trouble, status, "%s", why.text);
+    gyre_log(card->told_why ? GYRE_LOG_INFO : GYRE_LOG_WARN,
+             "verbs: queue pair %d of %u to rank %u is left out: %s",
+             (int)(queue - queue->pipe->queue) + 1, queue->pipe->wire->queues, talk->peer,
+             why.text);
+    card->told_why = true;
+    return 0;
+}
+
+/* -- all of a pipe ----------------------------------------------------------------------------- */
+
+uint64_t gyre_verbs_meet_ms(uint32_t meetings)
+{
+    return PATIENCE_MS + (uint64_t)meetings * EACH_MS;
+}
+
+int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+{
+    const struct gyre_verbs_wire *wire = pipe->wire;
+    const struct gyre_verbs_end *mine = &pipe->queue->mine, *theirs = &pipe->queue->theirs;
+    uint64_t patience = gyre_verbs_meet_ms(wire->most * wire->queues);
     struct talk talk = {.fd = pipe->fd[0],
-                        .deadline = gyre_now_ns() + gyre_verbs_meet_ms(pipe->wire->most) * GYRE_MS,
+                        .deadline = gyre_now_ns() + patience * GYRE_MS,
                         .peer = pipe->peer,
                         .trouble = trouble};
-    int status = exchange_offers(pipe, &talk, unwilling);
-    if (status)
-        return status;
-    status = exchange_step(pipe, &talk, gyre_verbs_queue_connect(pipe, &why), &why);
-    if (status)
-        return status;
-    status = exchange_step(pipe, &talk, probe(pipe, &why), &why);
-    pipe->detours = !status && pipe->mine.detours && pipe->theirs.detours;
+    int status = meet_by(pipe->queue, &talk);
+    for (uint32_t i = 1; !status && i < mine->queues && i < theirs->queues; i++)
+        status = meet_beside(&pipe->queue[i], &talk);
+    pipe->detours = !status && mine->detours && theirs->detours;
     return status;
 }

@@ -11,11 +11,16 @@
  *
  *     immediate   │ kind 2 │ consumed records 8 │ length 22 │
  *
+ * A long message whose share on another queue pair is still missing holds up what came behind it on
+ * the first one: so all is taken in the order in which it was sent, however many there are.
+ *
  * All of it is the peer's word: nothing is read outside the inbox, and no more is given back than
  * was put out. */
 #include "transport/drivers/verbs.h"
 
 #include "base/copy.h"
+
+#include <infiniband/verbs.h>
 
 #define VECTORS        8
 #define KIND_SHIFT     30
@@ -47,9 +52,10 @@ uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs
 /* Bytes that the next record may have; 0: none goes now. */
 static uint32_t room(const struct gyre_verbs_pipe *pipe)
 {
-    uint32_t ring = pipe->theirs.ring;
+    uint32_t ring = pipe->queue->theirs.ring;
     uint64_t at = pipe->written % ring, left = ring - (pipe->written - pipe->freed);
-    if (pipe->records - pipe->consumed >= pipe->theirs.window || !gyre_verbs_queue_room(pipe))
+    if (pipe->records - pipe->consumed >= pipe->queue->theirs.window ||
+        !gyre_verbs_queue_room(pipe->queue))
         return 0;
     if (left > ring - at)
         left = ring - at;
@@ -75,11 +81,27 @@ static void count_record(struct gyre_verbs_pipe *pipe, uint32_t length)
     pipe->wire->moved += length;
 }
 
-static void put_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint32_t length)
+/* Outbox bytes [at, at + length), to the same place of the peer's inbox. */
+static void write_inbox(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
+                        uint32_t length)
 {
-    uint64_t at = pipe->written % pipe->theirs.ring;
+    const struct gyre_verbs_end *theirs = &pipe->queue->theirs;
+    gyre_verbs_queue_put(pipe->queue,
+                         &(struct gyre_verbs_request){.from = pipe->outbox + at,
+                                                      .key = pipe->wire->outboxes->lkey,
+                                                      .length = length,
+                                                      .to = theirs->inbox + at,
+                                                      .to_key = theirs->key,
+                                                      .tells = true,
+                                                      .kind = kind,
+                                                      .word = length});
+}
+
+static void put_record(struct gyre_verbs_pipe *pipe, uint32_t length)
+{
+    uint64_t at = pipe->written % pipe->queue->theirs.ring;
     count_record(pipe, length);
-    gyre_verbs_queue_write(pipe, kind, at, length);
+    write_inbox(pipe, GYRE_VERBS_RECORD_CAME, at, length);
 }
 
 static bool push_records(struct gyre_verbs_pipe *pipe)
@@ -91,9 +113,9 @@ static bool push_records(struct gyre_verbs_pipe *pipe)
         uint32_t most = count ? room(pipe) : 0;
         if (!most)
             break;
-        uint8_t *to = pipe->outbox + pipe->written % pipe->theirs.ring;
+        uint8_t *to = pipe->outbox + pipe->written % pipe->queue->theirs.ring;
         uint32_t length = copy_vectors(to, most, iov, count);
-        put_record(pipe, GYRE_VERBS_RECORD_CAME, length);
+        put_record(pipe, length);
         gyre_stream_wrote(pipe->stream, length);
     }
     return pipe->records != before;
@@ -102,7 +124,7 @@ static bool push_records(struct gyre_verbs_pipe *pipe)
 bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token)
 {
-    uint8_t *to = pipe->outbox + pipe->written % pipe->theirs.ring;
+    uint8_t *to = pipe->outbox + pipe->written % pipe->queue->theirs.ring;
     if (length > GYRE_STREAM_NOW_MOST || room(pipe) < GYRE_STREAM_NOW_ROOM)
         return false;
     uint32_t frame = gyre_stream_send_now(pipe->stream, match, data, length, token, to);
@@ -112,9 +134,9 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
         gyre_verbs_slot_put(pipe, pipe->records, to, frame);
         count_record(pipe, frame);
     } else {
-        put_record(pipe, GYRE_VERBS_RECORD_CAME, frame);
+        put_record(pipe, frame);
     }
-    gyre_verbs_queue_flush(pipe);
+    gyre_verbs_queue_flush(pipe->queue);
     return true;
 }
 
@@ -126,8 +148,9 @@ bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe)
 /* Whether the peer might wait for it. */
 static bool owes_news(const struct gyre_verbs_pipe *pipe)
 {
-    return (pipe->taken - pipe->taken_told) * 4 >= pipe->mine.window ||
-           (pipe->read - pipe->read_told) * 4 >= pipe->mine.ring;
+    const struct gyre_verbs_end *mine = &pipe->queue->mine;
+    return (pipe->taken - pipe->taken_told) * 4 >= mine->window ||
+           (pipe->read - pipe->read_told) * 4 >= mine->ring;
 }
 
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
@@ -141,9 +164,10 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
         moved = push_records(pipe);
         moved |= gyre_verbs_reach_push(pipe);
     }
-    if (owes_news(pipe) && !gyre_verbs_pipe_parted(pipe) && gyre_verbs_queue_room(pipe))
-        gyre_verbs_queue_write(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0);
-    gyre_verbs_queue_flush(pipe);
+    if (owes_news(pipe) && !gyre_verbs_pipe_parted(pipe) && gyre_verbs_queue_room(pipe->queue))
+        write_inbox(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0);
+    for (uint32_t i = 0; i < pipe->ways; i++)
+        gyre_verbs_queue_flush(pipe->way[i]);
     return moved;
 }
 
@@ -152,23 +176,13 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
 static bool hear_news(struct gyre_verbs_pipe *pipe, uint32_t consumed)
 {
     if (consumed > pipe->records - pipe->consumed) {
-        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer has consumed more than was sent");
+        gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer has consumed more than was sent");
         return false;
     }
     pipe->consumed += consumed;
     if (consumed)
         pipe->freed = pipe->end_of[(pipe->consumed - 1) % GYRE_VERBS_WINDOW];
     return true;
-}
-
-static void check_probe(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
-{
-    bool good = !pipe->probe_came;
-    for (uint32_t i = 0; i < length; i++)
-        good &= from[i] == gyre_verbs_probe_byte(&pipe->theirs, i);
-    pipe->probe_came = true;
-    if (!good)
-        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the test write brought other bytes");
 }
 
 void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length)
@@ -180,20 +194,16 @@ void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, u
         gyre_verbs_fail_stream(pipe, status);
 }
 
-static void take_record(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint32_t length)
+static void take_record(struct gyre_verbs_pipe *pipe, uint32_t length)
 {
-    uint64_t at = pipe->read % pipe->mine.ring;
-    if (!length || length > GYRE_VERBS_RECORD || length > pipe->mine.ring - at || pipe->ahead) {
-        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer tells of a record that cannot be");
+    uint32_t ring = pipe->queue->mine.ring;
+    uint64_t at = pipe->read % ring;
+    if (!length || length > GYRE_VERBS_RECORD || length > ring - at || pipe->ahead) {
+        gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer tells of a record that cannot be");
         return;
     }
     pipe->taken++;
-    if (kind != GYRE_VERBS_PROBE) {
-        gyre_verbs_pipe_take(pipe, pipe->inbox + at, length);
-        return;
-    }
-    check_probe(pipe, pipe->inbox + at, length);
-    pipe->read += length;
+    gyre_verbs_pipe_take(pipe, pipe->inbox + at, length);
 }
 
 /* It is there, unless it has been taken already. */
@@ -206,38 +216,75 @@ static void take_slot(struct gyre_verbs_pipe *pipe, uint32_t length)
         return;
     }
     if (gyre_verbs_slot_read(pipe, number, frame) != length)
-        gyre_verbs_fail(pipe, GYRE_CORRUPT, "the peer tells of a slot that it has not written");
+        gyre_verbs_fail(pipe->queue, GYRE_CORRUPT,
+                        "the peer tells of a slot that it has not written");
     else
         gyre_verbs_pipe_take(pipe, frame, length);
 }
 
-void gyre_verbs_pipe_came(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
 {
+    pipe->arrived++;
+    int status = gyre_stream_arrived(pipe->stream, number);
+    if (status)
+        gyre_verbs_fail_stream(pipe, status);
+}
+
+/* -- in their order ---------------------------------------------------------------------------- */
+
+static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+{
+    uint64_t length;
+    if (immediate >> KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
+        !gyre_stream_place(pipe->stream, immediate & LENGTH_MASK, &length))
+        return true;
+    return gyre_verbs_reach_is_whole(pipe, length, false);
+}
+
+static void take(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+{
+    if (immediate >> KIND_SHIFT == GYRE_VERBS_ARRIVED)
+        take_message(pipe, immediate & LENGTH_MASK);
+    else if (immediate & GYRE_VERBS_IN_SLOT)
+        take_slot(pipe, immediate & LENGTH_MASK & ~GYRE_VERBS_IN_SLOT);
+    else
+        take_record(pipe, immediate & LENGTH_MASK);
+}
+
+static void take_held(struct gyre_verbs_pipe *pipe)
+{
+    while (!pipe->status && pipe->held_done != pipe->held_next &&
+           is_whole(pipe, pipe->held[pipe->held_done % GYRE_VERBS_HELD]))
+        take(pipe, pipe->held[pipe->held_done++ % GYRE_VERBS_HELD]);
+}
+
+static void hold(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+{
+    if (pipe->held_next - pipe->held_done == GYRE_VERBS_HELD)
+        gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer has more under way than it may");
+    else
+        pipe->held[pipe->held_next++ % GYRE_VERBS_HELD] = immediate;
+}
+
+static void count_share(struct gyre_verbs_queue *queue, enum gyre_verbs_kind kind)
+{
+    if (kind != GYRE_VERBS_ARRIVED || queue->shares_come++ == GYRE_VERBS_PLACES)
+        gyre_verbs_fail(queue, GYRE_CORRUPT, "the peer tells of a part that cannot be");
+}
+
+void gyre_verbs_pipe_came(struct gyre_verbs_queue *queue, uint32_t immediate)
+{
+    struct gyre_verbs_pipe *pipe = queue->pipe;
     enum gyre_verbs_kind kind = (enum gyre_verbs_kind)(immediate >> KIND_SHIFT);
     gyre_verbs_pipe_mark(pipe);
     if (!hear_news(pipe, immediate >> CONSUMED_SHIFT & CONSUMED_MOST) ||
         kind == GYRE_VERBS_ONLY_NEWS)
         return;
-    if (kind == GYRE_VERBS_RECORD_CAME && immediate & GYRE_VERBS_IN_SLOT) {
-        take_slot(pipe, immediate & LENGTH_MASK & ~GYRE_VERBS_IN_SLOT);
-        return;
-    }
-    if (kind != GYRE_VERBS_ARRIVED) {
-        take_record(pipe, kind, immediate & LENGTH_MASK);
-        return;
-    }
-    pipe->arrived++;
-    int status = gyre_stream_arrived(pipe->stream, immediate & LENGTH_MASK);
-    if (status)
-        gyre_verbs_fail_stream(pipe, status);
-}
-
-/* -- the test write ---------------------------------------------------------------------------- */
-
-void gyre_verbs_pipe_probe(struct gyre_verbs_pipe *pipe, uint32_t length)
-{
-    for (uint32_t i = 0; i < length; i++)
-        pipe->outbox[i] = gyre_verbs_probe_byte(&pipe->mine, i);
-    put_record(pipe, GYRE_VERBS_PROBE, length);
-    gyre_verbs_queue_flush(pipe);
+    if (kind == GYRE_VERBS_PROBE)
+        gyre_verbs_meet_check(queue, immediate & LENGTH_MASK);
+    else if (queue != pipe->queue)
+        count_share(queue, kind);
+    else
+        hold(pipe, immediate);
+    take_held(pipe);
 }

@@ -5,11 +5,12 @@
  *     it is the address at which the peers reach this process      so both take the same network
  *     RoCE v2 over IPv4, over IPv6, InfiniBand, RoCE v2 link-local, RoCE v1
  *
- * Several ranks of a node are spread over the ports that are as good (verbs_rail.c): then the search
- * is repeated with the one for this rank. GYRE_RDMA_DEVICE (NAME or NAME:PORT; of several with commas
- * between, local rank i takes number i) and GYRE_RDMA_GID (an index) leave fewer of them. Where none
- * is left, what stood in the way last is told: that is the nearest miss. Nothing here says that a
- * peer can be reached: a test write does (verbs_meet.c). */
+ * Several ranks of a node are spread over the ports that are as good (verbs_rail.c): then the
+ * search is repeated with the one for this rank. GYRE_RDMA_DEVICE (NAME or NAME:PORT; of several
+ * with commas between, local rank i takes number i, and of several with + between all of them) and
+ * GYRE_RDMA_GID (an index) leave fewer of them. Where none is left, what stood in the way last is
+ * told: that is the nearest miss. Nothing here says that a peer can be reached: a test write does
+ * (verbs_meet.c). */
 #include "transport/drivers/verbs.h"
 
 #include "base/env.h"
@@ -29,7 +30,7 @@ struct search {
     int64_t number, gid_index; /* 0, -1: any */
     uint8_t address[16];       /* as a GID; zeros: unknown */
     int local_rank, local_size;
-    struct gyre_verbs_rail rail[GYRE_VERBS_RAILS]; /* ports seen */
+    struct gyre_verbs_rail rail[GYRE_VERBS_PORTS]; /* ports seen */
     int rails, best_rail;
     int best;
     struct gyre_verbs_port *port;
@@ -76,41 +77,78 @@ static void as_gid(const struct sockaddr_storage *address, uint8_t gid[16])
 
 /* -- what was asked for ------------------------------------------------------------------------ */
 
-/* Of a list, the entry of this rank. */
-static bool copy_entry(const char *list, int index, char *entry, size_t size)
+struct text { /* a part of a longer one */
+    const char *at;
+    size_t length;
+};
+
+/* The text up to the separator. */
+static struct text first_of(struct text list, char separator)
 {
-    int count = 1;
-    for (const char *at = list; (at = strchr(at, ',')); at++)
-        count++;
-    for (index %= count; index; index--)
-        list = strchr(list, ',') + 1;
-    size_t length = strcspn(list, ",");
-    snprintf(entry, size, "%.*s", (int)length, list);
-    return length > 0 && length < size;
+    const char *end = memchr(list.at, separator, list.length);
+    return (struct text){list.at, end ? (size_t)(end - list.at) : list.length};
 }
 
-static int read_device(struct search *search, const char *device, struct gyre_trouble *trouble)
+static uint32_t count_entries(struct text list, char separator)
 {
-    char entry[sizeof search->device + 4];
-    int index = search->local_rank < 0 ? 0 : search->local_rank;
-    bool good = copy_entry(device, index, entry, sizeof entry);
-    size_t length = strcspn(entry, ":");
-    if (!good || !length || length >= sizeof search->device)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "GYRE_RDMA_DEVICE is \"%s\": expected a device, or device:port, "
-                                "such as mlx5_0:1, or several with commas between",
-                                device);
-    memcpy(search->device, entry, length);
-    return entry[length] ? gyre_parse_int("GYRE_RDMA_DEVICE's port", entry + length + 1, 1, 255,
-                                          &search->number, trouble)
-                         : 0;
+    uint32_t count = 1;
+    for (size_t i = 0; i < list.length; i++)
+        count += list.at[i] == separator;
+    return count;
 }
 
-static int read_wishes(struct search *search, struct gyre_trouble *trouble)
+static struct text entry_of(struct text list, char separator, uint32_t number)
+{
+    struct text entry = first_of(list, separator);
+    for (; number; number--) {
+        list.length -= entry.length + 1;
+        list.at += entry.length + 1;
+        entry = first_of(list, separator);
+    }
+    return entry;
+}
+
+/* Of what GYRE_RDMA_DEVICE lists, this rank's entry; of no length: it is not set. */
+static struct text wish_of(const struct gyre_wire_options *options)
 {
     const char *device = getenv("GYRE_RDMA_DEVICE");
+    struct text list = {device ? device : "", device ? strlen(device) : 0};
+    uint32_t index = options->local_rank < 0 ? 0 : (uint32_t)options->local_rank;
+    return entry_of(list, ',', index % count_entries(list, ','));
+}
+
+uint32_t gyre_verbs_port_count(const struct gyre_wire_options *options)
+{
+    return count_entries(wish_of(options), '+');
+}
+
+static int read_device(struct search *search, struct text entry, struct gyre_trouble *trouble)
+{
+    char number[8];
+    struct text name = first_of(entry, ':');
+    size_t left = entry.length - name.length;
+    if (!name.length || name.length >= sizeof search->device || left > sizeof number)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_RDMA_DEVICE is \"%s\": expected a device, or device:port, "
+                                "such as mlx5_0:1; with + between, several that a rank uses; with "
+                                "commas between, those of each rank",
+                                getenv("GYRE_RDMA_DEVICE"));
+    memcpy(search->device, name.at, name.length);
+    if (!left)
+        return 0;
+    snprintf(number, sizeof number, "%.*s", (int)left - 1, name.at + name.length + 1);
+    return gyre_parse_int("GYRE_RDMA_DEVICE's port", number, 1, 255, &search->number, trouble);
+}
+
+static int read_wishes(struct search *search, const struct gyre_wire_options *options,
+                       uint32_t number, struct gyre_trouble *trouble)
+{
+    const char *device = getenv("GYRE_RDMA_DEVICE");
+    struct text wish = wish_of(options);
     search->gid_index = -1;
-    int status = device && *device ? read_device(search, device, trouble) : 0;
+    int status = 0;
+    if (device && *device)
+        status = read_device(search, entry_of(wish, '+', number), trouble);
     if (status)
         return status;
     return gyre_env_int("GYRE_RDMA_GID", 0, GIDS_MOST - 1, &search->gid_index, trouble);
@@ -139,7 +177,7 @@ static int note_rail(struct search *search, struct ibv_context *context, uint8_t
     const char *device = ibv_get_device_name(context->device);
     int at = search->rails - 1;
     if (at < 0 || strcmp(search->rail[at].device, device) || search->rail[at].number != number) {
-        at = search->rails < GYRE_VERBS_RAILS ? search->rails++ : GYRE_VERBS_RAILS - 1;
+        at = search->rails < GYRE_VERBS_PORTS ? search->rails++ : GYRE_VERBS_PORTS - 1;
         search->rail[at] = (struct gyre_verbs_rail){
             .number = number, .rate = (uint32_t)port->active_speed << 8 | port->active_width};
         snprintf(search->rail[at].device, sizeof search->rail[at].device, "%s", device);
@@ -278,12 +316,13 @@ static void change_rail(struct search *search, struct ibv_device **list, int cou
     *search->port = best;
 }
 
-int gyre_verbs_port_choose(const struct gyre_wire_options *options, struct ibv_context **context,
-                           struct gyre_verbs_port *port, struct gyre_trouble *trouble)
+int gyre_verbs_port_choose(const struct gyre_wire_options *options, uint32_t number,
+                           struct ibv_context **context, struct gyre_verbs_port *port,
+                           struct gyre_trouble *trouble)
 {
     struct search search = {
         .port = port, .local_rank = options->local_rank, .local_size = options->local_size};
-    int status = read_wishes(&search, trouble), count = 0;
+    int status = read_wishes(&search, options, number, trouble), count = 0;
     if (status)
         return status;
     as_gid(options->address, search.address);

@@ -54,7 +54,7 @@ static bool is_equal(const struct gyre_verbs_rail *a, const struct gyre_verbs_ra
 int gyre_verbs_rail_pick(const struct gyre_verbs_rail *rail, int count, int best, int local_rank,
                          int local_size)
 {
-    int alike[GYRE_VERBS_RAILS], found = 0;
+    int alike[GYRE_VERBS_PORTS], found = 0;
     for (int i = 0; i < count; i++)
         if (is_equal(&rail[best], &rail[i]))
             alike[found++] = i;

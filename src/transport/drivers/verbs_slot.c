@@ -34,7 +34,7 @@ static uint32_t sum_of(const uint8_t *frame, uint32_t length)
 
 bool gyre_verbs_slot_fits(const struct gyre_verbs_pipe *pipe, uint32_t length)
 {
-    return length + TRAILER <= pipe->inline_most && length + TRAILER <= GYRE_VERBS_SLOT;
+    return length + TRAILER <= pipe->queue->inline_most && length + TRAILER <= GYRE_VERBS_SLOT;
 }
 
 void gyre_verbs_slot_put(struct gyre_verbs_pipe *pipe, uint32_t number, uint8_t *frame,
@@ -46,15 +46,17 @@ void gyre_verbs_slot_put(struct gyre_verbs_pipe *pipe, uint32_t number, uint8_t 
     gyre_put32(trailer + 4, pipe->announced);
     gyre_put32(trailer + 12, number + 1);
     gyre_put32(trailer + 8, sum_of(frame, length));
-    uint64_t end = pipe->theirs.slots + (number % pipe->theirs.window + 1) * GYRE_VERBS_SLOT;
-    gyre_verbs_queue_put(pipe, &(struct gyre_verbs_request){.from = frame,
-                                                            .key = pipe->wire->outboxes->lkey,
-                                                            .length = length + TRAILER,
-                                                            .to = end - length - TRAILER,
-                                                            .to_key = pipe->theirs.key,
-                                                            .tells = true,
-                                                            .kind = GYRE_VERBS_RECORD_CAME,
-                                                            .word = length | GYRE_VERBS_IN_SLOT});
+    const struct gyre_verbs_end *theirs = &pipe->queue->theirs;
+    uint64_t end = theirs->slots + (number % theirs->window + 1) * GYRE_VERBS_SLOT;
+    gyre_verbs_queue_put(pipe->queue,
+                         &(struct gyre_verbs_request){.from = frame,
+                                                      .key = pipe->wire->outboxes->lkey,
+                                                      .length = length + TRAILER,
+                                                      .to = end - length - TRAILER,
+                                                      .to_key = theirs->key,
+                                                      .tells = true,
+                                                      .kind = GYRE_VERBS_RECORD_CAME,
+                                                      .word = length | GYRE_VERBS_IN_SLOT});
 }
 
 /* -- in ---------------------------------------------------------------------------------------- */
@@ -71,7 +73,7 @@ static bool has_sequence(const uint8_t *slot, uint32_t sequence)
 uint32_t gyre_verbs_slot_read(const struct gyre_verbs_pipe *pipe, uint32_t number,
                               uint8_t frame[GYRE_VERBS_SLOT])
 {
-    const uint8_t *slot = pipe->slots + number % pipe->mine.window * GYRE_VERBS_SLOT;
+    const uint8_t *slot = pipe->slots + number % pipe->queue->mine.window * GYRE_VERBS_SLOT;
     uint8_t trailer[TRAILER];
     if (!has_sequence(slot, number + 1))
         return 0;
@@ -90,7 +92,7 @@ bool gyre_verbs_slot_look(struct gyre_verbs_pipe *pipe)
 {
     uint8_t frame[GYRE_VERBS_SLOT];
     uint32_t before = pipe->ahead;
-    while (!pipe->status && !pipe->broken && pipe->ahead < pipe->mine.window) {
+    while (!pipe->status && !pipe->broken && pipe->ahead < pipe->queue->mine.window) {
         uint32_t length = gyre_verbs_slot_read(pipe, pipe->taken + pipe->ahead, frame);
         if (!length)
             break;
