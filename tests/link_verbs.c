@@ -3,9 +3,11 @@
  *
  * Three times: with messages through the rings; with messages in memory that the device may write;
  * and so that a queue pair of each net breaks, at some poll, now the hub's, now a leaf's, while the
- * pipe has to go on by its socket and hold all that the suite asks for.
+ * pipe has to go on by its socket and hold all that the suite asks for. Of the nets of the third, and
+ * of the second, every other one has two queue pairs to a pipe.
  *
- * With --start it times instead what a process spends before its first message. */
+ * With --start [PEERS] it times instead what a process spends before its first message, with up to so
+ * many peers (1024). */
 #include "link_suite.h"
 
 #include "base/clock.h"
@@ -129,11 +131,20 @@ static void kill_leaf(struct gyre_link_net *net)
 
 /* -- breaking ---------------------------------------------------------------------------------- */
 
+/* With one queue pair to a pipe and with two, in turn. */
+static int connect_in_turn(const struct gyre_link_wish *wish, struct gyre_link_net *net,
+                           struct gyre_trouble *trouble)
+{
+    static int turn;
+    setenv("GYRE_RDMA_QUEUES", ++turn % 2 ? "1" : "2", 1);
+    return connect_net(wish, net, trouble);
+}
+
 static int connect_breaking(const struct gyre_link_wish *wish, struct gyre_link_net *net,
                             struct gyre_trouble *trouble)
 {
     verbs_breaker_light();
-    return connect_net(wish, net, trouble);
+    return connect_in_turn(wish, net, trouble);
 }
 
 static int breaking_suite(void)
@@ -153,11 +164,11 @@ static int breaking_suite(void)
 static int watched_suites(void)
 {
     struct gyre_driver driver = gyre_driver_verbs;
-    const struct gyre_link_bench bench = {
-        .driver = &driver, .connect = connect_net, .kill = kill_leaf};
+    struct gyre_link_bench bench = {.driver = &driver, .connect = connect_net, .kill = kill_leaf};
     driver.poll = verbs_watcher_poll;
     int bad = gyre_link_suite("verbs", &bench);
     seen = keep_heap() ? &sight : NULL;
+    bench.connect = connect_in_turn;
     bad |= gyre_link_suite("verbs in place", &bench) != 0;
     printf("%llu records were seen in memory\n", (unsigned long long)verbs_watcher_seen());
     return bad || verbs_watcher_seen() < 100;
@@ -170,7 +181,8 @@ static double ms_since(uint64_t since)
     return (double)(gyre_now_ns() - since) / 1e6;
 }
 
-/* Opens a wire for so many peers and meets some of them: what docs/rdma.md computes with. */
+/* Opens a wire for so many peers and meets some of them: what docs/rdma.md computes with, and the
+ * time of a start with all of them. */
 static int measure_start(uint32_t peers, int met)
 {
     struct gyre_link_net net = {.leaves = met};
@@ -184,21 +196,26 @@ static int measure_start(uint32_t peers, int met)
         status = status ? status : join_leaf(&net, leaf, &trouble);
         joined += ms_since(since);
     }
-    printf("%5u peers: opened in %8.2f ms, each met in %6.2f ms%s%s\n", peers, opened, joined / met,
-           status ? ": " : "", trouble.text);
+    printf("%5u peers: opened in %8.2f ms, each met in %6.2f ms, so a start takes %8.2f s%s%s\n",
+           peers, opened, joined / met, (opened + peers * joined / met) / 1e3, status ? ": " : "",
+           trouble.text);
     for (int i = 0; i <= met; i++)
         gyre_driver_verbs.close(net.wire[i]);
     return status != 0;
 }
 
+static int measure_starts(uint32_t most)
+{
+    int bad = 0;
+    for (uint32_t peers = GYRE_LINK_LEAVES; peers <= most; peers *= 4)
+        bad |= measure_start(peers, GYRE_LINK_LEAVES);
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc == 2 && !strcmp(argv[1], "--start")) {
-        int bad = 0;
-        for (uint32_t peers = GYRE_LINK_LEAVES; peers <= 1024; peers *= 4)
-            bad |= measure_start(peers, GYRE_LINK_LEAVES);
-        return bad;
-    }
+    if (argc > 1 && !strcmp(argv[1], "--start"))
+        return measure_starts(argc > 2 ? (uint32_t)atoi(argv[2]) : 1024);
     struct gyre_trouble trouble = {0};
     struct gyre_wire *wire;
     if (open_wire(0, 2, &wire, &trouble)) {

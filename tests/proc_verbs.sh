@@ -41,10 +41,10 @@ part() { # which begins
     doing=$1 since=$now
 }
 
-# Ranks 0, 2, … on one device and node, the others on the other. BLIND may not open devices.
+# Ranks 0, 2, … on one device and node, the others on the other, or each rank on BOTH. BLIND may not open devices.
 cat >/tmp/apart <<'END'
 #!/bin/sh
-export GYRE_RDMA_DEVICE=${DEVICE-rxe$((RANK % 2))} GYRE_SIMULATED_NODE=$((RANK % 2))
+export GYRE_RDMA_DEVICE=${DEVICE-rxe$((RANK % 2))${BOTH:++rxe$((1 - RANK % 2))}} GYRE_SIMULATED_NODE=$((RANK % 2))
 [ "$RANK" != "${BLIND-}" ] || exec unshare -m sh -c 'mount -t tmpfs none /dev/infiniband && exec "$@"' sh "$@"
 exec "$@"
 END
@@ -87,8 +87,13 @@ code=$?
 expect "the conformance suite passes" [ $code = 0 ]
 
 code=0
-timeout 120 "$build/bench/verbs" 1 64 65536 t >$out 2>&1 || code=$?
+timeout 240 "$build/bench/verbs" 1 64 65536 t >$out 2>&1 || code=$?
 expect "the bench beside bare verbs comes to its end" [ $code = 0 ]
+
+GYRE_LOG=error "$build/tests/link_verbs" --start 64 >$out 2>&1
+code=$?
+expect "a start is timed" [ $code = 0 ]
+cat $out
 
 # --- what ranks get ---
 
@@ -110,6 +115,23 @@ for collective in all_gather reduce_scatter all_to_all; do
     expect "$collective of 3 ranks" [ $code = 0 ]
     expect "with no wrong element" says 'Out of bounds values : 0 OK'
 done
+
+part 'two devices of a rank'
+BOTH=1 GYRE_RDMA_QUEUES=2 GYRE_TRANSPORT=verbs ranks 2 -b 1M -e 1M
+expect "each rank over both devices, with two queue pairs on each" [ $code = 0 ]
+expect "with no wrong element" says 'Out of bounds values : 0 OK'
+expect "and nothing left out" silent 'left out'
+expect "as the header says" says 'verbs/rxe0:1+rxe1:1 x2'
+
+DEVICE=rxe0+mlx5_1 GYRE_TRANSPORT=verbs ranks 2 -b 1M -e 1M -n 1 -w 0
+expect "a second device that is not there: the first serves" [ $code = 0 ]
+expect "a line says so" says 'queue pair 2 of 2 to rank [01] is left out: .*GYRE_RDMA_DEVICE=mlx5_1, but no RDMA device'
+
+part 'one link'
+GYRE_TRANSPORT=verbs run 2 "$build/bench/link" -b 8 -e 64K -f 8192
+expect "bench/link over verbs" [ $code = 0 ]
+expect "has a row for each size" says ' 65536  *[1-9]'
+grep -v '# ' $out
 
 part 'two MTUs'
 ip link set n1 mtu 1500
@@ -135,13 +157,20 @@ expect "with verbs between its nodes" says 'verbs: port 1 of rxe0'
 # --- what is lacking ---
 
 part 'what is lacking'
-lacking() { # what, the reason's words: by itself tcp, asked for verbs a failure
+lacking() { # what, the reason's words: by itself tcp, asked for verbs a failure; both at once, for they wait
+    (
+        out=/tmp/out.alone
+        GYRE_TRANSPORT=verbs ranks 2 -b 8 -e 8
+        echo "$code" >/tmp/code.alone
+    ) &
     ranks 2 -b 8 -e 8
     expect "$1: tcp serves" [ $code = 0 ]
     expect "$1: a line says so" says "tcp instead of verbs to 1 of 1 ranks on other nodes: .*$2"
-    GYRE_TRANSPORT=verbs ranks 2 -b 8 -e 8
-    expect "$1: verbs alone fails" [ $code != 0 ]
+    wait $!
+    out=/tmp/out.alone code=$(cat /tmp/code.alone)
+    expect "$1: verbs alone fails" [ "$code" != 0 ]
     expect "$1: with the reason" says "transport \"verbs\" cannot serve: .*$2"
+    out=/tmp/out
 }
 
 export GYRE_RDMA_GID=9
