@@ -109,6 +109,11 @@ static void read_plans(const char *text)
     }
 }
 
+bool fakecuda_stands_in(void)
+{
+    return number_from("FAKECUDA_HIDDEN", 0) == 0;
+}
+
 static void seed_dice(uint64_t seed)
 {
     for (int i = 0; i < FAKE_DEVICES; i++)
@@ -130,6 +135,7 @@ static void settle(void)
         .export = number_from("FAKECUDA_EXPORT", 1) != 0,
         .peers = number_from("FAKECUDA_PEERS", 1) != 0,
         .words = number_from("FAKECUDA_WORDS", 1) != 0,
+        .wrong = (unsigned)number_from("FAKECUDA_WRONG", 0),
         .one_channel = number_from("FAKECUDA_CHANNELS", 0) == 1,
         .salt = number_from("FAKECUDA_UUID_SALT", 0),
     };

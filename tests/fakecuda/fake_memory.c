@@ -215,6 +215,11 @@ CUresult fake_leave(const struct fake_place *place)
     return freed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+bool fake_is_foreign(const struct fake_place *place, int device)
+{
+    return place->memory && place->memory->home != device;
+}
+
 static void protect_all(int protection)
 {
     for (int i = 0; i < RANGES; i++)

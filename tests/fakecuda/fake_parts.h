@@ -40,6 +40,7 @@ struct fake_settings {
     uint64_t memory, seed;
     unsigned delay_us;
     bool export, peers, one_channel, words;
+    unsigned wrong;
     uint64_t salt, shift;
 };
 
@@ -76,6 +77,7 @@ struct fake_place {
  * there. To leave tells whether the application has freed it meanwhile, which is as bad. */
 CUresult fake_visit(int device, uint64_t address, uint64_t length, struct fake_place *place);
 CUresult fake_leave(const struct fake_place *place);
+bool fake_is_foreign(const struct fake_place *place, int device); /* another device's memory */
 void fake_open_memory(void); /* kernels may use plain addresses; nests */
 void fake_close_memory(void);
 

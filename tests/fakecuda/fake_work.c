@@ -69,6 +69,13 @@ void fake_drop_event(CUevent event)
     free(event);
 }
 
+/* A host where devices copy wrongly from each other's memory, or to it. */
+static bool spoils(int device, const struct fake_place *to, const struct fake_place *from)
+{
+    return (fake_settings.wrong & 1 && fake_is_foreign(from, device)) ||
+           (fake_settings.wrong & 2 && fake_is_foreign(to, device));
+}
+
 /* A copy, or a set where there is no source. */
 static CUresult move(int device, const struct job *job, const char *name)
 {
@@ -78,6 +85,7 @@ static CUresult move(int device, const struct job *job, const char *name)
     CUresult wrong = fake_visit(device, job->to, job->length, &to);
     if (!wrong && job->from && (wrong = fake_visit(device, job->from, job->length, &from)))
         fake_leave(&to);
+    bool spoilt = !wrong && spoils(device, &to, &from);
     pthread_mutex_unlock(&fake_lock);
     if (wrong)
         return wrong;
@@ -85,6 +93,8 @@ static CUresult move(int device, const struct job *job, const char *name)
         memmove(to.at, from.at, job->length);
     else
         memset(to.at, job->value, job->length);
+    if (spoilt)
+        ((char *)to.at)[job->length / 2] ^= 16;
     pthread_mutex_lock(&fake_lock);
     CUresult freed = fake_leave(&to);
     if (fake_leave(&from))

@@ -18,6 +18,8 @@
  *     FAKECUDA_MEMORY=1048576    bytes of each device; 1 GiB
  *     FAKECUDA_EXPORT=0          devices cannot export memory: classic IPC handles must serve
  *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory
+ *     FAKECUDA_WRONG=1           what a device copies from another's memory comes out wrong, without an
+ *                                error; 2: what it copies to such memory; 3: both; 0
  *     FAKECUDA_WORDS=0           streams cannot wait for words of the host's
  *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that waits
  *                                for a word or an event keeps up what is posted to the others later; 0
@@ -43,6 +45,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* False where CUDA itself is linked in place of the stand-in (tests/gpu/fakecuda_absent.c), and then
+ * nothing here does anything: tests leave out what has to be planted, held or counted. False also
+ * with FAKECUDA_HIDDEN=1: so what runs on a GPU is tried without one. */
+bool fakecuda_stands_in(void);
 
 /* What is alive in this process. */
 struct fakecuda_alive {
