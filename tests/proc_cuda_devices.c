@@ -1,5 +1,6 @@
 /* Which CUDA device a rank takes, over the stand-in: by a list, by what the program has made
- * current, by local rank; each list that cannot be used; and ranks that share a device. */
+ * current, by local rank; each list that cannot be used; and ranks that share a device. tests/gpu/run has
+ * the first group run on real devices. */
 #include "comm_rig.h"
 #include "fakecuda/fakecuda.h"
 
@@ -441,6 +442,12 @@ static void doctor_tries(void **state)
     output = doctor(try, "2", "0", &code);
     assert_int_equal(lines_with(output, "  direct: 2 MiB"), 2);
     expect_line(output, "  0, 1  staged: cuMemSetAccess");
+    setenv("FAKECUDA_WRONG", "1", 1);
+    output = doctor(try, "2", "1", &code);
+    assert_int_equal(lines_with(output, "  direct: 2 MiB"), 2);
+    expect_line(output, "  0, 1  staged: what was copied differs from what was written");
+    expect_line(output, "  1, 0  staged: what was copied differs from what was written");
+    unsetenv("FAKECUDA_WRONG");
     setenv("FAKECUDA_EXPORT", "0", 1);
     output = doctor(try, "2", "0", &code);
     assert_int_equal(lines_with(output, "  direct: 2 MiB"), 2);
@@ -473,19 +480,41 @@ static void doctor_tells_why_there_is_none(void **state)
     assert_int_equal(code, 0);
 }
 
+/* What a machine with a GPU says of it, and that its first device shares memory with itself. */
+static void doctor_tries_what_is_here(void **state)
+{
+    char *try[] = {(char[]){"--try"}, NULL};
+    int code;
+    (void)state;
+    const char *output = doctor(try, "1", "1", &code);
+    expect_line(output, "\n  0, 0  direct: 2 MiB were mapped and copied, and were right\n");
+    assert_int_equal(code, 0);
+}
+
+/* All ranks on the first, as tests/gpu/run lists them for one device. */
+static void all_share_the_first(void **state)
+{
+    (void)state;
+    const char *output = run(&(struct setup){.devices = "1", .list = "0,0,0"});
+    expect_devices(0, 0, 0);
+    expect_line(output, "ranks 0, 1 and 2 share GPU 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_share_the_first),       cmocka_unit_test(rubbish),
+        cmocka_unit_test(too_few_entries),           cmocka_unit_test(unknown_place),
+        cmocka_unit_test(doctor_tries_what_is_here),
+    };
+    const struct CMUnitTest planted[] = {
         cmocka_unit_test(a_list_is_obeyed),
         cmocka_unit_test(the_program_is_followed),
         cmocka_unit_test(local_ranks_wrap_around),
         cmocka_unit_test(cuda_is_not_loaded_unasked),
         cmocka_unit_test(sharing_is_said_aloud),
         cmocka_unit_test(uuids_are_compared_not_numbers),
-        cmocka_unit_test(rubbish),
-        cmocka_unit_test(too_few_entries),
         cmocka_unit_test(missing_device),
-        cmocka_unit_test(unknown_place),
         cmocka_unit_test(lost_device),
         cmocka_unit_test(machine_without_a_driver),
         cmocka_unit_test(options_come_first),
@@ -496,5 +525,6 @@ int main(void)
         cmocka_unit_test(doctor_tells_why_there_is_none),
     };
     stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return fakecuda_stands_in() ? failed + cmocka_run_group_tests(planted, NULL, NULL) : failed;
 }

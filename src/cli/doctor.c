@@ -64,9 +64,13 @@ static void print_pairs(const struct gyre_device *cuda, int count)
     for (int device = 0; device < count; device++)
         for (int other = device; other < count; other++)
             print_pair(cuda, device, other);
-    puts("in gyre_alloc_device() memory; other device memory is staged. Ranks of different users, "
-         "containers\nor machines map no memory: theirs goes over the network by way of the host. "
-         "Where the system refuses\nto share memory, ranks stage it, and GYRE_LOG=info tells why.");
+    puts("in gyre_alloc_device() memory; other device memory is staged. Before two devices copy\n"
+         "from each other ranks try it once, as --try does, and stage where bytes were wrong. "
+         "Ranks\n"
+         "of different users, containers or machines map no memory: theirs goes over the network "
+         "by\n"
+         "way of the host. Where the system refuses to share memory, ranks stage it, and\n"
+         "GYRE_LOG=info tells why.");
 }
 
 /* Returns how many devices there are. */

@@ -1,7 +1,7 @@
 /* One trial: two processes, as two ranks would be.
  *
  *     owner, on `device`                      peer, on `other`
- *     alloc, fill ── descriptor, a socket ──▶ import, copy to the host
+ *     alloc, fill ── descriptor, a socket ──▶ import, copy to its own memory, from there to the host
  *     free  ◀────────────── done ──────────── sum of the bytes as expected?
  *
  * Words and verdict stand in a page that they share with the caller. What hangs in a driver is ended
@@ -143,13 +143,18 @@ static void look(int device, int socket, struct verdict *verdict)
     if (fd < 0)
         return;
     int status = open_trial(&trial, device);
+    struct gyre_region own = {0};
     uint32_t sum = status ? 0 : gyre_crc32c(0, trial.bytes, LENGTH);
     if (!status)
         status =
             trial.cuda->import(device, fd, LENGTH, GYRE_SHARE_OPEN, &trial.region, &trial.trouble);
+    if (!status)
+        status = trial.cuda->alloc(device, LENGTH, GYRE_SHARE_OPEN, &own, &trial.trouble);
+    if (!status)
+        status = copy(&trial, own.base, trial.region.base);
     if (!status) {
         memset(trial.bytes, 0, LENGTH);
-        status = copy(&trial, trial.bytes, trial.region.base);
+        status = copy(&trial, trial.bytes, own.base);
     }
     if (status)
         tell(verdict, false, trial.trouble.text);
@@ -157,6 +162,7 @@ static void look(int device, int socket, struct verdict *verdict)
         tell(verdict, false, "what was copied differs from what was written: do not use this pair");
     else
         tell(verdict, true, "2 MiB were mapped and copied, and were right");
+    trial.cuda->free(&own);
     trial.cuda->unimport(&trial.region);
 }
 

@@ -17,6 +17,7 @@
 int gyre_domain_memory_init(struct gyre_domain *domain)
 {
     pthread_mutex_init(&domain->shared_lock, NULL);
+    pthread_mutex_init(&domain->proof.lock, NULL);
     domain->next_id = GYRE_REGION_FIRST;
     domain->shared = calloc(GYRE_SHARED_REGIONS_MAX, sizeof(*domain->shared));
     return domain->shared ? 0 : -ENOMEM;
@@ -28,6 +29,7 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain)
         if (domain->shared[i].id)
             gyre_device_of(domain->shared[i].region.kind)->free(&domain->shared[i].region);
     free(domain->shared);
+    pthread_mutex_destroy(&domain->proof.lock);
     pthread_mutex_destroy(&domain->shared_lock);
 }
 
@@ -92,14 +94,21 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
                       struct gyre_trouble *trouble)
 {
     struct gyre_shared made;
+    struct gyre_trouble unproven = {0};
+    bool shares = domain->watch && domain->joined->local_size > 1;
     *base = NULL;
     *id = 0;
-    int status = make_region(domain, kind, length, share, &made, trouble);
+    int status = shares && kind == GYRE_MEMORY_CUDA ? gyre_domain_prove(domain, &unproven) : 0;
+    if (status && status != GYRE_UNSUPPORTED)
+        return gyre_trouble_set(trouble, status, "%s", unproven.text);
+    status = make_region(domain, kind, length, share, &made, trouble);
     if (status)
         return status;
     *base = made.region.base;
-    if (!domain->watch || domain->joined->local_size == 1)
+    if (!shares)
         return 0;
+    if (unproven.status)
+        return gyre_trouble_set(trouble, unproven.status, "%s", unproven.text);
     status = gyre_watch_share(domain->watch, made.id, &made.region, share, trouble);
     if (!status) {
         table_mark_mapped(domain, made.id);

@@ -22,6 +22,13 @@ struct gyre_peer_bell {
     uint32_t peer;
 };
 
+/* What is known of copies between this process's device and others of the node. */
+struct gyre_domain_proof {
+    pthread_mutex_t lock;
+    bool right;
+    struct gyre_trouble wrong;
+};
+
 /* Regions of this process, by id; ids are given out from 1 and places are reused. */
 struct gyre_shared {
     struct gyre_region region;
@@ -73,8 +80,9 @@ struct gyre_domain {
     pthread_mutex_t shared_lock;
     struct gyre_shared *shared;
     uint32_t shared_used, next_id;
-    struct gyre_sight sight;         /* of all that, for drivers */
-    struct gyre_ferry *ferry;        /* NULL: no CUDA device, or no peers */
+    struct gyre_sight sight;  /* of all that, for drivers */
+    struct gyre_ferry *ferry; /* NULL: no CUDA device, or no peers */
+    struct gyre_domain_proof proof;
     struct gyre_region queue_region; /* of the shm pipes */
     int cuda_device;                 /* -1: none, and why */
     struct gyre_trouble no_cuda;
@@ -106,6 +114,11 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
 /* Links to every peer of another node, each over the best driver that both ends have. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
+/* Before CUDA memory is shared: whether this rank's device and those of the node's other ranks bring each
+ * other's bytes as they were written; tried once. GYRE_UNSUPPORTED: they do not, or the trial could not
+ * be made, and memory stays with this rank. Any thread; blocks until peers answered. */
+int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
 /* Waits until a node peer's region of host memory `id` is mapped here. */
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
                            void **view, struct gyre_trouble *trouble);
@@ -113,6 +126,7 @@ int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t i
 #define GYRE_REGION_BELL   1u /* ids that every process gives alike */
 #define GYRE_REGION_QUEUES 2u
 #define GYRE_REGION_WAKER  3u
+#define GYRE_REGION_TRIAL  4u
 #define GYRE_REGION_FIRST  16u
 
 #endif

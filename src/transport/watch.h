@@ -164,6 +164,13 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble);
 
+/* Has each peer of this node try (proof.h) a region of CUDA memory that gyre_proof_begin() has filled,
+ * and waits until all have answered; nobody keeps it. agreed[rank], of all ranks: that peer did. 0: all
+ * have that are there; GYRE_CORRUPT: what some peer copied was wrong; GYRE_UNSUPPORTED: some peer
+ * cannot map it. Any thread. */
+int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                   bool *agreed, struct gyre_trouble *trouble);
+
 /* Has the peers let go of a region. Of host memory it does not wait, since pages live as long as
  * anybody maps them; of CUDA memory it does, as share(), because a classic IPC handle must be
  * closed before its memory is freed. Any thread. */

@@ -13,12 +13,15 @@
  * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told its
  * address and needs no descriptor, which the driver might not open where it comes from. Its UNSHARE is answered too, and
  * unshare() waits for that: the driver does not forgive memory that is freed while others have it
- * open. */
+ * open.
+ *
+ * What is shared on trial is mapped, tried (proof.h) and let go of before the answer. */
 #include "transport/watch_inside.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "transport/ferry.h"
+#include "transport/proof.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +40,8 @@ struct gyre_watch_export {
     uint32_t id, waiting;
     enum gyre_memory_kind kind;
     struct gyre_trouble refusal;
-    bool *owes; /* per link: its answer is due */
+    bool *owes;   /* per link: its answer is due */
+    bool *agreed; /* per link: it has answered, and maps it */
 };
 
 static struct gyre_watch_export **find_export(struct gyre_watch *watch, uint32_t id)
@@ -60,10 +64,11 @@ static struct gyre_watch_export *add_export(struct gyre_watch *watch, uint32_t i
 {
     struct gyre_watch_export *export = calloc(1, sizeof *export);
 
-    if (export == NULL || (export->owes = calloc(watch->links, sizeof *export->owes)) == NULL) {
+    if (export == NULL || (export->owes = calloc(watch->links, 2 * sizeof *export->owes)) == NULL) {
         free(export);
         return NULL;
     }
+    export->agreed = export->owes + watch->links;
     export->id = id;
     export->kind = kind;
     export->next = watch->exports;
@@ -110,12 +115,11 @@ static void ask(struct gyre_watch *watch, struct gyre_watch_export *export, uint
 }
 
 static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
-                  const struct gyre_region *region, enum gyre_share share)
+                  const struct gyre_region *region, uint8_t flags)
 {
     struct gyre_watch_message message = {
         .kind = GYRE_WATCH_SHARE,
-        .flags = (share == GYRE_SHARE_SEALED ? GYRE_WATCH_SEALED : 0) |
-                 (region->kind == GYRE_MEMORY_CUDA ? GYRE_WATCH_CUDA : 0),
+        .flags = (uint8_t)(flags | (region->kind == GYRE_MEMORY_CUDA ? GYRE_WATCH_CUDA : 0)),
         .id = export->id,
         .region_length = region->length,
     };
@@ -206,31 +210,71 @@ static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct g
     return 0;
 }
 
+/* *export stays in the list, also where this fails; NULL: there is none. */
 static int share_locked(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
-                        enum gyre_share share, struct gyre_trouble *trouble)
+                        uint8_t flags, struct gyre_watch_export **export,
+                        struct gyre_trouble *trouble)
 {
     int status = check_shareable(watch, id, region, trouble);
 
+    *export = status == 0 ? add_export(watch, id, region->kind) : NULL;
     if (status != 0)
         return status;
-    struct gyre_watch_export *export = add_export(watch, id, region->kind);
-    if (export == NULL)
+    if (*export == NULL)
         return gyre_trouble_set(trouble, -ENOMEM, "sharing memory: out of memory");
-    offer(watch, export, region, share);
-    status = await_answers(watch, export, trouble);
-    if (status != 0)
-        withdraw(watch, id);
-    return status;
+    offer(watch, *export, region, flags);
+    return await_answers(watch, *export, trouble);
+}
+
+static int check_process(const struct gyre_watch *watch, struct gyre_trouble *trouble)
+{
+    return watch->pid == getpid()
+               ? 0
+               : gyre_trouble_set(trouble, GYRE_FORKED,
+                                  "sharing memory: the watch belongs to the parent process");
 }
 
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble)
 {
-    if (watch->pid != getpid())
-        return gyre_trouble_set(trouble, GYRE_FORKED,
-                                "sharing memory: the watch belongs to the parent process");
+    struct gyre_watch_export *export;
+    uint8_t flags = share == GYRE_SHARE_SEALED ? GYRE_WATCH_SEALED : 0;
+    int status = check_process(watch, trouble);
+
+    if (status != 0)
+        return status;
     pthread_mutex_lock(&watch->lock);
-    int status = share_locked(watch, id, region, share, trouble);
+    status = share_locked(watch, id, region, flags, &export, trouble);
+    if (status != 0 && export != NULL)
+        withdraw(watch, id);
+    pthread_mutex_unlock(&watch->lock);
+    return status;
+}
+
+/* Who agreed, by rank; whether bytes were wrong for one who did not. */
+static int read_answers(struct gyre_watch *watch, const struct gyre_watch_export *export,
+                        int status, bool *agreed)
+{
+    for (uint32_t i = 0; i < watch->links; i++)
+        agreed[gyre_vigil_peer(watch->vigil, i)] = export->agreed[i];
+    return status == GYRE_UNSUPPORTED && export->refusal.status == GYRE_CORRUPT ? GYRE_CORRUPT
+                                                                                : status;
+}
+
+int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                   bool *agreed, struct gyre_trouble *trouble)
+{
+    struct gyre_watch_export *export;
+    int status = check_process(watch, trouble);
+
+    if (status != 0)
+        return status;
+    pthread_mutex_lock(&watch->lock);
+    status = share_locked(watch, id, region, GYRE_WATCH_TRIAL, &export, trouble);
+    if (export != NULL) {
+        status = read_answers(watch, export, status, agreed);
+        remove_export(watch, id);
+    }
     pthread_mutex_unlock(&watch->lock);
     return status;
 }
@@ -329,6 +373,20 @@ static int map(const struct gyre_watch *watch, uint32_t peer,
                  trouble);
 }
 
+/* The peer's region is on trial: it is let go of at once. */
+static int answer_trial(const struct gyre_watch *watch, struct gyre_region *region,
+                        struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = watch->is.joined;
+    uint32_t place = (uint32_t)joined->member[joined->rank].local_rank;
+    int status = region->kind == GYRE_MEMORY_CUDA && watch->is.ferry != NULL
+                     ? gyre_proof_answer(watch->is.ferry, region, place, trouble)
+                     : gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nothing copies it here");
+
+    gyre_device_of(region->kind)->unimport(region);
+    return status;
+}
+
 static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
                   int passed, struct gyre_trouble *trouble)
 {
@@ -342,6 +400,8 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
     int status = map(watch, peer, message, passed, &region, trouble);
     if (status != 0)
         return status;
+    if (message->flags & GYRE_WATCH_TRIAL)
+        return answer_trial(watch, &region, trouble);
     status = gyre_views_put(watch->views, peer, message->id, &region);
     if (status == 0)
         return 0;
@@ -386,6 +446,8 @@ static void hear_reply(struct gyre_watch *watch, uint32_t link,
     if (message->status != 0) {
         gyre_watch_text(message, text, sizeof text);
         gyre_trouble_set(&export->refusal, message->status, "%s", text);
+    } else {
+        export->agreed[link] = true;
     }
     settle_answer(watch, export, link);
 }
