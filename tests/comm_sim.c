@@ -262,6 +262,20 @@ int gyre_domain_cuda(const struct gyre_domain *domain)
     return -1;
 }
 
+bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank)
+{
+    (void)domain;
+    (void)rank;
+    return false;
+}
+
+bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
+{
+    (void)domain;
+    (void)peer;
+    return false;
+}
+
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset)
 {

@@ -5,7 +5,7 @@
  *     shadow.c         buffers that no peer maps, on shared memory and over links
  *     push_device.c    buffers that all map
  *     stream_away.c, ferry.c   long messages, from and into device memory
- *     pairs.c          short ones
+ *     haul.c           short ones, and those to other nodes
  *
  * Work is late by up to 1 ms, so that what is not waited for is not there. carrier.c has its own in
  * test_carrier, cuda_memory.c in test_device_regions. */
@@ -170,7 +170,7 @@ static void long_messages_wait(void **state)
     see((struct plan){"shm", false, true, COUNT, false});
 }
 
-static void short_messages_wait(void **state)
+static void hauls_wait(void **state)
 {
     (void)state;
     see((struct plan){"shm", true, true, SHORT, false});
@@ -183,7 +183,7 @@ int main(void)
         cmocka_unit_test(shadows_wait),
         cmocka_unit_test(kernels_are_waited_for),
         cmocka_unit_test(long_messages_wait),
-        cmocka_unit_test(short_messages_wait),
+        cmocka_unit_test(hauls_wait),
     };
     setenv("GYRE_DEVICES", "0,0", 1);
     setenv("FAKECUDA_DELAY", "1000", 1);

@@ -6,6 +6,7 @@
 #include "collectives/engine.h"
 #include "collectives/hub.h"
 #include "collectives/mesh.h"
+#include "collectives/haul.h"
 #include "collectives/pairs.h"
 #include "collectives/work.h"
 
@@ -79,6 +80,7 @@ struct gyre_comm {
     struct gyre_layout *layout; /* NULL: all on one node */
     struct gyre_activity *activity;
     struct gyre_pairs *pairs; /* NULL: no message was ever started */
+    struct gyre_haul_pool hauls;
     uint32_t rank, n;
     uint32_t id;     /* of its messages; 0: the world */
     uint32_t name;   /* for the watch: the id, and the lowest rank above it */

@@ -2,6 +2,7 @@
  *
  *   gyre_send ─▶ message ─▶ pair[peer].way[SEND] ─▶ link, WAY_POSTS at a time ─▶ completion
  *   gyre_recv ─▶ message ─▶ pair[peer].way[RECV] ─▶ …
+ *                   └─▶ hauled: piece by piece, or by way of other memory (haul.h) ─▶ link
  *
  * The link matches: the n-th send to a peer meets the peer's n-th receive from here. A way posts
  * only part of what the link takes, so that operations never wait for messages whose other end has
@@ -25,6 +26,7 @@
 #define WAY_POSTS  96u
 #define CHUNK      64u
 #define CHUNKS_MAX 16384u
+#define INDEX_BITS 24u /* of a token */
 
 enum { RECV, SEND, WAYS };
 
@@ -43,42 +45,13 @@ struct pair {
 struct gyre_pairs {
     struct pair *pair; /* n */
     struct pair *waiting;
-    struct gyre_message *giving; /* that came, and are on their way from a shadow */
+    struct gyre_message *hauled; /* that have left their ways and go by hauls */
     struct gyre_activity *activity;
     uint64_t started, pending; /* messages: ever, and not ended */
     uint32_t chunks;
     struct gyre_message *free;
     struct gyre_message *chunk[CHUNKS_MAX];
 };
-
-/* -- shadows ----------------------------------------------------------------------------------- */
-
-static void drop_shadow(struct gyre_message *message)
-{
-    if (message->away)
-        free(message->data);
-    message->away = NULL;
-}
-
-/* What its link cannot serve where it lies goes through host memory. */
-static int cast_shadow(struct gyre_comm *comm, struct gyre_message *message)
-{
-    struct gyre_carrier *carrier = &comm->hub->carrier;
-    if (!message->bytes || message->peer == comm->rank ||
-        !gyre_carrier_owns(carrier, message->data) ||
-        gyre_link_carries(comm->hub->links, gyre_comm_world(comm, message->peer), message->data,
-                          message->bytes, message->send))
-        return 0;
-    void *shadow =
-        gyre_carrier_open(carrier, gyre_thread_trouble()) ? NULL : malloc(message->bytes);
-    if (!shadow)
-        return -ENOMEM;
-    message->away = message->data;
-    message->data = shadow;
-    if (message->send)
-        message->ticket = gyre_carrier_copy(carrier, shadow, message->away, message->bytes);
-    return 0;
-}
 
 /* -- the pool ---------------------------------------------------------------------------------- */
 
@@ -112,10 +85,11 @@ void gyre_pairs_destroy(struct gyre_comm *comm)
     for (uint32_t c = 0; c < pairs->chunks; c++) {
         for (uint32_t i = 0; i < CHUNK; i++) {
             free(pairs->chunk[c][i].copy);
-            drop_shadow(&pairs->chunk[c][i]);
+            gyre_haul_drop(comm, &pairs->chunk[c][i]);
         }
         free(pairs->chunk[c]);
     }
+    gyre_haul_deinit(comm);
     free(pairs->activity);
     free(pairs->pair);
     free(pairs);
@@ -156,7 +130,7 @@ void gyre_pairs_release(struct gyre_comm *comm, struct gyre_message *message)
 {
     free(message->copy);
     message->copy = NULL;
-    drop_shadow(message);
+    gyre_haul_drop(comm, message);
     message->next = comm->pairs->free;
     comm->pairs->free = message;
 }
@@ -272,9 +246,16 @@ static struct gyre_message *message_of(const struct gyre_pairs *pairs, uint32_t 
     return &pairs->chunk[index / CHUNK][index % CHUNK];
 }
 
+uint64_t gyre_message_token(const struct gyre_comm *comm, const struct gyre_message *message,
+                            uint32_t cart)
+{
+    return (uint64_t)comm->id << 48 | (uint64_t)GYRE_TOKEN_MESSAGE << 32 |
+           (uint64_t)cart << INDEX_BITS | message->index;
+}
+
 static int post(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    uint64_t token = (uint64_t)comm->id << 48 | (uint64_t)GYRE_TOKEN_MESSAGE << 32 | message->index;
+    uint64_t token = gyre_message_token(comm, message, 0);
     uint32_t peer = gyre_comm_world(comm, message->peer);
     struct gyre_links *links = comm->hub->links;
     return message->send
@@ -290,34 +271,56 @@ static void tell_at_once(struct gyre_comm *comm, int status)
         comm->engine->fault.echo = false;
 }
 
+static void fail_link(struct gyre_comm *comm, const struct gyre_message *message, int status)
+{
+    gyre_engine_link_failed(comm->engine, gyre_comm_world(comm, message->peer), status);
+    tell_at_once(comm, status);
+}
+
+static void haul_off(struct gyre_pairs *pairs, struct gyre_message *message)
+{
+    message->next = pairs->hauled;
+    pairs->hauled = message;
+}
+
 /* As many as the link and this way take. */
 static bool post_way(struct gyre_comm *comm, struct way *way)
 {
     bool moved = false;
-    while (way->first && way->posted < WAY_POSTS &&
-           gyre_carrier_done(&comm->hub->carrier, way->first->ticket)) {
-        int status = post(comm, way->first);
-        if (status == GYRE_AGAIN)
+    while (way->first && (way->first->haul || way->posted < WAY_POSTS)) {
+        int status = way->first->haul ? 0 : post(comm, way->first);
+        if (status < 0)
+            fail_link(comm, way->first, status);
+        if (status)
             break;
-        if (status < 0) {
-            gyre_engine_link_failed(comm->engine, gyre_comm_world(comm, way->first->peer), status);
-            tell_at_once(comm, status);
-            break;
-        }
-        way->posted++;
-        pop(way);
         moved = true;
+        struct gyre_message *message = pop(way);
+        if (message->haul)
+            haul_off(comm->pairs, message);
+        else
+            way->posted++;
     }
     return moved;
 }
 
-/* Those whose bytes have arrived end. */
-static bool end_given(struct gyre_comm *comm)
+static struct way *way_of(const struct gyre_comm *comm, const struct gyre_message *message)
+{
+    return &comm->pairs->pair[message->peer].way[message->send ? SEND : RECV];
+}
+
+/* Those whose pieces have all arrived end. */
+static bool run_hauls(struct gyre_comm *comm)
 {
     bool moved = false;
-    for (struct gyre_message **at = &comm->pairs->giving; *at;) {
+    for (struct gyre_message **at = &comm->pairs->hauled; *at;) {
         struct gyre_message *message = *at;
-        if (!gyre_carrier_done(&comm->hub->carrier, message->ticket)) {
+        int status = gyre_haul_run(comm, message, &way_of(comm, message)->posted, WAY_POSTS);
+        if (status < 0) {
+            fail_link(comm, message, status);
+            break;
+        }
+        moved |= status > 0;
+        if (!gyre_haul_over(message)) {
             at = &message->next;
             continue;
         }
@@ -333,7 +336,7 @@ bool gyre_pairs_run(struct gyre_comm *comm)
     struct gyre_pairs *pairs = comm->pairs;
     if (!pairs || comm->engine->fault.status)
         return false;
-    bool moved = end_given(comm);
+    bool moved = false;
     for (struct pair **at = &pairs->waiting; *at;) {
         struct pair *pair = *at;
         moved |= post_way(comm, &pair->way[RECV]);
@@ -345,7 +348,7 @@ bool gyre_pairs_run(struct gyre_comm *comm)
         *at = pair->next;
         pair->listed = false;
     }
-    return moved;
+    return run_hauls(comm) || moved;
 }
 
 bool gyre_pairs_idle(const struct gyre_comm *comm)
@@ -353,25 +356,17 @@ bool gyre_pairs_idle(const struct gyre_comm *comm)
     return !comm->pairs || comm->pairs->pending == 0;
 }
 
-static void give(struct gyre_comm *comm, struct gyre_message *message)
-{
-    message->ticket =
-        gyre_carrier_copy(&comm->hub->carrier, message->away, message->data, message->bytes);
-    message->next = comm->pairs->giving;
-    comm->pairs->giving = message;
-}
-
 void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *done)
 {
-    struct gyre_message *message = message_of(comm->pairs, (uint32_t)done->token);
-    comm->pairs->pair[message->peer].way[message->send ? SEND : RECV].posted--;
+    uint32_t low = (uint32_t)done->token;
+    struct gyre_message *message = message_of(comm->pairs, low & ((1u << INDEX_BITS) - 1));
+    way_of(comm, message)->posted--;
     if (done->status)
-        gyre_engine_link_failed(comm->engine, gyre_comm_world(comm, message->peer), done->status);
-    else if (message->away && !message->send)
-        give(comm, message);
+        fail_link(comm, message, done->status);
+    else if (message->haul)
+        gyre_haul_complete(message, low >> INDEX_BITS);
     else
         end(comm, message, 0);
-    tell_at_once(comm, done->status);
 }
 
 /* All links are detached: nothing is posted any more. */
@@ -386,7 +381,7 @@ void gyre_pairs_fail(struct gyre_comm *comm, int status)
     if (!pairs)
         return;
     pairs->waiting = NULL;
-    pairs->giving = NULL;
+    pairs->hauled = NULL;
     pairs->pending = 0;
     memset(pairs->pair, 0, comm->n * sizeof(*pairs->pair));
 }
@@ -395,7 +390,7 @@ void gyre_pairs_fail(struct gyre_comm *comm, int status)
 
 static int recv_now(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return message->away
+    return message->haul
                ? -ENOENT
                : gyre_link_recv_now(comm->hub->links, gyre_comm_world(comm, message->peer),
                                     &message->match, message->data, message->bytes);
@@ -448,7 +443,7 @@ int gyre_pairs_look(struct gyre_comm *comm, uint32_t looks)
 
 static bool leaves_now(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return message->send && !message->away && !comm->engine->fault.status &&
+    return message->send && !message->haul && !comm->engine->fault.status &&
            gyre_link_send_now(comm->hub->links, gyre_comm_world(comm, message->peer),
                               &message->match, message->data, message->bytes);
 }
@@ -510,7 +505,7 @@ static struct gyre_message *new_message(struct gyre_comm *comm,
     message->data = terms->data;
     message->bytes = terms->count * gyre_type_size(terms->type);
     message->match = name_of(comm, terms);
-    if (cast_shadow(comm, message) == 0)
+    if (gyre_haul_make(comm, message) == 0)
         return message;
     gyre_pairs_release(comm, message);
     return NULL;

@@ -10,6 +10,7 @@
 
 struct gyre_comm;
 struct gyre_pairs;
+struct gyre_haul;
 struct gyre_message;
 
 /* One message at one end. Lives in the communicator's pool until it is given back. */
@@ -17,9 +18,8 @@ struct gyre_message {
     struct gyre_message *next; /* in its queue, or of the free ones */
     struct gyre_operation *op; /* it is a part of; NULL: it stands alone */
     void *data;
-    void *copy;      /* of a blocking send to itself */
-    void *away;      /* where the CPU cannot touch it: the caller's; `data` is a shadow then */
-    uint64_t ticket; /* of the copy into the shadow, or out of it */
+    void *copy;             /* of a blocking send to itself */
+    struct gyre_haul *haul; /* NULL: the link takes it as it is */
     uint64_t bytes;
     struct gyre_match match;
     uint32_t peer, index;
@@ -68,6 +68,10 @@ int gyre_pairs_detach_own(struct gyre_comm *comm, struct gyre_message *message);
 
 /* A receive from the own rank that nothing was sent for was never called. */
 void gyre_pairs_withdraw_own(struct gyre_comm *comm, struct gyre_message *message);
+
+/* Of a post of it, or of one cart of its haul. */
+uint64_t gyre_message_token(const struct gyre_comm *comm, const struct gyre_message *message,
+                            uint32_t cart);
 
 /* For the hub. */
 bool gyre_pairs_run(struct gyre_comm *comm);

@@ -198,6 +198,12 @@ int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
 
 /* -- one device, several ranks ----------------------------------------------------------------- */
 
+bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank)
+{
+    static const uint8_t none[sizeof(domain->joined->member[rank].device)];
+    return memcmp(domain->joined->member[rank].device, none, sizeof(none)) != 0;
+}
+
 static bool same_device(const struct gyre_joined *joined, uint32_t a, uint32_t b)
 {
     return memcmp(joined->member[a].device, joined->member[b].device,

@@ -165,6 +165,9 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
  * memory cannot come up here. Chosen at open, before any context exists. */
 int gyre_domain_cuda(const struct gyre_domain *domain);
 
+/* Whether that rank has one; any rank is told alike. */
+bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank);
+
 /* Memory of this process that every peer of the node has mapped; *base and *id on success. CUDA
  * memory lies on gyre_domain_cuda(). GYRE_UNSUPPORTED with *base set: peers could not map it, *id
  * is 0 and the memory is usable all the same; with *base NULL: there is no memory of that kind. Any
