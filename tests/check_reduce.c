@@ -7,7 +7,7 @@
  * third of the trials of each count, a fifth of the pairs (which has every single misalignment).
  *
  * `check_reduce --device cuda` does the same, but for the modes, with the folds and the memory of a
- * device; then come counts around its grids, and multiplications by a number.
+ * device; then come counts around its grids, sums of multiples, and casts.
  *
  * `check_reduce --bench` times the calls instead, `check_reduce --device cuda --bench` the device's. */
 #include "collectives/kernels/float_mode.h"
@@ -229,28 +229,95 @@ static void check_large_misaligned(const struct gyre_reduce_table *table, int ty
     }
 }
 
-static void check_scale(int type, uint64_t count, uint64_t seed)
+/* Two folds on a trial: the host's and the device's. */
+static void check_pair(const struct trial *trial, gyre_fold host, gyre_fold device,
+                       const char *what)
 {
-    struct trial trial = {.type = type, .sources = 1, .destinations = 1, .count = count};
-    unsigned shift = (unsigned)(seed % 16);
-    trial.in_place = seed % 3 ? -1 : 0;
-    trial.shift[0] = shift;
-    trial.shift[SOURCES_MOST] = seed % 2 ? shift : 15 - shift;
-    trial.seed = seed;
-    trial.number = random_element(type, seed);
-    fill_arena(&trial);
-    run_trial(arena_of_reference, &trial, gyre_scale((enum gyre_type)type));
-    run_variant(&trial, gyre_scale_cuda((enum gyre_type)type));
-    compare_arenas(&trial, "cuda's multiple of");
+    fill_arena(trial);
+    run_trial(arena_of_reference, trial, host);
+    run_variant(trial, device);
+    compare_arenas(trial, what);
 }
 
+static void check_scale(struct trial *trial)
+{
+    enum gyre_type type = (enum gyre_type)trial->type;
+    draw_numbers(trial);
+    check_pair(trial, gyre_scale(type), gyre_scale_cuda(type), "cuda's multiples of");
+}
+
+/* One source and one destination, as gyre_op_scaled() has them; then any number of either. */
 static void test_scales(void **state)
 {
+    struct gyre_rng rng;
+    gyre_rng_seed(&rng, 300);
     assert_null(gyre_scale_cuda((enum gyre_type)GYRE_TYPE_COUNT));
     for (int type = 0; type < GYRE_TYPE_COUNT; type++)
         for (uint64_t count = 0; count < 2000; count += 1 + count / 8)
-            for (uint64_t seed = 0; seed < 16; seed++)
-                check_scale(type, count, count * 16 + seed);
+            for (int repeat = 0; repeat < (in_haste() ? 4 : 16); repeat++) {
+                struct trial trial = random_trial(&rng, type, GYRE_SUM, count);
+                if (repeat % 2)
+                    trial.sources = trial.destinations = 1;
+                trial.in_place = trial.in_place > 0 ? 0 : trial.in_place;
+                check_scale(&trial);
+            }
+}
+
+static const enum gyre_type casts[][2] = {
+    {GYRE_F32, GYRE_BF16}, {GYRE_BF16, GYRE_F32}, {GYRE_F32, GYRE_F16}, {GYRE_F16, GYRE_F32}};
+
+static void check_cast(struct trial *trial, const enum gyre_type cast[2])
+{
+    trial->casts = true;
+    trial->type = cast[0];
+    trial->into = cast[1];
+    trial->in_place = -1;
+    check_pair(trial, gyre_cast(cast[0], cast[1]), gyre_cast_cuda(cast[0], cast[1]),
+               "cuda's cast of");
+}
+
+/* So that as many elements of either type lie in front of a multiple of 16. */
+static void align_cast(struct trial *trial, const enum gyre_type cast[2], unsigned head)
+{
+    for (int s = 0; s < SPANS; s++) {
+        unsigned size = (unsigned)gyre_type_size(cast[s >= SOURCES_MOST]);
+        trial->shift[s] = (16 - head * size % 16) % 16;
+    }
+}
+
+/* Averages, since they have a divisor, or none. Of four trials one has packs behind some elements. */
+static void test_casts(void **state)
+{
+    struct gyre_rng rng;
+    gyre_rng_seed(&rng, 400);
+    assert_null(gyre_cast(GYRE_F32, GYRE_F64));
+    assert_null(gyre_cast_cuda(GYRE_F32, GYRE_F64));
+    for (size_t c = 0; c < sizeof casts / sizeof casts[0]; c++)
+        for (uint64_t count = 0; count < COUNT_MOST; count += 1 + count / 8)
+            for (unsigned repeat = 0; repeat < (in_haste() ? 8 : 32); repeat++) {
+                struct trial trial = random_trial(&rng, casts[c][0], GYRE_AVG, count);
+                if (repeat % 4 == 0)
+                    align_cast(&trial, casts[c], (repeat / 4 + (unsigned)count) % 8);
+                check_cast(&trial, casts[c]);
+            }
+}
+
+/* Around the counts at which a grid begins anew: packs of the wider type are twice as many. */
+static void test_grids_of_casts(void **state)
+{
+    static const uint64_t processors[] = PROCESSORS;
+    for (size_t c = 0; c < sizeof casts / sizeof casts[0]; c++)
+        for (size_t p = 0; p < sizeof processors / sizeof processors[0]; p++) {
+            uint64_t grid = processors[p] * PACKS_PER_PROCESSOR * 8;
+            const uint64_t counts[] = {grid - 1, grid + 9};
+            for (size_t i = 0; i < 2; i++) {
+                struct trial trial = {.op = GYRE_SUM, .count = counts[i], .seed = counts[i]};
+                trial.sources = 1 + (uint32_t)i;
+                trial.destinations = 2 - (uint32_t)i;
+                align_cast(&trial, casts[c], (unsigned)i * 3);
+                check_cast(&trial, casts[c]);
+            }
+        }
 }
 
 static void test_grids(void **state)
@@ -265,6 +332,7 @@ static int check_device(const char *name)
         cmocka_unit_test(test_small_counts), cmocka_unit_test(test_powers_of_two),
         cmocka_unit_test(test_misaligned),   cmocka_unit_test(test_every_shape),
         cmocka_unit_test(test_grids),        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_casts),        cmocka_unit_test(test_grids_of_casts),
     };
     struct gyre_trouble trouble = {0};
     if (!reduce_arenas_create(GRID_SPAN_BYTES))

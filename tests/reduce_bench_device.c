@@ -7,6 +7,7 @@
 #include "reduce_device.h"
 
 #include "base/clock.h"
+#include "collectives/kernels/reduce_cuda.h"
 
 #include <stdio.h>
 
@@ -71,39 +72,71 @@ static double seconds_per_post(const struct bench *bench, const struct work *wor
     return (double)best * 1e-9 / POSTS;
 }
 
-static void bench_fold(const struct bench *bench, enum gyre_type type, uint32_t sources,
-                       uint64_t bytes)
+/* A fold of so many sources, by its name. */
+struct line {
+    const char *what;
+    gyre_fold fold;
+    enum gyre_type from, to;
+    uint32_t sources;
+};
+
+/* `bytes` of the wider type's memory, and as many elements of the other's. */
+static void bench_fold(const struct bench *bench, const struct line *line, uint64_t bytes)
 {
+    static const uint64_t numbers[BENCH_SPANS]; /* zeros: no less work */
     const void *source[BENCH_SPANS];
     void *destination = span_at(bench, BENCH_SPANS - 1);
-    const struct gyre_reduce_table *table = gyre_reduce_table(GYRE_MEMORY_CUDA);
-    struct work work = {.fold = table->fold[type][GYRE_SUM],
+    uint64_t in = gyre_type_size(line->from), out = gyre_type_size(line->to);
+    struct work work = {.fold = line->fold,
                         .task = {.destination = &destination,
                                  .destinations = 1,
                                  .source = source,
-                                 .sources = sources,
-                                 .count = bytes / gyre_type_size(type),
-                                 .stream = true}};
-    for (uint32_t s = 0; s < sources; s++)
+                                 .sources = line->sources,
+                                 .count = bytes / (in > out ? in : out),
+                                 .stream = true,
+                                 .context = numbers}};
+    for (uint32_t s = 0; s < line->sources; s++)
         source[s] = span_at(bench, s);
     double seconds = seconds_per_post(bench, &work);
-    double rate = seconds ? (double)bytes * (sources + 1) / seconds : 0;
-    printf("%-6s sum  %u>1  %8llu KiB  %10.1f us  %8.1f GB/s  %5.1f %% of the copy\n",
-           reduce_type_names[type], sources, (unsigned long long)(bytes >> 10), seconds * 1e6,
-           rate * 1e-9, 100 * rate / bench->copy);
+    double moved = (double)work.task.count * (double)(in * line->sources + out);
+    double rate = seconds ? moved / seconds : 0;
+    printf("%-6s %-8s %u>1  %8llu KiB  %10.1f us  %8.1f GB/s  %5.1f %% of the copy\n",
+           reduce_type_names[line->from], line->what, line->sources,
+           (unsigned long long)(bytes >> 10), seconds * 1e6, rate * 1e-9, 100 * rate / bench->copy);
+}
+
+static void bench_casts(const struct bench *bench, uint64_t bytes)
+{
+    static const enum gyre_type casts[][2] = {
+        {GYRE_F32, GYRE_BF16}, {GYRE_BF16, GYRE_F32}, {GYRE_F32, GYRE_F16}, {GYRE_F16, GYRE_F32}};
+    char what[16];
+    for (size_t c = 0; c < sizeof casts / sizeof casts[0]; c++)
+        for (uint32_t sources = 1; sources <= 8; sources *= 2) {
+            enum gyre_type from = casts[c][0], to = casts[c][1];
+            snprintf(what, sizeof what, "to %s", reduce_type_names[to]);
+            bench_fold(bench, &(struct line){what, gyre_cast_cuda(from, to), from, to, sources},
+                       bytes);
+        }
 }
 
 static void bench_size(struct bench *bench, uint64_t bytes)
 {
     static const enum gyre_type types[] = {GYRE_F32, GYRE_F16, GYRE_BF16};
+    const struct gyre_reduce_table *table = gyre_reduce_table(GYRE_MEMORY_CUDA);
     struct work copy = {.bytes = bytes};
     double seconds = seconds_per_post(bench, &copy);
     bench->copy = seconds ? 2 * (double)bytes / seconds : 1;
-    printf("copy              %8llu KiB  %10.1f us  %8.1f GB/s\n",
+    printf("copy                %8llu KiB  %10.1f us  %8.1f GB/s\n",
            (unsigned long long)(bytes >> 10), seconds * 1e6, bench->copy * 1e-9);
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
-        for (uint32_t sources = 2; sources <= 8; sources *= 2)
-            bench_fold(bench, types[t], sources, bytes);
+        for (uint32_t sources = 2; sources <= 8; sources *= 2) {
+            enum gyre_type type = types[t];
+            const struct line sum = {"sum", table->fold[type][GYRE_SUM], type, type, sources};
+            const struct line multiple = {"multiple", gyre_scale_cuda(type), type, type, sources};
+            bench_fold(bench, &sum, bytes);
+            bench_fold(bench, &multiple, bytes);
+        }
+    bench_casts(bench, bytes);
 }
 
 /* As much as there is, at most what is wanted. */

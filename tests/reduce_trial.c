@@ -157,21 +157,25 @@ static void fill_elements(struct gyre_rng *rng, int type, char *at, uint64_t cou
     }
 }
 
-uint64_t random_element(int type, uint64_t seed)
+void draw_numbers(struct trial *trial)
 {
     struct gyre_rng rng;
-    uint64_t bits = 0;
-    gyre_rng_seed(&rng, seed);
-    draw_elements(&rng, type, (char *)&bits, 1);
-    return bits;
+    gyre_rng_seed(&rng, trial->seed);
+    draw_elements(&rng, trial->type, (char *)trial->number, trial->sources);
 }
 
 /* -- one trial --------------------------------------------------------------------------------- */
 
-/* A span's bytes with its guards, whatever its shift. */
-static size_t span_used(const struct trial *trial)
+static int type_of(const struct trial *trial, uint32_t span)
 {
-    return (size_t)trial->count * gyre_type_size((enum gyre_type)trial->type) + 16 + 2 * GUARD;
+    return trial->casts && span >= SOURCES_MOST ? trial->into : trial->type;
+}
+
+/* A span's bytes with its guards, whatever its shift. */
+static size_t span_used(const struct trial *trial, uint32_t span)
+{
+    size_t size = gyre_type_size((enum gyre_type)type_of(trial, span));
+    return (size_t)trial->count * size + 16 + 2 * GUARD;
 }
 
 static char *span_at(char *arena, const struct trial *trial, uint32_t span)
@@ -197,7 +201,7 @@ void run_trial_by(run_fold run, char *arena, const struct trial *trial, gyre_fol
         .count = trial->count,
         .divisor = trial->divisor,
         .stream = trial->stream,
-        .context = &trial->number,
+        .context = trial->number,
     };
     run(&task, fold);
 }
@@ -221,16 +225,16 @@ void run_trial(char *arena, const struct trial *trial, gyre_fold fold)
 void for_each_span(const struct trial *trial, void (*call)(size_t at, size_t bytes))
 {
     FOR_SPANS(span, trial)
-    call(span * span_room, span_used(trial));
+    call(span * span_room, span_used(trial, span));
 }
 
 void fill_arena(const struct trial *trial)
 {
     struct gyre_rng rng;
-    size_t used = span_used(trial);
     gyre_rng_seed(&rng, trial->seed);
     FOR_SPANS(span, trial)
     {
+        size_t used = span_used(trial, span);
         char *at = arena_of_reference + span * span_room;
         memset(at, 0xa5, used);
         if (span < SOURCES_MOST)
@@ -270,11 +274,12 @@ static uint64_t bits_at(const char *at, size_t size)
 static void fail_trial(const struct trial *trial, const char *variant, uint32_t span, uint64_t i,
                        uint64_t wanted, uint64_t found)
 {
-    fail_msg("%s %s %s: element %lld of span %u is %#llx, the reference has %#llx "
+    fail_msg("%s %s %s%s%s: element %lld of span %u is %#llx, the reference has %#llx "
              "(count %llu, %u sources, %u destinations, divisor %u, in place %d, stream %d, "
              "shifts %u %u | %u %u, seed %llu)",
-             variant, reduce_type_names[trial->type], reduce_op_names[trial->op], (long long)i,
-             span, (unsigned long long)found, (unsigned long long)wanted,
+             variant, reduce_type_names[trial->type], reduce_op_names[trial->op],
+             trial->casts ? " into " : "", trial->casts ? reduce_type_names[trial->into] : "",
+             (long long)i, span, (unsigned long long)found, (unsigned long long)wanted,
              (unsigned long long)trial->count, trial->sources, trial->destinations, trial->divisor,
              trial->in_place, trial->stream, trial->shift[0], trial->shift[1],
              trial->shift[SOURCES_MOST], trial->shift[SOURCES_MOST + 1],
@@ -284,16 +289,16 @@ static void fail_trial(const struct trial *trial, const char *variant, uint32_t 
 /* Equal outside the elements byte by byte, inside but for payloads of NaNs. */
 static void compare_span(const struct trial *trial, const char *variant, uint32_t span)
 {
-    size_t used = span_used(trial);
+    int type = type_of(trial, span);
+    size_t used = span_used(trial, span);
     const char *a = arena_of_reference + span * span_room;
     const char *b = arena_of_variant + span * span_room;
     if (memcmp(a, b, used) == 0)
         return;
-    size_t size = gyre_type_size((enum gyre_type)trial->type), at = GUARD + trial->shift[span];
+    size_t size = gyre_type_size((enum gyre_type)type), at = GUARD + trial->shift[span];
     for (uint64_t i = 0; i < trial->count; i++, at += size) {
         uint64_t wanted = bits_at(a + at, size), found = bits_at(b + at, size);
-        if (wanted != found &&
-            !(is_nan_pattern(trial->type, wanted) && is_nan_pattern(trial->type, found)))
+        if (wanted != found && !(is_nan_pattern(type, wanted) && is_nan_pattern(type, found)))
             fail_trial(trial, variant, span, i, wanted, found);
     }
     size_t front = GUARD + trial->shift[span];

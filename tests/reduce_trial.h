@@ -15,11 +15,13 @@ struct trial {
     int type, op;
     uint64_t count;
     uint32_t sources, destinations, divisor;
+    bool casts; /* destinations are of the type `into`, not of `type` */
+    int into;
     int in_place; /* the source that destination 0 is, or -1 */
     bool stream;
     unsigned shift[SPANS]; /* bytes from alignment */
     uint64_t seed;
-    uint64_t number; /* its first bytes are the element to multiply by */
+    uint64_t number[SOURCES_MOST]; /* begins with an element to multiply each source by */
 };
 
 extern char *arena_of_reference, *arena_of_variant;
@@ -27,7 +29,7 @@ bool reduce_arenas_create(size_t span_bytes);
 size_t reduce_arena_bytes(void);
 void reduce_arenas_destroy(void);
 
-uint64_t random_element(int type, uint64_t seed);
+void draw_numbers(struct trial *trial); /* from its seed */
 struct trial random_trial(struct gyre_rng *rng, int type, int op, uint64_t count);
 void fill_arena(const struct trial *trial);
 void run_trial(char *arena, const struct trial *trial, gyre_fold fold);

@@ -229,6 +229,75 @@ static void test_scale(void **state)
     assert_null(gyre_scale((enum gyre_type)GYRE_TYPE_COUNT));
 }
 
+/* Products and sum are f32's: of halves neither is rounded before the end. Numbers wrap. */
+static void test_scale_and_sum(void **state)
+{
+    const float floats[2][2] = {{1.5F, -3}, {10, 0.25F}}, weights[2] = {2, -0.5F};
+    const uint16_t halves[2] = {0x7bff, 0x7bff}, of_halves[2] = {0x4000, 0xbe00};
+    const uint8_t bytes[2] = {200, 100}, of_bytes[2] = {2, 3};
+    float sums[2][2];
+    uint16_t half;
+    uint8_t byte;
+    struct gyre_fold_task task = {.destination = (void *const[]){sums[0], sums[1]},
+                                  .source = (const void *const[]){floats[0], floats[1]},
+                                  .destinations = 2,
+                                  .sources = 2,
+                                  .count = 2,
+                                  .context = weights};
+    gyre_scale(GYRE_F32)(&task, NULL);
+    for (int d = 0; d < 2; d++)
+        assert_true(sums[d][0] == -2 && sums[d][1] == -6.125F);
+    task = (struct gyre_fold_task){.destination = (void *const[]){&half},
+                                   .source = (const void *const[]){&halves[0], &halves[1]},
+                                   .destinations = 1,
+                                   .sources = 2,
+                                   .count = 1,
+                                   .context = of_halves};
+    gyre_scale(GYRE_F16)(&task, NULL); /* 2 × 65504 − 1.5 × 65504: its half */
+    assert_int_equal(half, 0x77ff);
+    task.destination = (void *const[]){&byte};
+    task.source = (const void *const[]){&bytes[0], &bytes[1]};
+    task.context = of_bytes;
+    gyre_scale(GYRE_U8)(&task, NULL);
+    assert_int_equal(byte, (uint8_t)(400 + 300));
+}
+
+/* -- casts ------------------------------------------------------------------------------------- */
+
+/* Sums are f32's, and rounded once. */
+static void test_cast(void **state)
+{
+    const float masters[2] = {1, 0x1.01p0F};
+    const uint16_t wires[3] = {0x3f80, 0x3f81, 0xbf80};
+    uint16_t wire;
+    float master;
+    struct gyre_fold_task task = {.destination = (void *const[]){&wire},
+                                  .source = (const void *const[]){&masters[0], &masters[1]},
+                                  .destinations = 1,
+                                  .sources = 2,
+                                  .count = 1};
+    gyre_cast(GYRE_F32, GYRE_BF16)(&task, NULL);
+    assert_int_equal(wire, 0x4000); /* of 2.00390625 */
+    gyre_cast(GYRE_F32, GYRE_F16)(&task, NULL);
+    assert_int_equal(wire, 0x4002);
+    task.divisor = 2;
+    gyre_cast(GYRE_F32, GYRE_F16)(&task, NULL);
+    assert_int_equal(wire, 0x3c02);
+    task = (struct gyre_fold_task){.destination = (void *const[]){&master},
+                                   .source = (const void *const[]){&wires[0], &wires[1], &wires[2]},
+                                   .destinations = 1,
+                                   .sources = 3,
+                                   .count = 1};
+    gyre_cast(GYRE_BF16, GYRE_F32)(&task, NULL);
+    assert_true(master == 0x1.02p0F);
+    const uint16_t halves[1] = {0x3c01};
+    task.source = (const void *const[]){&halves[0]};
+    task.sources = 1;
+    gyre_cast(GYRE_F16, GYRE_F32)(&task, NULL);
+    assert_true(master == 0x1.004p0F);
+    assert_null(gyre_cast(GYRE_F32, GYRE_F32));
+}
+
 /* One source and one destination, apart and in place, of an odd count at an odd address; the modes
  * of the caller neither matter nor change. */
 static void test_scale_of_many(void **state)
@@ -285,6 +354,8 @@ int main(void)
         cmocka_unit_test(test_bytes_e4m3),
         cmocka_unit_test(test_bytes_e5m2),
         cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_scale_and_sum),
+        cmocka_unit_test(test_cast),
         cmocka_unit_test(test_scale_of_many),
         cmocka_unit_test(test_table),
     };

@@ -41,10 +41,16 @@ struct gyre_reduce_variant {
     uint32_t least_bytes; /* its kernels leave less than this to the set before */
 };
 
-/* The fold that multiplies by a number: destination[0][i] = source[0][i] * *(element *)context, in
- * the accumulator's type and rounded once; integers wrap. It takes one source and one destination,
- * which may be the same, and of the task nothing else. NULL for an unknown type. Any thread. */
+/* The fold that multiplies each source by a number of its own and sums in the same pass:
+ * destination[d][i] = source[0][i] * number[0] + source[1][i] * number[1] + …, product and sum in the
+ * accumulator's type and rounded once; integers wrap. `context` is the numbers, elements of the type,
+ * one for each source. No divisor. NULL for an unknown type. Any thread. */
 gyre_fold gyre_scale(enum gyre_type type);
+
+/* The fold whose sources are of one type and whose destinations are of another: their sum, divided by
+ * the divisor unless that is 0, in f32 and rounded once. No destination is a source. From f32 to bf16
+ * or f16 and back (a copy is narrower on the wire than in its master); NULL for others. Any thread. */
+gyre_fold gyre_cast(enum gyre_type from, enum gyre_type to);
 
 /* From slowest ("scalar", complete) to fastest; ends with a NULL name. */
 extern const struct gyre_reduce_variant gyre_reduce_variants[];

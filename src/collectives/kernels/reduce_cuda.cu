@@ -1,8 +1,8 @@
 /* Folds of CUDA memory: one pass over n sources into m destinations, every type and operation.
  *
  * A kernel moves 16 bytes at a time, a pack, wherever all of a task's addresses lie equally far from
- * a multiple of 16. The elements in front of the first pack and behind the last are its edges, and
- * where addresses differ, all elements are:
+ * a multiple of 16, counted in elements. The elements in front of the first pack and behind the last
+ * are its edges, and where addresses differ, all elements are:
  *
  *     source[0]       e e|p p p p|p p p p|p p p p|e          e edge   p element of a pack
  *     source[1]       e e|p p p p|p p p p|p p p p|e
@@ -19,11 +19,15 @@
  *
  * A thread reads an element of all sources before it writes it, and nobody else touches it, so a
  * destination may be a source. What a kernel needs to know travels in its arguments (1 KiB of
- * addresses), so nothing is copied to the device and nothing outlives the launch.
+ * addresses, and of multiples the numbers), so nothing is copied to the device and nothing outlives
+ * the launch.
  *
- * The bits are those of the scalar reference (reduce_cpu.c): the same order of sources, the same
- * accumulators, one rounding. No product here is followed by a sum that could be fused with it, and
- * the compiler is told -fmad=false all the same. tests/check_reduce --device cuda compares. */
+ * A cast reads elements of one type and writes those of another: a unit is then a pack of the narrower
+ * and two of the wider.
+ *
+ * The bits are those of the scalar reference (reduce_cpu.c, scale.c, cast.c): the same order of
+ * sources, the same accumulators, one rounding. No product is fused with the sum behind it: the
+ * compiler is told -fmad=false. tests/check_reduce --device cuda compares. */
 #include "collectives/kernels/reduce_cuda.h"
 
 #include "collectives/kernels/cuda_numbers.h"
@@ -45,12 +49,16 @@
 struct fold_arguments {
     const char *source[GYRE_FOLD_SOURCES];
     char *destination[GYRE_FOLD_DESTINATIONS];
-    uint64_t head_bytes; /* in front of the first pack */
-    uint64_t packs;
-    uint64_t edges;  /* elements that are in no pack */
-    uint64_t number; /* the element to multiply by, in its own bytes */
+    uint64_t source_head, destination_head; /* bytes in front of the first pack */
+    uint64_t units;                         /* of packs */
+    uint64_t head, packed;                  /* elements in front of them, and in them */
+    uint64_t edges;                         /* elements that are in none */
     uint32_t sources, destinations, divisor;
-    bool whole; /* every address is a multiple of the element's size */
+    bool whole; /* every address is a multiple of its element's size */
+};
+
+struct multiple_arguments : fold_arguments {
+    uint64_t number[GYRE_FOLD_SOURCES]; /* that a source is multiplied by, in its element's bytes */
 };
 
 /* -- operations -------------------------------------------------------------------------------- */
@@ -59,9 +67,16 @@ struct fold_arguments {
 #define OPERATION(name, from, result)                                                              \
     template <class Number> struct name : Number {                                                 \
         typedef typename Number::lane lane;                                                        \
+        typedef typename Number::element stored;                                                   \
+        typedef fold_arguments arguments;                                                          \
         static __device__ __forceinline__ lane start()                                             \
         {                                                                                          \
             return from;                                                                           \
+        }                                                                                          \
+        static __device__ __forceinline__ lane take(typename Number::element x,                    \
+                                                    const fold_arguments &, uint32_t)              \
+        {                                                                                          \
+            return Number::widen(x);                                                               \
         }                                                                                          \
         static __device__ __forceinline__ lane combine(lane a, lane b)                             \
         {                                                                                          \
@@ -70,6 +85,9 @@ struct fold_arguments {
         static __device__ __forceinline__ lane finish(lane x, const fold_arguments &)              \
         {                                                                                          \
             return x;                                                                              \
+        }                                                                                          \
+        static void complete(fold_arguments *, const gyre_fold_task *)                             \
+        {                                                                                          \
         }                                                                                          \
     };
 
@@ -91,42 +109,85 @@ template <class Number> struct sum_of : plain_sum_of<Number> {
     }
 };
 
+/* Each source times its own number, in the accumulator's type. */
 template <class Number> struct multiple_of : plain_sum_of<Number> {
     typedef typename Number::lane lane;
-    static __device__ __forceinline__ lane finish(lane x, const fold_arguments &arguments)
+    typedef typename Number::element element;
+    typedef multiple_arguments arguments;
+    static __device__ __forceinline__ lane take(element x, const multiple_arguments &given,
+                                                uint32_t source)
     {
-        typename Number::element number;
-        memcpy(&number, &arguments.number, sizeof number);
-        return x * Number::widen(number);
+        element number;
+        memcpy(&number, &given.number[source], sizeof number);
+        return Number::widen(x) * Number::widen(number);
+    }
+    static void complete(multiple_arguments *given, const gyre_fold_task *task)
+    {
+        for (uint32_t s = 0; s < task->sources; s++)
+            memcpy(&given->number[s], (const char *)task->context + s * sizeof(element),
+                   sizeof(element));
+    }
+};
+
+/* A sum, or an average, of elements of one type that is stored in another; one lane serves both. */
+template <class From, class To> struct cast_of : sum_of<From> {
+    typedef typename To::element stored;
+    static __device__ __forceinline__ stored narrow(typename To::lane x)
+    {
+        return To::narrow(x);
     }
 };
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
+template <int PACKS> static __device__ __forceinline__ void load_packs(void *to, const char *from)
+{
+    UNROLLED
+    for (int i = 0; i < PACKS; i++) {
+        uint4 pack = ((const uint4 *)from)[i];
+        memcpy((char *)to + i * PACK_BYTES, &pack, sizeof pack);
+    }
+}
+
+template <int PACKS> static __device__ __forceinline__ void store_packs(char *to, const void *from)
+{
+    UNROLLED
+    for (int i = 0; i < PACKS; i++) {
+        uint4 pack;
+        memcpy(&pack, (const char *)from + i * PACK_BYTES, sizeof pack);
+        ((uint4 *)to)[i] = pack;
+    }
+}
+
 /* The two ways to see a task's elements; unit `i` is a pack here, an element at an edge below. */
-template <class Element> struct in_packs {
-    static constexpr int lanes = PACK_BYTES / sizeof(Element);
+template <class Fold> struct in_packs {
+    typedef typename Fold::element element;
+    typedef typename Fold::stored stored;
+    static constexpr int lanes =
+        PACK_BYTES / (sizeof(element) < sizeof(stored) ? sizeof(element) : sizeof(stored));
+    static constexpr int bytes_in = lanes * (int)sizeof(element),
+                         bytes_out = lanes * (int)sizeof(stored);
 
     static __device__ __forceinline__ uint64_t units(const fold_arguments &arguments)
     {
-        return arguments.packs;
+        return arguments.units;
     }
-    static __device__ __forceinline__ void load(Element *element, const fold_arguments &arguments,
+    static __device__ __forceinline__ void load(element *unit, const fold_arguments &arguments,
                                                 const char *source, uint64_t i)
     {
-        uint4 pack = *(const uint4 *)(source + arguments.head_bytes + i * PACK_BYTES);
-        memcpy(element, &pack, sizeof pack);
+        load_packs<bytes_in / PACK_BYTES>(unit, source + arguments.source_head + i * bytes_in);
     }
     static __device__ __forceinline__ void store(char *destination, const fold_arguments &arguments,
-                                                 const Element *element, uint64_t i)
+                                                 const stored *unit, uint64_t i)
     {
-        uint4 pack;
-        memcpy(&pack, element, sizeof pack);
-        *(uint4 *)(destination + arguments.head_bytes + i * PACK_BYTES) = pack;
+        store_packs<bytes_out / PACK_BYTES>(
+            destination + arguments.destination_head + i * bytes_out, unit);
     }
 };
 
-template <class Element> struct at_edges {
+template <class Fold> struct at_edges {
+    typedef typename Fold::element element;
+    typedef typename Fold::stored stored;
     static constexpr int lanes = 1;
 
     static __device__ __forceinline__ uint64_t units(const fold_arguments &arguments)
@@ -135,32 +196,32 @@ template <class Element> struct at_edges {
     }
     static __device__ __forceinline__ uint64_t place(const fold_arguments &arguments, uint64_t i)
     {
-        uint64_t at = i * sizeof(Element);
-        return at < arguments.head_bytes ? at : at + arguments.packs * PACK_BYTES;
+        return i < arguments.head ? i : i + arguments.packed;
     }
+    template <int BYTES>
     static __device__ __forceinline__ void copy_bytes(char *to, const char *from)
     {
         UNROLLED
-        for (int i = 0; i < (int)sizeof(Element); i++)
+        for (int i = 0; i < BYTES; i++)
             to[i] = from[i];
     }
-    static __device__ __forceinline__ void load(Element *element, const fold_arguments &arguments,
+    static __device__ __forceinline__ void load(element *unit, const fold_arguments &arguments,
                                                 const char *source, uint64_t i)
     {
-        source += place(arguments, i);
+        source += place(arguments, i) * sizeof(element);
         if (arguments.whole)
-            *element = *(const Element *)source;
+            *unit = *(const element *)source;
         else
-            copy_bytes((char *)element, source);
+            copy_bytes<sizeof(element)>((char *)unit, source);
     }
     static __device__ __forceinline__ void store(char *destination, const fold_arguments &arguments,
-                                                 const Element *element, uint64_t i)
+                                                 const stored *unit, uint64_t i)
     {
-        destination += place(arguments, i);
+        destination += place(arguments, i) * sizeof(stored);
         if (arguments.whole)
-            *(Element *)destination = *element;
+            *(stored *)destination = *unit;
         else
-            copy_bytes(destination, (const char *)element);
+            copy_bytes<sizeof(stored)>(destination, (const char *)unit);
     }
 };
 
@@ -168,12 +229,14 @@ template <class Element> struct at_edges {
 
 /* Folds a batch: UNROLL units of one thread, THREADS apart, but for those behind the last. */
 template <class Fold, class View, int UNROLL>
-static __device__ __forceinline__ void fold_batch(const fold_arguments &arguments, uint64_t first)
+static __device__ __forceinline__ void fold_batch(const typename Fold::arguments &arguments,
+                                                  uint64_t first)
 {
     const uint64_t after = View::units(arguments) - first;
     const uint32_t left = after < UNROLL * THREADS ? (uint32_t)after : UNROLL * THREADS;
     typename Fold::lane result[UNROLL][View::lanes];
     typename Fold::element unit[UNROLL][View::lanes] = {};
+    typename Fold::stored ready[UNROLL][View::lanes];
     UNROLLED
     for (uint32_t u = 0; u < UNROLL; u++) {
         UNROLLED
@@ -190,21 +253,21 @@ static __device__ __forceinline__ void fold_batch(const fold_arguments &argument
         for (uint32_t u = 0; u < UNROLL; u++) {
             UNROLLED
             for (int i = 0; i < View::lanes; i++)
-                result[u][i] = Fold::combine(result[u][i], Fold::widen(unit[u][i]));
+                result[u][i] = Fold::combine(result[u][i], Fold::take(unit[u][i], arguments, s));
         }
     }
     UNROLLED
     for (uint32_t u = 0; u < UNROLL; u++) {
         UNROLLED
         for (int i = 0; i < View::lanes; i++)
-            unit[u][i] = Fold::narrow(Fold::finish(result[u][i], arguments));
+            ready[u][i] = Fold::narrow(Fold::finish(result[u][i], arguments));
     }
     NOT_UNROLLED
     for (uint32_t d = 0; d < arguments.destinations; d++) {
         UNROLLED
         for (uint32_t u = 0; u < UNROLL; u++)
             if (u * THREADS < left)
-                View::store(arguments.destination[d], arguments, unit[u], first + u * THREADS);
+                View::store(arguments.destination[d], arguments, ready[u], first + u * THREADS);
     }
 }
 
@@ -216,8 +279,8 @@ template <class Fold, class View> struct batch {
 
 /* All units of a view that are the thread's; blocks and threads are counted from either end. */
 template <class Fold, class View>
-static __device__ __forceinline__ void fold_view(const fold_arguments &arguments, uint32_t block,
-                                                 uint32_t thread)
+static __device__ __forceinline__ void fold_view(const typename Fold::arguments &arguments,
+                                                 uint32_t block, uint32_t thread)
 {
     constexpr int unroll = batch<Fold, View>::units;
     const uint64_t units = View::units(arguments), step = unroll * THREADS;
@@ -228,11 +291,11 @@ static __device__ __forceinline__ void fold_view(const fold_arguments &arguments
 /* `Wide` is the fold of a pack's elements: `Fold` itself, but for bits. */
 template <class Fold, class Wide>
 static __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-    fold_kernel(const __grid_constant__ fold_arguments arguments)
+    fold_kernel(const __grid_constant__ typename Fold::arguments arguments)
 {
-    fold_view<Wide, in_packs<typename Wide::element>>(arguments, blockIdx.x, threadIdx.x);
-    fold_view<Fold, at_edges<typename Fold::element>>(arguments, gridDim.x - 1 - blockIdx.x,
-                                                      THREADS - 1 - threadIdx.x);
+    fold_view<Wide, in_packs<Wide>>(arguments, blockIdx.x, threadIdx.x);
+    fold_view<Fold, at_edges<Fold>>(arguments, gridDim.x - 1 - blockIdx.x,
+                                    THREADS - 1 - threadIdx.x);
 }
 
 /* -- its launch -------------------------------------------------------------------------------- */
@@ -248,25 +311,44 @@ static uint32_t grid_of(uint64_t units, uint64_t units_per_block)
     return (uint32_t)(wanted < most ? wanted : most);
 }
 
-/* Addresses that are equally far from a multiple of 16 agree in their last four bits: `differ` has
- * those in which any two do not. */
-static void set_addresses(fold_arguments *arguments, const gyre_fold_task *task, uint64_t element)
+/* Bits in which any two addresses of one side differ. */
+static uintptr_t set_addresses(fold_arguments *arguments, const gyre_fold_task *task,
+                               uintptr_t *differ_out)
 {
-    uintptr_t first = (uintptr_t)task->source[0], differ = 0;
+    uintptr_t differ_in = 0;
+    *differ_out = 0;
     for (uint32_t s = 0; s < task->sources; s++) {
         arguments->source[s] = (const char *)task->source[s];
-        differ |= first ^ (uintptr_t)task->source[s];
+        differ_in |= (uintptr_t)task->source[0] ^ (uintptr_t)task->source[s];
     }
     for (uint32_t d = 0; d < task->destinations; d++) {
         arguments->destination[d] = (char *)task->destination[d];
-        differ |= first ^ (uintptr_t)task->destination[d];
+        *differ_out |= (uintptr_t)task->destination[0] ^ (uintptr_t)task->destination[d];
     }
-    uint64_t bytes = task->count * element, head = -first % PACK_BYTES;
-    arguments->whole = (first | differ) % element == 0;
-    arguments->head_bytes = head < bytes ? head : bytes;
-    if (arguments->whole && differ % PACK_BYTES == 0)
-        arguments->packs = (bytes - arguments->head_bytes) / PACK_BYTES;
-    arguments->edges = task->count - arguments->packs * (PACK_BYTES / element);
+    return differ_in;
+}
+
+/* Packs begin at the first element that is a multiple of 16 in the memory of the narrower type, if it is
+ * one everywhere: then addresses of a side agree in their last four bits. */
+static void lay_out(fold_arguments *arguments, const gyre_fold_task *task, uint64_t in,
+                    uint64_t out)
+{
+    uintptr_t first_in = (uintptr_t)task->source[0], first_out = (uintptr_t)task->destination[0];
+    uintptr_t differ_out, differ_in = set_addresses(arguments, task, &differ_out);
+    uint64_t narrow = in < out ? in : out;
+    uint64_t head = -(in < out ? first_in : first_out) % PACK_BYTES / narrow;
+    arguments->whole = (first_in | differ_in) % in == 0 && (first_out | differ_out) % out == 0;
+    bool packs = arguments->whole && (differ_in | differ_out) % PACK_BYTES == 0 &&
+                 (first_in + head * in) % PACK_BYTES == 0 &&
+                 (first_out + head * out) % PACK_BYTES == 0;
+    if (packs && head < task->count) {
+        arguments->head = head;
+        arguments->source_head = head * in;
+        arguments->destination_head = head * out;
+        arguments->units = (task->count - head) * narrow / PACK_BYTES;
+        arguments->packed = arguments->units * (PACK_BYTES / narrow);
+    }
+    arguments->edges = task->count - arguments->packed;
 }
 
 /* No task: the kernel is only made ready. */
@@ -277,17 +359,15 @@ template <class Fold, class Wide> static void fold(const struct gyre_fold_task *
         cudaFuncGetAttributes(&unused, fold_kernel<Fold, Wide>);
         return;
     }
-    typedef typename Fold::element element;
-    const uint64_t unroll = batch<Wide, in_packs<typename Wide::element>>::units;
-    fold_arguments arguments = {};
-    set_addresses(&arguments, task, sizeof(element));
+    const uint64_t unroll = batch<Wide, in_packs<Wide>>::units;
+    typename Fold::arguments arguments = {};
+    lay_out(&arguments, task, sizeof(typename Fold::element), sizeof(typename Fold::stored));
     arguments.sources = task->sources;
     arguments.destinations = task->destinations;
     arguments.divisor = task->divisor;
-    if (task->context)
-        memcpy(&arguments.number, task->context, sizeof(element));
+    Fold::complete(&arguments, task);
     void *list[] = {&arguments};
-    uint32_t blocks = grid_of(arguments.packs + arguments.edges, THREADS * unroll);
+    uint32_t blocks = grid_of(arguments.units + arguments.edges, THREADS * unroll);
     if (blocks)
         cudaLaunchKernel(fold_kernel<Fold, Wide>, dim3(blocks), dim3(THREADS), list, 0,
                          (cudaStream_t)stream);
@@ -379,6 +459,16 @@ static const gyre_fold scales[GYRE_TYPE_COUNT] = {
 };
 /* clang-format on */
 
+static const struct {
+    gyre_type from, to;
+    gyre_fold fold;
+} casts[] = {
+    {GYRE_F32, GYRE_BF16, even<cast_of<f32, bf16>>},
+    {GYRE_BF16, GYRE_F32, even<cast_of<bf16, f32>>},
+    {GYRE_F32, GYRE_F16, even<cast_of<f32, f16>>},
+    {GYRE_F16, GYRE_F32, even<cast_of<f16, f32>>},
+};
+
 extern "C" const struct gyre_reduce_table *gyre_reduce_cuda_table(void)
 {
     return &table;
@@ -389,8 +479,18 @@ extern "C" gyre_fold gyre_scale_cuda(enum gyre_type type)
     return (unsigned)type < GYRE_TYPE_COUNT ? scales[type] : NULL;
 }
 
+extern "C" gyre_fold gyre_cast_cuda(enum gyre_type from, enum gyre_type to)
+{
+    for (const auto &cast : casts)
+        if (cast.from == from && cast.to == to)
+            return cast.fold;
+    return NULL;
+}
+
 extern "C" void gyre_reduce_cuda_load(void)
 {
+    for (const auto &cast : casts)
+        cast.fold(NULL, NULL);
     for (int type = 0; type < GYRE_TYPE_COUNT; type++) {
         for (int op = 0; op < GYRE_OP_COUNT; op++)
             if (table.fold[type][op])

@@ -20,6 +20,9 @@ const struct gyre_reduce_table *gyre_reduce_cuda_table(void);
 /* As gyre_scale(), of CUDA memory. NULL also where CUDA is not built in. Any thread. */
 gyre_fold gyre_scale_cuda(enum gyre_type type);
 
+/* As gyre_cast(), of CUDA memory. NULL also where CUDA is not built in. Any thread. */
+gyre_fold gyre_cast_cuda(enum gyre_type from, enum gyre_type to);
+
 /* Makes all kernels ready on the calling thread's current device: what the runtime loads at a first
  * launch may wait for all of the device's work. What fails is told by cudaGetLastError(). */
 void gyre_reduce_cuda_load(void);

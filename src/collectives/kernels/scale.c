@@ -1,27 +1,56 @@
-/* Multiplication by one number, for sums whose inputs are weighted. One source is read and one
- * destination written, so memory is the limit and the compiler's own vectors will do.
+/* Sums of sources each multiplied by a number of its own, in one pass.
  *
- *     source[0][i] ──▶ widen ──▶ times the widened number ──▶ narrow ──▶ destination[0][i] */
+ *     source[0][i] ──▶ widen ──▶ times number[0] ─┐
+ *     source[1][i] ──▶ widen ──▶ times number[1] ─┴─ sum ──▶ narrow ──▶ destination[0][i] …
+ *
+ * What is called most has one source and one destination, for weighted inputs (gyre_op_scaled): there
+ * memory is the limit, and the compiler's own vectors will do. */
 #include "collectives/kernels/float_mode.h"
 #include "collectives/kernels/fp8.h"
 #include "collectives/kernels/reduce.h"
 
 #define AS_IS(x) (x)
 
+/* A sum starts from what changes nothing: -0 of floats. */
 #define SCALE(name, element, accumulator, widen, narrow)                                           \
+    static element name##_at(const void *elements, uint64_t i)                                     \
+    {                                                                                              \
+        element next;                                                                              \
+        memcpy(&next, (const char *)elements + i * sizeof next, sizeof next);                      \
+        return next;                                                                               \
+    }                                                                                              \
+                                                                                                   \
+    static void name##_one(const struct gyre_fold_task *task)                                      \
+    {                                                                                              \
+        const char *from = task->source[0];                                                        \
+        char *to = task->destination[0];                                                           \
+        const accumulator number = widen(name##_at(task->context, 0));                             \
+        for (uint64_t i = 0; i < task->count; i++) {                                               \
+            element next = (element)narrow(widen(name##_at(from, i)) * number);                    \
+            memcpy(to + i * sizeof next, &next, sizeof next);                                      \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    static void name##_some(const struct gyre_fold_task *task)                                     \
+    {                                                                                              \
+        for (uint64_t i = 0; i < task->count; i++) {                                               \
+            accumulator sum = -(accumulator)0;                                                     \
+            for (uint32_t s = 0; s < task->sources; s++)                                           \
+                sum += (accumulator)widen(name##_at(task->source[s], i)) *                         \
+                       (accumulator)widen(name##_at(task->context, s));                            \
+            element next = (element)narrow(sum);                                                   \
+            for (uint32_t d = 0; d < task->destinations; d++)                                      \
+                memcpy((char *)task->destination[d] + i * sizeof next, &next, sizeof next);        \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
     static void name(const struct gyre_fold_task *task, void *native_queue)                        \
     {                                                                                              \
         gyre_float_mode mode = gyre_float_mode_enter();                                            \
-        const char *from = task->source[0];                                                        \
-        char *to = task->destination[0];                                                           \
-        element next;                                                                              \
-        memcpy(&next, task->context, sizeof next);                                                 \
-        const accumulator number = widen(next);                                                    \
-        for (uint64_t i = 0; i < task->count; i++) {                                               \
-            memcpy(&next, from + i * sizeof next, sizeof next);                                    \
-            next = (element)narrow(widen(next) * number);                                          \
-            memcpy(to + i * sizeof next, &next, sizeof next);                                      \
-        }                                                                                          \
+        if (task->sources == 1 && task->destinations == 1)                                         \
+            name##_one(task);                                                                      \
+        else                                                                                       \
+            name##_some(task);                                                                     \
         gyre_float_mode_leave(mode);                                                               \
     }
 
