@@ -23,6 +23,8 @@
  *                                            have not joined? Those are named: first in a warning,
  *                                            then in the failure.
  *
+ * 1 and 2 are asked here, 3 and 4 in vigil_roll_left.c, 5 in vigil_roll_wait.c.
+ *
  * A rank tells of one communicator in full, the one that it waits in, and of others how far it is:
  * so 3 to 5 know who belongs to a communicator and who has joined.
  *
@@ -33,11 +35,10 @@
  * Nobody is judged by 3 while any rank computes, or moves as much as one byte: its state changes
  * then. Equal numbers are found by a small hash table of this call's waiting ranks, so a call is
  * O(n). */
-#include "transport/vigil_roll.h"
+#include "transport/vigil_roll_inside.h"
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "base/size.h"
 #include "transport/signature.h"
 
 #include <errno.h>
@@ -46,32 +47,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOBODY       UINT32_MAX
-#define LOOK         (100 * GYRE_MS) /* between calls when nothing changed, or an eighth of dead_ns */
-#define LIST_ROOM    300             /* bytes for a list of ranks in a message */
-#define PLACE_ROOM   256             /* … for what a rank waits in */
-#define REFUSED_ROOM (GYRE_WATCH_WHY_MAX + 40)
-#define COMM_ROOM    40 /* … for a communicator's name */
-#define SUSPECTS     16u /* refused calls that one roll call follows: each is a walk over all ranks */
-
-struct entry {
-    struct gyre_watch_state state;
-    uint64_t since;  /* it waits in its oldest operation */
-    uint64_t number; /* under which it stands in the hash table, if it does */
-    uint64_t refused_at, parted_at;
-};
-
-struct gyre_roll {
-    uint32_t n, slots, suspect; /* the rank at which the next search for refused calls begins */
-    struct gyre_roll_limits limit;
-    uint64_t look, next_look;
-    uint64_t moved_at; /* when a state was last another than before */
-    bool changed;
-    uint32_t warned_comm; /* the operation last warned of */
-    uint64_t warned_sequence;
-    struct entry *entry; /* n */
-    uint32_t *slot;      /* a waiting rank + 1, by hash of its operation; 0: empty */
-};
+#define LOOK (100 * GYRE_MS) /* between calls when nothing changed, or an eighth of dead_ns */
 
 int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct gyre_roll **roll)
 {
@@ -103,19 +79,9 @@ void gyre_roll_destroy(struct gyre_roll *roll)
     free(roll);
 }
 
-static bool waiting(const struct entry *entry)
-{
-    return entry->state.sequence > entry->state.finished;
-}
-
-static uint64_t oldest(const struct gyre_watch_state *state)
-{
-    return state->finished + 1;
-}
-
 /* What the rank called under that number, if its state still tells. */
-static bool recall(const struct gyre_watch_state *state, uint64_t number,
-                   struct gyre_watch_call *call)
+bool gyre_roll_recall(const struct gyre_watch_state *state, uint64_t number,
+                      struct gyre_watch_call *call)
 {
     uint64_t ago = state->sequence - number;
 
@@ -124,13 +90,6 @@ static bool recall(const struct gyre_watch_state *state, uint64_t number,
     *call =
         ago > 0 ? state->call[ago - 1] : (struct gyre_watch_call){state->signature, state->count};
     return true;
-}
-
-/* It waits in messages from rank to rank: nobody else has that number, and who else is concerned
- * stands in the signature. */
-static bool in_message(const struct gyre_watch_state *state)
-{
-    return state->comm == GYRE_WATCH_PAIRS;
 }
 
 bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
@@ -149,29 +108,19 @@ bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uin
     return false;
 }
 
-static bool joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number)
+bool gyre_roll_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number)
 {
     uint64_t sequence, finished;
     return gyre_roll_progress(state, comm, &sequence, &finished) && sequence >= number;
 }
 
-/* Everybody belongs to the world. */
-static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
-{
-    uint64_t sequence, finished;
-    return comm == 0 || gyre_roll_progress(state, comm, &sequence, &finished);
-}
-
-static bool same_refusal(const struct gyre_watch_refused *one, const struct gyre_watch_refused *two)
-{
-    return one->comm == two->comm && one->sequence == two->sequence;
-}
-
-static void hear_end(struct entry *entry, uint64_t clock, const struct gyre_watch_state *state)
+static void hear_end(struct gyre_roll_entry *entry, uint64_t clock,
+                     const struct gyre_watch_state *state)
 {
     const struct gyre_watch_refused *before = &entry->state.refused;
 
-    if (state->refused.stands && (!before->stands || !same_refusal(before, &state->refused)))
+    if (state->refused.stands &&
+        (!before->stands || !gyre_roll_same_refusal(before, &state->refused)))
         entry->refused_at = clock;
     if (state->parting && !entry->state.parting)
         entry->parted_at = clock;
@@ -181,9 +130,9 @@ void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_wa
 {
     if (state->rank >= roll->n)
         return;
-    struct entry *entry = &roll->entry[state->rank];
+    struct gyre_roll_entry *entry = &roll->entry[state->rank];
     hear_end(entry, clock, state);
-    bool moved = !waiting(entry) || entry->state.finished != state->finished ||
+    bool moved = !gyre_roll_waiting(entry) || entry->state.finished != state->finished ||
                  entry->state.comm != state->comm;
     if (moved)
         entry->since = clock;
@@ -202,59 +151,25 @@ bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm,
            finished < sequence && sequence <= entered;
 }
 
-/* -- lists of ranks ---------------------------------------------------------------------------- */
-
-struct list { /* "3, 5-7": runs are written when they end */
-    char text[LIST_ROOM];
-    size_t used;
-    uint32_t count, first, last; /* all ranks; the open run */
-    bool full;
-};
-
-static void write_run(struct list *list)
+/* " of communicator 3"; nothing for the world. */
+const char *gyre_roll_name_comm(uint32_t comm, char out[GYRE_ROLL_COMM])
 {
-    char run[32];
-    int length = list->first == list->last
-                     ? snprintf(run, sizeof run, "%u", list->first)
-                     : snprintf(run, sizeof run, "%u-%u", list->first, list->last);
-
-    if (list->full || list->used + (size_t)length + 8 > sizeof list->text) {
-        list->full = true;
-        return;
-    }
-    list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used, "%s%s",
-                                   list->used > 0 ? ", " : "", run);
-}
-
-static void add_rank(struct list *list, uint32_t rank)
-{
-    if (list->count++ > 0 && rank == list->last + 1) {
-        list->last = rank;
-        return;
-    }
-    if (list->count > 1)
-        write_run(list);
-    list->first = list->last = rank;
-}
-
-static void end_list(struct list *list)
-{
-    if (list->count > 0)
-        write_run(list);
-    if (list->full)
-        snprintf(list->text + list->used, sizeof list->text - list->used, ", …");
+    out[0] = '\0';
+    if (comm != 0)
+        snprintf(out, GYRE_ROLL_COMM, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
+    return out;
 }
 
 /* -- 1: different operations under one number -------------------------------------------------- */
 
 /* Where the first waiting rank under that number stands, or an empty place for it. */
-static uint32_t *slot_of(struct gyre_roll *roll, uint32_t comm, uint64_t number)
+uint32_t *gyre_roll_slot(struct gyre_roll *roll, uint32_t comm, uint64_t number)
 {
     uint32_t mask = roll->slots - 1;
     uint32_t at = (uint32_t)gyre_mix64(number ^ (uint64_t)comm << 48) & mask;
 
     for (; roll->slot[at] != 0; at = (at + 1) & mask) {
-        const struct entry *entry = &roll->entry[roll->slot[at] - 1];
+        const struct gyre_roll_entry *entry = &roll->entry[roll->slot[at] - 1];
         if (entry->state.comm == comm && entry->number == number)
             break;
     }
@@ -262,9 +177,9 @@ static uint32_t *slot_of(struct gyre_roll *roll, uint32_t comm, uint64_t number)
 }
 
 /* The first waiting rank under this number; this one if there is none yet. */
-static uint32_t first_under(struct gyre_roll *roll, uint32_t rank, uint64_t number)
+uint32_t gyre_roll_first_under(struct gyre_roll *roll, uint32_t rank, uint64_t number)
 {
-    uint32_t *slot = slot_of(roll, roll->entry[rank].state.comm, number);
+    uint32_t *slot = gyre_roll_slot(roll, roll->entry[rank].state.comm, number);
 
     if (*slot == 0) {
         roll->entry[rank].number = number;
@@ -296,8 +211,9 @@ static uint64_t first_difference(const struct gyre_watch_state *one,
     struct gyre_watch_call here = {0}, there = {0};
     uint64_t found = 0;
 
-    for (uint64_t number = one->sequence;
-         number > 0 && recall(one, number, &here) && recall(two, number, &there); number--)
+    for (uint64_t number = one->sequence; number > 0 && gyre_roll_recall(one, number, &here) &&
+                                          gyre_roll_recall(two, number, &there);
+         number--)
         if (here.signature != there.signature || here.count != there.count)
             found = number;
     return found;
@@ -330,8 +246,8 @@ void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_
         tell_past(one, two, finding);
         return;
     }
-    recall(one, finding->sequence, &here);
-    recall(two, finding->sequence, &there);
+    gyre_roll_recall(one, finding->sequence, &here);
+    gyre_roll_recall(two, finding->sequence, &there);
     tell_two(one->rank, &here, two->rank, &there, finding);
 }
 
@@ -339,9 +255,10 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
 {
     memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
     for (uint32_t rank = 0; rank < roll->n; rank++) {
-        if (!waiting(&roll->entry[rank]) || in_message(&roll->entry[rank].state))
+        if (!gyre_roll_waiting(&roll->entry[rank]) ||
+            gyre_roll_in_message(&roll->entry[rank].state))
             continue;
-        uint32_t first = first_under(roll, rank, roll->entry[rank].state.sequence);
+        uint32_t first = gyre_roll_first_under(roll, rank, roll->entry[rank].state.sequence);
         if (roll->entry[first].state.fingerprint == roll->entry[rank].state.fingerprint)
             continue;
         gyre_roll_tell(&roll->entry[first].state, &roll->entry[rank].state, finding);
@@ -356,11 +273,11 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
 static bool differs_there(struct gyre_roll *roll, uint32_t rank, uint64_t number,
                           struct gyre_roll_finding *finding)
 {
-    uint32_t comm = roll->entry[rank].state.comm, waits = *slot_of(roll, comm, number);
+    uint32_t comm = roll->entry[rank].state.comm, waits = *gyre_roll_slot(roll, comm, number);
     struct gyre_watch_call mine, theirs;
 
-    if (waits-- == 0 || !recall(&roll->entry[rank].state, number, &mine) ||
-        !recall(&roll->entry[waits].state, number, &theirs))
+    if (waits-- == 0 || !gyre_roll_recall(&roll->entry[rank].state, number, &mine) ||
+        !gyre_roll_recall(&roll->entry[waits].state, number, &theirs))
         return false;
     if (mine.signature == theirs.signature && mine.count == theirs.count)
         return false;
@@ -375,420 +292,30 @@ static bool find_departed(struct gyre_roll *roll, struct gyre_roll_finding *find
 {
     memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
     for (uint32_t rank = 0; rank < roll->n; rank++)
-        if (waiting(&roll->entry[rank]) && !in_message(&roll->entry[rank].state))
-            first_under(roll, rank, oldest(&roll->entry[rank].state));
+        if (gyre_roll_waiting(&roll->entry[rank]) &&
+            !gyre_roll_in_message(&roll->entry[rank].state))
+            gyre_roll_first_under(roll, rank, gyre_roll_oldest(&roll->entry[rank].state));
     for (uint32_t rank = 0; rank < roll->n; rank++) {
         const struct gyre_watch_state *state = &roll->entry[rank].state;
         for (uint64_t ago = 0; ago <= state->calls && ago < state->sequence; ago++)
-            if (!in_message(state) && differs_there(roll, rank, state->sequence - ago, finding))
+            if (!gyre_roll_in_message(state) &&
+                differs_there(roll, rank, state->sequence - ago, finding))
                 return true;
     }
     return false;
 }
 
-/* -- 3: all wait, and not for each other ------------------------------------------------------- */
-
-/* " of communicator 3"; nothing for the world. */
-static const char *name_comm(uint32_t comm, char out[COMM_ROOM])
-{
-    out[0] = '\0';
-    if (comm != 0)
-        snprintf(out, COMM_ROOM, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
-    return out;
-}
-
-/* "rank 1 waits in operation 7 (barrier)"; without what it is if the state has forgotten. */
-static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, size_t size)
-{
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
-    struct gyre_watch_call call;
-    char signature[128];
-
-    char of[COMM_ROOM];
-    if (in_message(state)) {
-        gyre_signature_text(signature, sizeof signature, state->signature, state->count);
-        snprintf(out, size, "rank %u waits in %s", rank, signature);
-        return;
-    }
-    int used = snprintf(out, size, "rank %u waits in operation %" PRIu64 "%s", rank, oldest(state),
-                        name_comm(state->comm, of));
-    if (!recall(state, oldest(state), &call))
-        return;
-    gyre_signature_text(signature, sizeof signature, call.signature, call.count);
-    snprintf(out + used, size - (size_t)used, " (%s)", signature);
-}
-
-static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint32_t other,
-                            struct gyre_roll_finding *finding)
-{
-    const struct gyre_watch_state *state = &roll->entry[behind].state;
-    bool left = joined(&roll->entry[other].state, state->comm, oldest(state));
-    char here[PLACE_ROOM], there[PLACE_ROOM];
-
-    finding->verdict = GYRE_ROLL_MISMATCH;
-    finding->comm = state->comm;
-    finding->sequence = oldest(state);
-    tell_place(roll, behind, here, sizeof here);
-    tell_place(roll, other, there, sizeof there);
-    if (in_message(state))
-        snprintf(finding->text, sizeof finding->text,
-                 "%s; %s: all ranks wait, and nothing moves any more", here, there);
-    else
-        snprintf(finding->text, sizeof finding->text,
-                 "%s, which rank %u has %s; %s: every rank must call the same operations in the "
-                 "same order",
-                 here, other, left ? "left" : "not called", there);
-}
-
-/* A rank for which `rank` waits although it is not there, neither before nor in that operation. */
-static uint32_t absent_from(const struct gyre_roll *roll, uint32_t rank)
-{
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
-
-    if (in_message(state))
-        return state->signature >> 32 < roll->n ? (uint32_t)(state->signature >> 32) : NOBODY;
-    for (uint32_t other = 0; other < roll->n; other++) {
-        const struct gyre_watch_state *theirs = &roll->entry[other].state;
-        uint64_t sequence, finished;
-        if (theirs->comm == state->comm
-                ? oldest(theirs) > oldest(state)
-                : gyre_roll_progress(theirs, state->comm, &sequence, &finished) &&
-                      (sequence < oldest(state) || finished >= oldest(state)))
-            return other;
-    }
-    return NOBODY;
-}
-
-static bool find_standstill(const struct gyre_roll *roll, uint64_t clock,
-                            struct gyre_roll_finding *finding)
-{
-    if (roll->limit.dead_ns == 0 || clock - roll->moved_at < roll->limit.dead_ns)
-        return false;
-    bool together = true;
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct entry *entry = &roll->entry[rank], *first = &roll->entry[0];
-        if (!waiting(entry))
-            return false;
-        together &= entry->state.comm == first->state.comm && !in_message(&entry->state) &&
-                    oldest(&entry->state) == oldest(&first->state);
-    }
-    for (uint32_t rank = 0; rank < roll->n && !together; rank++) {
-        uint32_t other = absent_from(roll, rank);
-        if (other == NOBODY)
-            continue;
-        tell_standstill(roll, rank, other, finding);
-        return true;
-    }
-    return false;
-}
-
-/* -- 4: who has left, and who refused what others wait in -------------------------------------- */
-
-/* The name of a refused call stands before what was wrong; "no memory for …" has none. */
-static const char *verb_of(const struct gyre_watch_refused *refused)
-{
-    return strncmp(refused->why, "gyre_", 5) == 0 ? "refused" : "could not call:";
-}
-
-/* Why it did not call what comes next there; nothing if it did not refuse that. */
-static const char *name_refused(const struct gyre_watch_state *state, uint32_t comm,
-                                char out[REFUSED_ROOM])
-{
-    const struct gyre_watch_refused *refused = &state->refused;
-
-    out[0] = '\0';
-    if (refused->stands && refused->comm == comm)
-        snprintf(out, REFUSED_ROOM, ", where it %s %s", verb_of(refused), refused->why);
-    return out;
-}
-
-void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding)
-{
-    const struct gyre_watch_state *behind = parted->behind, *ahead = parted->ahead;
-    uint64_t sequence = 0, finished = 0;
-    char of[COMM_ROOM], why[REFUSED_ROOM], signature[128] = "";
-    struct gyre_watch_call call;
-
-    gyre_roll_progress(behind, parted->comm, &sequence, &finished);
-    if (parted->comm == ahead->comm && recall(ahead, parted->number, &call))
-        gyre_signature_text(signature, sizeof signature, call.signature, call.count);
-    finding->verdict = GYRE_ROLL_LEFT;
-    finding->comm = parted->comm;
-    finding->sequence = parted->number;
-    finding->rank = behind->rank;
-    snprintf(finding->text, sizeof finding->text,
-             "has left by gyre_finalize() after operation %" PRIu64
-             "%s%s, but rank %u %s operation %" PRIu64
-             "%s%s%s: every rank must call the same operations in the same order",
-             sequence, name_comm(parted->comm, of), name_refused(behind, parted->comm, why),
-             ahead->rank, parted->how, parted->number, signature[0] ? " (" : "", signature,
-             signature[0] ? ")" : "");
-}
-
-/* Of the waiting ranks of each communicator, the one that has called most, under number 0. */
-static void enter_latest(struct gyre_roll *roll)
-{
-    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
-        if (!waiting(&roll->entry[rank]) || in_message(state))
-            continue;
-        uint32_t first = first_under(roll, rank, 0);
-        if (state->sequence > roll->entry[first].state.sequence) {
-            roll->entry[rank].number = 0;
-            *slot_of(roll, state->comm, 0) = rank + 1;
-        }
-    }
-}
-
-static bool left_behind(struct gyre_roll *roll, const struct gyre_watch_state *state, uint32_t comm,
-                        uint64_t sequence, struct gyre_roll_finding *finding)
-{
-    uint32_t waits = *slot_of(roll, comm, 0);
-
-    if (waits-- == 0 || roll->entry[waits].state.sequence <= sequence)
-        return false;
-    const struct gyre_watch_state *ahead = &roll->entry[waits].state;
-    uint64_t number = sequence < oldest(ahead) ? oldest(ahead) : sequence + 1;
-    gyre_roll_tell_left(&(struct gyre_roll_parted){state, ahead, comm, number, "waits in"},
-                        finding);
-    return true;
-}
-
-/* A rank in its gyre_finalize() calls nothing more. */
-static bool find_left(struct gyre_roll *roll, struct gyre_roll_finding *finding)
-{
-    bool found = false;
-
-    enter_latest(roll);
-    for (uint32_t rank = 0; rank < roll->n && !found; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
-        if (!state->parting)
-            continue;
-        found = left_behind(roll, state, state->comm, state->sequence, finding);
-        for (uint32_t i = 0; i < state->elsewheres && !found; i++)
-            found = left_behind(roll, state, (uint32_t)state->elsewhere[i].comm,
-                                state->elsewhere[i].sequence, finding);
-    }
-    return found;
-}
-
-/* It waits in an operation, for that rank too, since `since`. */
-static bool waits_in_call(const struct entry *entry, uint32_t rank,
-                          const struct gyre_watch_refused *refused, uint64_t *since)
-{
-    const struct gyre_watch_state *state = &entry->state;
-
-    *since = entry->since;
-    if (!waiting(entry) || state->comm != refused->comm)
-        return false;
-    return in_message(state) ? state->signature >> 32 == rank : oldest(state) >= refused->sequence;
-}
-
-/* It has made that call, and waits at its end since `since`. */
-static bool waits_at_end(const struct entry *entry, const struct gyre_watch_refused *refused,
-                         uint64_t *since)
-{
-    *since = entry->parted_at;
-    return entry->state.parting && refused->comm != GYRE_WATCH_PAIRS &&
-           joined(&entry->state, (uint32_t)refused->comm, refused->sequence);
-}
-
-static bool refused_alike(const struct gyre_watch_refused *one,
-                          const struct gyre_watch_refused *two)
-{
-    return one->comm != GYRE_WATCH_PAIRS && same_refusal(one, two) &&
-           strcmp(one->why, two->why) == 0;
-}
-
-/* One that has waited for `rank` since before `limit`. */
-static uint32_t kept_waiting(const struct gyre_roll *roll, uint32_t rank, uint64_t limit,
-                             uint64_t *since)
-{
-    const struct gyre_watch_refused *refused = &roll->entry[rank].state.refused;
-
-    for (uint32_t other = 0; other < roll->n; other++) {
-        const struct entry *entry = &roll->entry[other];
-        if (other != rank &&
-            (waits_in_call(entry, rank, refused, since) || waits_at_end(entry, refused, since)) &&
-            *since <= limit && !refused_alike(refused, &entry->state.refused))
-            return other;
-    }
-    return NOBODY;
-}
-
-static void tell_refused(const struct gyre_roll *roll, uint32_t rank, uint32_t other,
-                         uint64_t waited, struct gyre_roll_finding *finding)
-{
-    const struct gyre_watch_refused *refused = &roll->entry[rank].state.refused;
-    char there[PLACE_ROOM], of[COMM_ROOM];
-    uint64_t since;
-
-    finding->verdict = GYRE_ROLL_MISMATCH;
-    finding->comm = (uint32_t)refused->comm;
-    finding->sequence = refused->sequence;
-    finding->rank = rank;
-    if (waits_in_call(&roll->entry[other], rank, refused, &since))
-        tell_place(roll, other, there, sizeof there);
-    else
-        snprintf(there, sizeof there,
-                 "rank %u has called operation %" PRIu64 "%s and waits in gyre_finalize()", other,
-                 refused->sequence, name_comm(finding->comm, of));
-    snprintf(finding->text, sizeof finding->text,
-             "rank %u %s %s, and has not called it again for %" PRIu64 ".%" PRIu64
-             " s, while %s: every rank must call the same operations in the same order",
-             rank, verb_of(refused), refused->why, waited / GYRE_SECOND,
-             waited % GYRE_SECOND / (100 * GYRE_MS), there);
-}
-
-static bool find_refused(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
-{
-    uint64_t patience = roll->limit.dead_ns / 2, since;
-    uint32_t first = roll->suspect, suspects = 0;
-
-    for (uint32_t i = 0; i < roll->n && patience > 0 && suspects < SUSPECTS; i++) {
-        uint32_t rank = (first + i) % roll->n;
-        const struct entry *entry = &roll->entry[rank];
-        if (!entry->state.refused.stands || clock - entry->refused_at < patience)
-            continue;
-        roll->suspect = rank + 1;
-        suspects++;
-        uint32_t other = kept_waiting(roll, rank, clock - patience, &since);
-        if (other == NOBODY)
-            continue;
-        tell_refused(roll, rank, other,
-                     clock - (since > entry->refused_at ? since : entry->refused_at), finding);
-        return true;
-    }
-    return false;
-}
-
-/* -- 5: who has not joined --------------------------------------------------------------------- */
-
-/* The rank that has waited longest. */
-static uint32_t longest_waiting(const struct gyre_roll *roll)
-{
-    uint32_t longest = NOBODY;
-
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct entry *entry = &roll->entry[rank];
-        if (waiting(entry) && (longest == NOBODY || entry->since < roll->entry[longest].since))
-            longest = rank;
-    }
-    return longest;
-}
-
-static void list_missing(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
-                         struct list *list)
-{
-    memset(list, 0, sizeof *list);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
-        if (belongs(state, finding->comm) && !joined(state, finding->comm, finding->sequence))
-            add_rank(list, rank);
-    }
-    end_list(list);
-}
-
-/* "operation 7 (all_reduce f32 sum, 1000 elements)", as far as a rank says what it is. */
-static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
-                           char *out, size_t size)
-{
-    char signature[128], of[COMM_ROOM];
-
-    name_comm(finding->comm, of);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
-        if (state->comm != finding->comm || state->sequence != finding->sequence)
-            continue;
-        gyre_signature_text(signature, sizeof signature, state->signature, state->count);
-        snprintf(out, size, "operation %" PRIu64 "%s (%s)", finding->sequence, of, signature);
-        return;
-    }
-    snprintf(out, size, "operation %" PRIu64 "%s", finding->sequence, of);
-}
-
-static void tell_message_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
-                              struct gyre_roll_finding *finding)
-{
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
-    bool over = finding->verdict == GYRE_ROLL_TIMED_OUT;
-    char signature[128];
-
-    gyre_signature_text(signature, sizeof signature, state->signature, state->count);
-    finding->rank = (uint32_t)(state->signature >> 32);
-    snprintf(finding->text, sizeof finding->text,
-             "rank %u has waited %" PRIu64 ".%" PRIu64 " s in %s%s; rank %u has not joined", rank,
-             waited / GYRE_SECOND, waited % GYRE_SECOND / (100 * GYRE_MS), signature,
-             over ? ", longer than its limit (GYRE_TIMEOUT)" : "", finding->rank);
-}
-
-/* Returns how many are missing. */
-static uint32_t tell_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
-                          struct gyre_roll_finding *finding)
-{
-    bool over = finding->verdict == GYRE_ROLL_TIMED_OUT;
-    char operation[192];
-    struct list missing;
-
-    if (finding->comm == GYRE_WATCH_PAIRS) {
-        tell_message_wait(roll, rank, waited, finding);
-        return 1;
-    }
-    name_operation(roll, finding, operation, sizeof operation);
-    list_missing(roll, finding, &missing);
-    finding->rank = missing.count == 1 ? missing.first : NOBODY;
-    int used = snprintf(finding->text, sizeof finding->text,
-                        "%s: rank %u has waited %" PRIu64 ".%" PRIu64 " s%s", operation, rank,
-                        waited / GYRE_SECOND, waited % GYRE_SECOND / (100 * GYRE_MS),
-                        over ? ", longer than its limit (GYRE_TIMEOUT)" : "");
-    char *rest = finding->text + used;
-    size_t room = sizeof finding->text - (size_t)used;
-    if (missing.count == 0)
-        snprintf(rest, room, "; all ranks have joined and still exchange data");
-    else
-        snprintf(rest, room, "; rank%s %s ha%s not joined", missing.count > 1 ? "s" : "",
-                 missing.text, missing.count > 1 ? "ve" : "s");
-    return missing.count;
-}
-
-static bool warned_already(const struct gyre_roll *roll, const struct gyre_roll_finding *finding)
-{
-    return roll->warned_comm == finding->comm && roll->warned_sequence == finding->sequence;
-}
-
-static void find_wait(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
-{
-    uint32_t rank = longest_waiting(roll);
-
-    if (rank == NOBODY)
-        return;
-    const struct entry *entry = &roll->entry[rank];
-    uint64_t waited = clock - entry->since;
-    finding->comm = entry->state.comm;
-    finding->sequence = entry->state.finished + 1;
-    if (roll->limit.timeout_ns > 0 && waited >= roll->limit.timeout_ns) {
-        finding->verdict = GYRE_ROLL_TIMED_OUT;
-        tell_wait(roll, rank, waited, finding);
-    } else if (waited >= roll->limit.patience_ns && !warned_already(roll, finding)) {
-        if (tell_wait(roll, rank, waited, finding) == 0)
-            return;
-        finding->verdict = GYRE_ROLL_SLOW;
-        roll->warned_comm = finding->comm;
-        roll->warned_sequence = finding->sequence;
-    }
-}
-
 void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
 {
-    *finding = (struct gyre_roll_finding){.verdict = GYRE_ROLL_FINE, .rank = NOBODY};
+    *finding = (struct gyre_roll_finding){.verdict = GYRE_ROLL_FINE, .rank = GYRE_ROLL_NOBODY};
     if (!roll->changed && clock < roll->next_look)
         return;
     roll->changed = false;
     roll->next_look = clock + roll->look;
     bool differ = find_mismatch(roll, finding) || find_departed(roll, finding) ||
-                  find_left(roll, finding) || find_refused(roll, clock, finding) ||
-                  find_standstill(roll, clock, finding);
+                  gyre_roll_find_left(roll, finding) ||
+                  gyre_roll_find_refused(roll, clock, finding) ||
+                  gyre_roll_find_standstill(roll, clock, finding);
     if (!differ)
-        find_wait(roll, clock, finding);
+        gyre_roll_find_wait(roll, clock, finding);
 }
