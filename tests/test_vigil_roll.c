@@ -1,60 +1,7 @@
-/* Rank 0's roll call on its own, and at the end of the tree: mismatches, warnings and time limits
- * with the right names. */
-#include "vigil_sim.h"
+/* Rank 0's roll call on its own: mismatches, warnings and time limits with the right names. */
+#include "roll_rig.h"
 
-#include "base/clock.h"
-#include "transport/signature.h"
-#include "transport/vigil_roll.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#define PATIENCE   (10 * GYRE_SECOND)
-#define DEAD       (8 * GYRE_SECOND)
-#define TIMEOUT    (60 * GYRE_SECOND)
-#define LOOK_AGAIN (100 * GYRE_MS)
-
-/* A rank that has entered operation `sequence` and finished up to `finished`. */
-static struct gyre_watch_state doing(uint32_t rank, uint64_t sequence, uint64_t finished,
-                                     uint64_t count)
-{
-    return (struct gyre_watch_state){
-        .rank = rank,
-        .comm = 0,
-        .sequence = sequence,
-        .finished = finished,
-        .fingerprint = count * 31 + 7,
-        .signature = gyre_signature_pack(GYRE_SIGNATURE_ALL_REDUCE, GYRE_F32, GYRE_SUM, 0),
-        .count = count,
-    };
-}
-
-static struct gyre_roll *roll_of(uint32_t n)
-{
-    struct gyre_roll *roll;
-
-    const struct gyre_roll_limits limits = {PATIENCE, DEAD, TIMEOUT};
-
-    assert_int_equal(gyre_roll_create(n, &limits, &roll), 0);
-    return roll;
-}
-
-static void hear(struct gyre_roll *roll, uint64_t clock, struct gyre_watch_state state)
-{
-    gyre_roll_hear(roll, clock, &state);
-}
-
-static struct gyre_roll_finding call(struct gyre_roll *roll, uint64_t clock)
-{
-    struct gyre_roll_finding finding;
-
-    gyre_roll_call(roll, clock, &finding);
-    return finding;
-}
 
 static void test_equal_operations_are_fine(void **state)
 {
@@ -284,23 +231,6 @@ static void test_every_pair_of_4096_is_found(void **state)
 
 /* -- several communicators --------------------------------------------------------------------- */
 
-#define CHILD (1u << 12 | 5) /* communicator 5 of ranks 1 and 2 */
-
-static struct gyre_watch_state in_child(struct gyre_watch_state state, uint64_t world)
-{
-    state.comm = CHILD;
-    state.elsewheres = 1;
-    state.elsewhere[0] = (struct gyre_watch_elsewhere){0, world, world};
-    return state;
-}
-
-static struct gyre_watch_state also_in_child(struct gyre_watch_state state, uint64_t sequence)
-{
-    state.elsewheres = 1;
-    state.elsewhere[0] = (struct gyre_watch_elsewhere){CHILD, sequence, sequence};
-    return state;
-}
-
 /* Rank 2 skipped operation 4 of the child and waits in the world; rank 1 waits in the child. */
 static void test_skip_in_a_child_is_a_standstill(void **state)
 {
@@ -346,149 +276,6 @@ static void test_only_members_are_missing_in_a_child(void **state)
     assert_string_equal(finding.text,
                         "operation 4 of communicator 5 (all_reduce f32 sum, 1000 elements): rank 1 "
                         "has waited 11.0 s; rank 2 has not joined");
-    gyre_roll_destroy(roll);
-}
-
-/* -- refused calls ----------------------------------------------------------------------------- */
-
-#define PATIENT (DEAD / 2)
-#define ROOT    "gyre_broadcast: root 7 is not a rank of 0 … 2"
-
-/* What it has not called since then. */
-static struct gyre_watch_state refusing(struct gyre_watch_state state, uint32_t comm,
-                                        uint64_t sequence, const char *why)
-{
-    state.refused = (struct gyre_watch_refused){.stands = 1, .comm = comm, .sequence = sequence};
-    strcpy(state.refused.why, why);
-    return state;
-}
-
-static struct gyre_watch_state parting(struct gyre_watch_state state)
-{
-    state.parting = 1;
-    return state;
-}
-
-static void test_refused_call_that_others_wait_in_is_told(void **state)
-{
-    struct gyre_roll *roll = roll_of(3);
-
-    hear(roll, 0, doing(0, 2, 1, 8));
-    hear(roll, GYRE_SECOND, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
-    hear(roll, 0, doing(2, 1, 1, 8));
-    assert_int_equal(call(roll, GYRE_SECOND + PATIENT - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, GYRE_SECOND + PATIENT + GYRE_SECOND / 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
-    assert_int_equal(finding.rank, 1);
-    assert_string_equal(finding.text,
-                        "rank 1 refused " ROOT ", and has not called it again for 4.5 s, while "
-                        "rank 0 waits in operation 2 (all_reduce f32 sum, 8 elements): every rank "
-                        "must call the same operations in the same order");
-    gyre_roll_destroy(roll);
-}
-
-/* Nobody waits long enough for the rank; or it has called again; or all were wrong alike. */
-static void test_refused_call_that_harms_nobody_is_fine(void **state)
-{
-    struct gyre_watch_state again = refusing(doing(1, 2, 1, 8), 0, 2, ROOT), alike;
-    struct gyre_roll *roll = roll_of(2);
-
-    hear(roll, 0, doing(0, 1, 1, 8));
-    hear(roll, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
-    assert_int_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_FINE);
-    hear(roll, 2 * DEAD, doing(0, 2, 1, 8));
-    assert_int_equal(call(roll, 2 * DEAD + PATIENT - 1).verdict, GYRE_ROLL_FINE);
-    again.refused.stands = 0;
-    hear(roll, 2 * DEAD + PATIENT - 1, again);
-    assert_int_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
-
-    roll = roll_of(2);
-    alike = refusing(doing(0, 2, 1, 8), 0, 2, ROOT);
-    alike.refused.stands = 0;
-    hear(roll, 0, alike);
-    hear(roll, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
-    assert_int_not_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_MISMATCH);
-    alike.refused.why[0] = '?';
-    hear(roll, 2 * DEAD, alike);
-    assert_int_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_MISMATCH);
-    gyre_roll_destroy(roll);
-}
-
-/* A root has got away with the call, and waits in the end of all calls. */
-static void test_refused_call_that_others_have_left_is_told_at_the_end(void **state)
-{
-    struct gyre_roll *roll = roll_of(3);
-
-    hear(roll, 0, parting(in_child(doing(1, 4, 4, 8), 8)));
-    hear(roll, 0, refusing(also_in_child(doing(2, 8, 8, 8), 3), CHILD, 4, "no memory"));
-    assert_int_equal(call(roll, PATIENT - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, PATIENT + LOOK_AGAIN);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
-    assert_non_null(strstr(finding.text,
-                           "rank 2 could not call: no memory, and has not called it again for 4.1 "
-                           "s, while rank 1 has called operation 4 of communicator 5 and waits in "
-                           "gyre_finalize()"));
-    hear(roll, DEAD, refusing(also_in_child(doing(2, 8, 8, 8), 4), CHILD, 5, "no memory"));
-    assert_int_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
-}
-
-/* Without a word about why, and at once; not for those who wait in what it called itself. */
-static void test_rank_at_its_end_that_others_wait_for_is_told(void **state)
-{
-    struct gyre_roll *roll = roll_of(4);
-
-    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
-    hear(roll, 0, parting(also_in_child(doing(2, 9, 9, 1), 4)));
-    hear(roll, 0, parting(doing(3, 9, 9, 1)));
-    hear(roll, 0, doing(0, 9, 8, 1));
-    assert_int_equal(call(roll, 1).verdict, GYRE_ROLL_FINE);
-    hear(roll, 0, in_child(doing(1, 5, 3, 1000), 8)); /* and still in 4 */
-    struct gyre_roll_finding finding = call(roll, 1);
-    assert_int_equal(finding.verdict, GYRE_ROLL_LEFT);
-    assert_int_equal(finding.rank, 2);
-    assert_string_equal(finding.text,
-                        "has left by gyre_finalize() after operation 4 of communicator 5, but rank "
-                        "1 waits in operation 5 (all_reduce f32 sum, 1000 "
-                        "elements): every rank must call the same operations in the same order");
-    gyre_roll_destroy(roll);
-}
-
-/* Messages have no numbers in common: the other end's rank is what counts. */
-static void test_refused_message_is_told_to_its_other_end(void **state)
-{
-    struct gyre_watch_state waits = doing(0, 9, 8, 8), refuses = doing(1, 3, 3, 8);
-    struct gyre_roll *roll = roll_of(3);
-
-    waits.comm = refuses.comm = GYRE_WATCH_PAIRS;
-    waits.signature = gyre_signature_pack(GYRE_SIGNATURE_RECV, GYRE_F32, GYRE_SUM, 2);
-    refuses = refusing(refuses, GYRE_WATCH_PAIRS, 4, "gyre_send: peer 3 is not a rank of 0 … 2");
-    hear(roll, 0, waits);
-    hear(roll, 0, refuses);
-    assert_int_not_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_MISMATCH);
-    waits.signature = gyre_signature_pack(GYRE_SIGNATURE_RECV, GYRE_F32, GYRE_SUM, 1);
-    hear(roll, 2 * DEAD, waits);
-    struct gyre_roll_finding finding = call(roll, 2 * DEAD);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
-    assert_non_null(strstr(finding.text, "rank 1 refused gyre_send: peer 3 is not a rank of 0 … 2, "
-                                         "and has not called it again for "));
-    assert_non_null(strstr(finding.text, "while rank 0 waits in recv f32 from rank 1, 8 elements"));
-    gyre_roll_destroy(roll);
-}
-
-/* Calls look at some of many in turn. */
-static void test_one_refused_call_behind_many_is_found(void **state)
-{
-    struct gyre_roll *roll = roll_of(4096);
-    bool found = false;
-
-    hear(roll, 0, doing(4095, 2, 1, 8));
-    for (uint32_t rank = 0; rank < 4095; rank++)
-        hear(roll, 0, refusing(doing(rank, 1, 1, 8), rank == 2222 ? 0 : 1, 2, ROOT));
-    for (uint64_t look = 0; !found && look < 4096; look++)
-        found = call(roll, PATIENT + look * LOOK_AGAIN).verdict == GYRE_ROLL_MISMATCH;
-    assert_true(found);
     gyre_roll_destroy(roll);
 }
 
@@ -575,117 +362,6 @@ static void test_unknown_ranks_are_ignored(void **state)
     gyre_roll_destroy(roll);
 }
 
-/* -- at the end of the tree -------------------------------------------------------------------- */
-
-static struct sim busy_world(uint32_t n, uint32_t ranks_per_node)
-{
-    return (struct sim){.n = n,
-                        .ranks_per_node = ranks_per_node,
-                        .seed = 3,
-                        .dead_ns = 2 * GYRE_SECOND,
-                        .timeout_ns = TIMEOUT};
-}
-
-static void test_mismatch_deep_in_the_tree_ends_the_job(void **state)
-{
-    struct sim sim = busy_world(300, 150); /* more states than one beat holds */
-
-    sim_open(&sim);
-    for (uint32_t rank = 0; rank < sim.n; rank++)
-        sim.rank[rank].state = doing(rank, 4, 3, rank == 299 ? 5 : 6);
-    uint64_t limit = sim.now + GYRE_SECOND;
-    sim_run(&sim, 2 * GYRE_SECOND);
-    for (uint32_t rank = 0; rank < sim.n; rank++) {
-        assert_non_null(sim_failure(&sim, rank));
-        assert_int_equal(sim_failure(&sim, rank)->status, GYRE_MISMATCH);
-        assert_non_null(strstr(sim_failure(&sim, rank)->text, "rank 299 called"));
-        assert_true(sim.rank[rank].failed_at < limit);
-    }
-    sim_close(&sim);
-}
-
-/* States that change all the time at a node's first ranks do not keep its last ones from being
- * told. */
-static void test_last_rank_of_a_busy_node_is_heard(void **state)
-{
-    struct sim sim = busy_world(300, 150);
-
-    sim_open(&sim);
-    for (uint32_t rank = 0; rank < sim.n; rank++)
-        sim.rank[rank].state = doing(rank, 4, 3, rank == 299 ? 5 : 6);
-    for (uint64_t step = 0; step < 100; step++) {
-        for (uint32_t rank = 0; rank < 280; rank++)
-            sim.rank[rank].state.motion++;
-        sim_run(&sim, 10 * GYRE_MS);
-    }
-    assert_non_null(sim_failure(&sim, 0));
-    assert_int_equal(sim_failure(&sim, 0)->status, GYRE_MISMATCH);
-    sim_close(&sim);
-}
-
-/* Rank 5 waits in operation 1 for ever; the others are in operation 20 and move until `still`. */
-static void test_standstill_deep_in_the_tree_ends_the_job(void **state)
-{
-    struct sim sim = busy_world(12, 4);
-
-    sim_open(&sim);
-    for (uint32_t rank = 0; rank < sim.n; rank++)
-        sim.rank[rank].state = rank == 5 ? doing(5, 1, 0, 7) : doing(rank, 20, 19, 6);
-    for (uint64_t step = 0; step < 10; step++) { /* one rank's bytes keep all from being blamed */
-        sim.rank[11].state.motion++;
-        sim_run(&sim, GYRE_SECOND);
-        assert_null(sim_failure(&sim, 0));
-    }
-    uint64_t still = sim.now;
-    sim_run(&sim, 2 * sim.dead_ns);
-    for (uint32_t rank = 0; rank < sim.n; rank++) {
-        assert_non_null(sim_failure(&sim, rank));
-        assert_int_equal(sim_failure(&sim, rank)->status, GYRE_MISMATCH);
-        assert_non_null(strstr(sim_failure(&sim, rank)->text, "rank 5 waits in operation 1 ("));
-        assert_true(sim.rank[rank].failed_at > still + sim.dead_ns / 2);
-        assert_true(sim.rank[rank].failed_at < still + sim.dead_ns + GYRE_SECOND);
-    }
-    sim_close(&sim);
-}
-
-/* One rank computes for a long time, another's operation is long: nobody is blamed. */
-static void test_slow_ranks_are_not_blamed(void **state)
-{
-    struct sim sim = busy_world(12, 4);
-
-    sim.lateness_max = 300 * GYRE_MS;
-    sim_open(&sim);
-    for (uint32_t rank = 0; rank < sim.n; rank++)
-        sim.rank[rank].state = rank == 5 ? doing(5, 1, 1, 7) : doing(rank, 20, 19, 6);
-    sim_run(&sim, TIMEOUT - GYRE_SECOND);
-    for (uint32_t rank = 0; rank < sim.n; rank++)
-        assert_null(sim_failure(&sim, rank));
-    sim_close(&sim);
-}
-
-static void test_waiting_ranks_and_rank_0_are_warned(void **state)
-{
-    struct sim sim = busy_world(8, 4);
-
-    sim_open(&sim);
-    for (uint32_t rank = 1; rank < 7; rank++)
-        sim.rank[rank].state = doing(rank, 1, 0, 8);
-    sim_run(&sim, PATIENCE + GYRE_SECOND);
-    for (uint32_t rank = 0; rank < sim.n; rank++) {
-        assert_int_equal(sim.rank[rank].warnings, rank < 7);
-        if (rank < 7)
-            assert_non_null(strstr(sim.rank[rank].warning, "ranks 0, 7 have not joined"));
-        assert_null(sim_failure(&sim, rank));
-    }
-    sim_run(&sim, TIMEOUT);
-    for (uint32_t rank = 0; rank < sim.n; rank++) {
-        assert_int_equal(sim_failure(&sim, rank)->status, GYRE_TIMED_OUT);
-        assert_non_null(strstr(sim_failure(&sim, rank)->text, "ranks 0, 7 have not joined"));
-        assert_int_equal(sim.rank[rank].warnings, rank < 7);
-    }
-    sim_close(&sim);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -709,19 +385,8 @@ int main(void)
         cmocka_unit_test(test_long_lists_are_cut),
         cmocka_unit_test(test_unknown_ranks_are_ignored),
         cmocka_unit_test(test_skip_in_a_child_is_a_standstill),
-        cmocka_unit_test(test_refused_call_that_others_wait_in_is_told),
-        cmocka_unit_test(test_refused_call_that_harms_nobody_is_fine),
-        cmocka_unit_test(test_refused_call_that_others_have_left_is_told_at_the_end),
-        cmocka_unit_test(test_rank_at_its_end_that_others_wait_for_is_told),
-        cmocka_unit_test(test_refused_message_is_told_to_its_other_end),
-        cmocka_unit_test(test_one_refused_call_behind_many_is_found),
         cmocka_unit_test(test_groups_that_are_complete_stand_in_no_way),
         cmocka_unit_test(test_only_members_are_missing_in_a_child),
-        cmocka_unit_test(test_mismatch_deep_in_the_tree_ends_the_job),
-        cmocka_unit_test(test_last_rank_of_a_busy_node_is_heard),
-        cmocka_unit_test(test_standstill_deep_in_the_tree_ends_the_job),
-        cmocka_unit_test(test_slow_ranks_are_not_blamed),
-        cmocka_unit_test(test_waiting_ranks_and_rank_0_are_warned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
