@@ -3,10 +3,8 @@
  * nothing was spoiled, and that may not happen often. A spoiled schedule is the real one behind a
  * wrapper that changes one step of one rank (or both ends of one message, or the order of two
  * rounds, or what the extent promises). In haste one count at each number of ranks, and at 8 ranks
- * a third of the places.
- *
- * A change that spoils nothing is not counted, so each says where it does: a COPY may well run a
- * round later, and the order of two summands matters only to those who promised one. */
+ * a third of the places. */
+#include "check_spoil.h"
 #include "haste.h"
 
 #include "collectives/check.h"
@@ -22,395 +20,18 @@
 
 #include <cmocka.h>
 
-#define ROOM 128 /* steps and sources of a round under test */
-
-/* One way to spoil a schedule. */
-struct mutation {
-    const char *name;
-    /* Changes round->step[at]; false where this spoils nothing. With move or swap, only says so. */
-    bool (*change)(const struct gyre_slice *, uint64_t index, struct gyre_round *, uint32_t at);
-    bool both; /* the same change to the RECV that matches a SEND */
-    int move;  /* instead: the step goes to the next round (1) or to the one before (-1) */
-    bool swap; /* instead: the rank runs this round and the next in the other order */
-};
-
-static const struct gyre_algorithm *real;
-static const struct mutation *mutation;
+static const struct spoil_way *mutation;
 static struct {
     uint32_t rank, step;
     uint64_t index;
 } target;
 static uint32_t partner; /* the other end of the target, for `both` */
 
-/* -- changes of one step ----------------------------------------------------------------------- */
-
-static bool is_message(const struct gyre_step *step)
-{
-    return step->kind == GYRE_SEND || step->kind == GYRE_RECV;
-}
-
-static bool drop(const struct gyre_slice *s, uint64_t index, struct gyre_round *round, uint32_t at)
-{
-    if (!is_message(&round->step[at]) && round->step[at].length == 0)
-        return false;
-    round->steps--;
-    memmove(&round->step[at], &round->step[at + 1], (round->steps - at) * sizeof *round->step);
-    return true;
-}
-
-static bool twice(const struct gyre_slice *s, uint64_t index, struct gyre_round *round, uint32_t at)
-{
-    if (!is_message(&round->step[at]) && round->step[at].length == 0)
-        return false;
-    round->step[round->steps++] = round->step[at];
-    return true;
-}
-
-static bool shift_place(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                        uint32_t at)
-{
-    round->step[at].at.offset += s->element;
-    return round->step[at].length > 0;
-}
-
-static bool shift_back(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                       uint32_t at)
-{
-    round->step[at].at.offset -= s->element;
-    return round->step[at].length > 0;
-}
-
-static bool shift_byte(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                       uint32_t at)
-{
-    round->step[at].at.offset++;
-    return true;
-}
-
-static bool shorten(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                    uint32_t at)
-{
-    if (round->step[at].length == 0)
-        return false;
-    round->step[at].length -= s->element;
-    return true;
-}
-
-static bool shorten_byte(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    if (round->step[at].length == 0)
-        return false;
-    round->step[at].length--;
-    return true;
-}
-
-/* A longer COPY of a segment copies the start of the next one, which is right. */
-static bool lengthen(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                     uint32_t at)
-{
-    round->step[at].length += s->element;
-    return round->step[at].kind != GYRE_COPY;
-}
-
-static bool wrong_length(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    round->step[at].length = UINT64_MAX - UINT64_MAX % s->element;
-    return true;
-}
-
-static bool next_peer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                      uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    step->peer = (step->peer + 1) % s->n;
-    if (step->peer == s->rank)
-        step->peer = (step->peer + 1) % s->n;
-    return is_message(step) && s->n > 2;
-}
-
-static bool own_peer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                     uint32_t at)
-{
-    round->step[at].peer = s->rank;
-    return is_message(&round->step[at]);
-}
-
-static bool no_peer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                    uint32_t at)
-{
-    round->step[at].peer = s->n;
-    return is_message(&round->step[at]);
-}
-
-static bool turn_message(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    step->kind = step->kind == GYRE_SEND ? GYRE_RECV : GYRE_SEND;
-    return is_message(&round->step[at]);
-}
-
-/* A broadcast's root may send from either once it has copied, so only the first round counts. */
-static bool send_output(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                        uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    bool spoils = step->kind == GYRE_SEND && step->at.buffer == GYRE_INPUT && index == 0;
-    step->at.buffer = GYRE_OUTPUT;
-    return spoils && step->length > 0;
-}
-
-static bool send_input(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                       uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    bool spoils = step->kind == GYRE_SEND && step->at.buffer == GYRE_OUTPUT;
-    step->at.buffer = GYRE_INPUT;
-    return spoils && step->length > 0;
-}
-
-static bool write_input(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                        uint32_t at)
-{
-    round->step[at].at.buffer = GYRE_INPUT;
-    return round->step[at].kind != GYRE_SEND;
-}
-
-static bool write_scratch(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                          uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    bool spoils = step->kind != GYRE_SEND && step->at.buffer == GYRE_OUTPUT && step->length > 0;
-    step->at.buffer = GYRE_SCRATCH;
-    return spoils;
-}
-
-static bool write_output(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    bool spoils = step->kind == GYRE_RECV && step->at.buffer == GYRE_SCRATCH && step->length > 0;
-    step->at.buffer = GYRE_OUTPUT;
-    return spoils;
-}
-
-static bool no_buffer(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                      uint32_t at)
-{
-    round->step[at].at.buffer = (enum gyre_buffer)3;
-    return true;
-}
-
-/* What arrives lands on what is being sent from, or in place would. */
-static bool alias(const struct gyre_slice *s, uint64_t index, struct gyre_round *round, uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    for (uint32_t i = 0; i < round->steps && step->kind == GYRE_RECV && step->length > 0; i++) {
-        const struct gyre_place *from = &round->step[i].at;
-        int64_t shift = from->buffer == GYRE_INPUT ? gyre_slice_shift(s) : 0;
-        if (round->step[i].kind == GYRE_SEND && round->step[i].length == step->length &&
-            (int64_t)from->offset + shift >= 0) {
-            step->at.buffer = GYRE_OUTPUT;
-            step->at.offset = (uint64_t)((int64_t)from->offset + shift);
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool turn_final(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                       uint32_t at)
-{
-    round->step[at].flags ^= GYRE_STEP_FINAL;
-    return round->step[at].kind != GYRE_REDUCE || round->step[at].length > 0;
-}
-
-static bool drop_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                        uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    if (step->sources == 0)
-        return false;
-    step->sources--;
-    return step->length > 0;
-}
-
-static bool drop_first_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                              uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    if (step->sources == 0)
-        return false;
-    step->first++;
-    step->sources--;
-    return step->length > 0;
-}
-
-static bool double_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                          uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    if (step->sources < 2)
-        return false;
-    round->source[step->first + 1] = round->source[step->first];
-    return step->length > 0;
-}
-
-static bool add_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                       uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    if (step->sources == 0 || at + 1 < round->steps)
-        return false;
-    round->source[round->sources++] = round->source[step->first];
-    step->sources++;
-    return step->length > 0;
-}
-
-static bool swap_sources(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    if (step->sources < 2 || !real->rank_order)
-        return false;
-    struct gyre_place first = round->source[step->first];
-    round->source[step->first] = round->source[step->first + 1];
-    round->source[step->first + 1] = first;
-    return step->length > 0;
-}
-
-static bool shift_source(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    if (step->sources == 0)
-        return false;
-    round->source[step->first].offset += s->element;
-    return step->length > 0;
-}
-
-static bool source_from_output(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                               uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    for (uint32_t i = 0; i < step->sources && step->length > 0; i++)
-        if (round->source[step->first + i].buffer == GYRE_INPUT) {
-            round->source[step->first + i].buffer = GYRE_OUTPUT;
-            return true;
-        }
-    return false;
-}
-
-static bool source_from_input(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                              uint32_t at)
-{
-    struct gyre_step *step = &round->step[at];
-    for (uint32_t i = 0; i < step->sources && step->length > 0; i++)
-        if (round->source[step->first + i].buffer != GYRE_INPUT) {
-            round->source[step->first + i].buffer = GYRE_INPUT;
-            return true;
-        }
-    return false;
-}
-
-/* Changes to both ends of a message: the two agree, so only its content can give them away. */
-static bool shorten_message(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                            uint32_t at)
-{
-    return is_message(&round->step[at]) && shorten(s, index, round, at);
-}
-
-static bool drop_message(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                         uint32_t at)
-{
-    return is_message(&round->step[at]) && round->step[at].length > 0 && drop(s, index, round, at);
-}
-
-/* Moves: only a COPY may run earlier or later. */
-static bool not_copy(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                     uint32_t at)
-{
-    return round->step[at].kind != GYRE_COPY &&
-           (is_message(&round->step[at]) || round->step[at].length > 0);
-}
-
-static bool meet(struct gyre_place a, uint64_t a_length, struct gyre_place b, uint64_t b_length)
-{
-    return a.buffer == b.buffer && a.offset < b.offset + b_length && b.offset < a.offset + a_length;
-}
-
-/* Does one of two steps write what the other touches? */
-static bool depend(const struct gyre_step *a, const struct gyre_place *a_source,
-                   const struct gyre_step *b, const struct gyre_place *b_source)
-{
-    bool found =
-        (a->kind != GYRE_SEND || b->kind != GYRE_SEND) && meet(a->at, a->length, b->at, b->length);
-    for (uint32_t i = 0; a->kind != GYRE_SEND && i < b->sources; i++)
-        found |= meet(a->at, a->length, b_source[b->first + i], b->length);
-    for (uint32_t i = 0; b->kind != GYRE_SEND && i < a->sources; i++)
-        found |= meet(b->at, b->length, a_source[a->first + i], a->length);
-    return found;
-}
-
-/* A local step may be late where nothing in the next round needs it. */
-static bool is_awaited(const struct gyre_slice *s, uint64_t index, struct gyre_round *round,
-                       uint32_t at)
-{
-    struct gyre_step step[ROOM];
-    struct gyre_place source[ROOM];
-    struct gyre_round next = {step, source, 0, ROOM, 0, ROOM, false};
-    bool awaited = is_message(&round->step[at]);
-    if (index + 1 < real->extent(s).rounds)
-        real->round(s, index + 1, &next);
-    for (uint32_t i = 0; i < next.steps; i++)
-        awaited |= depend(&round->step[at], round->source, &step[i], source);
-    return awaited && not_copy(s, index, round, at);
-}
-
-static const struct mutation mutations[] = {
-    {"drop", drop},
-    {"twice", twice},
-    {"shift place", shift_place},
-    {"shift back", shift_back},
-    {"shift by a byte", shift_byte},
-    {"shorten", shorten},
-    {"shorten by a byte", shorten_byte},
-    {"lengthen", lengthen},
-    {"length that wraps", wrong_length},
-    {"next peer", next_peer},
-    {"own rank as peer", own_peer},
-    {"no such peer", no_peer},
-    {"send for receive", turn_message},
-    {"send from output", send_output},
-    {"send from input", send_input},
-    {"write to input", write_input},
-    {"write to scratch", write_scratch},
-    {"write to output", write_output},
-    {"no such buffer", no_buffer},
-    {"alias", alias},
-    {"final", turn_final},
-    {"drop a source", drop_source},
-    {"drop the first source", drop_first_source},
-    {"double a source", double_source},
-    {"add a source", add_source},
-    {"swap sources", swap_sources},
-    {"shift a source", shift_source},
-    {"source from output", source_from_output},
-    {"source from input", source_from_input},
-    {"shorten message", shorten_message, .both = true},
-    {"drop message", drop_message, .both = true},
-    {"delay", is_awaited, .move = 1},
-    {"hurry", not_copy, .move = -1},
-    {"swap rounds", is_awaited, .swap = true},
-};
-
 /* -- the wrapper ------------------------------------------------------------------------------- */
 
 static struct gyre_extent spoiled_extent(const struct gyre_slice *slice)
 {
-    struct gyre_extent extent = real->extent(slice);
+    struct gyre_extent extent = spoil_real->extent(slice);
     extent.step_max += 2;
     extent.source_max += 2;
     return extent;
@@ -428,10 +49,10 @@ static uint32_t find_message(const struct gyre_round *round, enum gyre_step_kind
 /* Adds the target step to a round that it does not belong to. */
 static void add_target(const struct gyre_slice *slice, struct gyre_round *round)
 {
-    struct gyre_step step[ROOM];
-    struct gyre_place source[ROOM];
-    struct gyre_round home = {step, source, 0, ROOM, 0, ROOM, false};
-    real->round(slice, target.index, &home);
+    struct gyre_step step[SPOIL_ROOM];
+    struct gyre_place source[SPOIL_ROOM];
+    struct gyre_round home = {step, source, 0, SPOIL_ROOM, 0, SPOIL_ROOM, false};
+    spoil_real->round(slice, target.index, &home);
     if (target.step >= home.steps)
         return;
     struct gyre_step moved = step[target.step];
@@ -445,9 +66,9 @@ static void spoil_rounds(const struct gyre_slice *slice, uint64_t index, struct 
 {
     if (mutation->swap && (index == target.index || index == target.index + 1))
         index = 2 * target.index + 1 - index;
-    real->round(slice, index, round);
+    spoil_real->round(slice, index, round);
     if (mutation->move != 0 && index == target.index && target.step < round->steps)
-        drop(slice, index, round, target.step);
+        spoil_drop(slice, index, round, target.step);
     if (mutation->move != 0 && index == target.index + (uint64_t)mutation->move)
         add_target(slice, round);
 }
@@ -459,7 +80,7 @@ static void spoiled_round(const struct gyre_slice *slice, uint64_t index, struct
         spoil_rounds(slice, index, round);
         return;
     }
-    real->round(slice, index, round);
+    spoil_real->round(slice, index, round);
     if (here && index == target.index && target.step < round->steps)
         mutation->change(slice, index, round, target.step);
     else if (mutation->both && slice->rank == partner && index == target.index)
@@ -468,7 +89,7 @@ static void spoiled_round(const struct gyre_slice *slice, uint64_t index, struct
 
 static uint64_t real_sent_bytes(const struct gyre_slice *slice)
 {
-    return real->sent_bytes(slice);
+    return spoil_real->sent_bytes(slice);
 }
 
 /* -- every mutation at every place ------------------------------------------------------------- */
@@ -476,14 +97,14 @@ static uint64_t real_sent_bytes(const struct gyre_slice *slice)
 /* Does the mutation apply to the target, and spoil something there? Sets the partner. */
 static bool applies(const struct gyre_slice *slice, uint64_t rounds)
 {
-    struct gyre_step step[ROOM], before;
-    struct gyre_place source[ROOM];
-    struct gyre_round round = {step, source, 0, ROOM, 0, ROOM, false};
+    struct gyre_step step[SPOIL_ROOM], before;
+    struct gyre_place source[SPOIL_ROOM];
+    struct gyre_round round = {step, source, 0, SPOIL_ROOM, 0, SPOIL_ROOM, false};
     if (mutation->swap && (target.step != 0 || target.index + 1 == rounds))
         return false;
     if (mutation->move == -1 && target.index == 0)
         return false;
-    real->round(slice, target.index, &round);
+    spoil_real->round(slice, target.index, &round);
     before = step[target.step];
     partner = before.peer;
     if (mutation->both && before.kind != GYRE_SEND)
@@ -493,10 +114,10 @@ static bool applies(const struct gyre_slice *slice, uint64_t rounds)
 
 static uint32_t steps_of(const struct gyre_slice *slice, uint64_t index)
 {
-    struct gyre_step step[ROOM];
-    struct gyre_place source[ROOM];
-    struct gyre_round round = {step, source, 0, ROOM, 0, ROOM, false};
-    real->round(slice, index, &round);
+    struct gyre_step step[SPOIL_ROOM];
+    struct gyre_place source[SPOIL_ROOM];
+    struct gyre_round round = {step, source, 0, SPOIL_ROOM, 0, SPOIL_ROOM, false};
+    spoil_real->round(slice, index, &round);
     assert_false(round.overflow);
     return round.steps;
 }
@@ -551,7 +172,7 @@ static bool plays_right(const struct gyre_algorithm *spoiled, const struct gyre_
 static bool is_caught(const struct gyre_slice *slice)
 {
     struct gyre_trouble trouble = {0};
-    struct gyre_algorithm spoiled = *real;
+    struct gyre_algorithm spoiled = *spoil_real;
     spoiled.extent = spoiled_extent;
     spoiled.round = spoiled_round;
     spoiled.sent_bytes = real_sent_bytes;
@@ -560,10 +181,10 @@ static bool is_caught(const struct gyre_slice *slice)
             return false;
         fail_msg("%s %s n = %u count = %" PRIu64 ": '%s' at rank %u, round %" PRIu64
                  ", step %u was not caught",
-                 real->name, gyre_verb_word[slice->verb], slice->n, slice->count, mutation->name,
-                 target.rank, target.index, target.step);
+                 spoil_real->name, gyre_verb_word[slice->verb], slice->n, slice->count,
+                 mutation->name, target.rank, target.index, target.step);
     }
-    assert_non_null(strstr(trouble.text, real->name));
+    assert_non_null(strstr(trouble.text, spoil_real->name));
     if (mutation->both) /* the content itself must give it away */
         assert_null(strstr(trouble.text, "sent_bytes"));
     return true;
@@ -579,7 +200,7 @@ static bool left_out(const struct gyre_slice *slice)
 static unsigned spoil_everywhere(struct gyre_slice slice, unsigned *harmless)
 {
     unsigned places = 0;
-    uint64_t rounds = real->extent(&slice).rounds;
+    uint64_t rounds = spoil_real->extent(&slice).rounds;
     for (slice.rank = target.rank = 0; target.rank < slice.n; slice.rank = ++target.rank)
         for (target.index = 0; target.index < rounds; target.index++) {
             uint32_t steps = steps_of(&slice, target.index);
@@ -596,14 +217,14 @@ static unsigned spoil_everywhere(struct gyre_slice slice, unsigned *harmless)
 static void spoil(struct gyre_slice slice)
 {
     unsigned kinds = 0, places = 0, harmless = 0;
-    for (size_t i = 0; i < sizeof mutations / sizeof *mutations; i++) {
-        mutation = &mutations[i];
+    for (size_t i = 0; i < spoil_ways_count; i++) {
+        mutation = &spoil_ways[i];
         unsigned here = spoil_everywhere(slice, &harmless);
         kinds += here > 0;
         places += here;
     }
     print_message("%s %s n = %u count = %" PRIu64 ": %u kinds, %u places, %u harmless\n",
-                  real->name, gyre_verb_word[slice.verb], slice.n, slice.count, kinds, places,
+                  spoil_real->name, gyre_verb_word[slice.verb], slice.n, slice.count, kinds, places,
                   harmless);
     assert_true(kinds >= 20);
     assert_true(harmless <= places / 20);
@@ -617,7 +238,7 @@ static void test_mutations(void **state)
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
         for (unsigned verb = 0; verb < GYRE_VERBS; verb++)
             for (size_t i = 0; ((*it)->verbs >> verb & 1) != 0 && i < 9; i += step) {
-                real = *it;
+                spoil_real = *it;
                 for (int in_place = 0; in_place <= (verb == GYRE_VERB_ALL_TO_ALL); in_place++)
                     spoil((struct gyre_slice){.verb = verb,
                                               .in_place = in_place,
@@ -637,8 +258,8 @@ static void test_mutations_on_nodes(void **state)
     assert_int_equal(gyre_layout_create(node, 5, &layout, NULL), 0);
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++) {
         struct gyre_slice slice = {.n = 5, .element = 4, .count = 5003, .layout = layout};
-        real = *it;
-        if (gyre_algorithm_builds(real, &slice))
+        spoil_real = *it;
+        if (gyre_algorithm_builds(spoil_real, &slice))
             spoil(slice);
     }
     gyre_layout_destroy(layout);
@@ -650,9 +271,9 @@ static void test_one_bracketing_everywhere(void **state)
 {
     struct gyre_trouble trouble = {0};
     struct gyre_slice slice = {.verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 4, .count = 23};
-    static const struct mutation swap = {"swap sources", swap_sources};
+    static const struct spoil_way swap = {"swap sources", spoil_swap_sources};
     struct gyre_algorithm loose = *gyre_algorithm_find("direct");
-    real = gyre_algorithm_find("direct");
+    spoil_real = gyre_algorithm_find("direct");
     mutation = &swap;
     target.rank = 3, target.index = 1, target.step = 0;
     loose.round = spoiled_round;
