@@ -152,7 +152,7 @@ static uint32_t take(struct gyre_trial *trial, uint32_t n, const struct gyre_tun
             assert_int_equal(
                 gyre_cost_slice(algorithm, &slice, &roads, GYRE_COST_NEVER, &walk, &cost), 0);
             trial[trials++] = (struct gyre_trial){algorithm, slice, GYRE_LINK_LOOPBACK,
-                                                  GYRE_LINK_LOOPBACK, (double)cost.path / 1000};
+                                                  GYRE_LINK_LOOPBACK, (double)cost.path.all / 1000};
         }
     gyre_walk_deinit(&walk);
     return trials;

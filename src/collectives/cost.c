@@ -9,8 +9,9 @@
  *                core, or the path shared by the lanes that run beside each other
  *
  * Everything is whole picoseconds, so all machines compute the same. Ranks of one node share its
- * way to the network: what they send there together passes through it. On mapped memory no message
- * is sent; what a receive would bring is read and written in place. */
+ * way to the network: what they send there together passes through it. What the network takes is
+ * kept apart, for a slice that outgrows the cache slows only what a core moves. On mapped memory no
+ * message is sent; what a receive would bring is read and written in place. */
 #include "collectives/cost.h"
 
 #include <errno.h>
@@ -18,9 +19,6 @@
 
 #define ALL_RANKS  16u
 #define SAMPLE_MAX 32u
-/* A longer message waits to be asked for: over sockets; between ranks of a node. */
-#define GRANT_BYTES      (64u * 1024)
-#define GRANT_BYTES_NEAR (16u * 1024)
 
 /* What one rank does in one round, by kind of link. */
 struct traffic {
@@ -32,8 +30,9 @@ struct traffic {
 struct actor {
     uint32_t rank, node;
     struct traffic traffic[GYRE_LINK_KINDS];
-    uint64_t folded;     /* bytes read and written in this round */
-    uint64_t busy, work; /* ps, over all rounds */
+    uint64_t folded;        /* bytes read and written in this round */
+    struct gyre_spell busy; /* over all rounds, as is work */
+    uint64_t work;
 };
 
 struct sample {
@@ -63,6 +62,16 @@ static uint64_t plus(uint64_t a, uint64_t b)
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+static struct gyre_spell both(struct gyre_spell a, struct gyre_spell b)
+{
+    return (struct gyre_spell){plus(a.all, b.all), plus(a.network, b.network)};
+}
+
+static struct gyre_spell longer(struct gyre_spell a, struct gyre_spell b)
+{
+    return b.all > a.all ? b : a;
 }
 
 /* -- who is looked at -------------------------------------------------------------------------- */
@@ -116,7 +125,8 @@ static void count_step(const struct sample *sample, struct actor *actor,
     }
     enum gyre_link_kind kind = kind_to(sample, actor, step->peer);
     struct traffic *traffic = &actor->traffic[kind];
-    traffic->granted |= step->length > (kind >= GYRE_LINK_SHM ? GRANT_BYTES_NEAR : GRANT_BYTES);
+    traffic->granted |=
+        step->length > (kind >= GYRE_LINK_SHM ? GYRE_COST_UNASKED_NEAR : GYRE_COST_UNASKED);
     if (step->kind == GYRE_SEND) {
         traffic->sends++;
         traffic->sent += kind == GYRE_LINK_MAPPED ? 0 : step->length;
@@ -171,16 +181,22 @@ static uint64_t price_traffic(const struct sample *sample, const struct actor *a
                 scaled(bytes, tuning->link[kind].kib_ps, 1024));
 }
 
-static uint64_t price_latency(const struct sample *sample, const struct actor *actor)
+static struct gyre_spell spell_of(int kind, uint64_t ps)
 {
-    uint64_t latency = 0;
+    return (struct gyre_spell){ps, kind == GYRE_LINK_NETWORK ? ps : 0};
+}
+
+static struct gyre_spell price_latency(const struct sample *sample, const struct actor *actor)
+{
+    struct gyre_spell latency = {0};
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++) {
         const struct gyre_price *price = &sample->roads->tuning->link[kind];
         const struct traffic *t = &actor->traffic[kind];
+        uint64_t ns = price->latency_ns + (t->granted ? price->grant_ns : 0);
         if (t->sends + t->receives)
-            latency = larger(latency, price->latency_ns + (t->granted ? price->grant_ns : 0));
+            latency = longer(latency, spell_of(kind, ns * 1000));
     }
-    return latency * 1000;
+    return latency;
 }
 
 /* On mapped memory folds are what moves the bytes. */
@@ -193,18 +209,18 @@ static uint64_t price_folds(const struct sample *sample, const struct actor *act
 }
 
 /* How long this round takes the rank. */
-static uint64_t price_round(const struct sample *sample, struct actor *actor)
+static struct gyre_spell price_round(const struct sample *sample, struct actor *actor)
 {
-    uint64_t links = 0, fold = price_folds(sample, actor);
-    actor->work = plus(actor->work, fold);
+    struct gyre_spell links = {0}, fold = {.all = price_folds(sample, actor)};
+    actor->work = plus(actor->work, fold.all);
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
         if (actor->traffic[kind].sends + actor->traffic[kind].receives) {
-            uint64_t price = price_traffic(sample, actor, kind);
-            links = plus(links, price);
-            actor->work = plus(actor->work, kind == GYRE_LINK_NETWORK ? 0 : price);
+            struct gyre_spell price = spell_of(kind, price_traffic(sample, actor, kind));
+            links = both(links, price);
+            actor->work = plus(actor->work, price.all - price.network);
         }
-    actor->busy = plus(actor->busy, links);
-    return plus(plus(price_latency(sample, actor), links), fold);
+    actor->busy = both(actor->busy, links);
+    return both(both(price_latency(sample, actor), links), fold);
 }
 
 /* -- the walk ---------------------------------------------------------------------------------- */
@@ -241,9 +257,9 @@ void gyre_walk_deinit(struct gyre_walk *walk)
 
 /* *busy: somebody of the sample has something to do. */
 static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
-                      struct gyre_walk *walk, uint64_t *time, bool *busy)
+                      struct gyre_walk *walk, struct gyre_spell *time, bool *busy)
 {
-    *time = 0;
+    *time = (struct gyre_spell){0};
     *busy = false;
     for (uint32_t i = 0; i < sample->actors; i++) {
         if (count_round(sample, algorithm, &sample->actor[i], index, &walk->round))
@@ -251,15 +267,17 @@ static int walk_round(struct sample *sample, const struct gyre_algorithm *algori
         *busy |= walk->round.steps > 0;
     }
     for (uint32_t i = 0; i < sample->actors; i++)
-        *time = larger(*time, price_round(sample, &sample->actor[i]));
+        *time = longer(*time, price_round(sample, &sample->actor[i]));
     return 0;
 }
 
 /* In every round some rank works. Where it is none of the sample (a chain goes from rank to rank),
  * the round takes as long as those that were seen, on average. */
-static uint64_t with_unseen(uint64_t path, uint64_t rounds, uint64_t seen)
+static struct gyre_spell with_unseen(struct gyre_spell path, uint64_t rounds, uint64_t seen)
 {
-    return seen && path != GYRE_COST_NEVER ? scaled(path, rounds, seen) : path;
+    if (!seen)
+        return path;
+    return (struct gyre_spell){scaled(path.all, rounds, seen), scaled(path.network, rounds, seen)};
 }
 
 int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
@@ -271,21 +289,21 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
     *cost = (struct gyre_cost){0};
     choose_ranks(&sample);
     int status = fit(walk, algorithm, &sample, &rounds);
-    for (uint64_t r = 0; !status && r < rounds && cost->path <= limit; r++) {
-        uint64_t time;
+    for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
+        struct gyre_spell time;
         bool busy;
         status = walk_round(&sample, algorithm, r, walk, &time, &busy);
-        cost->path = plus(cost->path, time);
+        cost->path = both(cost->path, time);
         seen += busy;
     }
-    if (cost->path <= limit)
+    if (cost->path.all <= limit)
         cost->path = with_unseen(cost->path, rounds, seen);
     for (uint32_t i = 0; i < sample.actors; i++) {
-        cost->busy = larger(cost->busy, sample.actor[i].busy);
+        cost->busy = longer(cost->busy, sample.actor[i].busy);
         cost->work = larger(cost->work, sample.actor[i].work);
     }
-    if (cost->path > limit)
-        cost->path = GYRE_COST_NEVER;
+    if (cost->path.all > limit)
+        cost->path.all = GYRE_COST_NEVER;
     return status;
 }
 
@@ -300,14 +318,21 @@ static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
     return percent;
 }
 
+/* The spell at this percent, which the network does not feel. */
+static uint64_t slowed(struct gyre_spell spell, uint64_t percent)
+{
+    return plus(spell.network, scaled(spell.all - spell.network, percent, 100));
+}
+
 uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
                          uint64_t slice_bytes, uint32_t lanes, const struct gyre_tuning *tuning)
 {
-    if (slice->path == GYRE_COST_NEVER)
+    if (slice->path.all == GYRE_COST_NEVER)
         return GYRE_COST_NEVER;
     if (count <= slice_count)
-        return slice->path;
-    uint64_t each = larger(slice->path / lanes, larger(slice->busy, slice->work));
-    uint64_t rest = scaled(each, count - slice_count, slice_count);
-    return scaled(plus(slice->path, rest), spill(scaled(slice_bytes, lanes, 1), tuning), 100);
+        return slice->path.all;
+    uint64_t percent = spill(scaled(slice_bytes, lanes, 1), tuning);
+    uint64_t path = slowed(slice->path, percent), links = slowed(slice->busy, percent);
+    uint64_t each = larger(path / lanes, larger(links, scaled(slice->work, percent, 100)));
+    return plus(path, scaled(each, count - slice_count, slice_count));
 }

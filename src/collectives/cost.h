@@ -8,17 +8,27 @@
 
 #define GYRE_COST_NEVER UINT64_MAX
 
+/* Bytes of the longest message that is not asked for: over sockets; between ranks of a node. They
+ * are tcp's and shm's whoever serves a pair, for the price must be equal on all ranks. */
+#define GYRE_COST_UNASKED      (64u * 1024)
+#define GYRE_COST_UNASKED_NEAR (16u * 1024)
+
 /* Which kind of link runs between whom, and the prices; equal on all ranks. */
 struct gyre_roads {
     enum gyre_link_kind near, far; /* to ranks of the own node, and to the others */
     const struct gyre_tuning *tuning;
 };
 
-/* Of one slice, in picoseconds. */
+/* Picoseconds: all of them, and those among them that the network takes. */
+struct gyre_spell {
+    uint64_t all, network;
+};
+
+/* Of one slice. */
 struct gyre_cost {
-    uint64_t path; /* from the start of its first round to the end of its last */
-    uint64_t busy; /* how long the fullest rank's links are occupied */
-    uint64_t work; /* how long the fullest rank's core folds and moves bytes of inner links */
+    struct gyre_spell path; /* from the start of its first round to the end of its last */
+    struct gyre_spell busy; /* how long the fullest rank's links are occupied */
+    uint64_t work; /* ps: how long the fullest rank's core folds and moves bytes of inner links */
 };
 
 /* Storage of a walk, kept over many of them. Zero it before the first. */

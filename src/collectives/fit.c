@@ -71,7 +71,7 @@ static int ask(const struct gyre_trial *trial, const struct gyre_tuning *tuning,
     struct gyre_cost cost;
     int status =
         gyre_cost_slice(trial->algorithm, &trial->slice, &roads, GYRE_COST_NEVER, walk, &cost);
-    *ns = (double)cost.path / 1000;
+    *ns = (double)cost.path.all / 1000;
     return status;
 }
 
