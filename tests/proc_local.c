@@ -12,6 +12,7 @@
 #include "haste.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -59,9 +60,11 @@ static int carry(void *to, const void *from, uint64_t bytes)
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     uint64_t done = 0;
     int status = cuda->copy(queue_here, to, from, bytes, 1);
-    while (status == 0 && done != 1)
+    while (status == 0 && done != 1) {
         if (cuda->query(queue_here, &done, 1) < 0)
             return 1;
+        sched_yield(); /* to who makes the copy: the stand-in's devices are threads */
+    }
     return status < 0;
 }
 
