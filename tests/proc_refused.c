@@ -184,12 +184,6 @@ static void run_trials(struct trial *trial, size_t count)
     }
 }
 
-static void run_everywhere(struct wrong wrong)
-{
-    struct trial trial[] = {{{.transport = "shm"}, wrong}, {{.transport = "tcp"}, wrong}};
-    run_trials(trial, 2);
-}
-
 static const struct wrong calls[] = {
     {wrong_root, "rank 1 refused gyre_broadcast: root 7 is not a rank of 0 … 2", 1, BUSY},
     {overlap, "rank 1 refused gyre_all_reduce: input and output overlap", 1, BUSY},
@@ -206,6 +200,14 @@ static const struct wrong calls[] = {
 
 #define CALLS      (sizeof(calls) / sizeof(*calls))
 #define EVERYWHERE 4
+
+/* Adds one job over shared memory and one over tcp. */
+static size_t add_both(struct trial *trial, size_t count, const struct wrong *wrong)
+{
+    trial[count++] = (struct trial){{.transport = "shm"}, *wrong};
+    trial[count++] = (struct trial){{.transport = "tcp"}, *wrong};
+    return count;
+}
 
 static void ranks_that_wait_are_told(void **state)
 {
@@ -244,30 +246,37 @@ static bool of_message(const struct wrong *wrong)
     return wrong->call == message || wrong->call == started_message;
 }
 
+#define TIMES 3
+
 /* Whoever ends first, it is told. */
 static void ends_after_a_refusal_are_told_to_all(void **state)
 {
+    static char story[CALLS][200];
+    struct trial trial[2 * TIMES * CALLS];
+    size_t count = 0;
     (void)state;
-    for (size_t i = 0; i < CALLS; i++) {
-        struct wrong wrong = calls[i];
-        char story[200];
-        snprintf(story, sizeof(story), "refused%s", strstr(wrong.story, " gyre_"));
-        wrong.story = of_message(&wrong) ? "rank 1" : story;
+    for (size_t i = 0; i < TIMES * CALLS; i++) {
+        struct wrong wrong = calls[i % CALLS];
+        snprintf(story[i % CALLS], sizeof(*story), "refused%s", strstr(wrong.story, " gyre_"));
+        wrong.story = of_message(&wrong) ? "rank 1" : story[i % CALLS];
         wrong.manner = AS_THEY_ARE;
-        for (int times = 0; times < 3; times++)
-            run_everywhere(wrong);
+        count = add_both(trial, count, &wrong);
     }
+    run_trials(trial, count);
 }
 
 static void corrected_calls_cost_nothing(void **state)
 {
+    struct trial trial[2 * CALLS];
+    size_t count = 0;
     (void)state;
     for (size_t i = 0; i < CALLS; i++) {
         struct wrong wrong = calls[i];
         wrong.manner = AGAIN;
         if (wrong.call != in_group) /* what others wait in was the middle of it */
-            run_everywhere(wrong);
+            count = add_both(trial, count, &wrong);
     }
+    run_trials(trial, count);
 }
 
 /* All are refused alike, or one is and calls again; then that one computes for longer than a refusal
@@ -289,15 +298,20 @@ static int late_after_all(struct gyre_comm *comm, struct rig *rig)
 
 static void late_rank_is_not_blamed_for_what_is_mended(void **state)
 {
+    static const bool all[4] = {false, false, true, true};
+    struct rig rig[4];
     (void)state;
     for (int i = 0; i < 4; i++) {
-        bool all = i / 2;
-        struct rig rig = {.n = 2,
-                          .transport = i % 2 ? "tcp" : "shm",
-                          .dead_ms = DEAD_MS,
-                          .body = late_after_all,
-                          .argument = &all};
-        assert_int_equal(rig_run(&rig, 20), 0);
+        rig[i] = (struct rig){.n = 2,
+                              .transport = i % 2 ? "tcp" : "shm",
+                              .dead_ms = DEAD_MS,
+                              .body = late_after_all,
+                              .argument = (void *)(uintptr_t)&all[i]};
+        rig_start(&rig[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(rig_wait(&rig[i], 20, 0), 0);
+        munmap(rig[i].shared, sizeof(*rig[i].shared));
     }
 }
 
@@ -316,15 +330,18 @@ static int end_alone(struct gyre_comm *comm, struct rig *rig)
 
 static void end_waits_for_one_dead_time(void **state)
 {
+    struct rig rig[2];
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct rig rig = {
+        rig[i] = (struct rig){
             .n = 2, .transport = i ? "tcp" : "shm", .dead_ms = DEAD_MS / 2, .body = end_alone};
-        rig_start(&rig);
-        assert_int_equal(rig_wait(&rig, 20, 0), 0);
-        uint64_t ms = rig.shared->took_ns[0] / 1000000 / (uint64_t)rig_slow();
+        rig_start(&rig[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rig_wait(&rig[i], 20, 0), 0);
+        uint64_t ms = rig[i].shared->took_ns[0] / 1000000 / (uint64_t)rig_slow();
         assert_in_range(ms, DEAD_MS / 2 - 50, DEAD_MS * 9 / 10);
-        munmap(rig.shared, sizeof(*rig.shared));
+        munmap(rig[i].shared, sizeof(*rig[i].shared));
     }
 }
 
