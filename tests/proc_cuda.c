@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "haste.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,9 +33,11 @@ static int carry(void *to, const void *from, uint64_t bytes)
 {
     uint64_t done = 0;
     int status = cuda->copy(queue, to, from, bytes, ++token);
-    while (status == 0 && done != token)
+    while (status == 0 && done != token) {
         if (cuda->query(queue, &done, 1) < 0)
             return 1;
+        sched_yield(); /* to who makes the copy: a device may be a thread here */
+    }
     return status < 0;
 }
 

@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "fakecuda/fakecuda.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,8 +65,10 @@ static void carry(struct bench *bench, void *to, const void *from)
 {
     uint64_t token;
     int done = bench->cuda->copy(bench->queue, to, from, COUNT * 4, 1);
-    while (!done)
+    while (!done) {
+        sched_yield();
         done = bench->cuda->query(bench->queue, &token, 1);
+    }
 }
 
 static void fill(struct bench *bench, int32_t *memory, int32_t value)

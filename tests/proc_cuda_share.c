@@ -9,6 +9,7 @@
 #include "transport/domain_parts.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -108,8 +109,10 @@ static int copy(struct gyre_comm *comm, void *to, const void *from, uint64_t len
     if (status)
         return status;
     status = cuda->copy(queue, to, from, length, 5);
-    for (int done = 0; !status && !done; status = done < 0 ? done : 0)
+    for (int done = 0; !status && !done; status = done < 0 ? done : 0) {
+        sched_yield();
         done = cuda->query(queue, &token, 1);
+    }
     cuda->queue_destroy(queue);
     return status;
 }
