@@ -170,6 +170,8 @@ static int disagree(struct gyre_comm *comm, struct rig *rig)
 {
     const struct call *calls = rig->argument;
     static double data[100000];
+    rig->shared->ready++;
+    rig_until(&rig->shared->ready, rig->n); /* whoever still joins would be told there */
     uint64_t since = rig_now();
     int status = call_it(comm, &calls[gyre_rank(comm) == 1], data);
     for (int i = 0; !status && i < 3;
