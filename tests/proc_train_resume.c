@@ -183,26 +183,28 @@ static void stop_and_compare(int epochs, const char *const until[STOPS],
 
 static const char *const early[STOPS] = {"epoch", "epoch", "epoch"};
 
-#define WINE "--preset", "wine", "--epochs", "300", "--batch", "2"
+#define WINE_EPOCHS 200
+#define WINE        "--preset", "wine", "--epochs", "200", "--batch", "2"
 
 static void a_stop_leaves_no_trace(void **state)
 {
     (void)state;
-    stop_and_compare(300, early, (const char *[TASK_MOST]){WINE, "--wire", "bf16"});
-    stop_and_compare(300, early, (const char *[TASK_MOST]){WINE, "--tail", "drop"});
-    stop_and_compare(300, early, (const char *[TASK_MOST]){WINE, "--tail", "once", "--sharded"});
-    stop_and_compare(300, early,
+    stop_and_compare(WINE_EPOCHS, early,
+                     (const char *[TASK_MOST]){WINE, "--tail", "drop", "--wire", "bf16"});
+    stop_and_compare(WINE_EPOCHS, early,
+                     (const char *[TASK_MOST]){WINE, "--tail", "once", "--sharded"});
+    stop_and_compare(WINE_EPOCHS, early,
                      (const char *[TASK_MOST]){WINE, "--tail", "once", "--wire", "f16"});
 }
 
-/* The loss scale is doubled after 2000 steps, and halved where it was too much; the rate is another in
- * every step. */
+/* The loss scale is doubled after 2000 steps, 55 epochs, and halved where it was too much; the rate is
+ * another in every step. */
 static void scaler_and_schedule_go_on(void **state)
 {
-    static const char *const late[STOPS] = {"epoch 70/", "epoch 140/", "epoch 210/"};
+    static const char *const late[STOPS] = {"epoch 40/", "epoch 80/", "epoch 120/"};
     (void)state;
-    stop_and_compare(300, late, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
-    stop_and_compare(300, early,
+    stop_and_compare(WINE_EPOCHS, late, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
+    stop_and_compare(WINE_EPOCHS, early,
                      (const char *[TASK_MOST]){WINE, "--schedule", "cosine", "--warmup", "500",
                                                "--least-lr", "1e-5"});
 }
