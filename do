@@ -279,6 +279,12 @@ with_guests() {
     return 1
 }
 
+# Some tests wait, most of the time, so two more than there are cores. The slow stages of continuous integration run beside
+# each other as it is.
+slots() {
+    [ -n "${GYRE_TEST_SLOW:-}" ] || echo "--num-processes $(($(nproc) + 2))"
+}
+
 run_tests() {
     # shellcheck disable=SC2086 # the names are words
     build ${TARGETS:-}
@@ -287,7 +293,8 @@ run_tests() {
     [ $# -gt 0 ] || left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest"
     with_guests "$@" || set -- "$@" --no-suite guest
     rm -f "$BUILD/meson-logs/testlog.json"
-    meson test -C "$BUILD" --no-rebuild --print-errorlogs "$@" || status=$?
+    # shellcheck disable=SC2046 # the words are words
+    meson test -C "$BUILD" --no-rebuild --print-errorlogs $(slots) "$@" || status=$?
     [ -f "$BUILD/meson-logs/testlog.json" ] || fail "no test was run"
     skips=$(list_skips)
     passed=$(log_count 'OK\|EXPECTEDFAIL')
