@@ -20,15 +20,17 @@
 
 /* -- halves ------------------------------------------------------------------------------------ */
 
-/* The scale is a power of two: to multiply and to divide by it loses nothing. */
+/* The scale is a power of two: to multiply and to divide by it loses nothing. What a loop needs of the
+ * parcel is read before it, or no compiler makes vectors of it. */
 #define HALVES(kind)                                                                               \
     static void encode_##kind(const struct gyre_ddp_parcel *parcel, const float *gradient,         \
                               void *wire, void *context)                                           \
     {                                                                                              \
         const float scale = (float)parcel->scale;                                                  \
+        const uint64_t count = parcel->count;                                                      \
         uint16_t *half = wire;                                                                     \
         (void)context;                                                                             \
-        for (uint64_t i = 0; i < parcel->count; i++)                                               \
+        for (uint64_t i = 0; i < count; i++)                                                       \
             half[i] = gyre_##kind##_of_f32(gradient[i] * scale);                                   \
     }                                                                                              \
                                                                                                    \
@@ -36,9 +38,10 @@
                               float *gradient, void *context)                                      \
     {                                                                                              \
         const float scale = (float)parcel->scale;                                                  \
+        const uint64_t count = parcel->count;                                                      \
         const uint16_t *half = wire;                                                               \
         (void)context;                                                                             \
-        for (uint64_t i = 0; i < parcel->count; i++)                                               \
+        for (uint64_t i = 0; i < count; i++)                                                       \
             gradient[i] = gyre_f32_of_##kind(half[i]) / scale;                                     \
     }
 
@@ -88,15 +91,16 @@ static uint64_t least(uint64_t a, uint64_t b)
 static void encode(const struct gyre_ddp_hook *hook, const struct gyre_ddp_parcel *parcel,
                    float *gradient, float *feedback, void *wire)
 {
+    const uint64_t count = parcel->count;
     if (!feedback) {
         hook->encode(parcel, gradient, wire, hook->context);
         return;
     }
-    for (uint64_t i = 0; i < parcel->count; i++)
+    for (uint64_t i = 0; i < count; i++)
         feedback[i] += gradient[i];
     hook->encode(parcel, feedback, wire, hook->context);
     hook->decode(parcel, wire, gradient, hook->context);
-    for (uint64_t i = 0; i < parcel->count; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         float lost = feedback[i] - gradient[i];
         feedback[i] = isfinite(lost) ? lost : 0;
     }
