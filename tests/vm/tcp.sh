@@ -37,10 +37,11 @@ netem() { # what to do to all frames that leave a rank
 }
 
 start_ranks() { # a program and its flags; output to rank0 and rank1, processes to $first and $second
+    # The dead time is well above the second that a cable is out, for this guest shares the machine with another.
     for i in 0 1; do
         ip netns exec "r$i" env RANK="$i" WORLD_SIZE=2 GYRE_ROOT=10.78.0.10:4000 GYRE_INTERFACE="n$i" \
             GYRE_KEY=00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff \
-            GYRE_DEAD_TIME=$((GYRE_TEST_SLOW))s GYRE_JOIN_TIMEOUT=60s "$@" >"rank$i" 2>&1 &
+            GYRE_DEAD_TIME=$((2 * GYRE_TEST_SLOW))s GYRE_JOIN_TIMEOUT=60s "$@" >"rank$i" 2>&1 &
         [ "$i" != 0 ] || first=$!
         second=$!
     done
