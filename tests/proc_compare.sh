@@ -52,13 +52,17 @@ echo "$call" >>"$ROOM/calls"
 [ ! -e "$ROOM/broken" ] || { echo "gyre_init: no" >&2; exit 3; }
 turn=$(grep -cxF -- "$call" "$ROOM/calls")
 [ -z "${GYRE_REPRODUCIBLE:-}" ] || echo reproducible >>"$ROOM/calls"
-while [ "$1" != -b ]; do shift; done
-bytes=$2
+[ -z "${GYRE_TCP_SUMS:-}" ] || echo "sums of $GYRE_TCP_SUMS" >>"$ROOM/calls"
+while [ "$1" != --sizes ]; do shift; done
+rows=$(echo "$2" | tr , " ")
 time=$(echo 10 30 20 | cut -d " " -f "$turn")
 while [ "$1" != --csv ]; do shift; done
 set -- "$2" "$((3 * time)),$((4 * time)),$((1000 * time))"
-printf "size,…\n%s,2,float,sum,-1,20,%s,0,0,0,%s,0,0,%s,%s,%s\n" \
-    "$bytes" "$time" "$((2 * time))" "${WRONG:-0}" "$2" "$2" >"$1"'
+echo "size,…" >"$1"
+for row in $rows; do
+    printf "%s,2,float,sum,-1,20,%s,0,0,0,%s,0,0,%s,%s,%s\n" \
+        "${row%:*}" "$time" "$((2 * time))" "${WRONG:-0}" "$2" "$2" >>"$1"
+done'
 peer='
 call="${0##*/} $*${UCX_TLS:+, tcp}"
 echo "$call" >>"$ROOM/calls"
@@ -93,9 +97,8 @@ expect "processor seconds per GiB and percentiles" \
     said '| 64 MiB | 0.32 | 0.64 | 1.28 | 60.0 / 80.0 | 120 / 160 | 240 / 320 |'
 expect "a summary" said '| all_reduce | shm | 2 | best / Gyre | 2.00 (512 B) | 2.00 | 2.00 (512 B) |'
 expect "every round is kept" rounds_kept '^shm,all_reduce,2,4096,Open MPI' 3
-expect "rows go to the bench" noted 'all_reduce --ranks 2 --transport tcp --fresh --no-ceiling -w 2 -b 4096 -e 4096'
-expect "large ones with the number of calls" noted '-b 67108864 -e 67108864 --csv'
-expect "which is 4" noted '-n 4'
+expect "rows go to the bench, large ones with the number of calls" \
+    noted 'all_reduce --ranks 2 --transport tcp --fresh --no-ceiling -w 2 --sizes 512,4096,67108864:4 --csv'
 expect "and to the peers, alike" noted 'all_reduce 512 4096 67108864:4'
 expect "Open MPI's sockets are asked for by name" noted '--mca btl tcp,self --mca pml ob1 -n 2'
 expect "MPICH's version is told" said 'MPICH 1.2: `mpirun.mpich -n N`'
@@ -112,7 +115,7 @@ compare --rounds 1 --ranks 2 --ops reduce_scatter,barrier --sizes 16,4K
 expect "several operations" [ "$(grep -c '^###' "$room/said")" = 4 ]
 expect "of which gloo lacks one" not_noted 'gloo.py reduce_scatter'
 expect "and has another, without sizes" noted 'gloo.py barrier 2 0'
-expect "a size that is all ranks' needs 16 bytes of each" not_noted '-b 16'
+expect "a size that is all ranks' needs 16 bytes of each" not_noted '--sizes 16'
 
 compare --rounds 1 --ranks 2 --sizes 4K --only shm --memory both --reproducible
 expect "Gyre three times, each with its ratio" \
@@ -120,6 +123,11 @@ expect "Gyre three times, each with its ratio" \
 expect "and what that costs" said '| all_reduce | shm | 2 | price: Gyre reproducible / Gyre | 3.00 (4 KiB) | 3.00 |'
 expect "once with ordinary memory" noted '--memory malloc'
 expect "once reproducibly" noted reproducible
+
+compare --rounds 1 --ranks 2 --sizes 4K --header-sums
+expect "sums of headers are asked for" [ "$(grep -cx 'sums of header' "$room/calls")" = 1 ]
+expect "over sockets alone" [ "$(grep -c 'Gyre header sums' "$room/out/compare.csv")" = 1 ]
+expect "and what that saves" said '| all_reduce | tcp | 2 | price: Gyre header sums / Gyre | 3.00 (4 KiB) |'
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
