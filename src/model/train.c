@@ -47,6 +47,7 @@ int gyre_train_agree(struct gyre_train *t, int status)
     *t->trouble = (struct gyre_trouble){0};
     if (told)
         return gyre_trouble_set(t->trouble, told, "%s", gyre_error(t->comm));
+    t->common = true;
     return gyre_trouble_set(
         t->trouble, (int)verdict.status, "%s%.900s",
         first && t->n > 1 && !strstr(verdict.text, "rank ") ? "on another rank: " : "",
@@ -281,7 +282,7 @@ int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options,
     if (!status) {
         tell_start(&t);
         status = run(&t);
-        if (status)
+        if (status && !t.common)
             gyre_abort(comm, trouble->text); /* others may wait for this rank within a step */
     }
     int closed = gyre_report_close(t.report, trouble);

@@ -137,6 +137,7 @@ static int apply(struct gyre_train *t, double factor)
 static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
 {
     const char *name = r->culprit_name;
+    t->common = true;
     if (r->culprit < 0)
         return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                 "step %llu: the sum of all ranks' gradients is not finite: the "
