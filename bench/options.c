@@ -217,11 +217,7 @@ static int read_rows(const char *text, struct bench_options *options)
         count++;
     }
     free(copy);
-    if (!status) {
-        options->size_count = count;
-        options->min_bytes = options->sizes[0].bytes;
-        options->max_bytes = options->sizes[count - 1].bytes;
-    }
+    options->size_count = count;
     return status;
 }
 
@@ -352,11 +348,14 @@ static int check_reduction(const struct bench_options *options)
     return refuse("-o", op_names[last], "an integer -d with it, int32 for example", NULL);
 }
 
-static int check_sizes(const struct bench_options *options)
+/* A list is what is measured, whatever -b and -e say. */
+static int settle_sizes(struct bench_options *options)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRIu64, options->max_bytes);
     if (options->size_count) {
+        options->min_bytes = options->sizes[0].bytes;
+        options->max_bytes = options->sizes[options->size_count - 1].bytes;
         return 0;
     }
     if (options->max_bytes < options->min_bytes) {
@@ -371,13 +370,13 @@ static int check_sizes(const struct bench_options *options)
     return 0;
 }
 
-static int check_together(const struct bench_options *options, bool files)
+static int check_together(struct bench_options *options, bool files)
 {
     if (!files && (options->json || options->csv)) {
         return refuse(options->json ? "-J" : "--csv", options->json ? options->json : options->csv,
                       "no file: this bench writes its table to standard output alone", NULL);
     }
-    if (check_sizes(options)) {
+    if (settle_sizes(options)) {
         return -1;
     }
     if (options->cuda && options->fresh) {

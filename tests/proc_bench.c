@@ -392,6 +392,10 @@ static void test_listed_sizes(void **state)
     read_csv("sizes.csv", sizes, calls);
     assert_true(sizes[0] == 8 && sizes[1] == 1000 && sizes[2] == 65536 && sizes[3] == 0);
     assert_true(calls[0] == 7 && calls[1] == 7 && calls[2] == 3);
+    expect_code(run("", "all_reduce --ranks 2 --sizes 8,64K -b 16 -e 32 -n 2 --no-ceiling"), 0);
+    tally = tally_rows();
+    assert_int_equal(tally.rows, 2);
+    assert_true(tally.wrong == 0);
     expect_code(run("", "link --ranks 2 --sizes 8,1000"), 0);
     expect_text("\n        1000 ");
     expect_line("", "all_reduce --ranks 2 --sizes 8,8", "each size above the one before");
