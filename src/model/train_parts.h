@@ -116,8 +116,8 @@ struct gyre_train {
     struct gyre_train_tally tally;
     struct gyre_train_digest digest;
     bool stop;
-    bool common; /* what has failed is known to all ranks, and fails on all alike */
-    struct gyre_report *report;         /* rank 0 */
+    bool common;                /* what has failed is known to all ranks, and fails on all alike */
+    struct gyre_report *report; /* rank 0 */
     struct gyre_trouble report_trouble; /* what could not be written: training goes on */
     struct gyre_train_outcome *outcome;
 };

@@ -16,13 +16,11 @@
 /* Whether some rank of the node has a device that is not this rank's. */
 static bool has_others(const struct gyre_domain *domain)
 {
-    static const uint8_t none[16];
     const struct gyre_joined *joined = domain->joined;
     const uint8_t *own = joined->member[joined->rank].device;
     for (uint32_t peer = 0; peer < joined->n; peer++) {
-        const uint8_t *its = joined->member[peer].device;
-        if (gyre_domain_mapped(domain, peer) && memcmp(its, none, sizeof(none)) &&
-            memcmp(its, own, sizeof(none)))
+        if (gyre_domain_mapped(domain, peer) && gyre_domain_has_cuda(domain, peer) &&
+            memcmp(joined->member[peer].device, own, sizeof(joined->member[peer].device)))
             return true;
     }
     return false;

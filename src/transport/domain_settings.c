@@ -29,22 +29,26 @@ static int read_poller(struct gyre_domain_settings *settings, struct gyre_troubl
     return status;
 }
 
+/* The first of two words is the default. */
+static int read_either(const char *name, const char *const words[2], bool *second,
+                       struct gyre_trouble *trouble)
+{
+    int index = 0;
+    int status = gyre_env_word(name, words, 2, &index, trouble);
+    *second = index == 1;
+    return status;
+}
+
 static int read_sums(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     static const char *const words[] = {"payload", "header"};
-    int index = 0;
-    int status = gyre_env_word("GYRE_TCP_SUMS", words, 2, &index, trouble);
-    settings->bare_payload = index == 1;
-    return status;
+    return read_either("GYRE_TCP_SUMS", words, &settings->bare_payload, trouble);
 }
 
 static int read_failover(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
 {
     static const char *const words[] = {"none", "tcp"};
-    int index = 0;
-    int status = gyre_env_word("GYRE_RDMA_FAILOVER", words, 2, &index, trouble);
-    settings->failover = index == 1;
-    return status;
+    return read_either("GYRE_RDMA_FAILOVER", words, &settings->failover, trouble);
 }
 
 static int read_ports(struct gyre_domain_settings *settings, struct gyre_trouble *trouble)
