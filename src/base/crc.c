@@ -22,12 +22,13 @@
  *
  *     | 16 bytes: lo hi | ··· 240 bytes ··· | next 16 |      next ^= lo * x^(D+32) ^ hi * x^(D-32)
  *
- * Where it multiplies two pairs at once (the same on 256 bits), folding alone is no faster than three
- * streams of the instruction, but the two leave each other's execution units idle. There a fourth
- * part, twice as long, is folded in the loop that sums the three:
+ * Folding and the instruction leave each other's execution units idle. So of what is longer still a
+ * fourth part is folded in the loop that sums the three; it is six times as long. Where the CPU
+ * multiplies two pairs at once (the same on 256 bits), folding alone is no faster than three streams;
+ * there the fourth part is twice as long, and nothing is folded alone:
  *
- *     |<-- part -->|<-- part -->|<-- part -->|<-------- 2 parts -------->|
- *      a ─▶         b ─▶         c ─▶         four remainders ═▶
+ *     |<-- part -->|<-- part -->|<-- part -->|<---- 2 or 6 parts ---->|
+ *      a ─▶         b ─▶         c ─▶         remainders ═▶
  *
  * Which code runs is decided before main(). */
 #include "base/crc.h"
@@ -233,36 +234,66 @@ static uint32_t sum_beside_folding(uint32_t crc, const unsigned char *at, size_t
     return sum_by_instruction((uint32_t)running, at, length);
 }
 
-/* -- x86-64: folding over 512 bits ------------------------------------------------------------- */
+/* -- x86-64: folding over 512 bits, alone and beside three streams ----------------------------- */
 
-#define FOLD_BYTES 256u
-#define FOLD_LEAST 1024u /* below, three streams are as fast */
-#define WIDE       __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
+#define FOLD_BYTES           256u
+#define FOLD_LEAST           1024u /* below, three streams are as fast */
+#define WIDE_BYTES           192u
+#define LEAST_WIDE_PART_LOG2 9 /* below, joining costs more than the streams win */
+#define MOST_WIDE_PART_LOG2  (MOST_PART_LOG2 - 2)
+#define WIDE                 __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
 
-static struct carry fold_carry;
+static struct carry fold_carry, wide_carry;
 
-WIDE static __m512i fold(__m512i remainder, __m512i by, const unsigned char *next)
+WIDE static __m512i all_four(struct carry carry)
 {
-    __m512i lo = _mm512_clmulepi64_epi128(remainder, by, 0x00);
-    __m512i hi = _mm512_clmulepi64_epi128(remainder, by, 0x11);
+    return _mm512_broadcast_i32x4(_mm_set_epi64x((long long)carry.hi, (long long)carry.lo));
+}
+
+WIDE static __m512i fold_four(__m512i remainders, __m512i by, const unsigned char *next)
+{
+    __m512i lo = _mm512_clmulepi64_epi128(remainders, by, 0x00);
+    __m512i hi = _mm512_clmulepi64_epi128(remainders, by, 0x11);
     return _mm512_xor_si512(_mm512_xor_si512(lo, hi), _mm512_loadu_si512(next));
 }
 
-WIDE static uint32_t sum_by_folding(uint32_t crc, const unsigned char *at, size_t length)
+WIDE static uint64_t sum_nine_parts(uint64_t a, const unsigned char *at, int part_log2)
+{
+    size_t part = (size_t)1 << part_log2;
+    const unsigned char *end = at + part, *fourth = at + 3 * part;
+    unsigned char left[WIDE_BYTES];
+    uint64_t b = 0, c = 0;
+    __m512i d = _mm512_setzero_si512(), e = d, f = d, by = all_four(wide_carry);
+    for (; at < end; at += WIDE_BYTES / 6, fourth += WIDE_BYTES) {
+        d = fold_four(d, by, fourth);
+        e = fold_four(e, by, fourth + 64);
+        f = fold_four(f, by, fourth + 128);
+        a = add_four_words(a, at);
+        b = add_four_words(b, at + part);
+        c = add_four_words(c, at + 2 * part);
+    }
+    _mm512_storeu_si512(left, d);
+    _mm512_storeu_si512(left + 64, e);
+    _mm512_storeu_si512(left + 128, f);
+    uint64_t three = shift_sum(shift_sum(a, part_log2) ^ b, part_log2) ^ c;
+    return shift_sum(shift_sum(three, part_log2 + 1), part_log2 + 2) ^
+           sum_by_instruction(0, left, WIDE_BYTES);
+}
+
+WIDE static uint32_t sum_by_folding_alone(uint32_t crc, const unsigned char *at, size_t length)
 {
     if (length < FOLD_LEAST)
         return sum_by_instruction(crc, at, length);
     unsigned char left[FOLD_BYTES];
-    __m512i by =
-        _mm512_broadcast_i32x4(_mm_set_epi64x((long long)fold_carry.hi, (long long)fold_carry.lo));
+    __m512i by = all_four(fold_carry);
     __m512i a = _mm512_loadu_si512(at), b = _mm512_loadu_si512(at + 64),
             c = _mm512_loadu_si512(at + 128), d = _mm512_loadu_si512(at + 192);
     a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
     for (at += FOLD_BYTES, length -= FOLD_BYTES; length >= FOLD_BYTES; length -= FOLD_BYTES) {
-        a = fold(a, by, at);
-        b = fold(b, by, at + 64);
-        c = fold(c, by, at + 128);
-        d = fold(d, by, at + 192);
+        a = fold_four(a, by, at);
+        b = fold_four(b, by, at + 64);
+        c = fold_four(c, by, at + 128);
+        d = fold_four(d, by, at + 192);
         at += FOLD_BYTES;
     }
     _mm512_storeu_si512(left, a);
@@ -270,6 +301,15 @@ WIDE static uint32_t sum_by_folding(uint32_t crc, const unsigned char *at, size_
     _mm512_storeu_si512(left + 128, c);
     _mm512_storeu_si512(left + 192, d);
     return sum_by_instruction(sum_by_instruction(0, left, FOLD_BYTES), at, length);
+}
+
+WIDE static uint32_t sum_by_folding(uint32_t crc, const unsigned char *at, size_t length)
+{
+    uint64_t running = crc;
+    for (int k = MOST_WIDE_PART_LOG2; k >= LEAST_WIDE_PART_LOG2; k--)
+        for (size_t step = (size_t)9 << k; length >= step; at += step, length -= step)
+            running = sum_nine_parts(running, at, k);
+    return sum_by_folding_alone((uint32_t)running, at, length);
 }
 
 static void choose_instruction(void)
@@ -284,6 +324,7 @@ static void choose_instruction(void)
         return;
     beside_carry = carry_over(BESIDE_BYTES);
     fold_carry = carry_over(FOLD_BYTES);
+    wide_carry = carry_over(WIDE_BYTES);
     sum = __builtin_cpu_supports("avx512f") ? sum_by_folding : sum_beside_folding;
 }
 #else
