@@ -107,6 +107,10 @@ expect "a picture has a panel for each table" [ "$(grep -c 'class="title"' "$roo
 expect "and a line for each peer" [ "$(grep -c '<path class="line' "$room/out/compare.svg")" = $((4 + 3 + 4)) ]
 expect "which goes on to the end" grep -qx '</svg>' "$room/out/compare.svg"
 
+compare --rounds 1 --ranks 2 --sizes 8M --peers openmpi
+expect "a peer that is not asked for is named" said 'MPICH is left out: not among --peers'
+expect "and not run" rounds_kept ",MPICH," 0
+
 compare --rounds 1 --ranks=2,4 --sizes 8M --only shm
 expect "one section alone" [ "$(grep -c '^###' "$room/said")" = 2 ]
 expect "asks nothing of gloo" not_noted gloo
@@ -149,7 +153,7 @@ expect "and is not Gyre's" [ "$code" = 0 ]
 expect "whose column is gone" said '| 4 KiB | 10.0 | 100 | **10.00** | 20.0 | 200 | **10.00** |'
 
 for flags in '--rounds 0' '--rounds x' '--ranks 1' '--ranks' '--sizes 3' '--sizes 4Q' '--sizes 04' '--only x' '--rnds 1' '--ops add' '--ops' \
-    '--memory heap' '--limit 0'; do
+    '--memory heap' '--limit 0' '--peers' '--peers nccl'; do
     # shellcheck disable=SC2086 # the flags are words
     compare $flags
     expect "$flags is refused" [ "$code" = 2 ]
