@@ -3,6 +3,7 @@
 #include <gyre/ddp.h>
 
 #include "comm_rig.h"
+#include "ddp_hooks.h"
 #include "ddp_model.h"
 
 #include <math.h>
@@ -328,17 +329,8 @@ static void to_bytes(const struct gyre_ddp_parcel *parcel, const float *gradient
         byte[i] = (int8_t)gradient[i];
 }
 
-static void from_bytes(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
-                       void *context)
-{
-    const int8_t *byte = wire;
-    (void)context;
-    for (uint64_t i = 0; i < parcel->count; i++)
-        gradient[i] = byte[i];
-}
-
 static const struct gyre_ddp_hook in_bytes = {
-    .name = "bytes", .type = GYRE_I8, .encode = to_bytes, .decode = from_bytes};
+    .name = "bytes", .type = GYRE_I8, .encode = to_bytes, .decode = gradients_of_bytes};
 
 static void hooks_carry_gradients(void **state)
 {

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "collectives/comm.h"
 #include "comm_rig.h"
+#include "ddp_hooks.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -177,21 +178,12 @@ static void to_signs(const struct gyre_ddp_parcel *parcel, const float *gradient
         sign[i] = (int8_t)((gradient[i] > 0) - (gradient[i] < 0));
 }
 
-static void from_signs(const struct gyre_ddp_parcel *parcel, const void *wire, float *gradient,
-                       void *context)
-{
-    const int8_t *sign = wire;
-    (void)context;
-    for (uint64_t i = 0; i < parcel->count; i++)
-        gradient[i] = sign[i];
-}
-
 static const struct gyre_ddp_hook signs = {
-    .name = "signs", .type = GYRE_I8, .encode = to_signs, .decode = from_signs};
+    .name = "signs", .type = GYRE_I8, .encode = to_signs, .decode = gradients_of_bytes};
 
 /* As unsigned ones they hold one. */
 static const struct gyre_ddp_hook bytes = {
-    .name = "bytes", .type = GYRE_U8, .encode = to_signs, .decode = from_signs};
+    .name = "bytes", .type = GYRE_U8, .encode = to_signs, .decode = gradients_of_bytes};
 
 /* -- everywhere -------------------------------------------------------------------------------- */
 
