@@ -55,6 +55,9 @@ static const struct wrong wrongs[] = {
     {{"run", "-n", "1,2,3", "--nnodes", "2", "true"}, "names 3 nodes, but --nnodes says 2"},
     {{"run", "--hosts", "localhost:1,b:1", "true"}, "give this machine's name"},
     {{"run", "--log-dir", "/proc/x", "true"}, "--log-dir: cannot make the folder '/proc/x': "},
+    {{"run", "--backend", "gloo", "true"}, "--backend is \"gloo\": expected "},
+    {{"run", "--backend", "tpc", "true"}, "did you mean \"tcp\"?"},
+    {{"train", "--backend", "nccl", "--preset", "wine"}, "--backend is \"nccl\": expected "},
     {{"doctor", "now"}, "unexpected word 'now'"},
     {{"train", "--devices", "0;1", "--preset", "wine"},
      "is \"0;1\": expected numbers with commas between"},
@@ -144,6 +147,24 @@ static void devices_reach_the_ranks(void **state)
     rig_end(&rig);
 }
 
+static void the_backend_reaches_the_ranks(void **state)
+{
+    static const char *const trains[] = {"train",    "--ranks", "2",        "--backend", "tcp",
+                                         "--preset", "wine",    "--epochs", "1",         NULL};
+    (void)state;
+    rig_run(&rig, NULL,
+            (const char *const[]){"run", "-n", "2", "--backend=tcp", "sh", "-c",
+                                  "echo here: $GYRE_TRANSPORT", NULL});
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.out_text, "[0] here: tcp\n"));
+    assert_true(rig_has(rig.out_text, "[1] here: tcp\n"));
+    rig_end(&rig);
+    rig_run(&rig, NULL, trains);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "2 ranks on 2 nodes")); /* each is one of its own over TCP */
+    rig_end(&rig);
+}
+
 static void the_doctor_speaks_on_any_machine(void **state)
 {
     (void)state;
@@ -157,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_reach_the_ranks),
+        cmocka_unit_test(the_backend_reaches_the_ranks),
         cmocka_unit_test(the_doctor_speaks_on_any_machine),
         cmocka_unit_test(a_wrong_word_gets_one_sentence),
         cmocka_unit_test(help_names_every_command),

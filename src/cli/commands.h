@@ -15,6 +15,10 @@ int gyre_cli_doctor(char **argv);
 struct gyre_trouble;
 int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *trouble);
 
+/* --backend NAME: ranks that are started, or this one, reach each other by it. NULL: whatever is set
+ * already. GYRE_INVALID and the story. */
+int gyre_cli_backend(const char *name, struct gyre_trouble *trouble);
+
 /* Writes this tool's own path, for commands that start it again. 0 or a negative status. */
 int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble);
 

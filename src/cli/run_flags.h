@@ -14,6 +14,7 @@ enum {
     ADDR,
     PORT,
     BIND,
+    BACKEND,
     DEVICES,
     LOG_DIR,
     NO_PREFIX,

@@ -9,6 +9,7 @@
 #include "cli/run_flags.h"
 
 #include "base/env.h"
+#include "cli/commands.h"
 #include "launch/cores.h"
 
 #include <stdio.h>
@@ -124,7 +125,8 @@ int gyre_run_settle(const struct gyre_run_words *words, struct gyre_hosts *hosts
 {
     int status = number(words, NODE_RANK, 0, GYRE_NODES_MAX - 1, &options->node, trouble);
     if (status || (status = number(words, NODE, 0, GYRE_NODES_MAX - 1, &options->node, trouble)) ||
-        (status = number(words, PORT, 0, 65535, &options->master_port, trouble)))
+        (status = number(words, PORT, 0, 65535, &options->master_port, trouble)) ||
+        (status = gyre_cli_backend(words->of[BACKEND], trouble)))
         return status;
     options->controlled = words->of[NODE];
     options->master_addr = words->of[ADDR];

@@ -14,11 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS, DEVICES, PRESET, CONFIG, HELP, OWN };
+enum { RANKS, BACKEND, DEVICES, PRESET, CONFIG, HELP, OWN };
 #define FLAGS_MOST 96
 
 static const struct gyre_flag own_flags[OWN] = {
     [RANKS] = {"ranks", 0, "COUNT", "start so many ranks here; without it, be one of a job's"},
+    [BACKEND] = {"backend", 0, "NAME", "how ranks reach each other: auto, shm, tcp or verbs"},
     [DEVICES] = {"devices", 0, "LIST", "CUDA devices: local rank i takes entry i; 2,4,7"},
     [PRESET] = {"preset", 0, "NAME", "wine or mnist: options of a known task"},
     [CONFIG] = {"config", 0, "FILE", "options from a file: name = value, a line each"},
@@ -144,6 +145,8 @@ int gyre_cli_train(char **argv)
         return print_help(&asked);
     if (!status)
         status = settle(&asked, &options, &storage, &trouble);
+    if (!status)
+        status = gyre_cli_backend(asked.own[BACKEND], &trouble);
     if (!status && asked.own[DEVICES])
         setenv("GYRE_DEVICES", asked.own[DEVICES], 1);
     if (!status)
