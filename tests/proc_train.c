@@ -67,6 +67,23 @@ static void run_layout(const char *ranks, const char *nodes, const char *metrics
     expect_success(words);
 }
 
+/* On whatever nodes, to the bit. */
+static void six_ranks_are_six_ranks(void)
+{
+    static const char *const nodes[] = {"3+3", "4+2", "1+5", "2+2+2"};
+    static struct metrics even, uneven;
+    run_layout("6", NULL, in_folder("even"), NULL);
+    read_metrics(in_folder("even"), &even);
+    assert_int_equal(even.steps, 10);
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        run_layout("6", nodes[i], in_folder("uneven"), NULL);
+        read_metrics(in_folder("uneven"), &uneven);
+        assert_int_equal(uneven.steps, even.steps);
+        assert_memory_equal(uneven.step, even.step, (size_t)even.steps * sizeof *even.step);
+        assert_memory_equal(uneven.tested, even.tested, (size_t)even.epochs * sizeof *even.tested);
+    }
+}
+
 static void ranks_and_nodes_do_not_matter(void **state)
 {
     static const char *const layouts[][2] = {
@@ -88,6 +105,7 @@ static void ranks_and_nodes_do_not_matter(void **state)
                          layouts[i][1] ? layouts[i][1] : "one node", s + 1, many.step[s],
                          alone.step[s]);
     }
+    six_ranks_are_six_ranks();
     run_layout("3", NULL, in_folder("many"), "--sharded");
     read_metrics(in_folder("many"), &many);
     for (int s = 0; s < alone.steps; s++)
@@ -201,6 +219,8 @@ static void the_digest_proves_who_saw_what(void **state)
                           "2",     "--tail",   "once", "--data-digest", "--quiet", NULL};
     const char *again[] = {"train",    "--preset", "wine",          "--ranks", "4",
                            "--epochs", "1",        "--data-digest", "--quiet", NULL};
+    const char *dropped[] = {"train", "--preset",      "wine",    "--ranks", "4",    "--epochs",
+                             "1",     "--data-digest", "--quiet", "--tail",  "drop", NULL};
     rig_run(&rig, NULL, once);
     assert_int_equal(rig.code, 0);
     assert_true(
@@ -210,51 +230,28 @@ static void the_digest_proves_who_saw_what(void **state)
     rig_run(&rig, NULL, again);
     assert_int_equal(rig.code, 0);
     assert_true(rig_has(rig.err_text, "140 of 142 samples were seen once, 2 again, 0 never"));
+    assert_true(rig_has(rig.err_text, "epoch 1: seen again: 22 86\n")); /* the order's first two */
+    assert_false(rig_has(rig.err_text, "never seen"));
+    rig_end(&rig);
+    rig_run(&rig, NULL, dropped);
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.err_text, "140 of 142 samples were seen once, 0 again, 2 never"));
+    assert_true(rig_has(rig.err_text, "epoch 1: never seen: 103 104\n")); /* its last two */
     rig_end(&rig);
 }
 
 /* -- images ------------------------------------------------------------------------------------ */
 
-/* An IDX file of bytes: `sizes` and then `bytes` of them, from a function of the place. */
-static void write_idx(const char *path, const unsigned *size, int dims,
-                      unsigned char (*at)(unsigned))
-{
-    FILE *file = fopen(path, "w");
-    unsigned bytes = 1;
-    assert_non_null(file);
-    fprintf(file, "%c%c%c%c", 0, 0, 8, dims);
-    for (int d = 0; d < dims; bytes *= size[d++])
-        fprintf(file, "%c%c%c%c", size[d] >> 24, size[d] >> 16 & 255, size[d] >> 8 & 255,
-                size[d] & 255);
-    for (unsigned i = 0; i < bytes; i++)
-        fputc(at(i), file);
-    assert_int_equal(fclose(file), 0);
-}
-
-static unsigned char digit(unsigned image)
-{
-    return (unsigned char)(image * 7 % 10);
-}
-
-/* A bright row for each digit, on noise. */
-static unsigned char pixel(unsigned i)
-{
-    unsigned row = i / 28 % 28, noise = (i * 2654435761u) >> 27;
-    return (unsigned char)(row / 2 == 2u + digit(i / 784) ? 220 + noise : noise);
-}
-
 static void the_preset_for_mnist_learns_digits(void **state)
 {
-    static const unsigned sizes[] = {600, 28, 28};
     static struct metrics m;
     const char *words[] = {"train",  "--preset", "mnist",     "--data", NULL,
                            "--test", NULL,       "--ranks",   "2",      "--batch",
                            "30",     "--quiet",  "--metrics", NULL,     NULL};
     (void)state;
     clean();
-    write_idx(in_folder("train-labels-idx1-ubyte"), sizes, 1, digit);
     words[4] = words[6] = in_folder("train-images-idx3-ubyte");
-    write_idx(words[4], sizes, 3, pixel);
+    write_digits(words[4], in_folder("train-labels-idx1-ubyte"), 600);
     words[13] = in_folder("m");
     expect_success(words);
     read_metrics(words[13], &m);

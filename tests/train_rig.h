@@ -19,6 +19,8 @@ const char *tool(void);               /* gyre itself */
 const char *in_folder(const char *name);
 char *read_text(const char *path); /* to be freed */
 void write_lines(const char *path, const char *lines);
+/* IDX files of images of 28 x 28 that a ConvNet learns to tell apart. */
+void write_digits(const char *images, const char *labels, unsigned count);
 void compare_files(const char *a, const char *b); /* must be equal */
 void clean(void);                                 /* empties the folder */
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,10 +145,28 @@ static void tell_changes(struct gyre_train *t)
         gyre_report_note(t->report, "%s", t->resumed.change[i]);
 }
 
+/* Of all ranks, and of each, but where --shares say that. */
+static void describe_step(const struct gyre_train *t, char text[128])
+{
+    uint64_t parts = (uint64_t)t->options->accumulate, n = (uint64_t)t->n;
+    uint64_t least = t->span / n * parts, most = (t->span + n - 1) / n * parts;
+    int used = snprintf(text, 128, "%" PRIu64 " samples", t->span * parts);
+    if (t->n > 1)
+        used += snprintf(text + used, 128 - (size_t)used, " of all ranks");
+    if (t->n > 1 && !t->shares.weight && least == most)
+        used += snprintf(text + used, 128 - (size_t)used, ", %" PRIu64 " of each", most);
+    else if (t->n > 1 && !t->shares.weight)
+        used += snprintf(text + used, 128 - (size_t)used, ", %" PRIu64 " or %" PRIu64 " of each",
+                         least, most);
+    if (parts > 1)
+        snprintf(text + used, 128 - (size_t)used, " in %" PRIu64 " parts", parts);
+}
+
 /* What stands above everything: who trains what, how large a step is. */
 static void tell_start(struct gyre_train *t)
 {
     uint64_t weights = 0;
+    char step[128];
     tell_changes(t);
     if (!t->report || t->options->quiet)
         return;
@@ -157,11 +176,10 @@ static void tell_start(struct gyre_train *t)
                      (unsigned long long)weights, (unsigned long long)t->data.samples, t->n,
                      t->n > 1 ? "s" : "", gyre_nodes(t->comm), gyre_nodes(t->comm) > 1 ? "s" : "",
                      gyre_model_products(t->model));
+    describe_step(t, step);
     gyre_report_note(t->report,
-                     "a step is %llu samples of all ranks, an epoch %llu steps; a gradient is the "
-                     "mean over %s",
-                     (unsigned long long)(t->span * (uint64_t)t->options->accumulate),
-                     (unsigned long long)t->steps_per_epoch,
+                     "a step is %s; an epoch is %" PRIu64 " step%s; a gradient is the mean over %s",
+                     step, t->steps_per_epoch, t->steps_per_epoch == 1 ? "" : "s",
                      t->options->mean ? "the means of the ranks" : "them all");
     gyre_train_tell_shares(t);
     if (t->resumed.feedback_lost)

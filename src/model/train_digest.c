@@ -52,6 +52,23 @@ int gyre_train_note_before(struct gyre_train *t)
     return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL)) : 0;
 }
 
+/* The first of those that were not seen, or not only once. */
+static void tell_odd(const struct gyre_train *t, const char *how, bool again)
+{
+    enum { MOST = 12 };
+    char text[MOST * 24] = "";
+    size_t used = 0;
+    int told = 0;
+    for (uint64_t i = 0; i < t->data.samples && told <= MOST; i++) {
+        if (again ? t->digest.seen[i] < 2 : t->digest.seen[i] != 0)
+            continue;
+        used += (size_t)(told++ < MOST ? snprintf(text + used, sizeof text - used, " %" PRIu64, i)
+                                       : snprintf(text + used, sizeof text - used, " …"));
+    }
+    if (told)
+        fprintf(t->terminal, "digest: epoch %" PRIu64 ": %s:%s\n", t->epoch + 1, how, text);
+}
+
 static void tell(struct gyre_train *t, const uint64_t *all)
 {
     uint64_t once = 0, more = 0, never = 0;
@@ -72,6 +89,8 @@ static void tell(struct gyre_train *t, const uint64_t *all)
             "digest: epoch %" PRIu64 ": %" PRIu64 " of %" PRIu64 " samples were seen once, %" PRIu64
             " again, %" PRIu64 " never\n",
             t->epoch + 1, once, t->data.samples, more, never);
+    tell_odd(t, "seen again", true);
+    tell_odd(t, "never seen", false);
 }
 
 int gyre_train_tell_digest(struct gyre_train *t)
