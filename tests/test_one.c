@@ -227,6 +227,11 @@ static void refuses_nonsense(void **state)
                      GYRE_INVALID);
     assert_int_equal(gyre_init(&second, NULL), GYRE_INVALID);
     assert_null(second);
+    assert_non_null(strstr(gyre_error(NULL), "this process has a communicator already"));
+    assert_int_equal(gyre_rank(NULL), -1); /* who asks before it has joined */
+    assert_int_equal(gyre_size(NULL), -1);
+    assert_int_equal(gyre_barrier(NULL), GYRE_INVALID);
+    assert_non_null(strstr(gyre_error(NULL), "NULL"));
     assert_int_equal(gyre_all_reduce(*state, in, out, 8, GYRE_F32, GYRE_SUM), 0); /* unharmed */
 }
 
