@@ -263,6 +263,13 @@ static void nobody_hides_between_the_sample(void **state)
     gyre_walk_deinit(&walk);
 }
 
+/* All-to-all keeps a round for those who work in place. Of two ranks bruck copies more. */
+static void rounds_of_nobody_are_free(void **state)
+{
+    for (uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 4)
+        assert_string_equal(chosen(GYRE_VERB_ALL_TO_ALL, 2, bytes), "direct");
+}
+
 /* Nobody's own rank enters, so all choose alike; and the largest worlds are priced too. */
 static void all_ranks_choose_alike(void **state)
 {
@@ -480,6 +487,7 @@ int main(void)
         cmocka_unit_test(the_network_knows_no_cache),
         cmocka_unit_test(what_goes_unasked_is_as_the_drivers_have_it),
         cmocka_unit_test(nobody_hides_between_the_sample),
+        cmocka_unit_test(rounds_of_nobody_are_free),
         cmocka_unit_test(all_ranks_choose_alike),
         cmocka_unit_test(what_is_settled_stays),
         cmocka_unit_test(order_is_kept_where_it_counts),

@@ -229,7 +229,16 @@ static bool told_by_in_place(const struct gyre_algorithm *algorithm, struct gyre
     slice.in_place = !slice.in_place;
     struct gyre_extent other = algorithm->extent(&slice);
     return one.rounds != other.rounds || one.scratch_bytes != other.scratch_bytes ||
-           one.step_max != other.step_max || one.source_max != other.source_max;
+           one.step_max != other.step_max || one.source_max != other.source_max ||
+           one.idle_rounds != other.idle_rounds;
+}
+
+static bool any_in_place(const struct gyre_checker *c)
+{
+    bool any = false;
+    for (uint32_t rank = 0; rank < c->n; rank++)
+        any |= c->actor[rank].slice.in_place;
+    return any;
 }
 
 static int check_rounds(struct gyre_checker *c)
@@ -244,11 +253,17 @@ static int check_rounds(struct gyre_checker *c)
     for (uint32_t rank = 0; rank < c->n; rank++)
         if (told_by_in_place(c->algorithm, c->actor[rank].slice))
             return gyre_check_fail_rank(c, rank, "its extent depends on in_place");
-    for (c->index = 0; status == 0 && c->index < rounds; c->index++)
+    for (c->index = 0; status == 0 && c->index < rounds; c->index++) {
         status = check_round(c);
+        c->rounds_used += c->last_round_used;
+    }
     if (status == 0 && rounds > 0 && !c->last_round_used)
         return gyre_check_fail_rank(c, 0, "nobody does anything in the last of %llu rounds",
                                     (unsigned long long)rounds);
+    if (status == 0 && !any_in_place(c) && c->rounds_used > rounds - c->actor[0].extent.idle_rounds)
+        return gyre_check_fail_rank(c, 0, "%llu of %llu rounds are used, and %llu are to be idle",
+                                    (unsigned long long)c->rounds_used, (unsigned long long)rounds,
+                                    (unsigned long long)c->actor[0].extent.idle_rounds);
     return status;
 }
 

@@ -34,6 +34,7 @@ struct gyre_checker {
     uint32_t n;
     uint64_t index; /* of the round in work */
     bool last_round_used;
+    uint64_t rounds_used;
     struct gyre_actor *actor;
     struct gyre_value_book book;
     struct gyre_stretches loose; /* what one step reads, each source from 0 on */

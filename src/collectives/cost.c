@@ -226,14 +226,15 @@ static struct gyre_spell price_round(const struct sample *sample, struct actor *
 /* -- the walk ---------------------------------------------------------------------------------- */
 
 static int fit(struct gyre_walk *walk, const struct gyre_algorithm *algorithm,
-               struct sample *sample, uint64_t *rounds)
+               struct sample *sample, uint64_t *rounds, uint64_t *idle)
 {
     uint32_t steps = 0, sources = 0;
-    *rounds = 0;
+    *rounds = *idle = 0;
     for (uint32_t i = 0; i < sample->actors; i++) {
         sample->slice.rank = sample->actor[i].rank;
         struct gyre_extent extent = algorithm->extent(&sample->slice);
         *rounds = larger(*rounds, extent.rounds);
+        *idle = larger(*idle, extent.idle_rounds);
         steps = extent.step_max > steps ? extent.step_max : steps;
         sources = extent.source_max > sources ? extent.source_max : sources;
     }
@@ -271,8 +272,8 @@ static int walk_round(struct sample *sample, const struct gyre_algorithm *algori
     return 0;
 }
 
-/* In every round some rank works. Where it is none of the sample (a chain goes from rank to rank),
- * the round takes as long as those that were seen, on average. */
+/* In every round that is not idle some rank works. Where it is none of the sample (a chain goes from
+ * rank to rank), the round takes as long as those that were seen, on average. */
 static struct gyre_spell with_unseen(struct gyre_spell path, uint64_t rounds, uint64_t seen)
 {
     if (!seen)
@@ -285,10 +286,10 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
                     struct gyre_cost *cost)
 {
     struct sample sample = {.roads = roads, .slice = *slice};
-    uint64_t rounds, seen = 0;
+    uint64_t rounds, idle, seen = 0;
     *cost = (struct gyre_cost){0};
     choose_ranks(&sample);
-    int status = fit(walk, algorithm, &sample, &rounds);
+    int status = fit(walk, algorithm, &sample, &rounds, &idle);
     for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
         struct gyre_spell time;
         bool busy;
@@ -297,7 +298,7 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
         seen += busy;
     }
     if (cost->path.all <= limit)
-        cost->path = with_unseen(cost->path, rounds, seen);
+        cost->path = with_unseen(cost->path, rounds - idle, seen);
     for (uint32_t i = 0; i < sample.actors; i++) {
         cost->busy = longer(cost->busy, sample.actor[i].busy);
         cost->work = larger(cost->work, sample.actor[i].work);

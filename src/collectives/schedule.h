@@ -177,6 +177,7 @@ struct gyre_extent {
     uint64_t rounds;
     uint64_t scratch_bytes;
     uint32_t step_max, source_max; /* of any one round */
+    uint64_t idle_rounds;          /* of them: with steps of those only who work in place */
 };
 
 struct gyre_algorithm {

@@ -323,7 +323,9 @@ static struct gyre_extent direct_extent(const struct gyre_slice *s)
     if (gyre_verb_reduces(s->verb))
         return (struct gyre_extent){direct_rounds(s), direct_scratch(s), 2 * peers + (peers == 0),
                                     s->n};
-    return (struct gyre_extent){direct_rounds(s), direct_scratch(s), 2 * peers + 1, peers + 1};
+    uint64_t idle = s->verb == GYRE_VERB_ALL_TO_ALL ? pair_rounds(s) : 0;
+    return (struct gyre_extent){direct_rounds(s), direct_scratch(s), 2 * peers + 1, peers + 1,
+                                idle};
 }
 
 static uint64_t direct_sent_bytes(const struct gyre_slice *s)
