@@ -223,6 +223,29 @@ static void test_choice(void **state)
     gyre_dense_destroy(dense);
 }
 
+/* Who gets what, with an OpenBLAS that is good at small products and one that is not. */
+static void test_share(void **state)
+{
+    static const struct {
+        size_t m, n, k;
+        bool small, large;
+    } products[] = {
+        {64, 1024, 1024, true, true},
+        {100, 10, 500, true, false},
+        {8, 8, 8, true, false},
+        {8, 8, 7, false, false},
+        {1, 100, 1 << 20, true, false},
+        {1024, 1024, 0, false, false},
+        {(size_t)INT32_MAX + 1, 1, 1, false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        struct gyre_product p = {.m = products[i].m, .n = products[i].n, .k = products[i].k};
+        assert_int_equal(gyre_dense_is_for_blas(&p, true), products[i].small);
+        assert_int_equal(gyre_dense_is_for_blas(&p, false), products[i].large);
+    }
+}
+
 /* -- speed ------------------------------------------------------------------------------------- */
 
 static double gflops(const struct problem *q, const struct gyre_tile *tile)
@@ -295,10 +318,12 @@ int main(int count, char **arguments)
     gyre_rng_seed(&rng, 3);
     if (count > 1 && strcmp(arguments[1], "--bench") == 0)
         return bench();
+    unsetenv("OPENBLAS_CORETYPE"); /* test_choice looks whether they are left set */
+    unsetenv("OPENBLAS_NUM_THREADS");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small),  cmocka_unit_test(test_across_blocks),
         cmocka_unit_test(test_unread), cmocka_unit_test(test_place_does_not_matter),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_choice), cmocka_unit_test(test_share),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(workspace);

@@ -45,8 +45,9 @@ int gyre_dense_create(struct gyre_dense **out, struct gyre_trouble *trouble)
     if (status)
         goto fail;
     if (dense->blas)
-        snprintf(dense->name, sizeof dense->name, "OpenBLAS %s, own %s if small",
-                 gyre_dense_blas_core(), dense->tile->name);
+        snprintf(dense->name, sizeof dense->name, "OpenBLAS %s, own %s if %s",
+                 gyre_dense_blas_core(), dense->tile->name,
+                 gyre_dense_blas_takes_small() ? "tiny" : "small");
     else
         snprintf(dense->name, sizeof dense->name, "own %s", dense->tile->name);
     *out = dense;

@@ -4,9 +4,9 @@
  *     NT   C[m][n] = alpha * A[m][k] * B[n][k]^T  + beta * C     its output
  *     TN   C[m][n] = alpha * A[k][m]^T * B[k][n]  + beta * C     gradient of its weight
  *
- * Two hands do the work. dense_own.c is always there; small products are its own. Large ones go to
- * OpenBLAS if the machine has it, found when the first is created (dense_blas.c), because it knows
- * more CPUs than this house ever will. Which one works depends on the machine and the sizes only,
+ * Two hands do the work. dense_own.c is always there. Large products go to OpenBLAS if the machine has
+ * it, found when the first is created (dense_blas.c), because it knows more CPUs than this house ever
+ * will; small ones where it is good at them. Which one works depends on the machine and the sizes only,
  * so a job that runs again on the same machines has the same bits again. Between machines the last
  * bits may differ; what must not differ there is in ops.h. */
 #ifndef GYRE_MODEL_DENSE_H
@@ -42,7 +42,7 @@ void gyre_dense_destroy(struct gyre_dense *dense); /* takes NULL */
  * be 0; C may not overlap A and B. */
 void gyre_dense_multiply(struct gyre_dense *dense, const struct gyre_product *product);
 
-/* "own avx2" or "OpenBLAS SkylakeX, own avx512 if small". Lives as long as `dense`. */
+/* "own avx2" or "OpenBLAS Zen, own avx2 if small". Lives as long as `dense`. */
 const char *gyre_dense_name(const struct gyre_dense *dense);
 
 #endif
