@@ -64,6 +64,7 @@ static void a_signal_saves_and_stops_all(void **state)
 {
     (void)state;
     stop_by(SIGTERM, 128 + SIGTERM);
+    stop_by(SIGINT, 128 + SIGINT);
     stop_by(SIGUSR1, 0);
 }
 

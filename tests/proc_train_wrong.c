@@ -122,6 +122,11 @@ static void a_file_may_hold_the_options(void **state)
                         "job.conf, line 4: unknown option '--learning-rate'; did you mean "
                         "'--lr'?"));
     rig_end(&rig);
+    write_lines(words[2], "preset = wine\nlr: 0.1\n");
+    rig_run(&rig, NULL, words);
+    assert_int_equal(rig.code, 2);
+    assert_true(rig_has(rig.err_text, "job.conf, line 2: 'lr: 0.1': a line is `name = value`\n"));
+    rig_end(&rig);
     write_lines(words[2], "preset = wine\nranks = 2\n");
     rig_run(&rig, NULL, words);
     assert_int_equal(rig.code, 2);

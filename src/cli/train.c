@@ -94,11 +94,15 @@ static void on_signal(int number)
     gyre_train_stop();
 }
 
+/* A second Ctrl-C ends it at once, and in the background there is none. */
 static void listen(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    action.sa_flags |= SA_RESETHAND;
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
 }
 
 static FILE *find_terminal(void)

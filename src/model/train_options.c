@@ -237,6 +237,8 @@ static int set_line(struct gyre_train_options *options, char *line, struct gyre_
         return 0;
     if (equals && strcmp(name, "preset") == 0)
         return gyre_train_option_preset(options, trim(equals + 1), trouble);
+    if (!equals && strpbrk(name, ": \t"))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "'%s': a line is `name = value`", name);
     if (strcmp(name, "ranks") == 0 || strcmp(name, "devices") == 0 || strcmp(name, "backend") == 0)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "%s is no option of the training but a flag: gyre train --%s", name,
