@@ -199,12 +199,15 @@ static void a_stop_leaves_no_trace(void **state)
 }
 
 /* The loss scale is doubled after 2000 steps, 55 epochs, and halved where it was too much; the rate is
- * another in every step. */
+ * another in every step. On a busy machine a run may be far beyond the epoch that was waited for when
+ * the signal comes, so only the first stop waits for one. */
 static void scaler_and_schedule_go_on(void **state)
 {
-    static const char *const late[STOPS] = {"epoch 40/", "epoch 80/", "epoch 120/"};
+    static const char *const before[STOPS] = {"epoch 30/", "epoch", "epoch"};
+    static const char *const behind[STOPS] = {"epoch 70/", "epoch", "epoch"};
     (void)state;
-    stop_and_compare(WINE_EPOCHS, late, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
+    stop_and_compare(WINE_EPOCHS, before, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
+    stop_and_compare(WINE_EPOCHS, behind, (const char *[TASK_MOST]){WINE, "--precision", "f16"});
     stop_and_compare(WINE_EPOCHS, early,
                      (const char *[TASK_MOST]){WINE, "--schedule", "cosine", "--warmup", "500",
                                                "--least-lr", "1e-5"});
