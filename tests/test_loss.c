@@ -69,12 +69,50 @@ static void test_squared_error(void **state)
     assert_memory_equal(gradient, ((float[]){2, -4, 0, 6}), sizeof gradient);
 }
 
+/* -- differences ------------------------------------------------------------------------------- */
+
+enum { SAMPLES = 4, WIDTH = 5 };
+
+static double loss_of(const float *outputs, bool squared, float *gradient)
+{
+    static const int64_t label[SAMPLES] = {4, 0, 2, 2};
+    static const float wanted[SAMPLES * WIDTH] = {0.5f, -1, 2, [7] = 3, [19] = -0.25f};
+    struct gyre_loss loss = {0};
+    if (squared)
+        gyre_loss_squared_error(outputs, wanted, SAMPLES, WIDTH, 1, gradient, &loss);
+    else
+        assert_int_equal(gyre_loss_cross_entropy(gyre_ops(), outputs, label, SAMPLES, WIDTH, 1,
+                                                 gradient, &loss, NULL),
+                         0);
+    return loss.sum;
+}
+
+/* Central ones; steps are powers of two, so that outputs hold them exactly. */
+static void test_gradients(void **state)
+{
+    const float step = 0x1p-6f;
+    float outputs[SAMPLES * WIDTH], gradient[SAMPLES * WIDTH], unread[SAMPLES * WIDTH];
+    for (int i = 0; i < SAMPLES * WIDTH; i++)
+        outputs[i] = (float)(i * 7 % 11) * 0.375f - 2;
+    for (int squared = 0; squared < 2; squared++) {
+        loss_of(outputs, squared, gradient);
+        for (int i = 0; i < SAMPLES * WIDTH; i++) {
+            const float old = outputs[i];
+            outputs[i] = old + step;
+            double high = loss_of(outputs, squared, unread);
+            outputs[i] = old - step;
+            double low = loss_of(outputs, squared, unread);
+            outputs[i] = old;
+            assert_near((double)gradient[i], (high - low) / (2 * (double)step), 1e-4);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_wrong_label),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_gradients),     cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_wrong_label),   cmocka_unit_test(test_not_a_number),
         cmocka_unit_test(test_squared_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
