@@ -141,6 +141,30 @@ static void a_ring_costs_its_formula(void **state)
     gyre_walk_deinit(&walk);
 }
 
+/* On a path whose bytes a core moves, one way is cheaper than both at once. */
+static void one_way_spares_cores(void **state)
+{
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_walk walk = {0};
+    tuning.fold_kib_ps = 0;
+    for (int kind = GYRE_LINK_NETWORK; kind <= GYRE_LINK_SHM; kind++) {
+        struct gyre_roads roads = {kind, kind, &tuning};
+        struct gyre_slice slice = {.verb = GYRE_VERB_BROADCAST, .n = 2, .element = 4};
+        struct gyre_cost one, both;
+        slice.count = slice.stride = 3 << 16;
+        slice.small = UINT64_MAX;
+        tuning.link[kind] = (struct gyre_price){0, 0, 0, 1024};
+        const struct gyre_algorithm *direct = gyre_algorithm_find("direct");
+        gyre_cost_slice(direct, &slice, &roads, GYRE_COST_NEVER, &walk, &one);
+        slice.verb = GYRE_VERB_ALL_TO_ALL;
+        gyre_cost_slice(direct, &slice, &roads, GYRE_COST_NEVER, &walk, &both);
+        assert_int_equal(both.path.all, slice.count * 4);
+        assert_int_equal(one.path.all,
+                         kind == GYRE_LINK_NETWORK ? slice.count * 4 : slice.count * 4 / 3 * 2);
+    }
+    gyre_walk_deinit(&walk);
+}
+
 /* Ranks of a node share its way out: the same bytes from all of them at once take as many times
  * as long. */
 static void a_node_has_one_door(void **state)
@@ -481,6 +505,7 @@ int main(void)
         cmocka_unit_test(of_large_data_nothing_is_cheaper),
         cmocka_unit_test(prices_decide),
         cmocka_unit_test(a_ring_costs_its_formula),
+        cmocka_unit_test(one_way_spares_cores),
         cmocka_unit_test(a_node_has_one_door),
         cmocka_unit_test(a_crowd_is_dear),
         cmocka_unit_test(slices_follow_each_other),

@@ -168,13 +168,23 @@ static uint64_t through_the_door(const struct sample *sample, const struct actor
     return larger(sent, received);
 }
 
+/* The price of a KiB is that of one sent and one received. The network does both at once; inside a
+ * machine cores do both, and one way takes them two thirds (measured over loopback: 1 MiB in 123 µs
+ * one way, in 185 both ways). */
+static uint64_t bytes_paid(const struct sample *sample, const struct actor *actor, int kind)
+{
+    const struct traffic *t = &actor->traffic[kind];
+    uint64_t more = larger(t->sent, t->received), less = plus(t->sent, t->received) - more;
+    if (kind == GYRE_LINK_NETWORK)
+        return larger(more, through_the_door(sample, actor));
+    return more - (more - less) / 3;
+}
+
 static uint64_t price_traffic(const struct sample *sample, const struct actor *actor, int kind)
 {
     const struct gyre_tuning *tuning = sample->roads->tuning;
     const struct traffic *t = &actor->traffic[kind];
-    uint64_t bytes = larger(t->sent, t->received), messages = larger(t->sends, t->receives);
-    if (kind == GYRE_LINK_NETWORK)
-        bytes = larger(bytes, through_the_door(sample, actor));
+    uint64_t bytes = bytes_paid(sample, actor, kind), messages = larger(t->sends, t->receives);
     if (messages > tuning->crowd)
         messages += messages - tuning->crowd;
     return plus(scaled(messages, tuning->link[kind].message_ns, 1) * 1000,

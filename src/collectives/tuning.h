@@ -30,7 +30,7 @@ struct gyre_price {
     uint64_t latency_ns; /* of a round: from the first send to the last byte there */
     uint64_t message_ns; /* of each message that a rank sends or receives in it */
     uint64_t grant_ns;   /* of a round with long messages, which wait to be asked for */
-    uint64_t kib_ps;     /* of each KiB that a rank sends or receives */
+    uint64_t kib_ps;     /* of each KiB that a rank sends and receives at once */
 };
 
 struct gyre_tuning {
