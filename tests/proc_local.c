@@ -278,6 +278,62 @@ static void devices_are_right(void **state)
     unsetenv("FAKECUDA_PEERS");
 }
 
+/* -- devices that do not reach each other ------------------------------------------------------ */
+
+#define REFUSED "cuMemcpyPeerAsync:1:CUDA_ERROR_NOT_SUPPORTED"
+
+static bool copied; /* the driver copies between them, and rightly */
+
+/* Rank 1 sends what lies on its device into rank 0's device's memory, then into the host's. */
+static int send_apart(struct rig *rig, int process)
+{
+    static struct table table;
+    static uint8_t sent[MOST], came[MOST];
+    struct gyre_work *work[2];
+    int bad = sit_down(&table, rig->argument, process);
+    for (int host = 0; host < 2 && !bad; host++) {
+        uint8_t *from = table.seat[1].stage.away[0];
+        uint8_t *to = host ? came : table.seat[0].stage.away[1];
+        int before = fakecuda_calls("cuMemcpyPeerAsync");
+        for (unsigned i = 0; i < MOST; i++)
+            sent[i] = (uint8_t)(i * 7 + i / 251 + (unsigned)host);
+        queue_here = table.seat[1].queue;
+        bad |= carry(from, sent, MOST);
+        bad |= gyre_send_start(table.comm[1], from, MOST, GYRE_U8, 0, &work[1]) ||
+               gyre_recv_start(table.comm[0], to, MOST, GYRE_U8, 1, &work[0]);
+        bad = bad || gyre_work_wait(work[0], -1) || gyre_work_wait(work[1], -1);
+        bad |= rig_check((fakecuda_calls("cuMemcpyPeerAsync") > before) == (copied && !host),
+                         table.comm[0], "who copies");
+        queue_here = table.seat[0].queue;
+        bad |= !host && carry(came, to, MOST);
+        bad |= rig_check(!memcmp(came, sent, MOST), table.comm[0], "the message");
+    }
+    return bad || stand_up(&table);
+}
+
+static void devices_apart_are_copied_between(void **state)
+{
+    static const struct plan plan = {{2}, true, true, {0, 1}};
+    (void)state;
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    setenv("FAKECUDA_PEERS", "0", 1);
+    copied = true;
+    run(&plan, "auto", false, send_apart);
+    run(&plan, "auto", false, everything);
+    copied = false; /* what was wrong when it was tried is not used */
+    setenv("FAKECUDA_WRONG", "1", 1);
+    run(&plan, "auto", false, send_apart);
+    setenv("FAKECUDA_WRONG", "2", 1);
+    run(&plan, "auto", false, send_apart);
+    unsetenv("FAKECUDA_WRONG");
+    setenv("FAKECUDA_FAIL",
+           REFUSED "," REFUSED "," REFUSED "," REFUSED, /* once for each memory of the two */
+           1);
+    run(&plan, "auto", false, send_apart);
+    unsetenv("FAKECUDA_FAIL");
+    unsetenv("FAKECUDA_PEERS");
+}
+
 /* -- groups of one thread ---------------------------------------------------------------------- */
 
 /* More calls than a group has in flight, with handles between them and a ring of messages. */
@@ -746,12 +802,19 @@ int main(void)
         cmocka_unit_test(streams_are_in_order),
     };
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(host_memory_is_right),       cmocka_unit_test(processes_are_right),
-        cmocka_unit_test(groups_end_together),        cmocka_unit_test(devices_are_as_told),
-        cmocka_unit_test(wrong_devices_are_told),     cmocka_unit_test(wrong_counts_are_told),
-        cmocka_unit_test(wrong_calls_are_told),       cmocka_unit_test(one_abort_is_all),
-        cmocka_unit_test(a_process_may_die),          cmocka_unit_test(an_open_group_is_told),
-        cmocka_unit_test(anothers_memory_is_refused), cmocka_unit_test(ends_wait_and_tell),
+        cmocka_unit_test(host_memory_is_right),
+        cmocka_unit_test(processes_are_right),
+        cmocka_unit_test(devices_apart_are_copied_between),
+        cmocka_unit_test(groups_end_together),
+        cmocka_unit_test(devices_are_as_told),
+        cmocka_unit_test(wrong_devices_are_told),
+        cmocka_unit_test(wrong_counts_are_told),
+        cmocka_unit_test(wrong_calls_are_told),
+        cmocka_unit_test(one_abort_is_all),
+        cmocka_unit_test(a_process_may_die),
+        cmocka_unit_test(an_open_group_is_told),
+        cmocka_unit_test(anothers_memory_is_refused),
+        cmocka_unit_test(ends_wait_and_tell),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -109,6 +110,159 @@ static void test_what_a_device_cannot_access(void **state)
     assert_int_equal(cuda->admit(0, view.base, NULL), 0);
     cuda->unimport(&view);
     cuda->free(&region);
+}
+
+/* -- devices that do not reach each other ------------------------------------------------------ */
+
+/* Of two devices: memory of each, a view of the second's for the first, and a queue of the first. */
+struct apart {
+    struct gyre_region own, second, other, view;
+    struct gyre_device_queue *queue;
+};
+
+static void open_apart(struct apart *apart)
+{
+    struct gyre_trouble trouble = {0};
+    fakecuda_peers(false);
+    apart->own = cuda_rig_region(0);
+    apart->second = cuda_rig_region(0);
+    apart->other = cuda_rig_region(1);
+    apart->queue = cuda_rig_queue(0);
+    if (cuda->adopt(0, apart->other.base, CUDA_RIG_LENGTH, &apart->view, &trouble))
+        fail_msg("%s", trouble.text);
+    assert_true(apart->view.copied);
+    assert_ptr_equal(apart->view.base, apart->other.base);
+}
+
+static void close_apart(struct apart *apart)
+{
+    cuda->queue_destroy(apart->queue);
+    cuda->unimport(&apart->view);
+    assert_null(apart->view.base);
+    cuda->free(&apart->other);
+    cuda->free(&apart->own);
+    cuda->free(&apart->second);
+    fakecuda_peers(true);
+}
+
+static void move(struct apart *apart, void *to, const void *from)
+{
+    device_suite_finish(cuda, apart->queue, cuda->copy(apart->queue, to, from, CUDA_RIG_LENGTH, 5),
+                        5);
+}
+
+static void test_devices_apart_are_copied(void **state)
+{
+    static char bytes[CUDA_RIG_LENGTH], seen[CUDA_RIG_LENGTH];
+    struct apart apart;
+    open_apart(&apart);
+    int before = fakecuda_calls("cuMemcpyPeerAsync");
+    for (int i = 0; i < CUDA_RIG_LENGTH; i++)
+        bytes[i] = (char)(i * 7 + i / 251);
+    move(&apart, apart.view.base, bytes); /* from the host, by a stream of the other device */
+    move(&apart, apart.own.base, apart.view.base);
+    assert_int_equal(fakecuda_calls("cuMemcpyPeerAsync"), before + 1);
+    move(&apart, seen, apart.own.base);
+    assert_memory_equal(seen, bytes, CUDA_RIG_LENGTH);
+    bytes[100] ^= 1;
+    move(&apart, apart.own.base, bytes);
+    move(&apart, apart.view.base, apart.own.base);
+    assert_int_equal(fakecuda_calls("cuMemcpyPeerAsync"), before + 2);
+    move(&apart, seen, apart.view.base);
+    assert_memory_equal(seen, bytes, CUDA_RIG_LENGTH);
+    close_apart(&apart);
+}
+
+/* Fills its own memory, some times over, then the other's from there, then the host's from that, then the
+ * other's with zeros: the host has what was filled last. Without the waits nothing of that has to be in
+ * order. */
+static bool order_is_kept(struct apart *apart)
+{
+    static char bytes[9][CUDA_RIG_LENGTH], seen[CUDA_RIG_LENGTH];
+    uint64_t token = 0;
+    memset(seen, 0, sizeof(seen));
+    fakecuda_hold(true);
+    for (int i = 0; i < 9; i++) {
+        memset(bytes[i], 'a' + i, CUDA_RIG_LENGTH);
+        assert_int_equal(cuda->copy(apart->queue, apart->own.base, bytes[i], CUDA_RIG_LENGTH, 1),
+                         0);
+    }
+    assert_int_equal(
+        cuda->copy(apart->queue, apart->view.base, apart->own.base, CUDA_RIG_LENGTH, 2), 0);
+    assert_int_equal(cuda->copy(apart->queue, seen, apart->view.base, CUDA_RIG_LENGTH, 3), 0);
+    assert_int_equal(
+        cuda->copy(apart->queue, apart->view.base, apart->second.base, CUDA_RIG_LENGTH, 4), 0);
+    fakecuda_hold(false);
+    while (token != 4) {
+        assert_true(cuda->query(apart->queue, &token, 1) >= 0);
+        sched_yield();
+    }
+    bool right = true;
+    for (int i = 0; i < CUDA_RIG_LENGTH; i++)
+        right &= seen[i] == 'i';
+    fakecuda_wait();
+    return right;
+}
+
+/* The devices are threads: without a wait the order may come out right all the same, but not so often. */
+static void test_copies_apart_are_in_order(void **state)
+{
+    enum { OFTEN = 20 };
+    int right = 0;
+    struct apart apart;
+    open_apart(&apart);
+    for (int i = 0; i < OFTEN / 4; i++)
+        assert_true(order_is_kept(&apart));
+    fakecuda_skip("cuStreamWaitEvent", true); /* planted: no stream waits for the other */
+    for (int i = 0; i < OFTEN && right == i; i++)
+        right += order_is_kept(&apart);
+    fakecuda_skip("cuStreamWaitEvent", false);
+    assert_true(right < OFTEN);
+    close_apart(&apart);
+}
+
+/* A driver may refuse; whatever fails leaves nothing, and a call that is refused keeps the queue. */
+static void test_copies_apart_may_fail(void **state)
+{
+    static const char *const calls[] = {
+        "cuStreamCreateWithPriority", "cuEventCreate", "cuEventRecord",
+        "cuStreamWaitEvent",          "cuMemcpyAsync", "cuCtxPushCurrent"};
+    static char bytes[CUDA_RIG_LENGTH];
+    struct apart apart;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+        for (int nth = 1; nth <= 2; nth++) {
+            struct fakecuda_alive before = fakecuda_alive();
+            open_apart(&apart);
+            fakecuda_fail(calls[i], nth, CUDA_ERROR_ECC_UNCORRECTABLE);
+            int status = cuda->copy(apart.queue, bytes, apart.view.base, CUDA_RIG_LENGTH, 1);
+            fakecuda_fail(NULL, 0, CUDA_SUCCESS);
+            assert_true(status <= 0 && (status < 0 || nth > 1));
+            fakecuda_wait();
+            close_apart(&apart);
+            if (!cuda_rig_same_alive(&before))
+                fail_msg("%s, call %d: something was left behind", calls[i], nth);
+        }
+    open_apart(&apart);
+    fakecuda_fail("cuMemcpyPeerAsync", 1, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    assert_int_equal(cuda->copy(apart.queue, apart.own.base, apart.view.base, 8, 1),
+                     GYRE_UNSUPPORTED);
+    move(&apart, apart.own.base, apart.view.base);
+    close_apart(&apart);
+}
+
+/* Memory that is not exportable stays with its device. */
+static void test_classic_memory_is_not_copied(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_region view;
+    fakecuda_export(false);
+    struct gyre_region region = cuda_rig_region(1);
+    assert_int_equal(cuda->adopt(0, region.base, CUDA_RIG_LENGTH, &view, &trouble),
+                     GYRE_UNSUPPORTED);
+    cuda_rig_expect_words(&trouble, "memory of CUDA device 1 that is not exportable");
+    assert_null(view.base);
+    cuda->free(&region);
+    fakecuda_export(true);
 }
 
 /* A file of a ticket's length that nobody sealed, or that has other content. */
@@ -309,6 +463,10 @@ int main(int count, char **words)
         cmocka_unit_test(test_classic_memory),
         cmocka_unit_test(test_refused_exports),
         cmocka_unit_test(test_what_a_device_cannot_access),
+        cmocka_unit_test(test_devices_apart_are_copied),
+        cmocka_unit_test(test_copies_apart_are_in_order),
+        cmocka_unit_test(test_copies_apart_may_fail),
+        cmocka_unit_test(test_classic_memory_is_not_copied),
         cmocka_unit_test(test_forged_tickets_are_refused),
         cmocka_unit_test(test_peers_share_memory_until_it_is_detached),
         cmocka_unit_test(test_peers_share_classic_memory),

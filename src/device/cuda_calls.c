@@ -151,6 +151,7 @@ static int status_of(CUresult error)
     case CUDA_ERROR_NOT_PERMITTED:
         return -EPERM;
     case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
     case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
         return GYRE_UNSUPPORTED;
     }
@@ -173,6 +174,7 @@ static const char *advice_for(CUresult error)
         return "another stream is being captured into a CUDA graph: start operations outside it";
     case CUDA_ERROR_NOT_PERMITTED:
     case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
         return "the driver or the container does not allow it";
     }
     return "the device may be lost to this process: end the job, see nvidia-smi and the kernel's "
@@ -236,6 +238,11 @@ static int find_context(int device, CUcontext *context, struct gyre_trouble *tro
     pthread_mutex_unlock(&making);
     *context = atomic_load(&states[device].context);
     return status;
+}
+
+int gyre_cuda_context(int device, CUcontext *context)
+{
+    return find_context(device, context, NULL);
 }
 
 int gyre_cuda_check_device(int device, struct gyre_trouble *trouble)

@@ -15,8 +15,9 @@
  * peer has opened stays open. Where even that is refused, a region is of this process only.
  *
  * Inside a process a region is adopted: exportable memory is mapped once more, by its handle, at
- * addresses of its own, so that detaching is as between processes. Classic memory cannot be opened
- * where it was made; it is used where it stands, by the same device.
+ * addresses of its own, so that detaching is as between processes. By a device that cannot map it, it is
+ * copied where it stands (cuda_apart.c). Classic memory cannot be opened where it was made; it is used
+ * where it stands, by the same device.
  *
  * Nobody but the owner can be kept from writing CUDA memory, so GYRE_SHARE_SEALED is refused. */
 #include "device/cuda_parts.h"
@@ -31,7 +32,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ADOPTED      (-2) /* as a descriptor: classic memory of this process, where it stands */
+#define ADOPTED      (-2) /* as a descriptor: memory of this process, where it stands */
 #define FD_HANDLE    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 #define LENGTH_MAX   (UINT64_C(1) << 48)
 #define TICKET_MAGIC UINT64_C(0x746b63616475431f)
@@ -342,6 +343,8 @@ int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct g
 /* Gives up addresses; classic memory by the call that fits how it came. */
 static void let_go(struct gyre_region *region, bool owner)
 {
+    if (region->copied)
+        gyre_cuda_apart_drop(region->base);
     if (region->fd != ADOPTED && gyre_cuda_enter(region->device, NULL) == 0) {
         if (is_exportable(region->base))
             unmap(region->base, mapped_length(region->device, region->length));
@@ -394,19 +397,41 @@ int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
     return status;
 }
 
-static int adopt_classic(struct gyre_region *view, void *base, struct gyre_trouble *trouble)
+/* The device that has this memory; -1: it is not a device's. */
+static int owner_of(const void *base)
 {
     int owner = -1;
     void *found[] = {&owner};
     CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-    CUresult error = gyre_cuda->cuPointerGetAttributes(1, wanted, found, address_of(base));
-    if (error || owner != view->device)
+    return gyre_cuda->cuPointerGetAttributes(1, wanted, found, address_of(base)) ? -1 : owner;
+}
+
+static int adopt_classic(struct gyre_region *view, void *base, struct gyre_trouble *trouble)
+{
+    int owner = owner_of(base);
+    if (owner != view->device)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
                                 "memory of CUDA device %d that is not exportable stays with it: "
                                 "device %d does not map it",
                                 owner, view->device);
     view->base = base;
     view->fd = ADOPTED;
+    return 0;
+}
+
+static int adopt_exportable(struct gyre_region *view, void *base, uint64_t length,
+                            CUmemGenericAllocationHandle memory, struct gyre_trouble *trouble)
+{
+    int owner = owner_of(base);
+    if (owner < 0 || gyre_cuda_reaches(view->device, owner))
+        return map_somewhere(view->device, mapped_length(view->device, length), memory, &view->base,
+                             trouble);
+    int status = gyre_cuda_apart_add(owner, base, length, trouble);
+    if (status)
+        return status;
+    view->base = base;
+    view->fd = ADOPTED;
+    view->copied = true;
     return 0;
 }
 
@@ -422,7 +447,7 @@ int gyre_cuda_adopt(int device, void *base, uint64_t length, struct gyre_region 
     if (status)
         return status;
     if (gyre_cuda->cuMemRetainAllocationHandle(&memory, base) == CUDA_SUCCESS) {
-        status = map_somewhere(device, mapped_length(device, length), memory, &view.base, trouble);
+        status = adopt_exportable(&view, base, length, memory, trouble);
         gyre_cuda->cuMemRelease(memory);
     } else {
         status = adopt_classic(&view, base, trouble);

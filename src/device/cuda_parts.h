@@ -60,6 +60,7 @@
     call(cuEventRecord) \
     call(cuEventQuery) \
     call(cuMemcpyAsync) \
+    call(cuMemcpyPeerAsync) \
     call(cuMemsetD8Async)
 /* clang-format on */
 
@@ -83,6 +84,9 @@ int gyre_cuda_check_device(int device, struct gyre_trouble *trouble);
  * was. The first entry to a device makes its context, which lives as long as the process. */
 int gyre_cuda_enter(int device, struct gyre_trouble *trouble);
 void gyre_cuda_leave(void);
+
+/* The context of a device that has one, or that gets it now. */
+int gyre_cuda_context(int device, CUcontext *context);
 
 /* Between these, which nest and are part of the above, nothing that this thread calls spoils a
  * capture of streams that some other thread, or this one, has begun: what is called here is never
@@ -115,6 +119,18 @@ int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
 /* Waits for all work of the device, of whatever stream; GYRE_TIMED_OUT after some seconds. The
  * device's context need not be current. */
 int gyre_cuda_settle(int device, struct gyre_trouble *trouble);
+
+/* Memory of another device of this process that cannot be mapped (cuda_apart.c). add() notes that it
+ * is copied from and to where it stands; drop() forgets it once. apart(): a queue of `device` reaches
+ * one of them in that way only, and copies by copy(), in its device's context; what that makes for a
+ * queue is freed with it. */
+struct gyre_cuda_detour;
+int gyre_cuda_apart_add(int owner, const void *base, uint64_t length, struct gyre_trouble *trouble);
+void gyre_cuda_apart_drop(const void *base);
+bool gyre_cuda_apart(int device, CUdeviceptr to, CUdeviceptr from);
+CUresult gyre_cuda_apart_copy(struct gyre_cuda_detour **detours, int device, CUstream stream,
+                              CUdeviceptr to, CUdeviceptr from, uint64_t length);
+void gyre_cuda_detours_free(struct gyre_cuda_detour *detours);
 
 /* Those that ask what there is, and lock host memory (cuda_machine.c). */
 int gyre_cuda_identify(int device, struct gyre_device_identity *identity,

@@ -26,8 +26,9 @@ struct gyre_region {
     void *base;
     uint64_t length;
     enum gyre_memory_kind kind;
-    int device; /* index on this machine; 0 for the host */
-    int fd;     /* descriptor to pass along (memfd, dma-buf), -1 if it cannot be shared */
+    int device;  /* index on this machine; 0 for the host */
+    int fd;      /* descriptor to pass along (memfd, dma-buf), -1 if it cannot be shared */
+    bool copied; /* adopted, and only copies reach it: no kernel may be given its addresses */
 };
 
 #define GYRE_FOLD_DESTINATIONS 64
@@ -108,7 +109,9 @@ struct gyre_device {
     void (*unimport)(struct gyre_region *region);
 
     /* The same of a region of this process, for another of its queues or devices. Until unimport()
-     * it is not freed. NULL for the host, whose memory is imported everywhere. */
+     * it is not freed. Where the device cannot map it, the region is `copied`: copy() reads and writes
+     * it, with GYRE_UNSUPPORTED where the driver refuses. NULL for the host, whose memory is imported
+     * everywhere. */
     int (*adopt)(int device, void *base, uint64_t length, struct gyre_region *region,
                  struct gyre_trouble *trouble);
 

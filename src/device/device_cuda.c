@@ -41,6 +41,7 @@ struct gyre_device_queue {
     int status; /* negative: dead */
     CUstream stream;
     CUevent gate; /* recorded on others' streams */
+    struct gyre_cuda_detour *detours;
     uint32_t posted, reported;
     struct pending ring[GYRE_DEVICE_POSTS];
 };
@@ -109,6 +110,7 @@ static void cuda_queue_destroy(struct gyre_device_queue *queue)
     if (queue && gyre_cuda_enter(queue->device, NULL) == 0) {
         if (queue->stream) /* what was posted may still write buffers */
             gyre_cuda->cuStreamSynchronize(queue->stream);
+        gyre_cuda_detours_free(queue->detours);
         for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && queue->ring[i].event; i++)
             gyre_cuda->cuEventDestroy(queue->ring[i].event);
         if (queue->gate)
@@ -190,15 +192,33 @@ static int end_post(struct gyre_device_queue *queue, uint64_t token)
     return status;
 }
 
+/* A driver that refuses to copy between two devices, which is tried before it is counted on, takes
+ * nothing else away. */
+static int copy_apart(struct gyre_device_queue *queue, CUdeviceptr to, CUdeviceptr from,
+                      uint64_t length)
+{
+    CUresult error =
+        gyre_cuda_apart_copy(&queue->detours, queue->device, queue->stream, to, from, length);
+    int status = note(queue, error, "copying between devices that do not reach each other", false);
+    return status && status != -EIO ? GYRE_UNSUPPORTED : status;
+}
+
+static int post_copy(struct gyre_device_queue *queue, CUdeviceptr to, CUdeviceptr from,
+                     uint64_t length)
+{
+    if (gyre_cuda_apart(queue->device, to, from))
+        return copy_apart(queue, to, from, length);
+    return note(queue, gyre_cuda->cuMemcpyAsync(to, from, length, queue->stream), "cuMemcpyAsync",
+                false);
+}
+
 static int cuda_copy(struct gyre_device_queue *queue, void *to, const void *from, uint64_t length,
                      uint64_t token)
 {
     int status = length ? begin_post(queue) : 1;
     if (status)
         return status;
-    CUresult error = gyre_cuda->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to,
-                                              (CUdeviceptr)(uintptr_t)from, length, queue->stream);
-    status = note(queue, error, "cuMemcpyAsync", false);
+    status = post_copy(queue, (CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, length);
     if (!status)
         status = end_post(queue, token);
     gyre_cuda_leave();

@@ -152,7 +152,7 @@ static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
 
 static uint32_t locate_away(void *domain, const void *memory, uint64_t length, uint64_t *offset)
 {
-    return gyre_domain_locate(domain, GYRE_MEMORY_CUDA, memory, length, offset);
+    return gyre_domain_locate_away(domain, memory, length, offset);
 }
 
 static void *view_away(void *domain, uint32_t peer, uint32_t region, uint64_t offset,

@@ -49,7 +49,7 @@ static uint32_t table_add(struct gyre_domain *domain, const struct gyre_region *
     struct gyre_shared *place = free_place(domain);
     uint32_t id = place ? domain->next_id++ : 0;
     if (place) {
-        *place = (struct gyre_shared){*region, id, mapped};
+        *place = (struct gyre_shared){.region = *region, .id = id, .mapped = mapped};
         if (place == &domain->shared[domain->shared_used])
             domain->shared_used++;
     }
@@ -59,10 +59,13 @@ static uint32_t table_add(struct gyre_domain *domain, const struct gyre_region *
 
 static void table_mark_mapped(struct gyre_domain *domain, uint32_t id)
 {
+    bool copied = gyre_watch_copied(domain->watch, id);
     pthread_mutex_lock(&domain->shared_lock);
     for (uint32_t i = 0; i < domain->shared_used; i++)
-        if (domain->shared[i].id == id)
+        if (domain->shared[i].id == id) {
             domain->shared[i].mapped = true;
+            domain->shared[i].copied = copied;
+        }
     pthread_mutex_unlock(&domain->shared_lock);
 }
 
@@ -160,16 +163,29 @@ static const struct gyre_shared *find(struct gyre_domain *domain, enum gyre_memo
     return NULL;
 }
 
-uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
-                            const void *memory, uint64_t length, uint64_t *offset)
+static uint32_t locate(struct gyre_domain *domain, enum gyre_memory_kind kind, const void *memory,
+                       uint64_t length, bool by_copies, uint64_t *offset)
 {
     pthread_mutex_lock(&domain->shared_lock);
     const struct gyre_shared *shared = find(domain, kind, memory, length);
-    uint32_t id = shared && shared->mapped ? shared->id : 0;
+    bool fits = shared && shared->mapped && (by_copies || !shared->copied);
+    uint32_t id = fits ? shared->id : 0;
     if (id)
         *offset = (uint64_t)((const uint8_t *)memory - (const uint8_t *)shared->region.base);
     pthread_mutex_unlock(&domain->shared_lock);
     return id;
+}
+
+uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                            const void *memory, uint64_t length, uint64_t *offset)
+{
+    return locate(domain, kind, memory, length, false, offset);
+}
+
+uint32_t gyre_domain_locate_away(struct gyre_domain *domain, const void *memory, uint64_t length,
+                                 uint64_t *offset)
+{
+    return locate(domain, GYRE_MEMORY_CUDA, memory, length, true, offset);
 }
 
 uint32_t gyre_domain_hold(struct gyre_domain *domain, const void *memory, uint64_t length,

@@ -34,6 +34,7 @@ struct gyre_shared {
     struct gyre_region region;
     uint32_t id; /* 0: free */
     bool mapped; /* peers have it */
+    bool copied; /* and some only copy it: no kernel of theirs reaches it */
 };
 
 struct gyre_domain_settings {
@@ -96,6 +97,10 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain);
 
 /* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);
+
+/* As gyre_domain_locate(), of CUDA memory that messages are copied out of: peers need not map it. */
+uint32_t gyre_domain_locate_away(struct gyre_domain *domain, const void *memory, uint64_t length,
+                                 uint64_t *offset);
 
 /* Settles this rank's CUDA device, or why it has none: what was given (-1: none), or, of NULL, from
  * the job and the settings. */

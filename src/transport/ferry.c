@@ -23,7 +23,8 @@ struct gyre_ferry {
     pthread_mutex_t lock;
     struct gyre_device_queue *queue; /* made by the first copy */
     _Atomic uint64_t posted, finished;
-    int status; /* negative: the device is lost */
+    _Atomic bool refused; /* a copy, but not the device */
+    int status;           /* negative: the device is lost */
     struct gyre_trouble trouble;
 };
 
@@ -60,7 +61,14 @@ bool gyre_ferry_busy(const struct gyre_ferry *ferry)
 
 const char *gyre_ferry_words(const struct gyre_ferry *ferry)
 {
-    return ferry->trouble.text;
+    return ferry->refused && !ferry->status
+               ? "the driver refuses to copy between two devices; see the log"
+               : ferry->trouble.text;
+}
+
+bool gyre_ferry_exports(const struct gyre_ferry *ferry)
+{
+    return ferry->device->exports(ferry->index);
 }
 
 /* -- under the lock ---------------------------------------------------------------------------- */
@@ -92,6 +100,10 @@ static int post(struct gyre_ferry *ferry, void *to, const void *from, uint64_t b
     status = ferry->device->copy(ferry->queue, to, from, bytes, ferry->posted + 1);
     if (status == -EAGAIN)
         return GYRE_AGAIN;
+    if (status == GYRE_UNSUPPORTED) { /* of these two memories; others are copied as ever */
+        ferry->refused = true;
+        return status;
+    }
     if (status < 0)
         return lose(ferry, status);
     ferry->posted += status == 0;

@@ -21,8 +21,9 @@ void gyre_ferry_destroy(struct gyre_ferry *ferry);
 /* Is this memory one that only the device can read? */
 bool gyre_ferry_owns(const struct gyre_ferry *ferry, const void *memory);
 
-/* Post a copy of at least a byte. 0: *ticket is its own; GYRE_AGAIN: no room now; negative: the
- * device is lost to this process, and the ferry's words say how. fetch() reads a span of a peer's
+/* Post a copy of at least a byte. 0: *ticket is its own; GYRE_AGAIN: no room now; GYRE_UNSUPPORTED: not
+ * between these memories; otherwise negative: the device is lost to this process. The ferry's words say
+ * how. fetch() reads a span of a peer's
  * region, of either kind, wherever it is mapped now; -ENOENT: it is not mapped. */
 int gyre_ferry_copy(struct gyre_ferry *ferry, void *to, const void *from, uint64_t bytes,
                     uint64_t *ticket);
@@ -32,10 +33,13 @@ int gyre_ferry_fetch(struct gyre_ferry *ferry, const struct gyre_sight *sight,
 /* 1: the copy is over; 0: not yet; negative: it never will be. */
 int gyre_ferry_done(struct gyre_ferry *ferry, uint64_t ticket);
 
+/* Whether its device's memory is exported, or goes by classic IPC handles. */
+bool gyre_ferry_exports(const struct gyre_ferry *ferry);
+
 /* Something is under way. */
 bool gyre_ferry_busy(const struct gyre_ferry *ferry);
 
-/* Why the device was lost; empty if it was not. */
+/* Why the device was lost, or a copy was refused; empty if neither was. */
 const char *gyre_ferry_words(const struct gyre_ferry *ferry);
 
 /* settle(): nothing that was posted is under way any more. halt() likewise, and nothing new begins

@@ -182,8 +182,8 @@ int gyre_domain_unshare(struct gyre_domain *domain,
  * NULL: none was to be had. Given back by unshare(). Any thread. */
 void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length);
 
-/* Which shared region of that kind of this process holds [memory, memory + length), and where: its
- * id and *offset. 0: none does. Empty spans are in no region. Owner. */
+/* Which region of that kind of this process that all peers of the node have mapped holds [memory, memory
+ * + length), and where: its id and *offset. 0: none does. Empty spans are in no region. Owner. */
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset);
 

@@ -164,6 +164,10 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble);
 
+/* Whether some peer that has agreed to a region of a device cannot map it, but copies it: that peer is
+ * in this process, and no kernel of its device may be given the region. Any thread. */
+bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id);
+
 /* Has each peer of this node try (proof.h) a region of CUDA memory that gyre_proof_begin() has filled,
  * and waits until all have answered; nobody keeps it. agreed[rank], of all ranks: that peer did. 0: all
  * have that are there; GYRE_CORRUPT: what some peer copied was wrong; GYRE_UNSUPPORTED: some peer

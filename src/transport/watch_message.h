@@ -30,7 +30,7 @@ enum gyre_watch_kind {
     GYRE_WATCH_BYE, /* the sender has finished, with this state: its end is no failure any more */
     GYRE_WATCH_ALL_BYE, /* rank 0: everybody has */
     GYRE_WATCH_SHARE,   /* id, region length, _SEALED, _CUDA, _TRIAL; a descriptor comes along */
-    GYRE_WATCH_REPLY,   /* to a share, or an unshare of CUDA memory: id, status, text */
+    GYRE_WATCH_REPLY,   /* to a share, or an unshare of CUDA memory: id, status, text, _COPIED */
     GYRE_WATCH_UNSHARE, /* id, GYRE_WATCH_CUDA */
     GYRE_WATCH_KINDS
 };
@@ -39,7 +39,9 @@ enum gyre_watch_flag {
     GYRE_WATCH_VERDICT = 1, /* of a failure: decided for the whole job, not only proposed */
     GYRE_WATCH_SEALED = 2,  /* of a share: for reading only */
     GYRE_WATCH_CUDA = 4,    /* of a share or unshare: the region is CUDA memory */
-    GYRE_WATCH_TRIAL = 8    /* of a share: try to copy from and to it, and let it go */
+    GYRE_WATCH_TRIAL = 8,   /* of a share: try to copy from and to it, and let it go */
+    GYRE_WATCH_COPIED =
+        16 /* of a reply: the sender's device copies the region, and cannot map it */
 };
 
 struct gyre_watch_call {

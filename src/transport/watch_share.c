@@ -13,7 +13,7 @@
  * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told its
  * address and needs no descriptor, which the driver might not open where it comes from. Its UNSHARE is answered too, and
  * unshare() waits for that: the driver does not forgive memory that is freed while others have it
- * open.
+ * open. Where the device of a peer in this process cannot map it, but copies it, the answer says so.
  *
  * What is shared on trial is mapped, tried (proof.h) and let go of before the answer. */
 #include "transport/watch_inside.h"
@@ -39,6 +39,7 @@ struct gyre_watch_export {
     struct gyre_watch_export *next;
     uint32_t id, waiting;
     enum gyre_memory_kind kind;
+    bool copied; /* by a peer that cannot map it */
     struct gyre_trouble refusal;
     bool *owes;   /* per link: its answer is due */
     bool *agreed; /* per link: it has answered, and maps it */
@@ -251,6 +252,15 @@ int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_re
     return status;
 }
 
+bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id)
+{
+    pthread_mutex_lock(&watch->lock);
+    const struct gyre_watch_export *export = *find_export(watch, id);
+    bool copied = export != NULL && export->copied;
+    pthread_mutex_unlock(&watch->lock);
+    return copied;
+}
+
 /* Who agreed, by rank; whether bytes were wrong for one who did not. */
 static int read_answers(struct gyre_watch *watch, const struct gyre_watch_export *export,
                         int status, bool *agreed)
@@ -388,7 +398,7 @@ static int answer_trial(const struct gyre_watch *watch, struct gyre_region *regi
 }
 
 static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
-                  int passed, struct gyre_trouble *trouble)
+                  int passed, bool *copied, struct gyre_trouble *trouble)
 {
     struct gyre_region region;
 
@@ -402,6 +412,7 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
         return status;
     if (message->flags & GYRE_WATCH_TRIAL)
         return answer_trial(watch, &region, trouble);
+    *copied = region.copied;
     status = gyre_views_put(watch->views, peer, message->id, &region);
     if (status == 0)
         return 0;
@@ -415,8 +426,11 @@ static void hear_offer(struct gyre_watch *watch, uint32_t link,
 {
     struct gyre_trouble trouble = {0}, told = {0};
     struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
+    bool copied = false;
 
-    reply.status = import(watch, gyre_vigil_peer(watch->vigil, link), message, passed, &trouble);
+    reply.status =
+        import(watch, gyre_vigil_peer(watch->vigil, link), message, passed, &copied, &trouble);
+    reply.flags = copied ? GYRE_WATCH_COPIED : 0;
     if (reply.status != 0) {
         gyre_trouble_set(&told, reply.status,
                          "rank %u cannot map region %u of %" PRIu64 " bytes: %.700s",
@@ -448,6 +462,7 @@ static void hear_reply(struct gyre_watch *watch, uint32_t link,
         gyre_trouble_set(&export->refusal, message->status, "%s", text);
     } else {
         export->agreed[link] = true;
+        export->copied |= (message->flags & GYRE_WATCH_COPIED) != 0;
     }
     settle_answer(watch, export, link);
 }

@@ -62,6 +62,7 @@ static const struct {
     entry(cuEventRecord)
     entry(cuEventQuery)
     entry(cuMemcpyAsync)
+    entry(cuMemcpyPeerAsync)
     entry(cuMemsetD8Async)
 #undef entry
 };

@@ -196,6 +196,26 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t length, CUstream
     return fake_end(status ? status : fake_post(stream, &job));
 }
 
+/* Of device memory only, whether or not the devices reach each other. */
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext into, CUdeviceptr from, CUcontext out_of,
+                           size_t length, CUstream stream)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && (!into || !out_of || !into->retained || !out_of->retained))
+        status = CUDA_ERROR_INVALID_CONTEXT;
+    if (status)
+        return fake_end(status);
+    struct job job = {.kind = COPY,
+                      .to = to,
+                      .from = from,
+                      .length = length,
+                      .between = true,
+                      .into = into->device,
+                      .out_of = out_of->device};
+    stream = fake_named(stream);
+    return fake_end(fake_post(stream, &job));
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t length, CUstream stream)
 {
     struct job job = {.kind = SET, .to = to, .length = length, .value = value};

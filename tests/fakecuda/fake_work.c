@@ -82,9 +82,15 @@ static CUresult move(int device, const struct job *job, const char *name)
     struct fake_place to, from = {NULL, NULL};
     pthread_mutex_lock(&fake_lock);
     CUresult status = fake_planned(name);
-    CUresult wrong = fake_visit(device, job->to, job->length, &to);
-    if (!wrong && job->from && (wrong = fake_visit(device, job->from, job->length, &from)))
+    int into = job->between ? job->into : device, out_of = job->between ? job->out_of : device;
+    CUresult wrong = fake_visit(into, job->to, job->length, &to);
+    if (!wrong && job->from && (wrong = fake_visit(out_of, job->from, job->length, &from)))
         fake_leave(&to);
+    if (!wrong && job->between && (!to.memory || !from.memory)) {
+        wrong = CUDA_ERROR_ILLEGAL_ADDRESS; /* the host's has no part in that */
+        fake_leave(&to);
+        fake_leave(&from);
+    }
     bool spoilt = !wrong && spoils(device, &to, &from);
     pthread_mutex_unlock(&fake_lock);
     if (wrong)

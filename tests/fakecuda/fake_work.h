@@ -12,7 +12,9 @@ struct job {
     enum job_kind kind;
     struct job *next;
     uint64_t to, from, length, number;
-    uint64_t turn; /* of all posts */
+    bool between;     /* a copy that names both devices */
+    int into, out_of; /* which they are */
+    uint64_t turn;    /* of all posts */
     unsigned char value;
     CUevent event;
     const void *function;

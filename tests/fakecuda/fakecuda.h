@@ -17,7 +17,8 @@
  *     FAKECUDA_DELAY=200         microseconds that a piece of work may wait at most; 0
  *     FAKECUDA_MEMORY=1048576    bytes of each device; 1 GiB
  *     FAKECUDA_EXPORT=0          devices cannot export memory: classic IPC handles must serve
- *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory
+ *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory; copies
+ *                                that name both devices are made all the same
  *     FAKECUDA_WRONG=1           what a device copies from another's memory comes out wrong, without an
  *                                error; 2: what it copies to such memory; 3: both; 0
  *     FAKECUDA_WORDS=0           streams cannot wait for words of the host's

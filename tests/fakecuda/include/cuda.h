@@ -205,6 +205,8 @@ CUresult cuEventDestroy(CUevent event);
 CUresult cuEventRecord(CUevent event, CUstream stream);
 CUresult cuEventQuery(CUevent event);
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t length, CUstream stream);
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext into, CUdeviceptr from, CUcontext out_of,
+                           size_t length, CUstream stream);
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t length, CUstream stream);
 
 #ifdef __cplusplus
