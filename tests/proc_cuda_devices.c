@@ -421,9 +421,11 @@ static void doctor_tells_how_memory_goes(void **state)
     output = doctor(none, "2", "0", &code);
     assert_int_equal(lines_with(output, "  direct: "), 2);
     expect_line(output, "  0, 1  staged through host memory: the devices have no peer access\n");
+    expect_line(output, "in one process staged by the driver: messages are copied from device to");
     expect_line(output, "GYRE_LOG=info tells why.\n");
     setenv("FAKECUDA_EXPORT", "0", 1);
     expect_line(doctor(none, "1", "1", &code), "passed as classic IPC handles\n");
+    assert_int_equal(lines_with(doctor(none, "2", "0", &code), "in one process"), 0);
     unsetenv("FAKECUDA_EXPORT");
     assert_int_equal(code, 0);
 }
@@ -469,7 +471,9 @@ static void doctor_tells_why_there_is_none(void **state)
     char *none[] = {NULL}, *wrong[] = {(char[]){"now"}, NULL}, *help[] = {(char[]){"--help"}, NULL};
     int code;
     (void)state;
-    expect_line(doctor(none, "none", "1", &code), "CUDA devices: none: this machine has no CUDA");
+    const char *output = doctor(none, "none", "1", &code);
+    expect_line(output, "CUDA devices: none: this machine has no CUDA");
+    expect_line(output, "Links inside a node: cuda_ipc is absent, shm serves host memory\n");
     assert_int_equal(code, 0);
     expect_line(doctor(none, "0", "1", &code),
                 "CUDA devices: none: the CUDA driver sees no device");

@@ -226,8 +226,9 @@ GYRE_API int gyre_node(const struct gyre_comm *comm);       /* this node's numbe
 GYRE_API int gyre_nodes(const struct gyre_comm *comm);
 GYRE_API int gyre_device(const struct gyre_comm *comm); /* the CUDA device in use; -1: none */
 
-/* Writes to `text` how messages reach a rank, as driver/what serves it: "shm/ring", "tcp/io_uring",
- * "tcp/epoll", "verbs/mlx5_0"; "none" for this rank itself. For logs: what is chosen may change. At
+/* Writes to `text` how messages reach a rank, as driver/what serves it: "shm/ring", "cuda_ipc/exported"
+ * (a rank with a device, to one of its node), "tcp/io_uring", "tcp/epoll", "verbs/mlx5_0"; "none" for
+ * this rank itself. For logs: what is chosen may change. At
  * most `room` bytes are written, the end with them.
  *   Blocks:    never.
  *   Errors:    GYRE_INVALID.

@@ -4,6 +4,7 @@
 #include "cli/doctor_try.h"
 #include "cli/flags.h"
 #include "device/device.h"
+#include "transport/drivers/cuda_ipc.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -47,23 +48,21 @@ static void print_device(const struct gyre_device *cuda, int device, int count)
 
 /* How messages and operations of device memory go between a rank on one device and a rank on the
  * other. */
-static void print_pair(const struct gyre_device *cuda, int device, int other)
+static void print_pair(int device, int other)
 {
-    printf("  %d, %d  ", device, other);
-    if (cuda->reaches(device, other) && cuda->reaches(other, device))
-        printf("direct: kernels and copies on memory that both map, passed as %s\n",
-               cuda->exports(device) && cuda->exports(other) ? "exported memory"
-                                                             : "classic IPC handles");
-    else
-        puts("staged through host memory: the devices have no peer access");
+    enum gyre_cuda_way apart = gyre_cuda_ipc_way(device, other, false);
+    enum gyre_cuda_way here = gyre_cuda_ipc_way(device, other, true);
+    printf("  %d, %d  %s\n", device, other, gyre_cuda_ipc_words(apart));
+    if (here != apart)
+        printf("        in one process %s\n", gyre_cuda_ipc_words(here));
 }
 
-static void print_pairs(const struct gyre_device *cuda, int count)
+static void print_pairs(int count)
 {
-    puts("Between two ranks of one node, on devices");
+    puts("Between two ranks of one node (cuda_ipc), on devices");
     for (int device = 0; device < count; device++)
         for (int other = device; other < count; other++)
-            print_pair(cuda, device, other);
+            print_pair(device, other);
     puts("in gyre_alloc_device() memory; other device memory is staged. Before two devices copy\n"
          "from each other ranks try it once, as --try does, and stage where bytes were wrong. "
          "Ranks\n"
@@ -79,17 +78,16 @@ static int print_cuda(void)
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     struct gyre_trouble trouble = {0};
-    int count = cuda ? cuda->probe(&trouble) : 0;
-    if (!count) {
-        printf("CUDA devices: none: %s\n",
-               cuda ? trouble.text
-                    : "this build of Gyre has no CUDA (no nvcc was found when it was configured)");
+    if (gyre_cuda_ipc_probe(&trouble)) {
+        printf("CUDA devices: none: %s\n", trouble.text);
+        puts("Links inside a node: cuda_ipc is absent, shm serves host memory");
         return 0;
     }
+    int count = cuda->probe(NULL);
     printf("CUDA devices: %d (CUDA_VISIBLE_DEVICES is %s)\n", count, visible ? visible : "not set");
     for (int device = 0; device < count; device++)
         print_device(cuda, device, count);
-    print_pairs(cuda, count);
+    print_pairs(count);
     return count;
 }
 

@@ -191,13 +191,24 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
     return driver->open(&options, wire, trouble);
 }
 
-/* The best driver that is built in for peers of this node. */
-static const struct gyre_driver *mapped_driver(void)
+/* Links to the peers of this node, by the first mapped driver that there is here. Returns the wire's
+ * number. */
+static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
-    const struct gyre_driver *const *it = gyre_drivers;
-    while (*it && !(*it)->limits.mapped)
-        it++;
-    return *it;
+    struct gyre_wire *opened;
+    struct gyre_trouble absent = {0};
+    int status = GYRE_UNSUPPORTED;
+    for (const struct gyre_driver *const *it = gyre_drivers; *it && status == GYRE_UNSUPPORTED;
+         it++) {
+        if (!(*it)->limits.mapped)
+            continue;
+        absent = (struct gyre_trouble){0};
+        status = gyre_domain_open_wire(domain, *it, (uint32_t)domain->joined->local_size, &opened,
+                                       &absent);
+        if (!status)
+            return gyre_links_add_wire(domain->links, *it, opened);
+    }
+    return gyre_trouble_set(trouble, status, "%s", absent.text);
 }
 
 /* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
@@ -228,14 +239,11 @@ static int attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
     const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
     if (joined->local_size < 2)
         return 0;
-    const struct gyre_driver *driver = mapped_driver();
-    struct gyre_wire *opened;
-    int status = gyre_domain_open_wire(domain, driver, joined->local_size, &opened, trouble);
-    int wire = status ? status : gyre_links_add_wire(domain->links, driver, opened);
+    int wire = open_mapped(domain, trouble);
     if (wire < 0)
         return wire;
-    status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
-                         &domain->queue_region, trouble);
+    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
+                             &domain->queue_region, trouble);
     if (!status)
         status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region,
                                   GYRE_SHARE_SEALED, trouble);

@@ -7,7 +7,7 @@
  * a *pipe* its connection to one peer.
  *
  *   message drivers (tcp, verbs, sim)   send and recv
- *   mapped drivers (shm)                say that memory which the peer shares can be used in place;
+ *   mapped drivers (cuda_ipc, shm)      say that memory which the peer shares can be used in place;
  *                                       they still implement send and recv, so that everything is
  *                                       right before anything is fast
  *
@@ -157,7 +157,7 @@ struct gyre_driver {
     uint64_t (*moved)(const struct gyre_wire *wire);
 };
 
-extern const struct gyre_driver gyre_driver_shm, gyre_driver_tcp, gyre_driver_verbs,
-    gyre_driver_sim;
+extern const struct gyre_driver gyre_driver_cuda_ipc, gyre_driver_shm, gyre_driver_tcp,
+    gyre_driver_verbs, gyre_driver_sim;
 
 #endif

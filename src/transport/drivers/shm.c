@@ -8,10 +8,10 @@
  * Each side writes only its own memory, which the kernel seals against the peer, so both counters
  * of a direction stand in different regions. Counters only grow; a ring byte is reused when the
  * reader's counter has passed it. What is in the rings is the message protocol of stream.h, without
- * the payload's sum; what both sides can map is read in place (sight.h) and never enters a ring,
- * by the CPU or, where it is a device's memory, by that.
+ * the payload's sum; what both sides can map is read in place (sight.h) and never enters a ring. Where
+ * a rank has a device, the cuda_ipc driver is in front of this one and has the same rings.
  * This path serves schedules that are not fused; fused operations never touch it. */
-#include "transport/drivers/driver.h"
+#include "transport/drivers/shm.h"
 
 #include "base/copy.h"
 #include "transport/ferry.h"
@@ -26,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POSTS   256u
 #define VECTORS 16
 
 struct ring {
@@ -58,8 +57,8 @@ struct gyre_wire {
     uint64_t moved; /* calls in which bytes moved, in or out */
 };
 
-static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
-                         struct gyre_trouble *trouble)
+int gyre_shm_open(const struct gyre_wire_options *options, struct gyre_wire **out,
+                  struct gyre_trouble *trouble)
 {
     struct gyre_wire *wire = calloc(1, sizeof(*wire));
     if (wire)
@@ -75,6 +74,16 @@ static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wi
     return 0;
 }
 
+const struct gyre_sight *gyre_shm_sight(const struct gyre_wire *wire)
+{
+    return wire->sight;
+}
+
+struct gyre_stream *gyre_shm_stream(struct gyre_pipe *pipe)
+{
+    return pipe->status ? NULL : pipe->stream;
+}
+
 static void drop(struct gyre_wire *wire, uint32_t index)
 {
     gyre_stream_destroy(wire->pipe[index]->stream);
@@ -84,7 +93,7 @@ static void drop(struct gyre_wire *wire, uint32_t index)
 
 /* The memory is not touched any more; the struct stays until poll() has told the last completion.
  */
-static void shm_detach(struct gyre_pipe *pipe)
+void gyre_shm_detach(struct gyre_pipe *pipe)
 {
     pipe->detached = true;
     if (!pipe->status)
@@ -92,7 +101,7 @@ static void shm_detach(struct gyre_pipe *pipe)
     pipe->status = -ECANCELED;
 }
 
-static void shm_close(struct gyre_wire *wire)
+void gyre_shm_close(struct gyre_wire *wire)
 {
     if (!wire)
         return;
@@ -108,8 +117,8 @@ static const char *shm_serves(const struct gyre_wire *wire)
     return "ring";
 }
 
-static int shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
-                      struct gyre_pipe **out, struct gyre_trouble *trouble)
+int gyre_shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
+                    struct gyre_pipe **out, struct gyre_trouble *trouble)
 {
     if (!channel->mine || !channel->theirs || channel->mine->length != channel->theirs->length ||
         channel->mine->length <= sizeof(struct ring))
@@ -120,7 +129,7 @@ static int shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel
                                 channel->peer, wire->most);
     struct gyre_pipe *pipe = calloc(1, sizeof(*pipe));
     struct gyre_stream_options options = {
-        .posts = POSTS, .checksum = false, .peer = channel->peer, .sight = wire->sight};
+        .posts = GYRE_SHM_POSTS, .checksum = false, .peer = channel->peer, .sight = wire->sight};
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {
         free(pipe);
@@ -277,7 +286,7 @@ static bool fetch(struct gyre_pipe *pipe)
 
 /* -- the contract ------------------------------------------------------------------------------ */
 
-static int shm_bye(struct gyre_pipe *pipe)
+int gyre_shm_bye(struct gyre_pipe *pipe)
 {
     if (pipe->status)
         return pipe->status;
@@ -287,8 +296,8 @@ static int shm_bye(struct gyre_pipe *pipe)
                                                                                      : GYRE_AGAIN;
 }
 
-static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
-                    uint64_t length, uint64_t token)
+int gyre_shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
+                  uint64_t length, uint64_t token)
 {
     int status =
         pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
@@ -299,8 +308,8 @@ static int shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, cons
     return status;
 }
 
-static int shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
-                    uint64_t length, uint64_t token)
+int gyre_shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+                  uint64_t length, uint64_t token)
 {
     int status =
         pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
@@ -316,8 +325,8 @@ static bool has_room(struct gyre_pipe *pipe, uint64_t bytes)
     return room(pipe) >= bytes || (make_room(pipe) && room(pipe) >= bytes);
 }
 
-static bool shm_send_now(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
-                         uint64_t length)
+bool gyre_shm_send_now(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
+                       uint64_t length)
 {
     uint8_t header[GYRE_FRAME_BYTES];
     if (pipe->status || length > GYRE_EAGER_MAX || !has_room(pipe, sizeof(header) + length) ||
@@ -351,8 +360,8 @@ static int take_next(struct gyre_pipe *pipe, const struct gyre_match *match, voi
     return 0;
 }
 
-static int shm_recv_now(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
-                        uint64_t length)
+int gyre_shm_recv_now(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+                      uint64_t length)
 {
     int status = pipe->status ? -ENOENT : 0;
     if (!status && !gyre_stream_take_now(pipe->stream, match, data, length))
@@ -363,17 +372,12 @@ static int shm_recv_now(struct gyre_pipe *pipe, const struct gyre_match *match, 
     return status;
 }
 
-static int shm_cancel(struct gyre_pipe *pipe, uint64_t token)
+int gyre_shm_cancel(struct gyre_pipe *pipe, uint64_t token)
 {
     return gyre_stream_cancel(pipe->stream, token);
 }
 
-static bool shm_carries(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send)
-{
-    return !pipe->status && gyre_stream_carries(pipe->stream, memory, length, send);
-}
-
-static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
+int gyre_shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
 {
     int count = 0;
     (void)now;
@@ -392,20 +396,20 @@ static int shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion
     return count;
 }
 
-static int shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
+int gyre_shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
 {
     if (pipe->status && trouble)
         *trouble = pipe->trouble;
     return pipe->status;
 }
 
-static uint64_t shm_moved(const struct gyre_wire *wire)
+uint64_t gyre_shm_moved(const struct gyre_wire *wire)
 {
     return wire->moved;
 }
 
 /* Peers ring the process's doorbell; what remains is to look once more. */
-static int shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
+int gyre_shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
 {
     alarm->fd = -1;
     if (wire->full)
@@ -431,24 +435,11 @@ const struct gyre_driver gyre_driver_shm = {
                .memory_kinds = 1u << GYRE_MEMORY_HOST,
                .message_max = UINT64_MAX / 2,
                .inline_max = 0,
-               .posts = POSTS,
+               .posts = GYRE_SHM_POSTS,
                .alignment = 1,
                .latency_ns = 500,
                .bandwidth_mib = 8000},
-    .open = shm_open_wire,
-    .close = shm_close,
+    .open = gyre_shm_open,
     .serves = shm_serves,
-    .attach = shm_attach,
-    .detach = shm_detach,
-    .bye = shm_bye,
-    .send = shm_send,
-    .recv = shm_recv,
-    .send_now = shm_send_now,
-    .recv_now = shm_recv_now,
-    .cancel = shm_cancel,
-    .carries = shm_carries,
-    .poll = shm_poll,
-    .state = shm_state,
-    .arm = shm_arm,
-    .moved = shm_moved,
+    GYRE_SHM_ENTRIES,
 };

@@ -1,10 +1,10 @@
-/* The conformance suite over shared memory where long messages lie in CUDA memory, over the
- * stand-in. The suite posts host memory as ever; a driver in front of shm gives each long post
+/* The conformance suite over the cuda_ipc driver where long messages lie in CUDA memory, over the
+ * stand-in. The suite posts host memory as ever; a driver in front of cuda_ipc gives each long post
  * memory of the device instead, and frees that as soon as the post has completed: a copy that is
  * still under way then loses the device, and the run.
  *
- *      suite ─▶ send(host) ─▶ copy to the device ─▶ shm ─▶ completion ─▶ free
- *      suite ─▶ recv(host) ─▶ memory of the device ─▶ shm ─▶ completion ─▶ copy back, free */
+ *      suite ─▶ send(host) ─▶ copy to the device ─▶ cuda_ipc ─▶ completion ─▶ free
+ *      suite ─▶ recv(host) ─▶ memory of the device ─▶ cuda_ipc ─▶ completion ─▶ copy back, free */
 #include "link_suite.h"
 
 #include "fakecuda/fakecuda.h"
@@ -40,7 +40,7 @@ static struct way { /* of the run that is under way */
 static void must(bool fine, const char *what)
 {
     if (!fine) {
-        fprintf(stderr, "link_cuda: %s\n", what);
+        fprintf(stderr, "link_cuda_ipc: %s\n", what);
         abort();
     }
 }
@@ -154,11 +154,11 @@ static struct post *move_post(struct gyre_pipe *pipe, void *host, uint64_t lengt
     post[i].memory = take_memory(length);
     if (send)
         carry(address(post[i].memory), host, length);
-    must(gyre_driver_shm.state(pipe, NULL) ||
-             gyre_driver_shm.carries(pipe, address(post[i].memory), length, send),
-         "shm carries device memory");
-    must(!gyre_driver_shm.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send) &&
-             !gyre_driver_shm.carries(pipe, host, length, send),
+    must(gyre_driver_cuda_ipc.state(pipe, NULL) ||
+             gyre_driver_cuda_ipc.carries(pipe, address(post[i].memory), length, send),
+         "cuda_ipc carries device memory");
+    must(!gyre_driver_cuda_ipc.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send) &&
+             !gyre_driver_cuda_ipc.carries(pipe, host, length, send),
          "and no other");
     return &post[i];
 }
@@ -182,7 +182,8 @@ static int send_some(struct gyre_pipe *pipe, const struct gyre_match *match, con
                      uint64_t length, uint64_t token)
 {
     struct post *it = move_post(pipe, (void *)(uintptr_t)data, length, true);
-    int status = gyre_driver_shm.send(pipe, match, it ? address(it->memory) : data, length, token);
+    int status =
+        gyre_driver_cuda_ipc.send(pipe, match, it ? address(it->memory) : data, length, token);
     return it ? keep_post(it, pipe, token, status) : status;
 }
 
@@ -190,7 +191,8 @@ static int recv_some(struct gyre_pipe *pipe, const struct gyre_match *match, voi
                      uint64_t length, uint64_t token)
 {
     struct post *it = move_post(pipe, data, length, false);
-    int status = gyre_driver_shm.recv(pipe, match, it ? address(it->memory) : data, length, token);
+    int status =
+        gyre_driver_cuda_ipc.recv(pipe, match, it ? address(it->memory) : data, length, token);
     return it ? keep_post(it, pipe, token, status) : status;
 }
 
@@ -208,7 +210,7 @@ static void end_post(const struct gyre_completion *done)
 
 static int poll_some(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
 {
-    int count = gyre_driver_shm.poll(wire, now, out, max);
+    int count = gyre_driver_cuda_ipc.poll(wire, now, out, max);
     for (int i = 0; i < count; i++)
         end_post(&out[i]);
     return count;
@@ -217,7 +219,7 @@ static int poll_some(struct gyre_wire *wire, uint64_t now, struct gyre_completio
 static int attach_some(struct gyre_wire *wire, const struct gyre_channel *channel,
                        struct gyre_pipe **pipe, struct gyre_trouble *trouble)
 {
-    int status = gyre_driver_shm.attach(wire, channel, pipe, trouble);
+    int status = gyre_driver_cuda_ipc.attach(wire, channel, pipe, trouble);
     must(owners < 4 * GYRE_LINK_LEAVES, "places for pipes");
     if (!status)
         owner[owners++] = (struct pipe_of){*pipe, wire};
@@ -227,7 +229,7 @@ static int attach_some(struct gyre_wire *wire, const struct gyre_channel *channe
 /* Posts that nobody took back are forgotten. */
 static void close_some(struct gyre_wire *wire)
 {
-    gyre_driver_shm.close(wire);
+    gyre_driver_cuda_ipc.close(wire);
     for (int i = 0; wire && i < POSTS; i++)
         if (post[i].wire == wire)
             drop_post(&post[i]);
@@ -296,15 +298,38 @@ static const struct gyre_link_bench bench = {.driver = &driver,
                                              .connect = connect_net,
                                              .disconnect = disconnect_net};
 
+/* Without a device it is absent, and says so; with one it says which handles it goes by. */
+static void tell_what_it_is(void)
+{
+    struct gyre_wire *wire;
+    struct gyre_trouble trouble = {0};
+    struct gyre_sight blind = {0};
+    struct gyre_wire_options options = {.n = 2, .peers = 1};
+    for (int i = 0; i < 2; i++) {
+        must(gyre_driver_cuda_ipc.open(&options, &wire, &trouble) == GYRE_UNSUPPORTED &&
+                 strstr(trouble.text, "no CUDA device"),
+             "there is no device");
+        options.sight = &blind;
+    }
+    for (int exports = 0; exports < 2; exports++) {
+        fakecuda_export(exports);
+        options.sight = &sight;
+        must(!gyre_driver_cuda_ipc.open(&options, &wire, NULL) &&
+                 !strcmp(gyre_driver_cuda_ipc.serves(wire), exports ? "exported" : "classic"),
+             "its handles");
+        gyre_driver_cuda_ipc.close(wire);
+    }
+}
+
 int main(void)
 {
-    static const struct way ways[] = {{"shm between devices", true, true, true},
-                                      {"shm out of a device", true, false, true},
-                                      {"shm into a device by pieces", false, true, false}};
+    static const struct way ways[] = {{"cuda_ipc between devices", true, true, true},
+                                      {"cuda_ipc out of a device", true, false, true},
+                                      {"cuda_ipc into a device by pieces", false, true, false}};
     int bad = 0;
     CUcontext context;
     setenv("FAKECUDA_DELAY", "30", 0);
-    driver = gyre_driver_shm;
+    driver = gyre_driver_cuda_ipc;
     driver.send = send_some;
     driver.recv = recv_some;
     driver.poll = poll_some;
@@ -316,6 +341,7 @@ int main(void)
          "a device");
     must(cuda->queue_create(0, &queue, NULL) == 0, "a queue");
     sight.ferry = ferry = gyre_ferry_create(cuda, 0);
+    tell_what_it_is();
     for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         way = ways[i];
         bad += gyre_link_suite(way.name, &bench);
