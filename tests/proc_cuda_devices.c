@@ -173,6 +173,46 @@ static void cuda_is_not_loaded_unasked(void **state)
     expect_devices(2, 1, 0);
 }
 
+/* The program joins, uses CUDA only then, and gives such memory to a rank without a device. */
+static int give_stray(struct gyre_comm *comm, struct rig *rig)
+{
+    enum { LARGE = 1 << 20 };
+    CUdeviceptr at;
+    CUcontext context;
+    struct gyre_work *work;
+    int sum = 1, bad = 0, device = gyre_domain_cuda(comm->domain);
+    unsetenv("TEST_CUDA_ABSENT");
+    (void)rig;
+    if (device >= 0 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
+        cuCtxPushCurrent(context) || cuMemAlloc(&at, LARGE))
+        return 1;
+    void *away = (void *)(uintptr_t)at;
+    for (int i = 0; i < 3; i++) { /* the last one would be run again without a look */
+        bad |= gyre_all_reduce(comm, away, away, 1, GYRE_I32, GYRE_SUM) != GYRE_INVALID;
+        bad |= !strstr(gyre_error(comm), "is CUDA memory, and this rank has no CUDA device");
+        bad |= gyre_all_reduce(comm, away, away, LARGE, GYRE_U8, GYRE_MAX) != GYRE_INVALID;
+        bad |=
+            gyre_all_reduce_start(comm, &sum, away, 1, GYRE_I32, GYRE_SUM, &work) != GYRE_INVALID;
+        bad |= gyre_send(comm, away, 4, GYRE_U8, 0) != GYRE_INVALID;
+        sum = 1;
+        bad |= gyre_all_reduce(comm, &sum, &sum, 1, GYRE_I32, GYRE_SUM) || sum != RANKS;
+    }
+    bad = rig_check(!bad, comm, "memory of a device, where there is none");
+    return bad + (cuMemFree(at) != CUDA_SUCCESS) + (gyre_finalize(comm) != 0);
+}
+
+static void stray_memory_is_refused(void **state)
+{
+    static const struct setup setup = {.devices = "1", .variable = "TEST_CUDA_ABSENT=1"};
+    struct rig rig = {.n = RANKS,
+                      .transport = "shm",
+                      .before = set_environment,
+                      .body = give_stray,
+                      .argument = (void *)(uintptr_t)&setup};
+    (void)state;
+    assert_int_equal(rig_run(&rig, SECONDS), 0);
+}
+
 /* -- ranks that share one ---------------------------------------------------------------------- */
 
 static void sharing_is_said_aloud(void **state)
@@ -517,6 +557,7 @@ int main(void)
         cmocka_unit_test(local_ranks_wrap_around),
         cmocka_unit_test(cuda_is_not_loaded_unasked),
         cmocka_unit_test(sharing_is_said_aloud),
+        cmocka_unit_test(stray_memory_is_refused),
         cmocka_unit_test(uuids_are_compared_not_numbers),
         cmocka_unit_test(missing_device),
         cmocka_unit_test(lost_device),

@@ -82,7 +82,13 @@ __attribute__((noinline)) static int admit_away(const struct gyre_carrier *carri
 
 int gyre_call_admit(const struct gyre_comm *comm, const char *name, const void *memory)
 {
-    const struct gyre_carrier *carrier = &comm->hub->carrier;
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (gyre_carrier_astray(carrier, memory))
+        return gyre_refuse(
+            "%s: %p is CUDA memory, and this rank has no CUDA device: name one by gyre "
+            "run --devices, GYRE_DEVICES or options.devices, or use CUDA before the "
+            "rank joins",
+            name, memory);
     return gyre_carrier_owns(carrier, memory) ? admit_away(carrier, name, memory) : 0;
 }
 

@@ -15,8 +15,21 @@
 void gyre_carrier_init(struct gyre_carrier *carrier, int index)
 {
     carrier->device = index < 0 ? NULL : gyre_device_of(GYRE_MEMORY_CUDA);
+    carrier->unused = index < 0 ? gyre_device_of(GYRE_MEMORY_CUDA) : NULL;
     carrier->index = carrier->device ? index : -1;
     carrier->posted = carrier->finished = 1;
+}
+
+/* To ask whether CUDA is loaded costs more than a short operation. */
+bool gyre_carrier_looks_astray(struct gyre_carrier *carrier, const void *memory)
+{
+    _Atomic(const void *) *home = &carrier->home[(uintptr_t)memory / 64 % GYRE_CARRIER_HOMES];
+    if (atomic_load_explicit(home, memory_order_relaxed) == memory)
+        return false;
+    if (gyre_device_cuda_present() && carrier->unused->classify(memory) != GYRE_MEMORY_HOST)
+        return true;
+    atomic_store_explicit(home, memory, memory_order_relaxed);
+    return false;
 }
 
 static void close_queue(const struct gyre_carrier *carrier, struct gyre_device_queue **queue)

@@ -12,6 +12,10 @@
 
 #include "device/device.h"
 
+#include <stdatomic.h>
+
+#define GYRE_CARRIER_HOMES 64
+
 struct gyre_carrier {
     const struct gyre_device *device;
     int index;                       /* of the device; negative: there is none */
@@ -21,6 +25,10 @@ struct gyre_carrier {
     uint64_t asked, reached;         /* gates, likewise by number */
     int status;                      /* negative: the device is lost, */
     struct gyre_trouble trouble;     /* and its story */
+
+    /* Of a rank without a device, where this build could use one; else NULL. */
+    const struct gyre_device *unused;
+    _Atomic(const void *) home[GYRE_CARRIER_HOMES]; /* addresses that were found to be the host's */
 };
 
 /* `carrier` is zeroed memory. A negative index: everything is the host's. */
@@ -33,6 +41,15 @@ void gyre_carrier_deinit(struct gyre_carrier *carrier);
 static inline bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory)
 {
     return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
+}
+
+/* Is this memory one that nobody here can read: a device's, in a process that has none? A program may
+ * load CUDA after it has joined. What was found to be the host's is not asked again. Any thread. */
+bool gyre_carrier_looks_astray(struct gyre_carrier *carrier, const void *memory);
+
+static inline bool gyre_carrier_astray(struct gyre_carrier *carrier, const void *memory)
+{
+    return carrier->unused && memory && gyre_carrier_looks_astray(carrier, memory);
 }
 
 /* GYRE_INVALID where this memory is another device's, which the carrier cannot reach. Any thread. */

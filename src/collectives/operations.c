@@ -204,6 +204,13 @@ static bool at_home(const struct gyre_comm *comm, const void *input, const void 
     return !gyre_carrier_owns(carrier, input) && !gyre_carrier_owns(carrier, output);
 }
 
+/* What the checks of a call, which is run again without them, would refuse. */
+static bool astray(const struct gyre_comm *comm, const void *input, const void *output)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    return gyre_carrier_astray(carrier, input) || gyre_carrier_astray(carrier, output);
+}
+
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                          void *output, int *status)
 {
@@ -213,7 +220,8 @@ bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape,
     struct gyre_plan *plan = comm->engine->recent;
     bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
                  gyre_shape_same(&plan->shape, shape, comm->n) &&
-                 gyre_plan_takes(plan, input, output) && at_home(comm, input, output);
+                 gyre_plan_takes(plan, input, output) && at_home(comm, input, output) &&
+                 !astray(comm, input, output);
     if (again)
         *status = run_exchange(comm, plan, input, output);
     gyre_domain_leave(comm->domain);
