@@ -126,7 +126,7 @@ static int count_copies(struct gyre_comm *comm, enum kind from, enum kind to, ui
 {
     bool direct = bytes > 16384, none = !bytes;
     int trips = (int)((bytes + (1 << 20) - 1) >> 20);
-    int sender = none || from > ALONE || (from == MAPPED && direct) ? 0 : 1;
+    int sender = none || from > ALONE || (from == MAPPED && direct) ? 0 : trips;
     int receiver = none                            ? 0
                    : to <= ALONE && !direct        ? 1
                    : to <= ALONE && from == MAPPED ? 1

@@ -6,7 +6,10 @@
  *                              ▲────────────────────────────────┘
  *
  * Cart c of k has pieces c, c + k, c + 2k …, and its messages carry its number as their lane and its
- * turn as their order. A lane keeps to one connection, so carts use several. */
+ * turn as their order. A lane keeps to one connection, so carts use several.
+ *
+ * Inside a node a message is one piece, of any length, and loaded a MiB at a time: where its memory is not
+ * locked the driver may make a copy while it is posted, and whoever posts has others to drive. */
 #include "collectives/haul.h"
 
 #include "base/size.h"
@@ -27,7 +30,8 @@ enum stage { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
 struct cart {
     enum stage stage;
     uint16_t turn;
-    uint64_t at; /* of its piece in the message */
+    uint64_t at;     /* of its piece in the message */
+    uint64_t copied; /* of that */
     uint64_t ticket;
 };
 
@@ -203,11 +207,19 @@ static uint8_t *link_bytes(const struct trip *trip, const struct cart *cart)
                       : caller_bytes(trip, cart);
 }
 
+/* The part of its piece that is copied next. */
+static uint64_t part_of(const struct trip *trip, const struct cart *cart)
+{
+    uint64_t left = length_of(trip, cart) - cart->copied;
+    return left < PIECE_BYTES ? left : PIECE_BYTES;
+}
+
 static bool copy(const struct trip *trip, struct cart *cart)
 {
     struct gyre_carrier *carrier = &trip->comm->hub->carrier;
-    uint8_t *device = caller_bytes(trip, cart), *host = link_bytes(trip, cart);
-    uint64_t bytes = length_of(trip, cart);
+    uint8_t *device = caller_bytes(trip, cart) + cart->copied;
+    uint8_t *host = link_bytes(trip, cart) + cart->copied;
+    uint64_t bytes = part_of(trip, cart);
     if (!gyre_carrier_room(carrier))
         return false;
     cart->ticket = cart->stage == LOAD ? gyre_carrier_copy(carrier, host, device, bytes)
@@ -244,6 +256,7 @@ static bool post(struct trip *trip, struct cart *cart)
 static void end_piece(struct gyre_haul *haul, const struct gyre_message *message, struct cart *cart)
 {
     cart->turn++;
+    cart->copied = 0;
     cart->at += haul->carts * haul->piece;
     if (cart->at < message->bytes) {
         begin_piece(haul, message, cart);
@@ -251,6 +264,18 @@ static void end_piece(struct gyre_haul *haul, const struct gyre_message *message
     }
     cart->stage = DONE;
     haul->done++;
+}
+
+/* A part has been copied; another, or the way of all of them, is next. */
+static void end_copy(const struct trip *trip, struct cart *cart)
+{
+    cart->copied += part_of(trip, cart);
+    if (cart->copied < length_of(trip, cart))
+        cart->stage--;
+    else if (cart->stage == LOADING)
+        cart->stage = POST;
+    else
+        end_piece(trip->haul, trip->message, cart);
 }
 
 /* False: it has to wait, or there is nothing to do. */
@@ -264,10 +289,7 @@ static bool step(struct trip *trip, struct cart *cart)
     case UNLOADING:
         if (!gyre_carrier_done(&trip->comm->hub->carrier, cart->ticket))
             return false;
-        if (cart->stage == LOADING)
-            cart->stage = POST;
-        else
-            end_piece(trip->haul, trip->message, cart);
+        end_copy(trip, cart);
         return true;
     case POST:
         return post(trip, cart);
