@@ -311,6 +311,31 @@ static void too_few_entries(void **state)
     refused(two, 2, "rank 2 on", "\"3,4\" and has 2 entries", "start fewer ranks");
 }
 
+/* Machines differ in their devices, or lists are of another length: the rank that has none is refused
+ * before the others are met, and they are told who is missing. */
+static int join_in_vain(struct rig *rig, int rank)
+{
+    char limit[32];
+    struct gyre_comm *comm;
+    const char *refusal = ": 1 is visible here";
+    (void)rig;
+    setenv("FAKECUDA_DEVICES", rank == 2 ? "1" : "2", 1);
+    setenv("GYRE_DEVICES", "0,1,1", 1);
+    snprintf(limit, sizeof(limit), "%ds", 2 * rig_slow());
+    setenv("GYRE_JOIN_TIMEOUT", limit, 1);
+    int status = gyre_init(&comm, NULL);
+    bool told = strstr(gyre_error(NULL), rank == 2 ? refusal : "rank 2 missing");
+    return rig_check(status == (rank == 2 ? GYRE_INVALID : GYRE_TIMED_OUT) && told, NULL,
+                     gyre_error(NULL));
+}
+
+static void unlike_machines_end_all(void **state)
+{
+    struct rig rig = {.n = RANKS, .process = join_in_vain};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 20), 0);
+}
+
 static void missing_device(void **state)
 {
     struct setup two = {.devices = "2", .list = "0,2", .variable = "CUDA_VISIBLE_DEVICES=5,6"};
@@ -560,6 +585,7 @@ int main(void)
         cmocka_unit_test(stray_memory_is_refused),
         cmocka_unit_test(uuids_are_compared_not_numbers),
         cmocka_unit_test(missing_device),
+        cmocka_unit_test(unlike_machines_end_all),
         cmocka_unit_test(lost_device),
         cmocka_unit_test(machine_without_a_driver),
         cmocka_unit_test(options_come_first),
