@@ -74,6 +74,15 @@ static void test_every_operation(void **state)
     }
 }
 
+/* Those that have no table of sizes: what one operation takes, or waiting, or meeting. */
+static void test_the_others(void **state)
+{
+    expect(run_bench("", "barrier", "--device cuda --ranks 2 -n 2 --no-ceiling"), 0,
+           "CUDA stand-in\n");
+    expect(run_bench("", "late", "--device cuda --ranks 2 -b 4K -n 2"), 0, "");
+    expect(run_bench("", "link", "--device cuda --ranks 2 -b 8 -e 8K -f 32 -n 2"), 0, "");
+}
+
 static void test_planted_faults_show(void **state)
 {
     const char *flags = "--device cuda --ranks 2 -b 64K -e 64K -n 2 --no-ceiling";
@@ -106,9 +115,9 @@ static void test_what_cannot_be_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_wrong),       cmocka_unit_test(test_every_operation),
-        cmocka_unit_test(test_planted_faults_show),    cmocka_unit_test(test_devices_are_named),
-        cmocka_unit_test(test_what_cannot_be_is_said),
+        cmocka_unit_test(test_nothing_is_wrong),  cmocka_unit_test(test_every_operation),
+        cmocka_unit_test(test_the_others),        cmocka_unit_test(test_planted_faults_show),
+        cmocka_unit_test(test_devices_are_named), cmocka_unit_test(test_what_cannot_be_is_said),
     };
     clean_room_only_path();
     return cmocka_run_group_tests(tests, NULL, NULL);
