@@ -1,6 +1,7 @@
 /* Rank 0's roll call on its own: mismatches, warnings and time limits with the right names. */
 #include "roll_rig.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void test_equal_operations_are_fine(void **state)
@@ -53,6 +54,23 @@ static void test_equal_texts_say_what_differs(void **state)
     expect_same_texts(GYRE_SIGNATURE_GROUP,
                       "rank 3 called group of all_reduce f32 sum, 4 elements, both as operation 7 "
                       "of communicator 0, and they differ in the calls of the group: ");
+}
+
+/* A call of a group was refused, and so the pack that it would have been in is another. */
+static void test_refusal_behind_a_mismatch_is_told(void **state)
+{
+    struct gyre_watch_state other = doing(3, 7, 6, 4);
+    struct gyre_roll *roll = roll_of(5);
+
+    hear(roll, 1, doing(1, 7, 6, 8));
+    other.refused = (struct gyre_watch_refused){.stands = true, .sequence = 8};
+    snprintf(other.refused.why, sizeof other.refused.why, "gyre_all_reduce: type 99 is unknown");
+    hear(roll, 1, other);
+    struct gyre_roll_finding finding = call(roll, 2);
+    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_non_null(strstr(finding.text, "but rank 3 called all_reduce f32 sum, 4 elements, "));
+    assert_non_null(strstr(finding.text, "; rank 3 refused gyre_all_reduce: type 99 is unknown"));
+    gyre_roll_destroy(roll);
 }
 
 /* Where nobody waits nothing is asked; other numbers and other communicators do not clash. */
@@ -368,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_equal_operations_are_fine),
         cmocka_unit_test(test_mismatch_names_both_with_both_signatures),
         cmocka_unit_test(test_equal_texts_say_what_differs),
+        cmocka_unit_test(test_refusal_behind_a_mismatch_is_told),
         cmocka_unit_test(test_only_what_a_rank_waits_in_clashes),
         cmocka_unit_test(test_other_call_of_a_rank_that_has_left_is_told_at_once),
         cmocka_unit_test(test_oldest_of_several_is_compared),

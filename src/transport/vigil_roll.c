@@ -249,6 +249,8 @@ void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_
     gyre_roll_recall(one, finding->sequence, &here);
     gyre_roll_recall(two, finding->sequence, &there);
     tell_two(one->rank, &here, two->rank, &there, finding);
+    gyre_roll_add_refusal(one, finding);
+    gyre_roll_add_refusal(two, finding);
 }
 
 static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *finding)
@@ -285,6 +287,8 @@ static bool differs_there(struct gyre_roll *roll, uint32_t rank, uint64_t number
     finding->comm = comm;
     finding->sequence = number;
     tell_two(waits, &theirs, rank, &mine, finding);
+    gyre_roll_add_refusal(&roll->entry[waits].state, finding);
+    gyre_roll_add_refusal(&roll->entry[rank].state, finding);
     return true;
 }
 

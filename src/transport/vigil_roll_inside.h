@@ -70,6 +70,9 @@ bool gyre_roll_find_left(struct gyre_roll *roll, struct gyre_roll_finding *findi
 bool gyre_roll_find_refused(struct gyre_roll *roll, uint64_t clock,
                             struct gyre_roll_finding *finding);
 
+/* Adds to the text what the rank has refused in that communicator, if it has not called it since. */
+void gyre_roll_add_refusal(const struct gyre_watch_state *state, struct gyre_roll_finding *finding);
+
 /* vigil_roll_wait.c: question 5. */
 void gyre_roll_find_wait(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding);
 

@@ -124,6 +124,16 @@ static const char *name_refused(const struct gyre_watch_state *state, uint32_t c
     return out;
 }
 
+void gyre_roll_add_refusal(const struct gyre_watch_state *state, struct gyre_roll_finding *finding)
+{
+    const struct gyre_watch_refused *refused = &state->refused;
+    size_t used = strlen(finding->text);
+
+    if (refused->stands && refused->comm == finding->comm)
+        snprintf(finding->text + used, sizeof finding->text - used, "; rank %u %s %s", state->rank,
+                 verb_of(refused), refused->why);
+}
+
 void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding)
 {
     const struct gyre_watch_state *behind = parted->behind, *ahead = parted->ahead;
