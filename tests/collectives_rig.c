@@ -397,3 +397,33 @@ int ask_and_check(struct gyre_comm *comm, const struct stage *stage, const struc
     struct answer *answer = ask_begin(comm, stage, ask);
     return answer ? ask_end(comm, stage, ask, answer) : 1;
 }
+
+static struct stage part_of(const struct stage *stage, uint64_t at)
+{
+    struct stage part = *stage;
+    for (int i = 0; i < 4; i++) {
+        part.memory[i] = stage->memory[i] ? stage->memory[i] + at : NULL;
+        part.away[i] = stage->away[i] ? stage->away[i] + at : NULL;
+    }
+    return part;
+}
+
+int ask_in_group(struct gyre_comm *comm, const struct stage *stage, const struct question *ask,
+                 int asks, uint64_t room)
+{
+    struct answer **answer = calloc((size_t)asks, sizeof(struct answer *));
+    int bad = rig_check(!gyre_group_start(comm), comm, "gyre_group_start");
+    for (int i = 0; i < asks; i++) {
+        struct stage part = part_of(stage, (uint64_t)i * room);
+        answer[i] = ask_begin(comm, &part, &ask[i]);
+        bad |= !answer[i];
+    }
+    bad |= rig_check(!gyre_group_end(comm), comm, "gyre_group_end");
+    for (int k = 0; k < asks && !bad; k++) {
+        int i = k % 2 ? asks - 1 - k / 2 : k / 2;
+        struct stage part = part_of(stage, (uint64_t)i * room);
+        bad = ask_end(comm, &part, &ask[i], answer[i]);
+    }
+    free(answer);
+    return bad;
+}

@@ -51,4 +51,8 @@ int ask_end(struct gyre_comm *comm, const struct stage *stage, const struct ques
 /* 0 if the call succeeded and everything is as it must be; tells on standard error what is not. */
 int ask_and_check(struct gyre_comm *comm, const struct stage *stage, const struct question *ask);
 
+/* The same of several, in one group: of each memory everyone has `room` bytes. */
+int ask_in_group(struct gyre_comm *comm, const struct stage *stage, const struct question *ask,
+                 int asks, uint64_t room);
+
 #endif

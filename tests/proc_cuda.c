@@ -110,6 +110,34 @@ static int everything(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) || bad;
 }
 
+/* Calls of a group that go as one, some of a device's memory, some of the host's. */
+static int in_groups(struct gyre_comm *comm, struct rig *rig)
+{
+    enum { ASKS = 3 * VERBS, ROOM = 32768 };
+    static const int memory[][2] = {{0, 1}, {2, 2}, {0, 3}, {3, 1}, {1, 2}};
+    struct question ask[ASKS];
+    struct stage stage = {.carry = carry};
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = make_memory(comm, &stage);
+    (void)rig;
+    for (int round = 0; round < 3 && !bad; round++) {
+        for (int i = 0; i < ASKS; i++) {
+            const int *kind = memory[(i + rank * round) % 5];
+            ask[i] = (struct question){.verb = (enum verb)(i % VERBS),
+                                       .type = type_of((enum verb)(i % VERBS), round),
+                                       .op = op_of((enum verb)(i % VERBS), round),
+                                       .root = round % n,
+                                       .count = (uint64_t)(i * 7 % 100),
+                                       .in_place = kind[0] == kind[1] || (i + rank) % 4 == 0,
+                                       .started = i % 3 == 1,
+                                       .input = kind[0],
+                                       .output = kind[1]};
+        }
+        bad = ask_in_group(comm, &stage, ask, ASKS, ROOM);
+    }
+    drop_memory(&stage);
+    return gyre_finalize(comm) || bad;
+}
+
 static void run(struct rig rig)
 {
     if (!rig.body)
@@ -141,12 +169,21 @@ static void nodes_are_right(void **state)
     run((struct rig){.n = 4, .transport = "auto", .per_node = 2, .argument = &most});
 }
 
+static void groups_are_right(void **state)
+{
+    (void)state;
+    run((struct rig){.n = 3, .transport = "auto", .body = in_groups});
+    run((struct rig){.n = 2, .transport = "tcp", .body = in_groups});
+    run((struct rig){.n = 4, .transport = "auto", .per_node = 2, .body = in_groups});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shm_is_right),
         cmocka_unit_test(tcp_is_right),
         cmocka_unit_test(nodes_are_right),
+        cmocka_unit_test(groups_are_right),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);
     setenv("GYRE_DEVICES", "0,1,0,1", 0);

@@ -62,16 +62,19 @@ static int too_many(struct gyre_comm *comm, bool bad)
     return status ? status : gyre_work_wait(work, -1);
 }
 
-/* The call behind the one that is refused is the same, so only their number differs. */
+/* The call behind the one that is refused is the same, so only their number differs. They go alone:
+ * of calls that go as one one less is another operation, which is told at once. */
 static int in_group(struct gyre_comm *comm, bool bad)
 {
+    static const uint64_t one[N] = {1, 1, 1};
     int status = gyre_group_start(comm);
     if (status)
         return status;
     status = gyre_broadcast(comm, from, to, 1, GYRE_F32, 0);
-    int refused = gyre_all_gather(comm, from, to + 1, 1, bad ? (enum gyre_type)99 : GYRE_F32);
+    int refused =
+        gyre_all_gather_v(comm, from, to + 1, one, NULL, bad ? (enum gyre_type)99 : GYRE_F32);
     if (!status)
-        status = gyre_all_gather(comm, from, to + 40, 1, GYRE_F32);
+        status = gyre_all_gather_v(comm, from, to + 40, one, NULL, GYRE_F32);
     int ended = gyre_group_end(comm);
     return status ? status : ended ? ended : refused;
 }
@@ -191,7 +194,7 @@ static const struct wrong calls[] = {
     {overlap_of_reduce, "rank 1 refused gyre_reduce: input and output overlap", 1, BUSY},
     {no_counts, "rank 2 refused gyre_all_to_all_v: the table of send counts is NULL", 2, BUSY},
     {too_many, "rank 2 refused gyre_all_reduce_start: 1 × 9223372036854775807 elem", 2, BUSY},
-    {in_group, "rank 1 refused gyre_all_gather: type 99 is unknown", 1, BUSY},
+    {in_group, "rank 1 refused gyre_all_gather_v: type 99 is unknown", 1, BUSY},
     {message, "rank 1 refused gyre_send: peer 3 is not a rank of 0 … 2", 1, BUSY},
     {started_message, "rank 1 refused gyre_send_start: the place for the handle is NULL", 1, BUSY},
     {split, "rank 0 refused gyre_split: the place for the communicator is NULL", 0, BUSY},

@@ -266,6 +266,34 @@ static void check_sums(const struct comm_sim *sim, int32_t *const *sum, struct g
             comm_sim_check(sum[k][i] == sum_of(sim, k, i), comm, "a sum in a group is wrong");
 }
 
+/* Broadcasts and gathers of a few elements, which go as one of each, beside barriers. */
+static void small_ones(struct gyre_comm *comm, struct comm_sim *sim)
+{
+    enum { CALLS = 4 };
+    uint32_t me = (uint32_t)gyre_rank(comm), root = sim->n / 3;
+    int32_t *told[CALLS], *own[CALLS], *all[CALLS];
+    must(gyre_group_start(comm), comm, "group_start");
+    for (uint32_t k = 0; k < CALLS; k++) {
+        told[k] = filled(me, k, 10 + k);
+        own[k] = filled(me, 50 + k, 2 * k);
+        all[k] = calloc(sim->n * 2 * k + 1, sizeof(*all[k]));
+        must(gyre_broadcast(comm, told[k], told[k], 10 + k, GYRE_I32, (int)root), comm,
+             "a small broadcast");
+        must(gyre_all_gather(comm, own[k], all[k], 2 * k, GYRE_I32), comm, "a small all_gather");
+        must(gyre_barrier(comm), comm, "a barrier in a group");
+    }
+    must(gyre_group_end(comm), comm, "group_end");
+    for (uint32_t k = 0; k < CALLS; k++) {
+        comm_sim_check(is_filled(told[k], root, k, 10 + k), comm, "a small broadcast is wrong");
+        for (uint32_t r = 0; r < sim->n; r++)
+            comm_sim_check(is_filled(all[k] + r * 2 * k, r, 50 + k, 2 * k), comm,
+                           "a small all_gather is wrong");
+        free(told[k]);
+        free(own[k]);
+        free(all[k]);
+    }
+}
+
 /* Sums of which some travel together, a broadcast, and a ring of messages, as one. */
 static void groups(struct gyre_comm *comm, struct comm_sim *sim)
 {
@@ -407,6 +435,7 @@ static void everything(struct gyre_comm *comm, struct comm_sim *sim)
     messages(comm, sim);
     pass_on(comm, sim);
     groups(comm, sim);
+    small_ones(comm, sim);
     scaled(comm, sim);
     composed(comm, sim);
 }

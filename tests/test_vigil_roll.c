@@ -31,12 +31,12 @@ static void test_mismatch_names_both_with_both_signatures(void **state)
 }
 
 /* Two calls whose texts are the same: what else is different is said. */
-static void expect_same_texts(enum gyre_signature_verb verb, const char *text)
+static void expect_same_texts(uint64_t signature, const char *text)
 {
     struct gyre_watch_state one = doing(1, 7, 6, 4), other = doing(3, 7, 6, 4);
     struct gyre_roll *roll = roll_of(5);
 
-    one.signature = other.signature = gyre_signature_pack(verb, GYRE_F32, GYRE_SUM, 0);
+    one.signature = other.signature = signature;
     other.fingerprint++;
     hear(roll, 1, one);
     hear(roll, 1, other);
@@ -48,12 +48,21 @@ static void expect_same_texts(enum gyre_signature_verb verb, const char *text)
 
 static void test_equal_texts_say_what_differs(void **state)
 {
-    expect_same_texts(GYRE_SIGNATURE_ALL_GATHER_V,
+    expect_same_texts(gyre_signature_pack(GYRE_SIGNATURE_ALL_GATHER_V, GYRE_F32, GYRE_SUM, 0),
                       "rank 3 called all_gather_v f32, at most 4 elements, both as operation 7 of "
                       "communicator 0, and they differ in the lengths or places of the blocks: ");
-    expect_same_texts(GYRE_SIGNATURE_GROUP,
-                      "rank 3 called group of all_reduce f32 sum, 4 elements, both as operation 7 "
-                      "of communicator 0, and they differ in the calls of the group: ");
+    expect_same_texts(gyre_signature_pack(GYRE_SIGNATURE_ALL_REDUCE, GYRE_F32, GYRE_SUM, 0) |
+                          gyre_signature_calls(2),
+                      "rank 3 called group of 2 all_reduce f32 sum, 4 elements, both as operation "
+                      "7 of communicator 0, and they differ in the calls of the group: ");
+    expect_same_texts(gyre_signature_pack(GYRE_SIGNATURE_BROADCAST, GYRE_U8, GYRE_SUM, 1) |
+                          gyre_signature_calls(1000),
+                      "rank 3 called group of at least 255 broadcast from rank 1, 4 bytes, both as "
+                      "operation 7 of communicator 0, and they differ in the calls of the group: ");
+    expect_same_texts(
+        gyre_signature_pack(GYRE_SIGNATURE_BARRIER, GYRE_U8, GYRE_MAX, 0) | gyre_signature_calls(3),
+        "rank 3 called group of 3 barrier, both as operation 7 of communicator 0, and "
+        "they differ in the calls of the group: ");
 }
 
 /* A call of a group was refused, and so the pack that it would have been in is another. */

@@ -6,7 +6,7 @@
  *                 all_reduce c ─┘
  *
  * Messages wait for nobody when they are started, so a group starts them at once; that is why all
- * ranks may send first. Operations are collected until the end, for small all-reduces then go
+ * ranks may send first. Operations are collected until the end, for small ones of a kind then go
  * together (group_pack.c).
  *
  * Everything grows to what the largest group needed and is kept by the communicator. */
@@ -126,6 +126,7 @@ void gyre_group_deinit(struct gyre_group *group)
     free(group->message);
     for (struct gyre_pack *pack = group->pack, *next; pack; pack = next) {
         next = pack->next;
+        free(pack->bytes);
         free(pack);
     }
 }
@@ -161,9 +162,7 @@ static void start_handle(struct gyre_group_call *call, int status, struct gyre_o
     if (status || !call->pack)
         return;
     started->pack = call->pack;
-    started->sums = call->sums;
-    started->output = call->output;
-    started->bytes = gyre_group_call_bytes(call);
+    started->share = call->share;
     call->pack->holders++;
 }
 
@@ -202,9 +201,9 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
     if (run->begun - run->ended == GYRE_GROUP_WINDOW)
         end_oldest(run);
     if (gyre_pack_make(run->comm, first, &pack, &together))
-        status = gyre_group_no_memory(group);
+        status = gyre_comm_refused(run->comm, gyre_group_no_memory(group));
     else if (pack)
-        status = gyre_comm_start(run->comm, &together, pack->bytes, pack->bytes, &op);
+        status = gyre_comm_start(run->comm, &together, pack->input, pack->output, &op);
     else if (call->vector)
         status = gyre_vector_start(run->comm, call->vector, &op);
     else

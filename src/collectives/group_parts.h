@@ -4,8 +4,10 @@
 
 #include "collectives/comm.h"
 
-#define GYRE_PACK_BYTES   (64u * 1024)
-#define GYRE_GROUP_WINDOW 32u /* operations of a group in flight */
+#define GYRE_PACK_BYTES   (256u * 1024) /* of all blocks of a pack */
+#define GYRE_PACK_UNASKED (64u * 1024)  /* what TCP sends before the peer is asked */
+#define GYRE_PACK_GRAIN   4096u         /* its memory is a multiple */
+#define GYRE_GROUP_WINDOW 32u           /* operations of a group in flight */
 
 struct gyre_group_call {
     struct gyre_shape shape;
@@ -16,19 +18,15 @@ struct gyre_group_call {
     const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
     struct gyre_pack *pack;           /* it was taken into; NULL: none */
     uint32_t leader;                  /* the pack's first call */
-    const uint8_t *sums;              /* in the pack */
+    struct gyre_pack_share share;     /* in the pack */
 };
 
 struct gyre_pack {
     struct gyre_pack *next;
-    uint32_t holders; /* the group and handles, until they have taken their sums; 0: free */
-    _Alignas(64) uint8_t bytes[GYRE_PACK_BYTES];
+    uint32_t holders;     /* the group and handles, until they have taken their results; 0: free */
+    uint64_t room, pitch; /* bytes of its memory; from block to block in it */
+    uint8_t *bytes, *input, *output;
 };
-
-static inline uint64_t gyre_group_call_bytes(const struct gyre_group_call *call)
-{
-    return call->shape.count * gyre_type_size(call->shape.type);
-}
 
 /* An operation of the group that is under way: one call, or a pack of several. */
 struct gyre_flight {
@@ -62,9 +60,6 @@ int gyre_group_list(struct gyre_comm *comm);
 void gyre_group_unlist(struct gyre_comm *comm);
 int gyre_group_end_with_others(struct gyre_comm *comm);
 
-/* May the call go into a pack? */
-bool gyre_pack_suits(const struct gyre_group_call *call);
-
 /* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is NULL
  * where the call stays alone. -ENOMEM. */
 int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pack,
@@ -73,7 +68,7 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pa
 /* Is the call in the pack that call `first` leads, or that call itself? */
 bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call);
 
-/* Hands out the sums of the calls that the group itself waits for, and leaves the pack. */
+/* Hands out the results of the calls that the group itself waits for, and leaves the pack. */
 void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op,
                      uint32_t first, int status);
 

@@ -194,9 +194,8 @@ static enum gyre_signature_verb told_verb(const struct gyre_shape *shape)
 {
     if (shape->barrier)
         return GYRE_SIGNATURE_BARRIER;
-    if (shape->blocks.count)
-        return GYRE_SIGNATURE_ALL_GATHER_V;
-    return shape->pattern ? GYRE_SIGNATURE_GROUP : (enum gyre_signature_verb)shape->verb;
+    return shape->blocks.count ? GYRE_SIGNATURE_ALL_GATHER_V
+                               : (enum gyre_signature_verb)shape->verb;
 }
 
 /* A scaled sum and a function may have one number on two ranks, and are not the same. */
@@ -221,7 +220,8 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
     plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature =
-        gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root);
+        gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root) |
+        gyre_signature_calls(shape->calls);
     plan->input_bytes = gyre_shape_input_bytes(shape, options->n, options->rank);
     plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
     plan->in_place = gyre_shape_distance(shape, options->rank);

@@ -21,7 +21,8 @@ struct gyre_shape {
     struct gyre_blocks blocks;
     bool barrier;        /* an all-reduce that nobody reads */
     bool in_order;       /* only the left fold over ranks 0 … n-1 will do */
-    uint64_t pattern;    /* what else must be equal on all ranks: of a pack of several */
+    uint32_t calls;      /* of a group that go as this one; 0: it is a call of its own */
+    uint64_t pattern;    /* of those: what else must be equal on all ranks */
     gyre_fold fold;      /* of a reduction that the caller made; NULL: the kernels' own */
     const void *context; /* for that one */
 };

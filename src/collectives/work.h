@@ -13,6 +13,14 @@ struct gyre_operation;
 struct gyre_message;
 struct gyre_pack;
 
+/* Where in a pack the result of one of its calls stands, and where it belongs. */
+struct gyre_pack_share {
+    const uint8_t *from;
+    uint8_t *to;
+    uint64_t block, bytes; /* of one block, of all */
+    uint64_t pitch;        /* from block to block in the pack */
+};
+
 struct gyre_started {
     struct gyre_work *handle;  /* a number, never an address; NULL: it stands for nothing */
     struct gyre_started *next; /* of the free ones */
@@ -21,12 +29,10 @@ struct gyre_started {
     struct gyre_operation *op;    /* NULL: a message, or it has ended, with `status` */
     struct gyre_message *message; /* NULL: none */
     int status;
-    bool deferred;          /* its group has not ended: it is not started */
-    void *buffer;           /* freed when it ends */
-    struct gyre_pack *pack; /* of a group, that it is in; NULL: none */
-    const uint8_t *sums;    /* in the pack */
-    void *output;           /* for them */
-    uint64_t bytes;
+    bool deferred;                /* its group has not ended: it is not started */
+    void *buffer;                 /* freed when it ends */
+    struct gyre_pack *pack;       /* of a group, that it is in; NULL: none */
+    struct gyre_pack_share share; /* its own of that */
 };
 
 struct gyre_work_table {

@@ -16,8 +16,6 @@ const char *gyre_verb_name(uint32_t verb)
     static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
                                         "reduce_scatter", "all_to_all", "gather", "scatter"};
     switch (verb) {
-    case GYRE_SIGNATURE_GROUP:
-        return "group of all_reduce";
     case GYRE_SIGNATURE_ALL_GATHER_V:
         return "all_gather_v";
     case GYRE_SIGNATURE_ALL_TO_ALL_V:
@@ -57,41 +55,50 @@ static void tell_reduction(char *out, size_t size, uint32_t op)
         snprintf(out, size, " %s", gyre_op_name(op));
 }
 
+static uint32_t calls_in(uint64_t signature)
+{
+    return signature >> 24 & 255;
+}
+
+/* What only moves goes in a group as bytes, whatever its calls are of. */
 void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)
 {
     uint32_t verb = signature & 255, type = signature >> 8 & 255, op = signature >> 16 & 255;
+    uint32_t calls = calls_in(signature);
     bool reduces = verb == GYRE_SIGNATURE_ALL_REDUCE || verb == GYRE_SIGNATURE_REDUCE ||
-                   verb == GYRE_SIGNATURE_REDUCE_SCATTER || verb == GYRE_SIGNATURE_GROUP;
+                   verb == GYRE_SIGNATURE_REDUCE_SCATTER;
     bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER ||
                    verb == GYRE_SIGNATURE_SEND;
     bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER ||
                      verb == GYRE_SIGNATURE_RECV;
-    char root[32] = "", reduction[32] = "";
+    char root[32] = "", reduction[32] = "", group[32] = "";
     if (reduces)
         tell_reduction(reduction, sizeof reduction, op);
     if (to_root || from_root)
         snprintf(root, sizeof root, " %s rank %u", to_root ? "to" : "from",
                  (unsigned)(signature >> 32));
+    if (calls)
+        snprintf(group, sizeof group, "group of %s%u ", calls == 255 ? "at least " : "", calls);
     if (verb == GYRE_SIGNATURE_BARRIER)
-        snprintf(out, size, "barrier");
+        snprintf(out, size, "%sbarrier", group);
     else if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
         snprintf(out, size, "%s %s", gyre_verb_name(verb), gyre_type_name(type));
+    else if (calls && !reduces)
+        snprintf(out, size, "%s%s%s, %llu bytes", group, gyre_verb_name(verb), root,
+                 (unsigned long long)count);
     else
-        snprintf(out, size, "%s %s%s%s, %s%llu elements", gyre_verb_name(verb),
+        snprintf(out, size, "%s%s %s%s%s, %s%llu elements", group, gyre_verb_name(verb),
                  gyre_type_name(type), reduction, root,
                  verb == GYRE_SIGNATURE_ALL_GATHER_V ? "at most " : "", (unsigned long long)count);
 }
 
 const char *gyre_signature_untold(uint64_t signature)
 {
-    switch (signature & 255) {
-    case GYRE_SIGNATURE_GROUP:
+    if (calls_in(signature))
         return "the calls of the group";
-    case GYRE_SIGNATURE_ALL_GATHER_V:
-        return "the lengths or places of the blocks";
-    default:
-        return "how it is cut and what algorithm runs it";
-    }
+    return (signature & 255) == GYRE_SIGNATURE_ALL_GATHER_V
+               ? "the lengths or places of the blocks"
+               : "how it is cut and what algorithm runs it";
 }
 
 static uint64_t count_in(uint64_t terms)
