@@ -159,12 +159,12 @@ static int wait_one(pid_t pid, uint64_t limit)
     return came <= 0 ? -1 : status;
 }
 
-int rig_wait(struct rig *rig, int seconds, uint32_t excused)
+int rig_wait(struct rig *rig, int seconds, uint64_t excused)
 {
     uint64_t limit = rig_now() + (uint64_t)seconds * 1000000000 * (uint64_t)rig_slow();
     int bad = 0;
     for (int rank = 0; rank < rig->n; rank++) {
-        if (excused & 1u << rank)
+        if (excused & UINT64_C(1) << rank)
             continue;
         int status = wait_one(rig->pid[rank], limit);
         if (status)
@@ -178,7 +178,7 @@ int rig_wait(struct rig *rig, int seconds, uint32_t excused)
         bad += status != 0;
     }
     for (int rank = 0; rank < rig->n; rank++)
-        if (excused & 1u << rank) {
+        if (excused & UINT64_C(1) << rank) {
             kill(rig->pid[rank], SIGKILL);
             waitpid(rig->pid[rank], NULL, 0);
         }
