@@ -211,6 +211,8 @@ int gyre_train_option_preset(struct gyre_train_options *options, const char *pre
          {"epochs", "2"}},
     };
     int index, status = gyre_parse_word("--preset", preset, names, 2, &index, trouble);
+    if (!status)
+        options->mnist = index == 1;
     for (int i = 0; !status && i < 10 && lines[index][i][0]; i++)
         status = gyre_train_option_set(options, lines[index][i][0], lines[index][i][1], trouble);
     return status;
@@ -298,6 +300,8 @@ int gyre_train_options_check(const struct gyre_train_options *o, struct gyre_tro
         why = "--nesterov needs --optimizer sgd and a --momentum above 0";
     else if (o->momentum > 0 && o->optimizer != GYRE_TRAIN_SGD)
         why = "--momentum is of --optimizer sgd; adam has --beta1";
+    else if (o->beta1 >= 1 || o->beta2 >= 1)
+        why = "--beta1 and --beta2 are below 1";
     else if (o->shares && o->tail != 2)
         why = "--shares needs --tail once: no sample is repeated or dropped then";
     else if ((o->resume || o->save_every > 1) && !o->save)

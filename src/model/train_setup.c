@@ -31,6 +31,10 @@ static int open_data(struct gyre_train *t)
     int status = gyre_dataset_open(&t->data, &train, t->trouble);
     if (!status && o->test)
         status = gyre_dataset_open(&t->test, &test, t->trouble);
+    if (status == -ENOENT && o->mnist)
+        gyre_trouble_wrap(t->trouble,
+                          "--preset mnist reads MNIST's four files here, or where --data "
+                          "and --test say");
     if (status || !o->test)
         return status;
     if (t->test.features != t->data.features || t->test.width != t->data.width)
