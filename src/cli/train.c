@@ -132,8 +132,8 @@ static int be_rank(const struct gyre_train_options *options, struct gyre_trouble
                 (unsigned long long)outcome.steps,
                 options->save ? "; saved in " : "; nothing is saved",
                 options->save ? options->save : "");
-    if (status && rank && status != GYRE_PEER_LOST)
-        trouble->text[0] = 0; /* rank 0 tells it */
+    if (status && rank && (status != GYRE_PEER_LOST || !strstr(trouble->text, "rank 0 ")))
+        trouble->text[0] = 0; /* rank 0 tells it, unless it is the one that is lost */
     return status ? status : ended;
 }
 
