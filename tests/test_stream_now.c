@@ -294,6 +294,166 @@ static void an_end_takes_nothing_more(void **state)
     close_pair(&pair);
 }
 
+/* -- of which the carrier took a part ---------------------------------------------------------- */
+
+/* `bytes` of a message of `length` leave; the rest is offered. */
+static void leave_part(struct stream_pair *pair, uint64_t i, uint64_t length, size_t bytes)
+{
+    struct gyre_match match = name(i);
+    uint8_t frame[GYRE_FRAME_BYTES + GYRE_STREAM_REST_MOST];
+    assert_true(leave(pair, i, length, frame));
+    memcpy(frame + GYRE_FRAME_BYTES, text, length);
+    gyre_stream_leave_rest(pair->end[0], &match, text, length, frame, bytes);
+    assert_int_equal(gyre_stream_feed(pair->end[1], frame, bytes), 0);
+}
+
+static void a_rest_goes_on_with_its_post(void **state)
+{
+    struct stream_pair pair;
+    uint8_t header[GYRE_FRAME_BYTES];
+    char out[GYRE_STREAM_REST_MOST];
+    (void)state;
+    open_pair(&pair, POSTS, true);
+    for (uint64_t i = 0; i < 3 * (GYRE_FRAME_BYTES + 20); i++) {
+        uint64_t length = i % 3 == 2 ? GYRE_STREAM_REST_MOST : 20;
+        assert_int_equal(post_recv(pair.end[1], i, out, length), 0);
+        leave_part(&pair, i, length, i / 3);
+        if (i % 3 == 1)
+            stream_pair_settle(&pair); /* all is written before the post */
+        if (i / 3 > 0)
+            assert_false(leave(&pair, 1000 + i, 20, header)); /* nothing comes between */
+        assert_int_equal(post_send(pair.end[0], i, text, length), 0);
+        assert_int_equal(fetch(pair.end[0]), i % 3 == 1 && i / 3 > 0 ? i + 1 : 0);
+        stream_pair_settle(&pair);
+        assert_int_equal(fetch(pair.end[0]), i % 3 == 1 && i / 3 > 0 ? 0 : i + 1);
+        assert_int_equal(fetch(pair.end[1]), i + 1);
+        assert_memory_equal(out, text, length);
+    }
+    close_pair(&pair);
+}
+
+static void a_rest_outlives_its_post(void **state)
+{
+    struct stream_pair pair;
+    struct gyre_completion done;
+    char out[20];
+    (void)state;
+    open_pair(&pair, POSTS, true);
+    assert_int_equal(post_recv(pair.end[1], 0, out, 20), 0);
+    leave_part(&pair, 0, 20, 40);
+    assert_int_equal(post_send(pair.end[0], 0, text, 20), 0);
+    assert_int_equal(gyre_stream_cancel(pair.end[0], 1), 0);
+    assert_int_equal(gyre_stream_complete(pair.end[0], &done, 1), 1);
+    assert_int_equal(done.status, -ECANCELED);
+    stream_pair_settle(&pair);
+    assert_int_equal(fetch(pair.end[1]), 1); /* it had left */
+    leave_part(&pair, 1, 20, 40);
+    assert_int_equal(post_send(pair.end[0], 1, text, 20), 0);
+    gyre_stream_fail(pair.end[0], GYRE_PEER_LOST);
+    assert_int_equal(gyre_stream_complete(pair.end[0], &done, 1), 1);
+    assert_int_equal(done.status, GYRE_PEER_LOST);
+    close_pair(&pair);
+}
+
+/* -- out of read-ahead ------------------------------------------------------------------------- */
+
+/* Message i stands where the end reads next; where that is. */
+static uint8_t *stand_next(struct stream_pair *pair, uint64_t i, uint64_t length)
+{
+    struct iovec iov[2];
+    assert_true(gyre_stream_awaits_frame(pair->end[1]));
+    assert_int_equal(gyre_stream_target(pair->end[1], iov), 1);
+    assert_true(leave(pair, i, length, iov[0].iov_base));
+    memcpy((uint8_t *)iov[0].iov_base + GYRE_FRAME_BYTES, text, length);
+    return iov[0].iov_base;
+}
+
+/* All but the last `missing` bytes have come. 1: it is message `wanted`, 0: it is not; negative. */
+static int read_next(struct stream_pair *pair, uint64_t wanted, void *out, uint64_t length,
+                     size_t missing)
+{
+    struct gyre_match match = name(wanted);
+    int status;
+    bool came = gyre_stream_read_now(pair->end[1], GYRE_FRAME_BYTES + length - missing, &match, out,
+                                     length, &status);
+    return status ? status : came;
+}
+
+static void the_next_one_is_read_at_once(void **state)
+{
+    struct stream_pair pair;
+    char out[2048];
+    (void)state;
+    open_pair(&pair, 1, true);
+    for (uint64_t i = 0; i < 2000; i++) { /* credit goes back and forth */
+        uint64_t length = i * 131 % sizeof(out);
+        stand_next(&pair, i, length);
+        assert_int_equal(read_next(&pair, i, out, length, 0), 1);
+        assert_memory_equal(out, text, length);
+        memset(out, 0, length);
+        stream_pair_settle(&pair);
+    }
+    assert_int_equal(fetch(pair.end[1]), 0);
+    close_pair(&pair);
+}
+
+static void only_the_next_one_is_read(void **state)
+{
+    struct stream_pair pair;
+    char out[20];
+    (void)state;
+    open_pair(&pair, POSTS, true);
+    stand_next(&pair, 0, 20);
+    assert_int_equal(read_next(&pair, 1, out, 20, 0), 0);
+    stand_next(&pair, 1, 20);
+    assert_int_equal(read_next(&pair, 1, out, 20, 0), 1);
+    assert_true(take(&pair, 0, out, 20));
+    stand_next(&pair, 2, 20);
+    assert_int_equal(read_next(&pair, 2, out, 20, 5), 0);
+    assert_false(gyre_stream_awaits_frame(pair.end[1]));
+    assert_int_equal(gyre_stream_feed(pair.end[1], (const uint8_t *)text + 15, 5), 0);
+    assert_true(take(&pair, 2, out, 20));
+    assert_int_equal(post_recv(pair.end[1], 3, out, 20), 0); /* a post has the say */
+    stand_next(&pair, 3, 20);
+    assert_int_equal(read_next(&pair, 3, out, 20, 0), 0);
+    assert_int_equal(fetch(pair.end[1]), 4);
+    stand_next(&pair, 4, 20)[GYRE_FRAME_BYTES] ^= 1;
+    assert_int_equal(read_next(&pair, 4, out, 20, 0), GYRE_CORRUPT);
+    close_pair(&pair);
+}
+
+/* What stands behind it is read as ever. */
+static void what_follows_is_read_too(void **state)
+{
+    struct stream_pair pair;
+    struct gyre_match match = name(0);
+    struct iovec iov[2];
+    char out[20], later[20];
+    int status;
+    (void)state;
+    open_pair(&pair, POSTS, true);
+    assert_int_equal(post_recv(pair.end[1], 1, later, 20), 0);
+    assert_int_equal(gyre_stream_target(pair.end[1], iov), 1);
+    uint8_t *to = iov[0].iov_base;
+    for (uint64_t i = 0; i < 3; i++, to += GYRE_FRAME_BYTES + 20) {
+        assert_true(leave(&pair, i, 20, to));
+        memcpy(to + GYRE_FRAME_BYTES, text, 20);
+    }
+    size_t bytes = 3 * (GYRE_FRAME_BYTES + 20) - 30;
+    assert_true(gyre_stream_read_now(pair.end[1], bytes, &match, out, 20, &status));
+    assert_int_equal(fetch(pair.end[1]), 2);
+    assert_memory_equal(later, text, 20);
+    to -= 30; /* of the third's header and payload */
+    uint8_t rest[30];
+    memcpy(rest, to, sizeof(rest));
+    assert_int_equal(gyre_stream_target(pair.end[1], iov), 1);
+    memcpy(iov[0].iov_base, rest, sizeof(rest));
+    match = name(2);
+    assert_true(gyre_stream_read_now(pair.end[1], sizeof(rest), &match, out, 20, &status));
+    assert_memory_equal(out, text, 20);
+    close_pair(&pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +467,11 @@ int main(void)
         cmocka_unit_test(a_post_has_the_say),
         cmocka_unit_test(credit_bounds_both),
         cmocka_unit_test(an_end_takes_nothing_more),
+        cmocka_unit_test(a_rest_goes_on_with_its_post),
+        cmocka_unit_test(a_rest_outlives_its_post),
+        cmocka_unit_test(the_next_one_is_read_at_once),
+        cmocka_unit_test(only_the_next_one_is_read),
+        cmocka_unit_test(what_follows_is_read_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

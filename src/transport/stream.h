@@ -90,6 +90,20 @@ bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *m
 bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *match,
                           uint64_t length, const uint8_t header[32]);
 
+/* For a carrier that may take less than leave_now() let go, at most GYRE_STREAM_REST_MOST bytes of
+ * data: it took `bytes` of header and data, not all. None: that message has not left. Some: the rest
+ * goes before all else, and the send() of that name, which is to follow, completes behind it. */
+#define GYRE_STREAM_REST_MOST 4096u
+void gyre_stream_leave_rest(struct gyre_stream *stream, const struct gyre_match *match,
+                            const void *data, uint64_t length, const uint8_t header[32],
+                            size_t bytes);
+
+/* As read(), of bytes that came where target() wanted them between two frames; if the first frame is
+ * this message, and whole, it goes to `data` and true is returned. *status is read()'s. */
+bool gyre_stream_awaits_frame(const struct gyre_stream *stream);
+bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct gyre_match *match,
+                          void *data, uint64_t length, int *status);
+
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
  * such post, or the peer reads it in place, or the carrier writes it, or the ferry does, and it ends
  * by itself. The

@@ -358,6 +358,28 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes)
     return status;
 }
 
+bool gyre_stream_awaits_frame(const struct gyre_stream *stream)
+{
+    return !stream->status && stream->in.where == GYRE_IN_HEADER;
+}
+
+bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct gyre_match *match,
+                          void *data, uint64_t length, int *status)
+{
+    struct gyre_incoming *in = &stream->in;
+    assert(gyre_stream_awaits_frame(stream) && bytes <= GYRE_STREAM_AHEAD_BYTES - in->have);
+    in->have += (uint32_t)bytes;
+    bool came = gyre_stream_is_next(stream, match, length);
+    if (came) {
+        uint32_t used = GYRE_FRAME_BYTES + (uint32_t)length;
+        gyre_copy(data, in->ahead + GYRE_FRAME_BYTES, length);
+        in->have -= used;
+        memmove(in->ahead, in->ahead + used, in->have);
+    }
+    *status = gyre_stream_read(stream, 0);
+    return came;
+}
+
 /* A header is copied before it is looked at, since the peer might write there still. */
 static int feed_header(struct gyre_stream *stream, const uint8_t *bytes, uint32_t part)
 {

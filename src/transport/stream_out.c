@@ -363,6 +363,9 @@ void gyre_stream_retire(struct gyre_stream *stream)
             return;
         }
         offer_written(stream, offer);
+        if (offer == out->begun_rest) {
+            out->begun_rest = NULL;
+        }
         out->first = (out->first + 1) % GYRE_STREAM_OFFERS;
         out->offers--;
     }

@@ -55,6 +55,9 @@ static int take_note(struct gyre_stream *stream, struct gyre_table *notes,
 static int start_send(struct gyre_stream *stream, struct gyre_send *send)
 {
     struct gyre_note grant;
+    if (gyre_stream_go_on(stream, send)) {
+        return 0;
+    }
     stream->out.unframed++;
     if (send->length <= stream->eager) {
         send->state = GYRE_SEND_QUEUED;

@@ -120,6 +120,9 @@ struct gyre_outgoing {
     uint32_t unframed; /* live sends that are not yet wholly in offers */
     size_t offered;    /* bytes in offers */
     uint8_t *torn;     /* copy of the half-written frame of a withdrawn send */
+    bool begun;        /* a message without a post is half written, and its send() will follow: */
+    struct gyre_match begun_match;
+    struct gyre_offer *begun_rest; /* NULL: written meanwhile */
     bool bye_asked, bye_framed, bye_said;
     uint8_t *stage;
 };
@@ -201,6 +204,12 @@ void gyre_stream_retire(struct gyre_stream *stream);
 bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length);
 void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
 void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send); /* by the peer */
+
+/* stream_now.c. go_on: the send is the one that has begun without a post. is_next: read-ahead begins
+ * with that message, of which all is there and proved; the credit is counted then. */
+bool gyre_stream_go_on(struct gyre_stream *stream, struct gyre_send *send);
+bool gyre_stream_is_next(struct gyre_stream *stream, const struct gyre_match *match,
+                         uint64_t length);
 
 /* stream_in.c. unstore: a stored message goes where it belongs; expecting, granted_receive: the
  * receive that a message of that name is for, come of itself or granted; NULL: none. */
