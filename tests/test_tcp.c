@@ -49,6 +49,52 @@ static void a_crowd_exchanges(void **state)
     exchange(*state, TCP_PAIR_INET, 8, 3);
 }
 
+/* Joins one more pipe, by sockets that take less than a short message at a time. */
+static void join_narrowly(struct tcp_pair *pair)
+{
+    struct gyre_channel channel[2] = {{.peer = 1, .fds = 1}, {.peer = 0, .fds = 1}};
+    int fd[2], least = 1;
+    assert_true(tcp_pair_sockets(TCP_PAIR_LOCAL, fd));
+    for (int side = 0; side < 2; side++) {
+        channel[side].fd[0] = fd[side];
+        assert_int_equal(setsockopt(fd[side], SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
+        assert_int_equal(tcp->attach(pair->wire[side], &channel[side], &pair->pipe[side][0], NULL),
+                         0);
+    }
+}
+
+/* What a full socket takes the beginning of goes on with the message's post. */
+static void a_message_may_leave_in_parts(void **state)
+{
+    enum { COUNT = 40, LENGTH = 4096 };
+    struct tcp_pair pair;
+    struct tally tally[2] = {{0}};
+    unsigned char *out[COUNT], *in = malloc(COUNT * LENGTH);
+    int posts = 0;
+    assert_int_equal(tcp_pair_open(&pair, *state, TCP_PAIR_LOCAL, 0, 0), 0);
+    join_narrowly(&pair);
+    for (int i = 0; i < COUNT; i++) {
+        struct gyre_match name = match((uint64_t)i + 1, 0);
+        out[i] = pattern(LENGTH, (unsigned)i);
+        if (!tcp->send_now(pair.pipe[0][0], &name, out[i], LENGTH)) {
+            assert_int_equal(tcp->send(pair.pipe[0][0], &name, out[i], LENGTH, 1), 0);
+            posts++;
+        }
+        assert_int_equal(tcp->recv(pair.pipe[1][0], &name, in + i * LENGTH, LENGTH, 1), 0);
+        if (i % 4 == 0)
+            poll_until(&pair, tally, posts, i + 1); /* and once more from the start */
+    }
+    poll_until(&pair, tally, posts, COUNT);
+    assert_int_equal(tally[0].failed + tally[1].failed, 0);
+    assert_in_range(posts, 1, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        assert_memory_equal(in + i * LENGTH, out[i], LENGTH);
+        free(out[i]);
+    }
+    free(in);
+    tcp_pair_close(&pair);
+}
+
 static uint64_t moved(const struct tcp_pair *pair, int side)
 {
     return gyre_driver_tcp.moved(pair->wire[side]);
@@ -181,6 +227,7 @@ static int run_over(char *variant)
         cmocka_unit_test_prestate(few_connections_exchange, variant),
         cmocka_unit_test_prestate(a_crowd_exchanges, variant),
         cmocka_unit_test_prestate(payload_is_summed_unless_both_ends_forgo_it, variant),
+        cmocka_unit_test_prestate(a_message_may_leave_in_parts, variant),
         cmocka_unit_test_prestate(bulk_leaves_room, variant),
         cmocka_unit_test_prestate(the_alarm_rings, variant),
         cmocka_unit_test_prestate(a_thread_that_armed_may_end, variant),

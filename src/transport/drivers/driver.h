@@ -124,9 +124,9 @@ struct gyre_driver {
     int (*recv)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length,
                 uint64_t token);
 
-    /* A short message without a post. send_now(): it has left; false: send() it. recv_now(): 0, it
-     * has come; GYRE_AGAIN, nothing has, look again; -ENOENT, it is not the next, recv() it. Both
-     * NULL: the driver has no such way. */
+    /* A short message without a post. send_now(): it has left; false: send() it, which goes on with
+     * what of it has left. recv_now(): 0, it has come; GYRE_AGAIN, nothing has, look again; -ENOENT,
+     * it is not the next, recv() it. Both NULL: the driver has no such way. */
     bool (*send_now)(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
                      uint64_t length);
     int (*recv_now)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,

@@ -278,6 +278,26 @@ static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, vo
     return 0;
 }
 
+static bool tcp_send_now(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+                         uint64_t length)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    return !pipe->status && gyre_tcp_socket_send_now(lane_socket(pipe, match), match, data, length);
+}
+
+static int tcp_recv_now(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+                        uint64_t length)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_socket *socket = lane_socket(pipe, match);
+    if (pipe->status)
+        return -ENOENT;
+    int status = gyre_tcp_socket_recv_now(socket, match, data, length);
+    if (!status && !gyre_stream_silent(socket->stream)) /* credit is due */
+        gyre_tcp_socket_push(socket);
+    return status;
+}
+
 static int tcp_cancel(struct gyre_pipe *handle, uint64_t token)
 {
     struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
@@ -430,6 +450,8 @@ const struct gyre_driver gyre_driver_tcp = {
     .bye = tcp_bye,
     .send = tcp_send,
     .recv = tcp_recv,
+    .send_now = tcp_send_now,
+    .recv_now = tcp_recv_now,
     .cancel = tcp_cancel,
     .poll = tcp_poll,
     .state = tcp_state,

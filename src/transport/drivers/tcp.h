@@ -146,6 +146,10 @@ void gyre_tcp_socket_push(struct gyre_tcp_socket *socket);  /* plain calls, up t
 void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* only what stands in front, no bulk */
 void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket);
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max);
+bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
+                              const void *data, uint64_t length);
+int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
+                             void *data, uint64_t length);
 
 /* What a transfer ended with, plain or in flight: bytes or -errno. False: nothing more moves that
  * way now. */

@@ -18,6 +18,7 @@
  *     next turn. */
 #include "transport/drivers/tcp.h"
 
+#include "base/copy.h"
 #include "transport/frame.h"
 
 #include <arpa/inet.h>
@@ -294,4 +295,77 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
             return;
         moved += result > 0 ? (size_t)result : 0;
     }
+}
+
+/* -- without a post ---------------------------------------------------------------------------- */
+
+#define GATHERED_MAX 256u /* a copy of so many bytes costs less than a second vector */
+
+/* The kernel took less than all of a message: how it goes on is for its post. */
+static bool stop_short(struct gyre_tcp_socket *socket, ssize_t sent)
+{
+    if (sent > 0) {
+        socket->pipe->wire->moved += (uint64_t)sent;
+        gyre_tcp_socket_block(socket, true);
+    } else {
+        gyre_tcp_socket_wrote(socket, sent);
+    }
+    gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
+    return false;
+}
+
+bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
+                              const void *data, uint64_t length)
+{
+    uint8_t frame[GYRE_FRAME_BYTES + GATHERED_MAX];
+    struct iovec iov[2] = {{frame, GYRE_FRAME_BYTES}, {(void *)(uintptr_t)data, length}};
+    bool gathered = length <= GATHERED_MAX;
+    if (length > GYRE_STREAM_REST_MOST || !can_write(socket) ||
+        !gyre_stream_leave_now(socket->stream, match, data, length, frame))
+        return false;
+    if (gathered) {
+        gyre_copy(frame + GYRE_FRAME_BYTES, data, length);
+        iov[0].iov_len += length;
+    }
+    ssize_t sent = transmit(socket->fd, iov, gathered ? 1 : 2);
+    if (sent != (ssize_t)(GYRE_FRAME_BYTES + length)) {
+        gyre_stream_leave_rest(socket->stream, match, data, length, frame,
+                               sent > 0 ? (size_t)sent : 0);
+        return stop_short(socket, sent);
+    }
+    socket->pipe->wire->moved += (uint64_t)sent;
+    return true;
+}
+
+static bool came_now(struct gyre_tcp_socket *socket, size_t bytes, const struct gyre_match *match,
+                     void *data, uint64_t length)
+{
+    int status;
+    socket->pipe->wire->moved += bytes;
+    bool came = gyre_stream_read_now(socket->stream, bytes, match, data, length, &status);
+    if (status)
+        broken(socket, status, 0);
+    if (socket->posts)
+        gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST); /* what came behind it may be theirs */
+    return came || gyre_stream_take_now(socket->stream, match, data, length);
+}
+
+int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
+                             void *data, uint64_t length)
+{
+    struct iovec iov[2];
+    if (gyre_stream_take_now(socket->stream, match, data, length))
+        return 0;
+    if (length > GYRE_STREAM_REST_MOST || socket->flying_in || socket->finished || socket->hangup ||
+        socket->status || !gyre_stream_awaits_frame(socket->stream))
+        return -ENOENT;
+    int count = gyre_stream_target(socket->stream, iov);
+    ssize_t got = receive(socket->fd, iov, count);
+    if (got == -EAGAIN)
+        return GYRE_AGAIN;
+    if (got <= 0 || (size_t)got == iov[0].iov_len)
+        gyre_tcp_socket_mark(socket, GYRE_TCP_READ); /* there is more */
+    if (got <= 0)
+        gyre_tcp_socket_came(socket, got);
+    return got > 0 && came_now(socket, (size_t)got, match, data, length) ? 0 : -ENOENT;
 }
