@@ -52,7 +52,8 @@ struct gyre_lane {
     struct gyre_slice slice;
     uint64_t index, rounds; /* of rounds */
     struct gyre_round round;
-    uint32_t posted;      /* how many of 2 × steps (receives, then sends) have been looked at */
+    uint32_t pass;        /* over the round's steps, see steps.c */
+    uint32_t posted;      /* how many of them have been looked at in this pass */
     uint32_t outstanding; /* posts without completion */
     uint32_t local;       /* next step that may be COPY or REDUCE */
     uint64_t local_bytes; /* done of that one */

@@ -15,6 +15,7 @@
 
 #define COMPLETIONS 64
 #define DEVICE_NAP  UINT64_C(50000) /* ns: nobody rings when a device has finished */
+#define LINKS_EVERY 16              /* turns that left nothing to wait for: then they are heard */
 
 void gyre_hub_init(struct gyre_hub *hub, struct gyre_domain *domain)
 {
@@ -105,11 +106,17 @@ bool gyre_hub_pending(const struct gyre_hub *hub)
     return false;
 }
 
+/* What is over by itself, as short messages that left at once, leaves nothing to ask the links for. */
+static bool asks_links(struct gyre_hub *hub, bool moved)
+{
+    return hub->busies || !moved || ++hub->unasked % LINKS_EVERY == 0;
+}
+
 bool gyre_hub_poll(struct gyre_hub *hub)
 {
     bool moved = gyre_carrier_busy(&hub->carrier) && gyre_carrier_poll(&hub->carrier);
     moved |= run_busy(hub);
-    if (take_completions(hub)) {
+    if (asks_links(hub, moved) && take_completions(hub)) {
         gyre_domain_tell_standing(hub->domain);
         moved = true;
     }

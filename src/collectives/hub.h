@@ -40,6 +40,7 @@ struct gyre_hub {
     bool helping;     /* the helper drives: no thread of the application waits */
     uint64_t moves;   /* turns in which something moved */
     uint64_t carried; /* by the links, when last looked */
+    uint32_t unasked; /* turns that had nothing to ask the links for */
     struct gyre_helper helper;
     struct gyre_carrier carrier;           /* of memory that the CPU cannot touch */
     uint32_t activities;                   /* that the watch may hear of */

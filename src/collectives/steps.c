@@ -3,9 +3,10 @@
  *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …        a lane takes the next slice when it has
  *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …     finished one; no lane waits for another
  *
- * A round is generated when it begins. Its receives are posted first, then its sends, then its
- * local steps run in pieces of at most 256 KiB; when every post has completed the next round
- * begins. A completion finds its lane by the token. */
+ * A round is generated when it begins. Short sends leave at once where a link lets them, without a
+ * post; then its receives are posted, but for what has come already; then its other sends, then its
+ * local steps run in pieces of at most 256 KiB; when every post has completed the next round begins.
+ * A completion finds its lane by the token. */
 #include "collectives/shadow.h"
 
 #include <errno.h>
@@ -101,6 +102,7 @@ static void begin_round(struct gyre_lane *lane)
 {
     gyre_round_clear(&lane->round);
     lane->op->plan->algorithm->round(&lane->slice, lane->index, &lane->round);
+    lane->pass = 0;
     lane->posted = 0;
     lane->outstanding = 0;
     lane->local = 0;
@@ -132,13 +134,29 @@ static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane
     return true;
 }
 
-static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step)
+static struct gyre_match name_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
 {
-    struct gyre_match match = {.comm = engine->comm,
+    return (struct gyre_match){.comm = engine->comm,
                                .lane = (uint16_t)lane->slice_index,
                                .order = (uint16_t)lane->index,
                                .sequence = lane->op->sequence,
                                .fingerprint = lane->op->fingerprint};
+}
+
+static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *lane,
+                     const struct gyre_step *step)
+{
+    struct gyre_match match = name_of(engine, lane);
+    uint8_t *at = address(lane, step->at);
+    uint32_t peer = gyre_engine_world(engine, step->peer);
+    return step->kind == GYRE_SEND
+               ? gyre_link_send_now(engine->links, peer, &match, at, step->length)
+               : !gyre_link_recv_now(engine->links, peer, &match, at, step->length);
+}
+
+static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step)
+{
+    struct gyre_match match = name_of(engine, lane);
     uint8_t *at = address(lane, step->at);
     uint64_t token = token_of(engine, lane);
     uint32_t peer = gyre_engine_world(engine, step->peer);
@@ -161,26 +179,41 @@ void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int stat
     gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
 }
 
-/* Receives, then sends; stops where a link has no room. True if anything was posted. */
+enum { NOW, RECEIVES, SENDS, PASSES }; /* over the steps of a round, in this order */
+
+#define OVER (UINT32_C(1) << 31) /* of a step's flags, beside the schedule's: it had no post */
+
+/* Of receives those that come before any was posted: if one has to wait, so will the others. */
+static bool suits_now(const struct gyre_lane *lane)
+{
+    return lane->pass == NOW || (lane->pass == RECEIVES && lane->outstanding == 0);
+}
+
+/* Not 0: the link has no room, or has failed. */
+static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct gyre_step *step)
+{
+    if (step->kind != (lane->pass == RECEIVES ? GYRE_RECV : GYRE_SEND) || step->flags & OVER)
+        return 0;
+    if (suits_now(lane) && runs_now(engine, lane, step))
+        step->flags |= OVER;
+    if (lane->pass == NOW || step->flags & OVER)
+        return 0;
+    int status = post(engine, lane, step);
+    lane->outstanding += status == 0;
+    if (status < 0)
+        gyre_engine_link_failed(engine, gyre_engine_world(engine, step->peer), status);
+    return status;
+}
+
+/* Stops where a link has no room. True if it got any further. */
 static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
 {
-    uint32_t before = lane->posted;
-    for (; lane->posted < 2 * lane->round.steps; lane->posted++) {
-        uint32_t s = lane->posted % lane->round.steps;
-        enum gyre_step_kind wanted = lane->posted < lane->round.steps ? GYRE_RECV : GYRE_SEND;
-        if (lane->round.step[s].kind != wanted)
-            continue;
-        int status = post(engine, lane, &lane->round.step[s]);
-        if (status == GYRE_AGAIN)
-            break;
-        if (status < 0) {
-            gyre_engine_link_failed(engine, gyre_engine_world(engine, lane->round.step[s].peer),
-                                    status);
-            break;
-        }
-        lane->outstanding++;
-    }
-    return lane->posted != before;
+    uint32_t pass = lane->pass, posted = lane->posted;
+    for (; lane->pass < PASSES; lane->pass++, lane->posted = 0)
+        for (; lane->posted < lane->round.steps; lane->posted++)
+            if (try_step(engine, lane, &lane->round.step[lane->posted]))
+                return lane->pass != pass || lane->posted != posted;
+    return pass != PASSES;
 }
 
 static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
@@ -226,8 +259,7 @@ static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
 
 static bool round_over(const struct gyre_lane *lane)
 {
-    return lane->posted == 2 * lane->round.steps && lane->outstanding == 0 &&
-           lane->local == lane->round.steps;
+    return lane->pass == PASSES && lane->outstanding == 0 && lane->local == lane->round.steps;
 }
 
 static void lane_end(struct gyre_engine *engine, struct gyre_lane *lane)
