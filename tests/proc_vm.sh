@@ -40,13 +40,27 @@ code=$?
 expect "is a skip" [ "$code" = 77 ]
 expect "that says what to install" out_is 'no qemu-system-x86_64: apt-get install qemu-system-x86'
 
+# --- a guest that stands still before it has started ---
+
+cat >"$room/bin/qemu-system-x86_64" <<'END'
+#!/bin/sh
+for word; do case $word in *mount_tag=job*) job=${word#local,path=} ;; esac done
+[ -e "$0.once" ] || { : >"$0.once" && exec sleep 600; }
+echo 42 >"${job%%,mount_tag*}/status"
+END
+chmod 755 "$room/bin/qemu-system-x86_64"
+PATH=$room/bin:$PATH VM_BOOT_SECONDS=1 vm "$room/folder" true
+expect "is started once more" [ "$code" = 42 ]
+expect "and that is told" err_says 'has not started after 1 s, so it is started again'
+expect "nothing is left of it" nothing_left
+
 # --- a run that goes well ---
 
 cat >"$room/folder/sum" <<END
-GYRE_TRANSPORT=verbs timeout 60 '$2/gyre' run -n 2 sh -c 'GYRE_RDMA_DEVICE=rxe\$RANK exec "\$@"' sh \\
+GYRE_TRANSPORT=verbs timeout 150 '$2/gyre' run -n 2 sh -c 'GYRE_RDMA_DEVICE=rxe\$RANK exec "\$@"' sh \\
     '$2/bench/all_reduce' --no-ceiling -c 1 -n 2 -b 8 -e 128K -f 128
 END
-vm -n 3 "$room/folder" 'for d in /sys/class/infiniband/*; do cat $d/ports/1/state; done; pwd >place; HOME=/tmp sh ./sum >sum.out 2>&1
+vm -n 3 -t 240 "$room/folder" 'for d in /sys/class/infiniband/*; do cat $d/ports/1/state; done; pwd >place; HOME=/tmp sh ./sum >sum.out 2>&1
     echo last >&2; exit 42'
 expect "the command's exit code" [ "$code" = 42 ]
 expect "three active devices, and both streams in order" out_is "$(printf '4: ACTIVE\n4: ACTIVE\n4: ACTIVE\nlast')"
