@@ -191,6 +191,7 @@ static int create_memory(int device, uint64_t length, CUmemGenericAllocationHand
     CUmemAllocationProp wanted = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .requestedHandleTypes = FD_HANDLE,
                                   .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    wanted.allocFlags.gpuDirectRDMACapable = gyre_cuda_rdma(device);
     CUresult error = gyre_cuda->cuMemCreate(memory, length, &wanted, 0);
     if (error)
         return export_failed(error, device, length, "cuMemCreate", trouble);

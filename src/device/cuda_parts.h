@@ -39,6 +39,8 @@
     call(cuMemSetAccess) \
     call(cuMemExportToShareableHandle) \
     call(cuMemImportFromShareableHandle) \
+    call(cuMemGetHandleForAddressRange) \
+    call(cuFlushGPUDirectRDMAWrites) \
     call(cuIpcGetMemHandle) \
     call(cuIpcOpenMemHandle) \
     call(cuIpcCloseMemHandle) \
@@ -115,6 +117,12 @@ void gyre_cuda_unimport(struct gyre_region *region);
 int gyre_cuda_adopt(int device, void *base, uint64_t length, struct gyre_region *region,
                     struct gyre_trouble *trouble);
 int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
+int gyre_cuda_dma_buf(int device, const void *base, uint64_t length, struct gyre_trouble *trouble);
+int gyre_cuda_flush(int device, struct gyre_trouble *trouble);
+
+/* Whether exportable memory can be made such that RDMA cards reach it (cuda_rdma.c); the device has
+ * been entered before. */
+bool gyre_cuda_rdma(int device);
 
 /* Waits for all work of the device, of whatever stream; GYRE_TIMED_OUT after some seconds. The
  * device's context need not be current. */

@@ -129,6 +129,15 @@ struct gyre_device {
     int (*pin)(int device, void *memory, uint64_t length, struct gyre_trouble *trouble);
     void (*unpin)(int device, void *memory);
 
+    /* A descriptor by which another device of the machine (an RDMA card) reads and writes memory of
+     * this one: a dma-buf of whole pages, which the caller closes. GYRE_UNSUPPORTED: there is none.
+     * NULL for the host, whose memory has addresses. */
+    int (*dma_buf)(int device, const void *base, uint64_t length, struct gyre_trouble *trouble);
+
+    /* What other devices have written into this one's memory is there for all work posted from now
+     * on. GYRE_UNSUPPORTED: nobody can tell when it is. Takes microseconds. NULL for the host. */
+    int (*flush)(int device, struct gyre_trouble *trouble);
+
     /* Whose memory is at `address`? Any thread, does not block. */
     enum gyre_memory_kind (*classify)(const void *address);
 

@@ -28,6 +28,7 @@ struct memory {
     int home;   /* the device that has them, in whatever process */
     uint64_t length;
     char *alias;
+    bool for_cards; /* other devices of the machine may reach it */
 };
 
 struct range {
@@ -60,7 +61,7 @@ static CUresult add_memory(int fd, int device, uint64_t length, struct memory **
             void *alias = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
             if (alias == MAP_FAILED)
                 return CUDA_ERROR_OPERATING_SYSTEM;
-            memories[i] = (struct memory){1, 0, fd, device, device, length, alias};
+            memories[i] = (struct memory){1, 0, fd, device, device, length, alias, false};
             *made = &memories[i];
             return CUDA_SUCCESS;
         }
@@ -354,8 +355,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t length,
         status = CUDA_ERROR_NOT_SUPPORTED;
     if (!status)
         status = make_memory(properties->location.id, length, &memory);
-    if (!status)
+    if (!status) {
+        memory->for_cards = properties->allocFlags.gpuDirectRDMACapable;
         *handle = give_handle(memory);
+    }
     return fake_end(status);
 }
 
@@ -503,6 +506,35 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         status = open_memory(fcntl((int)(intptr_t)shareable, F_DUPFD_CLOEXEC, 0), &memory);
     if (!status)
         *handle = give_handle(memory);
+    return fake_end(status);
+}
+
+/* A card gets the memory itself, and with exportable memory only what was made for that. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr base, size_t length,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    const struct range *range = range_at(base);
+    if (!status && (!range || !range->memory || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+                    flags || (uint64_t)(uintptr_t)range->base != base || length > range->shown))
+        status = CUDA_ERROR_INVALID_VALUE;
+    if (!status && range->origin == RESERVED && !range->memory->for_cards)
+        status = CUDA_ERROR_NOT_SUPPORTED;
+    int fd = status ? -1 : fcntl(range->memory->fd, F_DUPFD_CLOEXEC, 0);
+    if (!status && fd < 0)
+        status = CUDA_ERROR_OPERATING_SYSTEM;
+    if (!status)
+        *(int *)handle = fd;
+    return fake_end(status);
+}
+
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                    CUflushGPUDirectRDMAWritesScope scope)
+{
+    CUresult status = fake_begin(__func__, FAKE_CONTEXT);
+    if (!status && (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+                    scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER))
+        status = CUDA_ERROR_INVALID_VALUE;
     return fake_end(status);
 }
 

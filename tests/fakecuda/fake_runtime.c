@@ -41,6 +41,8 @@ static const struct {
     entry(cuMemSetAccess)
     entry(cuMemExportToShareableHandle)
     entry(cuMemImportFromShareableHandle)
+    entry(cuMemGetHandleForAddressRange)
+    entry(cuFlushGPUDirectRDMAWrites)
     entry(cuIpcGetMemHandle)
     entry(cuIpcOpenMemHandle)
     entry(cuIpcCloseMemHandle)
