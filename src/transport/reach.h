@@ -24,6 +24,10 @@ struct gyre_reach {
 
     /* This side can write from there. */
     bool (*covers)(void *context, const void *memory, uint64_t length);
+
+    /* What has come into memory that the CPU cannot touch is there for whoever uses it from now on;
+     * 0 or negative. NULL: it is anyway. */
+    int (*flush)(void *context);
 };
 
 #endif

@@ -109,6 +109,7 @@ int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_st
     fresh->peer = options->peer;
     fresh->sight = options->sight;
     fresh->reach = options->reach;
+    fresh->ferry = options->sight && options->sight->ferry ? options->sight->ferry : options->ferry;
     fresh->posts = options->posts;
     fresh->footprint = bytes;
     *stream = fresh;
@@ -124,6 +125,10 @@ void gyre_stream_destroy(struct gyre_stream *stream)
     gyre_stream_settle(stream);
     for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
         free(receive->ashore);
+    }
+    struct gyre_send *send;
+    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
+        free(send->aboard);
     }
     free(stream->out.torn);
     free(stream);
@@ -167,6 +172,8 @@ void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, in
 
 void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send)
 {
+    free(send->aboard);
+    send->aboard = NULL;
     send->state = GYRE_SEND_FREE;
     gyre_table_give(&stream->sends, send);
 }

@@ -20,6 +20,7 @@
  *
  * Where the carrier can write into the receiver's buffer from where the message lies, it does
  * (reach.h): PLACE grants that, and only the grant and the news of its end take part in the stream.
+ * That may be a device's memory too; where only one end's carrier can, the ferry copies at the other.
  *
  * Rules: nothing here blocks; nothing allocates after create(), but for cancel() of a half-written
  * send; at most `posts` sends and `posts` receives are outstanding (until complete() returned
@@ -56,6 +57,8 @@ struct gyre_stream_options {
     uint32_t peer;  /* as `sight` knows it */
     const struct gyre_sight *sight; /* NULL: no memory is seen by both ends. Outlives the stream */
     const struct gyre_reach *reach; /* NULL: the carrier writes no memory of the peer. Likewise */
+    struct gyre_ferry
+        *ferry; /* copies what the CPU cannot touch, where `sight` has none. Likewise */
 };
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream);
@@ -130,7 +133,7 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
 int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t length);
 
 /* Messages that the peer points at, in memory that both ends see, and those for memory that the CPU
- * cannot touch: fetch() copies at most one piece of the next one, or has the ferry copy it, learns
+ * cannot touch, or from it: fetch() copies at most one piece of the next one, or has the ferry copy it, learns
  * what the ferry has copied, and says 1 if anything moved, 0 if not, negative if the stream has just
  * failed. pending() says whether there is one that waits for fetch() alone. */
 int gyre_stream_fetch(struct gyre_stream *stream);

@@ -5,44 +5,46 @@
  *     a region of the host's    a device                 likewise
  *     the host                  a device                 pieces ─▶ ashore ─▶ a copy from there
  *
+ *     what the carrier reaches  what it reaches          PLACE (stream_reach.c)
+ *     what the carrier reaches  anything else            GRANT ─▶ a copy aboard ─▶ pieces
+ *
  * Copies are posted by fetch() and looked at by the next ones: nobody waits for a device, and
  * nothing is said to have been read before it has. A copy between two devices' memories is one
  * post. One that the host's memory takes part in is cut up, since a driver may make it while it is
  * posted.
  *
- * A receive whose buffer a copy may write is past recall, and ends when that is over; a stream that
+ * A post whose buffer a copy may use is past recall, and ends when that is over; a stream that
  * fails waits for it. Where the sender has freed the region meanwhile, the stream fails. */
 #include "transport/stream_state.h"
 
 #include "transport/ferry.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define TRIP_BYTES (1u << 20) /* posted at a time, of copies that use the host's memory */
 
-static struct gyre_ferry *ferry_of(const struct gyre_stream *stream)
-{
-    return stream->sight ? stream->sight->ferry : NULL;
-}
-
 bool gyre_stream_is_away(const struct gyre_stream *stream, const void *memory, uint64_t length)
 {
-    return length > stream->eager && gyre_ferry_owns(ferry_of(stream), memory);
+    return length > stream->eager && gyre_ferry_owns(stream->ferry, memory);
 }
 
 uint32_t gyre_stream_locate_away(const struct gyre_stream *stream, const void *memory,
                                  uint64_t length, uint64_t *offset)
 {
     const struct gyre_sight *sight = stream->sight;
-    return sight->locate_away(sight->context, memory, length, offset);
+    return sight ? sight->locate_away(sight->context, memory, length, offset) : 0;
 }
 
 bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
                          bool send)
 {
+    const struct gyre_reach *reach = stream->reach;
     uint64_t offset;
-    return gyre_stream_is_away(stream, memory, length) &&
-           (!send || gyre_stream_locate_away(stream, memory, length, &offset));
+    if (!gyre_stream_is_away(stream, memory, length))
+        return false;
+    return reach ? reach->covers(reach->context, memory, length)
+                 : !send || gyre_stream_locate_away(stream, memory, length, &offset);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -66,7 +68,7 @@ void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive)
 
 static int post(struct gyre_stream *stream, struct gyre_receive *receive, uint64_t bytes)
 {
-    struct gyre_ferry *ferry = ferry_of(stream);
+    struct gyre_ferry *ferry = stream->ferry;
     uint8_t *to = receive->data + receive->got;
     struct gyre_spot spot = {stream->peer, receive->region, receive->offset + receive->got, bytes};
     return receive->landing
@@ -108,7 +110,7 @@ int gyre_stream_end_trips(struct gyre_stream *stream)
     struct gyre_receive *receive;
     int moved = 0;
     while (!stream->status && (receive = (struct gyre_receive *)stream->in.trips.head)) {
-        int done = gyre_ferry_done(ferry_of(stream), receive->ticket);
+        int done = gyre_ferry_done(stream->ferry, receive->ticket);
         if (done < 0)
             gyre_stream_fail(stream, done);
         if (done <= 0)
@@ -119,8 +121,63 @@ int gyre_stream_end_trips(struct gyre_stream *stream)
     return moved;
 }
 
+/* -- lading ------------------------------------------------------------------------------------ */
+
+void gyre_stream_lade(struct gyre_stream *stream, struct gyre_send *send)
+{
+    send->state = GYRE_SEND_LADING;
+    gyre_queue_push(&stream->out.lading, send);
+}
+
+/* 1 or 0: whether it was; negative: it cannot be. */
+static int lade_some(struct gyre_stream *stream, struct gyre_send *send)
+{
+    uint64_t left = send->length - send->laden;
+    uint64_t bytes = left < TRIP_BYTES ? left : TRIP_BYTES;
+    if (!send->aboard && !(send->aboard = malloc(send->length)))
+        return -ENOMEM;
+    int status = gyre_ferry_copy(stream->ferry, send->aboard + send->laden,
+                                 send->data + send->laden, bytes, &send->ticket);
+    if (status)
+        return status == GYRE_AGAIN ? 0 : status;
+    send->trip = bytes;
+    return 1;
+}
+
+static int end_lading(struct gyre_stream *stream, struct gyre_send *send)
+{
+    int done = gyre_ferry_done(stream->ferry, send->ticket);
+    if (done <= 0)
+        return done;
+    send->laden += send->trip;
+    send->trip = 0;
+    if (send->laden < send->length)
+        return 1;
+    gyre_queue_pop(&stream->out.lading);
+    send->data = send->aboard;
+    send->state = GYRE_SEND_GRANTED;
+    gyre_queue_push(&stream->out.granted, send);
+    return 1;
+}
+
+/* One at a time. */
+int gyre_stream_run_lading(struct gyre_stream *stream)
+{
+    struct gyre_send *send;
+    int moved = 0;
+    while (!stream->status && (send = (struct gyre_send *)stream->out.lading.head)) {
+        int status = send->trip ? end_lading(stream, send) : lade_some(stream, send);
+        if (status < 0)
+            gyre_stream_fail(stream, status);
+        if (status <= 0)
+            return status ? status : moved;
+        moved = 1;
+    }
+    return moved;
+}
+
 void gyre_stream_settle(struct gyre_stream *stream)
 {
-    if (stream->in.trips.head)
-        gyre_ferry_settle(ferry_of(stream));
+    if (stream->in.trips.head || stream->out.lading.head)
+        gyre_ferry_settle(stream->ferry);
 }

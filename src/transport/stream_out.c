@@ -415,6 +415,10 @@ void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
     if (send->live && (gyre_stream_point(stream, send) || gyre_stream_reach(stream, send))) {
         return;
     }
+    if (send->live && send->away) {
+        gyre_stream_lade(stream, send);
+        return;
+    }
     send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;
     gyre_queue_push(send->live ? &out->granted : &out->voids, send);
 }

@@ -90,11 +90,15 @@ static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive,
 int gyre_stream_fetch(struct gyre_stream *stream)
 {
     int moved = gyre_stream_end_trips(stream);
+    if (moved >= 0 && stream->out.lading.head) {
+        int laden = gyre_stream_run_lading(stream);
+        moved = laden < 0 ? laden : laden | moved;
+    }
     struct gyre_receive *receive = (struct gyre_receive *)stream->in.points.head;
     if (stream->status || !receive)
         return moved;
     const void *from = receive->live ? look(stream, receive) : NULL;
-    if (receive->live && (receive->away || (!from && stream->sight->ferry))) {
+    if (receive->live && (receive->away || (!from && stream->ferry))) {
         int sent = gyre_stream_send_off(stream, receive, from != NULL);
         return sent < 0 ? sent : sent | moved;
     }
@@ -106,7 +110,8 @@ int gyre_stream_fetch(struct gyre_stream *stream)
 
 bool gyre_stream_pending(const struct gyre_stream *stream)
 {
-    return !stream->status && stream->in.points.head;
+    const struct gyre_send *send = (const struct gyre_send *)stream->out.lading.head;
+    return !stream->status && (stream->in.points.head || (send && !send->trip));
 }
 
 int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match)

@@ -88,7 +88,7 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     uint64_t offset = 0;
     bool away = gyre_stream_is_away(stream, data, length);
     uint32_t region = away ? gyre_stream_locate_away(stream, data, length, &offset) : 0;
-    if (away && !region) {
+    if (away && !region && !gyre_stream_carries(stream, data, length, true)) {
         return GYRE_INVALID;
     }
     struct gyre_send *send = gyre_table_take(&stream->sends, match);
@@ -97,6 +97,7 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     }
     send->region = region;
     send->offset = offset;
+    send->away = away;
     send->agreement = gyre_stream_agree_join(stream, match, false, &status);
     if (!send->agreement) {
         gyre_table_give(&stream->sends, send);

@@ -89,6 +89,12 @@ int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
         gyre_stream_fail(stream, GYRE_CORRUPT);
         return GYRE_CORRUPT;
     }
+    const struct gyre_reach *reach = stream->reach;
+    int status = receive->away && reach->flush ? reach->flush(reach->context) : 0;
+    if (status) {
+        gyre_stream_fail(stream, status);
+        return status;
+    }
     gyre_stream_unplace(stream, receive);
     gyre_stream_end_granted(stream, receive, 0);
     return 0;
@@ -136,8 +142,8 @@ int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match
         gyre_queue_push(&stream->out.spared, note);
     } else if (send) {
         gyre_queue_unlink(&stream->out.reached, send);
-        send->state = GYRE_SEND_GRANTED;
-        gyre_queue_push(&stream->out.granted, send);
+        send->placed = false;
+        gyre_stream_granted(stream, send);
     }
     return 0;
 }

@@ -63,6 +63,7 @@ enum gyre_send_state {
     GYRE_SEND_LOCATED, /* in out.points: the peer will be told where it lies */
     GYRE_SEND_POINTED, /* in sends' hash: the peer reads it */
     GYRE_SEND_REACHED, /* in out.reached: the carrier will write it at the peer */
+    GYRE_SEND_LADING,  /* in out.lading: the ferry copies it to the host's memory */
     GYRE_SEND_WRITING, /* and does */
     GYRE_SEND_FRAMED,  /* all its bytes are in offers */
     GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
@@ -81,6 +82,9 @@ struct gyre_send {
     bool placed; /* the grant said where to write, and under which number */
     uint32_t number;
     struct gyre_reach_place place;
+    bool away;                    /* data is memory that the ferry copies */
+    uint8_t *aboard;              /* a copy of it in the host's; NULL: none */
+    uint64_t laden, trip, ticket; /* bytes copied; being copied, and by what the ferry knows them */
 };
 
 struct gyre_stored { /* a whole message whose receive is not posted yet */
@@ -110,7 +114,7 @@ struct gyre_offer { /* one frame on its way out: what is left of it */
 struct gyre_outgoing {
     struct gyre_queue eager, patient, granted, voids; /* of gyre_send */
     struct gyre_queue points;                         /* of gyre_send too */
-    struct gyre_queue reached;                        /* likewise */
+    struct gyre_queue reached, lading;                /* likewise */
     struct gyre_queue grants, takens, recalls;        /* of gyre_receive */
     struct gyre_queue spared;                         /* of gyre_note */
     struct gyre_offer offer[GYRE_STREAM_OFFERS];
@@ -167,6 +171,7 @@ struct gyre_stream {
     uint32_t peer;
     const struct gyre_sight *sight;
     const struct gyre_reach *reach;
+    struct gyre_ferry *ferry;
     uint32_t places;                         /* that the peer holds */
     uint32_t posts, sends_out, receives_out; /* posts whose completion was not fetched yet */
     struct gyre_table receives, sends, stored, grants, asks, agreements;
@@ -232,8 +237,9 @@ void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive);
 /* stream_away.c. is_away: that memory is the ferry's; locate_away: the region that holds it, 0:
  * none; ashore: where pieces land instead, NULL: no memory; land: all have come. send_off: the first
  * of in.points goes by ferry, and by_host says whether host memory is read; end_trips: what has been
- * copied: 1 or 0, whether anything moved, or the status with which the stream has failed. settle:
- * the ferry touches no buffer any more. */
+ * copied: 1 or 0, whether anything moved, or the status with which the stream has failed. lade: the
+ * message goes in pieces, from a copy; run_lading: moves that on, and tells as end_trips does.
+ * settle: the ferry touches no buffer any more. */
 bool gyre_stream_is_away(const struct gyre_stream *stream, const void *memory, uint64_t length);
 uint32_t gyre_stream_locate_away(const struct gyre_stream *stream, const void *memory,
                                  uint64_t length, uint64_t *offset);
@@ -241,6 +247,8 @@ uint8_t *gyre_stream_ashore(struct gyre_receive *receive);
 void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive);
 int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host);
 int gyre_stream_end_trips(struct gyre_stream *stream);
+void gyre_stream_lade(struct gyre_stream *stream, struct gyre_send *send);
+int gyre_stream_run_lading(struct gyre_stream *stream);
 void gyre_stream_settle(struct gyre_stream *stream);
 
 /* The ferry may write its buffer: it ends by itself. */

@@ -8,8 +8,8 @@
  *      offers    [ written ▓▓▓░░░ ] [ not begun ] [ not begun ]
  *                            └copy     └── emptied ──┘        then VOID, unless it was the last
  *
- * A message that the peer reads in place, or that the carrier writes, is out of reach: it ends when
- * that is done.
+ * A message that the peer reads in place, or that the carrier writes or the ferry copies, is out of
+ * reach: it ends when that is done.
  *
  * A receive that was granted stays as a record without a buffer and swallows its message when it
  * comes. */
@@ -144,7 +144,7 @@ int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token)
     struct gyre_send *send;
     for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
         if (send->live && send->token == token && send->state != GYRE_SEND_POINTED &&
-            send->state != GYRE_SEND_WRITING) {
+            send->state != GYRE_SEND_WRITING && send->state != GYRE_SEND_LADING) {
             gyre_stream_withdraw_send(stream, send, -ECANCELED);
             return 0;
         }
