@@ -119,6 +119,9 @@ static void *get_buffer(struct bench *bench, int which, size_t bytes)
     void *buffer = device->is ? on_device(bench, which, bytes) : on_host(bench, bytes);
     device->mirror[which] = device->is ? bench_memory(bench, bytes) : buffer;
     memset(device->mirror[which], FILLING, bytes);
+    if (bench->options.registered) {
+        bench_must(bench, gyre_register(bench->comm, buffer, bytes), "gyre_register");
+    }
     return buffer;
 }
 
@@ -137,6 +140,10 @@ void bench_buffers_get(struct bench *bench)
 void bench_buffers_free(struct bench *bench)
 {
     struct bench_device *device = &bench->device;
+    if (bench->options.registered) {
+        gyre_unregister(bench->comm, bench->input);
+        gyre_unregister(bench->comm, bench->output);
+    }
     for (int i = 0; i < 2; i++) {
         if (device->is || bench->options.plain_memory) {
             free(device->mirror[i]);

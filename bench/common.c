@@ -253,7 +253,9 @@ static void report_header(struct bench *bench)
                         or_auto(getenv("GYRE_ALGO")),
                         reproducible && strcmp(reproducible, "1") == 0 ? ", reproducible" : "");
     bench_report_remark(report, "poller %s, memory %s%s, %s", poller, options->cuda ? "cuda, " : "",
-                        options->plain_memory ? "malloc" : "gyre",
+                        options->registered     ? "registered"
+                        : options->plain_memory ? "malloc"
+                                                : "gyre",
                         options->fresh
                             ? "fresh: above 4 KiB inputs are rewritten and outputs read between "
                               "calls"

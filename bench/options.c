@@ -80,7 +80,7 @@ static const char help[] =
     "      --sizes LIST           these sizes, growing, and with :N how many calls: 8,64K,16M:10\n"
     "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
     "      --algo NAME            as GYRE_ALGO; one name is for the operation that is timed\n"
-    "      --memory gyre|malloc   where the buffers come from (gyre)\n"
+    "      --memory WORD          gyre, malloc, or registered: malloc and gyre_register() (gyre)\n"
     "      --devices LIST         CUDA devices: local rank i takes entry i; 2,4,7\n"
     "      --device cpu|cuda      whose memory they are (cpu)\n"
     "%s"
@@ -226,7 +226,7 @@ static int read_rows(const char *text, struct bench_options *options)
 static int read_ours(int flag, const char *text, struct bench_options *options)
 {
     static const char *const transports[] = {"auto", "shm", "tcp", "verbs"};
-    static const char *const memories[] = {"gyre", "malloc"};
+    static const char *const memories[] = {"gyre", "malloc", "registered"};
     static const char *const devices[] = {"cpu", "cuda"};
     int index = 0;
     switch (flag) {
@@ -239,8 +239,9 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
         return read_word("--transport", text, transports, 4, "auto, shm, tcp or verbs") < 0 ? -1
                                                                                             : 0;
     case FLAG_MEMORY:
-        index = read_word("--memory", text, memories, 2, "gyre or malloc");
-        options->plain_memory = index == 1;
+        index = read_word("--memory", text, memories, 3, "gyre, malloc or registered");
+        options->plain_memory = index >= 1;
+        options->registered = index == 2;
         return index < 0 ? -1 : 0;
     case FLAG_DEVICE:
         index = read_word("--device", text, devices, 2, "cpu or cuda");

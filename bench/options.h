@@ -43,9 +43,10 @@ struct bench_options {
     int in_process;                    /* -g: ranks of each process, a thread each; 0: one */
     const char *transport, *algorithm; /* NULL: the library chooses */
     bool fresh;                        /* --fresh */
-    bool plain_memory;                 /* --memory malloc */
-    bool cuda;                         /* --device cuda */
-    bool no_ceiling;                   /* --no-ceiling */
+    bool plain_memory;                 /* --memory malloc, and registered */
+    bool registered;
+    bool cuda;       /* --device cuda */
+    bool no_ceiling; /* --no-ceiling */
     enum bench_plant plant;
 };
 

@@ -276,6 +276,15 @@ bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
     return false;
 }
 
+int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length)
+{
+    return 0;
+}
+
+void gyre_domain_withdraw(struct gyre_domain *domain, const void *memory, uint64_t length)
+{
+}
+
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset)
 {

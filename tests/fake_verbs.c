@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,11 +244,15 @@ void ibv_ack_cq_events(struct ibv_cq *queue, unsigned int events)
     (void)events;
 }
 
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *domain, void *base, size_t length, int access)
+static bool is_away(const void *base)
 {
-    (void)access;
-    fake_verbs.unprepared |= !fake_verbs.fork_ready;
+    return fake_verbs.away && fake_verbs.away((uintptr_t)base);
+}
+
+static struct ibv_mr *put_region(struct ibv_pd *domain, void *base, size_t length)
+{
     if (length > fake_verbs.memory) {
+        fake_verbs.refused++;
         errno = ENOMEM;
         return NULL;
     }
@@ -264,11 +269,36 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *domain, void *base, size_t length, int 
     return registration;
 }
 
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *domain, void *base, size_t length, int access)
+{
+    (void)access;
+    fake_verbs.unprepared |= !fake_verbs.fork_ready;
+    if (is_away(base) && !fake_verbs.peer_memory) {
+        errno = EFAULT;
+        return NULL;
+    }
+    fake_verbs.by_peer_memory += is_away(base);
+    return put_region(domain, base, length);
+}
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size_t length,
+                                 uint64_t address, int fd, int access)
+{
+    if (fake_verbs.no_dmabuf || offset || fcntl(fd, F_GETFD) < 0) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+    fake_verbs.by_dmabuf++;
+    fake_verbs.relaxed += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
+    return put_region(domain, (void *)(uintptr_t)address, length);
+}
+
 /* What the library's header makes of optional access, such as relaxed ordering. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *domain, void *base, size_t length, uint64_t address,
                                 unsigned int access)
 {
     (void)address;
+    fake_verbs.relaxed += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
     return ibv_reg_mr(domain, base, length, (int)access);
 }
 
@@ -338,6 +368,12 @@ static bool may_cross(const struct end *from, const struct end *to, const struct
            may(to, parcel->to_key, parcel->to, parcel->length);
 }
 
+static void *touchable(uint64_t address)
+{
+    void *away = fake_verbs.away ? fake_verbs.away(address) : NULL;
+    return away ? away : (void *)(uintptr_t)address;
+}
+
 static void arrive(const struct parcel *parcel)
 {
     struct end *from = end_of(parcel->from), *to = from ? end_of(from->peer) : NULL;
@@ -346,11 +382,11 @@ static void arrive(const struct parcel *parcel)
     bool lost = from->broken || !to || to->broken || fake_verbs.dead[index_of(from)] ||
                 !may_cross(from, to, parcel);
     if (!lost) {
-        memcpy((void *)(uintptr_t)parcel->to, parcel->copied ? parcel->copy : parcel->bytes,
-               parcel->length);
+        memcpy(touchable(parcel->to),
+               parcel->copied ? parcel->copy : touchable((uintptr_t)parcel->bytes), parcel->length);
         fake_verbs.written[index_of(from)] += parcel->length;
         if (parcel->length && fake_verbs.spoils[index_of(from)])
-            *(uint8_t *)(uintptr_t)parcel->to ^= 1;
+            *(uint8_t *)touchable(parcel->to) ^= 1;
     }
     if (!lost && parcel->tells)
         receive(to, parcel);

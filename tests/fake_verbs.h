@@ -32,6 +32,7 @@ extern struct fake_verbs {
     int devices;
     struct ibv_device_attr limits;
     uint64_t memory;            /* bytes that may be registered */
+    uint32_t refused;           /* registrations, for want of these */
     enum ibv_event_type event;  /* the next one, once */
     bool has_event, fork_ready; /* ibv_fork_init() was called */
     bool unprepared;            /* memory was registered before it was */
@@ -45,6 +46,12 @@ extern struct fake_verbs {
     uint64_t written[FAKE_DEVICES]; /* bytes */
     uint32_t answers[FAKE_DEVICES]; /* completions of requests */
     int port_status;                /* what ibv_query_port() says */
+
+    /* Where this program finds the bytes of a device's memory; NULL: the address is the host's. By
+     * its address such memory is registered only where the kernel knows the device. */
+    void *(*away)(uint64_t address);
+    bool no_dmabuf, peer_memory;
+    uint32_t by_dmabuf, by_peer_memory, relaxed; /* registrations, of any kind in relaxed order */
 } fake_verbs;
 
 /* One device, a port that is up with one GID of RoCE v2, limits that nobody meets. */

@@ -127,6 +127,15 @@ expect "bench/link over verbs" [ $code = 0 ]
 expect "has a row for each size" says ' 65536  *[1-9]'
 grep -v '# ' $out
 
+# Of memory that was registered a long message goes past the rings, of other memory through them.
+for memory in registered malloc; do
+    GYRE_LOG=info GYRE_TRANSPORT=verbs run 2 "$build/bench/sendrecv" --no-ceiling -c 1 -n 2 -b 256K -e 256K --memory $memory
+    expect "messages in memory that is $memory" [ $code = 0 ]
+    expect "with no wrong element" says 'Out of bounds values : 0 OK'
+    [ $memory = malloc ] || expect "are written in place" says 'read and written in place by rxe'
+done
+expect "are not" silent 'read and written in place by rxe'
+
 part 'two MTUs'
 ip link set n1 mtu 1500
 GYRE_LOG=info GYRE_TRANSPORT=verbs ranks 2 -b 64K -e 64K -n 1

@@ -29,7 +29,7 @@ static uint32_t hold(void *context, const void *memory, uint64_t length, void **
     return 1;
 }
 
-static const struct gyre_sight sight = {.hold = hold};
+struct gyre_sight ends_sight = {.hold = hold};
 
 void ends_devices(void)
 {
@@ -51,7 +51,7 @@ int ends_open(struct ends *ends, int end, const char *device, const char *queues
                                         .n = 2,
                                         .epoch = 3,
                                         .peers = 1,
-                                        .sight = &sight,
+                                        .sight = &ends_sight,
                                         .failover = failover};
     setenv("GYRE_RDMA_DEVICE", device, 1);
     setenv("GYRE_RDMA_QUEUES", queues, 1);

@@ -274,11 +274,12 @@ GYRE_API int gyre_alloc_device(struct gyre_comm *comm, size_t bytes, void **memo
  *   Threads:   any thread. */
 GYRE_API int gyre_free(struct gyre_comm *comm, void *memory);
 
-/* Tells the library that [memory, memory + bytes) stays allocated until gyre_unregister(), so that
- * links which pin or map memory can keep doing so. It never changes a result. At most 256 spans of
- * a communicator. In this version no link asks: only gyre_alloc() memory is used in place, other
- * memory is copied through staging whether it is registered or not.
- *   Ownership: the caller still owns the memory.
+/* Tells the library that [memory, memory + bytes) stays allocated until gyre_unregister(), or the
+ * communicator's end, so that links which pin memory can keep doing so. It never changes a result.
+ * At most 256 spans of a communicator. A link over RDMA sends from and receives into such memory
+ * without a copy, as it does with gyre_alloc()'s; the pages are locked when the first long message
+ * lies in the span, and given up soon after gyre_unregister(). It may be a CUDA device's.
+ *   Ownership: the caller still owns the memory; no operation on it may be pending at unregister.
  *   Errors:    GYRE_INVALID (NULL, 0 bytes, registered already or, for unregister, not registered).
  *   Threads:   any thread. */
 GYRE_API int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes);

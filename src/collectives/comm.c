@@ -224,8 +224,12 @@ int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes)
     bool known = find_registered(comm, memory) != NULL,
          full = comm->registereds == GYRE_REGISTERED_MAX;
     if (!known && !full)
+        status = gyre_domain_lend(comm->domain, memory, bytes);
+    if (!known && !full && !status)
         comm->registered[comm->registereds++] = (struct gyre_registered){memory, bytes};
     pthread_mutex_unlock(&comm->registered_lock);
+    if (status)
+        return gyre_trouble_set(gyre_thread_trouble(), status, "gyre_register: no memory");
     if (known)
         return invalid("%s: %p (%zu bytes) is registered already", "gyre_register", memory, bytes);
     return full ? invalid("%s: no room to register %p (%zu bytes); 256 spans are registered",
@@ -240,8 +244,19 @@ int gyre_unregister(struct gyre_comm *comm, void *memory)
                        0);
     pthread_mutex_lock(&comm->registered_lock);
     struct gyre_registered *found = find_registered(comm, memory);
-    if (found)
+    if (found) {
+        gyre_domain_withdraw(comm->domain, found->memory, found->bytes);
         *found = comm->registered[--comm->registereds];
+    }
     pthread_mutex_unlock(&comm->registered_lock);
     return found ? 0 : invalid("%s: %p is not registered%.0zu", "gyre_unregister", memory, 0);
+}
+
+void gyre_comm_unregister_all(struct gyre_comm *comm)
+{
+    pthread_mutex_lock(&comm->registered_lock);
+    for (uint32_t i = 0; i < comm->registereds; i++)
+        gyre_domain_withdraw(comm->domain, comm->registered[i].memory, comm->registered[i].bytes);
+    comm->registereds = 0;
+    pthread_mutex_unlock(&comm->registered_lock);
 }

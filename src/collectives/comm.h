@@ -237,6 +237,9 @@ int gyre_local_leave(struct gyre_comm *world, struct gyre_trouble *trouble);
 /* split.c. Ends a part of the world, with all its ranks, and frees it. */
 int gyre_comm_end(struct gyre_comm *child);
 
+/* comm.c. Of a communicator that ends. */
+void gyre_comm_unregister_all(struct gyre_comm *comm);
+
 /* operations.c. A copy between memories of any kind, done when it returns; not the owner. */
 int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes);
 

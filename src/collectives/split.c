@@ -292,6 +292,7 @@ int gyre_comm_end(struct gyre_comm *child)
                  child->id, (long long)lost);
     if (!status)
         drop_mesh(child);
+    gyre_comm_unregister_all(child);
     gyre_comm_free(child);
     return status;
 }

@@ -134,33 +134,6 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
 
 /* -- links ------------------------------------------------------------------------------------- */
 
-/* A driver copies with this CPU: what only a device can touch is shown apart. */
-static uint32_t locate(void *domain, const void *memory, uint64_t length, uint64_t *offset)
-{
-    return gyre_domain_locate(domain, GYRE_MEMORY_HOST, memory, length, offset);
-}
-
-static uint32_t hold(void *domain, const void *memory, uint64_t length, void **base, uint64_t *span)
-{
-    return gyre_domain_hold(domain, memory, length, base, span);
-}
-
-static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
-{
-    return gyre_domain_view(domain, peer, region, GYRE_MEMORY_HOST, offset, length);
-}
-
-static uint32_t locate_away(void *domain, const void *memory, uint64_t length, uint64_t *offset)
-{
-    return gyre_domain_locate_away(domain, memory, length, offset);
-}
-
-static void *view_away(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
-                       uint64_t length)
-{
-    return gyre_domain_view(domain, peer, region, GYRE_MEMORY_CUDA, offset, length);
-}
-
 int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
                           uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble)
 {
@@ -181,13 +154,7 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
         .variant = domain->settings.poller,
         .address = &joined->member[joined->rank].address,
         .sight = &domain->sight};
-    domain->sight = (struct gyre_sight){.context = domain,
-                                        .locate = locate,
-                                        .hold = hold,
-                                        .view = view,
-                                        .ferry = domain->ferry,
-                                        .locate_away = locate_away,
-                                        .view_away = view_away};
+    gyre_domain_sight_init(domain);
     return driver->open(&options, wire, trouble);
 }
 
@@ -269,7 +236,7 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
     domain->crowded = gyre_cpu_crowded((int)ranks_here(domain));
-    if (domain->cuda_device >= 0 && domain->joined->local_size > 1) {
+    if (domain->cuda_device >= 0) {
         domain->ferry = gyre_ferry_create(gyre_device_of(GYRE_MEMORY_CUDA), domain->cuda_device);
         if (!domain->ferry)
             return -ENOMEM;

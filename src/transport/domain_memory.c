@@ -29,6 +29,7 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain)
         if (domain->shared[i].id)
             gyre_device_of(domain->shared[i].region.kind)->free(&domain->shared[i].region);
     free(domain->shared);
+    free(domain->lent);
     pthread_mutex_destroy(&domain->proof.lock);
     pthread_mutex_destroy(&domain->shared_lock);
 }
@@ -141,6 +142,7 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     pthread_mutex_unlock(&domain->shared_lock);
     if (!found.id)
         return GYRE_INVALID;
+    atomic_fetch_add(&domain->gone, 1);
     if (found.mapped)
         gyre_watch_unshare(domain->watch, found.id);
     gyre_ferry_settle(domain->ferry); /* a message may be on its way there */
@@ -148,9 +150,9 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     return 0;
 }
 
-/* Under the lock. */
-static const struct gyre_shared *find(struct gyre_domain *domain, enum gyre_memory_kind kind,
-                                      const void *memory, uint64_t length)
+const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *domain,
+                                                  enum gyre_memory_kind kind, const void *memory,
+                                                  uint64_t length)
 {
     uintptr_t at = (uintptr_t)memory;
     for (uint32_t i = 0; length && i < domain->shared_used; i++) {
@@ -167,7 +169,7 @@ static uint32_t locate(struct gyre_domain *domain, enum gyre_memory_kind kind, c
                        uint64_t length, bool by_copies, uint64_t *offset)
 {
     pthread_mutex_lock(&domain->shared_lock);
-    const struct gyre_shared *shared = find(domain, kind, memory, length);
+    const struct gyre_shared *shared = gyre_domain_find_shared(domain, kind, memory, length);
     bool fits = shared && shared->mapped && (by_copies || !shared->copied);
     uint32_t id = fits ? shared->id : 0;
     if (id)
@@ -186,20 +188,6 @@ uint32_t gyre_domain_locate_away(struct gyre_domain *domain, const void *memory,
                                  uint64_t *offset)
 {
     return locate(domain, GYRE_MEMORY_CUDA, memory, length, true, offset);
-}
-
-uint32_t gyre_domain_hold(struct gyre_domain *domain, const void *memory, uint64_t length,
-                          void **base, uint64_t *span)
-{
-    pthread_mutex_lock(&domain->shared_lock);
-    const struct gyre_shared *shared = find(domain, GYRE_MEMORY_HOST, memory, length);
-    uint32_t id = shared ? shared->id : 0;
-    if (id) {
-        *base = shared->region.base;
-        *span = shared->region.length;
-    }
-    pthread_mutex_unlock(&domain->shared_lock);
-    return id;
 }
 
 /* All operations have ended, so nobody reads any of it. What failed is not waited for. */

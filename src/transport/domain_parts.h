@@ -37,6 +37,14 @@ struct gyre_shared {
     bool copied; /* and some only copy it: no kernel of theirs reaches it */
 };
 
+/* Memory of the program that stays where it is until it is withdrawn. */
+struct gyre_lent {
+    void *base;
+    uint64_t length;
+    enum gyre_memory_kind kind;
+    uint32_t id; /* as those of regions */
+};
+
 struct gyre_domain_settings {
     const char *transport;
     char interface[256];
@@ -81,6 +89,9 @@ struct gyre_domain {
     pthread_mutex_t shared_lock;
     struct gyre_shared *shared;
     uint32_t shared_used, next_id;
+    struct gyre_lent *lent; /* in the order in which it came */
+    uint32_t lent_used, lent_room;
+    _Atomic uint32_t gone;    /* regions, and lent memory, for ever */
     struct gyre_sight sight;  /* of all that, for drivers */
     struct gyre_ferry *ferry; /* NULL: no CUDA device, or no peers */
     struct gyre_domain_proof proof;
@@ -94,6 +105,14 @@ int gyre_domain_settings_read(const struct gyre_options *user,
                               struct gyre_domain_settings *settings, struct gyre_trouble *trouble);
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
+
+/* The region of that kind that holds the span, NULL: none does. Under shared_lock. */
+const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *domain,
+                                                  enum gyre_memory_kind kind, const void *memory,
+                                                  uint64_t length);
+
+/* What drivers are shown of this process's memory and of its node's (domain_sight.c). */
+void gyre_domain_sight_init(struct gyre_domain *domain);
 
 /* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);

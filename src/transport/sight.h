@@ -4,9 +4,11 @@
 #ifndef GYRE_TRANSPORT_SIGHT_H
 #define GYRE_TRANSPORT_SIGHT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gyre_ferry;
+struct gyre_trouble;
 
 /* Some bytes of a peer's region. */
 struct gyre_spot {
@@ -21,10 +23,16 @@ struct gyre_sight {
      * and where in it; 0: there is none. */
     uint32_t (*locate)(void *context, const void *memory, uint64_t length, uint64_t *offset);
 
-    /* The region of this process that holds the span, whoever else sees it: all of it, and an id
-     * that no other region has or will have; 0: there is none. NULL: nobody can tell. */
+    /* The region of this process that holds the span, or what the program has registered, whoever
+     * else sees it: all of it, and an id that nothing else has or will have; 0: there is none. NULL:
+     * nobody can tell. */
     uint32_t (*hold)(void *context, const void *memory, uint64_t length, void **base,
                      uint64_t *span);
+
+    /* Whether what has this id is still there; a count that changes when something has gone. Both
+     * NULL: nothing goes. */
+    bool (*lives)(void *context, uint32_t id);
+    uint32_t (*gone)(void *context);
 
     /* A span of a peer's region, as it is mapped here; NULL: it is not, or not yet. */
     void *(*view)(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length);
@@ -35,6 +43,14 @@ struct gyre_sight {
     uint32_t (*locate_away)(void *context, const void *memory, uint64_t length, uint64_t *offset);
     void *(*view_away)(void *context, uint32_t peer, uint32_t region, uint64_t offset,
                        uint64_t length);
+
+    /* hold() of memory that is away, and what another device needs to use it (device.h): dma_buf()
+     * gives a descriptor to close, or a negative status; flush() 0, or one. NULL: no other device
+     * uses it. */
+    uint32_t (*hold_away)(void *context, const void *memory, uint64_t length, void **base,
+                          uint64_t *span);
+    int (*dma_buf)(void *context, const void *base, uint64_t length, struct gyre_trouble *trouble);
+    int (*flush)(void *context, struct gyre_trouble *trouble);
 };
 
 #endif

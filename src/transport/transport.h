@@ -187,10 +187,10 @@ void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length);
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset);
 
-/* The same for regions that no peer needs to have mapped: all of the region, and its id, which no
- * other one ever has. Owner. */
-uint32_t gyre_domain_hold(struct gyre_domain *domain, const void *memory, uint64_t length,
-                          void **base, uint64_t *span);
+/* Memory of the program, of whatever kind, that stays where it is until it is withdrawn: links to
+ * other nodes may pin it. -ENOMEM. Any thread. */
+int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length);
+void gyre_domain_withdraw(struct gyre_domain *domain, const void *memory, uint64_t length);
 
 /* Replaces a region's memory by fresh memory of the same content at the same address, which no peer
  * can write. The region is shared no more. Negative: memory of classic IPC handles, which cannot be

@@ -126,7 +126,8 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     const struct gyre_stream_options options = {.epoch = wire->epoch,
                                                 .posts = GYRE_VERBS_POSTS,
                                                 .peer = channel->peer,
-                                                .reach = &wire->reach};
+                                                .reach = &wire->reach,
+                                                .ferry = wire->ferry};
     struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {
@@ -231,6 +232,12 @@ static int verbs_recv(struct gyre_pipe *handle, const struct gyre_match *match, 
     return 0;
 }
 
+static bool verbs_carries(struct gyre_pipe *handle, const void *memory, uint64_t length, bool send)
+{
+    const struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    return !pipe->status && gyre_stream_carries(pipe->stream, memory, length, send);
+}
+
 static int verbs_cancel(struct gyre_pipe *handle, uint64_t token)
 {
     struct gyre_verbs_pipe *pipe = pipe_of(handle);
@@ -278,11 +285,21 @@ static int harvest_departed(struct gyre_verbs_wire *wire, struct gyre_completion
     return got;
 }
 
+/* Of messages of a device's memory that the other end's card, or this one's, does not reach. */
+static void fetch(struct gyre_verbs_pipe *pipe)
+{
+    int moved = pipe->wire->ferry && !pipe->status ? gyre_stream_fetch(pipe->stream) : 0;
+    pipe->wire->moved += moved > 0;
+    if (moved < 0)
+        gyre_verbs_fail_stream(pipe, moved);
+}
+
 static int serve(struct gyre_verbs_pipe *pipe, struct gyre_completion *out, int max)
 {
     struct gyre_verbs_wire *wire = pipe->wire;
     TAILQ_REMOVE(&wire->busy, pipe, in_busy);
     pipe->busy = false;
+    fetch(pipe);
     gyre_verbs_pipe_push(pipe);
     int got = gyre_stream_complete(pipe->stream, out, max);
     pipe->posts -= (uint32_t)got;
@@ -310,6 +327,7 @@ static void hear(struct gyre_verbs_wire *wire, uint64_t now)
     bool came = wire->glimpsed || gyre_verbs_queue_drain(wire);
     if (now - wire->looked >= LOOK_EVERY_NS) {
         wire->looked = now;
+        gyre_verbs_memory_tidy(wire);
         gyre_verbs_look_aside(wire);
         gyre_verbs_lose_patience(wire, now);
     }
@@ -360,13 +378,27 @@ static int arm_cards(struct gyre_verbs_wire *wire)
     return status;
 }
 
+/* The ferry had no room for it. */
+static bool is_pending(const struct gyre_verbs_wire *wire)
+{
+    const struct gyre_verbs_pipe *pipe;
+    bool pending = false;
+    if (!wire->ferry)
+        return false;
+    TAILQ_FOREACH(pipe, &wire->busy, in_busy)
+    {
+        pending |= gyre_stream_pending(pipe->stream);
+    }
+    return pending;
+}
+
 static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
     int status = arm_cards(wire);
     gyre_verbs_look_aside(wire);
     alarm->fd = wire->epoll;
-    if (status || wire->full || wire->hangups || !LIST_EMPTY(&wire->departed) ||
+    if (status || wire->full || wire->hangups || is_pending(wire) || !LIST_EMPTY(&wire->departed) ||
         gyre_verbs_queue_drain(wire) || (wire->detours && gyre_verbs_detour_serve(wire, 0)))
         return GYRE_AGAIN;
     return 0;
@@ -394,6 +426,7 @@ const struct gyre_driver gyre_driver_verbs = {
     .send = verbs_send,
     .recv = verbs_recv,
     .cancel = verbs_cancel,
+    .carries = verbs_carries,
     .poll = verbs_poll,
     .state = verbs_state,
     .arm = verbs_arm,

@@ -5,6 +5,7 @@
  *        verbs_pipe.c       one pipe: its stream's bytes through two rings
  *        verbs_slot.c       short messages, seen in memory
  *        verbs_reach.c      long messages, from where they lie to where they belong
+ *        verbs_memory.c     where that may be
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
  *        verbs_offer.c      what they tell each other there
  *        verbs_queue.c      queue pairs, requests, completions
@@ -129,12 +130,26 @@ bool gyre_verbs_slot_look(struct gyre_verbs_pipe *pipe);
 /* -- verbs_reach.c ----------------------------------------------------------------------------- */
 
 void gyre_verbs_reach_open(struct gyre_verbs_wire *wire, const struct gyre_sight *sight);
-void gyre_verbs_reach_close(struct gyre_verbs_wire *wire);
 bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 
 /* Whether all shares of a message have left, or come, that the first queue pair tells of; they are
  * counted off then. */
 bool gyre_verbs_reach_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out);
+
+/* -- verbs_memory.c, verbs_dmabuf.c ------------------------------------------------------------ */
+
+/* of(): what is registered and holds the span; NULL: nothing can. by(): as the card of the queue
+ * pair of this number knows it; NULL: that is left out. tidy(): gives up what has gone; close(): all. */
+const struct gyre_verbs_memory *gyre_verbs_memory_of(struct gyre_verbs_wire *wire,
+                                                     const void *memory, uint64_t length);
+const struct ibv_mr *gyre_verbs_memory_by(const struct gyre_verbs_wire *wire,
+                                          const struct gyre_verbs_memory *memory, uint32_t queue);
+void gyre_verbs_memory_tidy(struct gyre_verbs_wire *wire);
+void gyre_verbs_memory_close(struct gyre_verbs_wire *wire);
+
+/* NULL, with the reason in errno: it cannot be. */
+struct ibv_mr *gyre_verbs_register_dmabuf(struct ibv_pd *domain, int fd, const void *base,
+                                          uint64_t length, int access);
 
 /* -- verbs_offer.c, verbs_meet.c --------------------------------------------------------------- */
 

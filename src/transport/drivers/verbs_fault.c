@@ -71,6 +71,11 @@ void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status)
     struct gyre_match mine;
     uint64_t theirs;
     char text[256] = "what came is not what the peer sent: check that both run the same version";
+    if (status == -ENOMEM)
+        snprintf(text, sizeof text, "no memory for a message on its way from or to a device");
+    else if (status != GYRE_MISMATCH && status != GYRE_CORRUPT)
+        snprintf(text, sizeof text, "a message of a device's memory could not be copied: %s",
+                 gyre_status_name(status));
     if (status == GYRE_MISMATCH) {
         gyre_stream_mismatch(pipe->stream, &mine, &theirs);
         gyre_signature_disagreement(text, sizeof text, pipe->wire->rank, pipe->peer, &mine, theirs);

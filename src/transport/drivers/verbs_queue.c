@@ -216,8 +216,9 @@ static struct ibv_send_wr as_work(const struct gyre_verbs_queue *queue,
         .sg_list = piece,
         .num_sge = length ? 1 : 0,
         .opcode = wanted->tells ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-        .send_flags = (wanted->signalled ? IBV_SEND_SIGNALED : 0u) |
-                      (length && length <= queue->inline_most ? IBV_SEND_INLINE : 0u),
+        .send_flags =
+            (wanted->signalled ? IBV_SEND_SIGNALED : 0u) |
+            (length && length <= queue->inline_most && !wanted->away ? IBV_SEND_INLINE : 0u),
         .imm_data = htonl(wanted->word),
         .wr.rdma = {.remote_addr = wanted->to, .rkey = wanted->to_key}};
 }

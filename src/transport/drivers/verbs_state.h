@@ -110,6 +110,7 @@ enum gyre_verbs_kind { /* the two top bits of an immediate */
 struct gyre_verbs_request {
     const void *from;
     uint32_t key, length; /* of `from` */
+    bool away;            /* the CPU cannot read it */
     uint64_t to;
     uint32_t to_key;
     bool tells; /* with an immediate: of this kind, with this word */
@@ -123,6 +124,7 @@ struct gyre_verbs_memory { /* a region that is registered, or cannot be */
     uint32_t id;
     void *base;
     uint64_t length;
+    bool away;                                      /* a device's, which the CPU cannot touch */
     struct ibv_mr *registration[GYRE_VERBS_QUEUES]; /* by card: all, or none */
 };
 
@@ -224,7 +226,7 @@ struct gyre_verbs_pipe {
     struct gyre_stream_write write;
     uint64_t write_at;
     uint32_t write_key[GYRE_VERBS_QUEUES];
-    bool writing;
+    bool writing, write_away;
 
     /* In. */
     uint64_t read, read_told;
@@ -257,10 +259,12 @@ struct gyre_verbs_wire {
     const struct gyre_sight *sight;
     struct gyre_reach reach; /* for the streams */
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
-    struct gyre_verbs_memory *recent; /* of them: asked for last */
-    bool refused_memory;
-    bool failover;    /* asked for */
-    uint32_t detours; /* pipes */
+    struct gyre_verbs_memory *recent;  /* of them: asked for last */
+    uint32_t gone;                     /* as sight counted when that was looked at */
+    bool refused_memory, refused_away; /* a line has said so */
+    struct gyre_ferry *ferry;          /* NULL: the CPU can touch all memory */
+    bool failover;                     /* asked for */
+    uint32_t detours;                  /* pipes */
     char name[GYRE_VERBS_NAME_MAX * GYRE_VERBS_QUEUES];
     uint32_t ring, window;
     uint32_t rank;
