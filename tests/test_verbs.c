@@ -4,12 +4,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 /* -- limits ------------------------------------------------------------------------------------ */
@@ -41,11 +44,13 @@ static void limits_are_read_before_they_are_met(void **state)
     struct rlimit before, tight;
     (void)state;
     getrlimit(RLIMIT_MEMLOCK, &before);
-    tight = (struct rlimit){.rlim_cur = 64 << 10, .rlim_max = before.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &tight), 0);
     for (uint32_t i = 0; i < COUNT(limits); i++) {
         const struct limit *it = &limits[i];
         struct gyre_verbs_wire *wire = NULL;
+        bool short_of_memory = it->status == -ENOMEM;
+        tight = (struct rlimit){.rlim_cur = short_of_memory ? 64 << 10 : before.rlim_max,
+                                .rlim_max = before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &tight), 0);
         fake_verbs_reset();
         fake_verbs.limits.max_cqe = it->completions;
         fake_verbs.limits.max_qp_wr = it->requests;
@@ -58,6 +63,40 @@ static void limits_are_read_before_they_are_met(void **state)
             half_says(half_trouble.text, it->words);
         if (!status && (wire->window != it->window || wire->ring != it->ring))
             fail_msg("%s: window %u, ring %u", it->what, wire->window, wire->ring);
+        half_close(wire);
+    }
+    setrlimit(RLIMIT_MEMLOCK, &before);
+}
+
+static void let_lock(bool any)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    syscall(SYS_capget, &header, data);
+    data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+    if (any)
+        data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective |=
+            data[CAP_TO_INDEX(CAP_IPC_LOCK)].permitted & CAP_TO_MASK(CAP_IPC_LOCK);
+    syscall(SYS_capset, &header, data);
+}
+
+/* The device is not even asked for more; it would refuse. */
+static void no_more_is_asked_for_than_may_be_locked(void **state)
+{
+    struct gyre_verbs_wire *wire;
+    struct rlimit before, tight;
+    (void)state;
+    getrlimit(RLIMIT_MEMLOCK, &before);
+    tight = (struct rlimit){.rlim_cur = 200 << 10, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &tight), 0);
+    for (int any = 0; any < 2; any++) {
+        fake_verbs_reset();
+        fake_verbs.memory = any ? UINT64_MAX : 200 << 10;
+        let_lock(any);
+        assert_int_equal(half_open(1, &wire), 0);
+        assert_int_equal(fake_verbs.refused, 0);
+        if (!any || geteuid() == 0)
+            assert_int_equal(wire->ring, any ? 256 << 10 : 64 << 10);
         half_close(wire);
     }
     setrlimit(RLIMIT_MEMLOCK, &before);
@@ -230,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forks_are_prepared_for_first),
         cmocka_unit_test(limits_are_read_before_they_are_met),
+        cmocka_unit_test(no_more_is_asked_for_than_may_be_locked),
         cmocka_unit_test(ports_are_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,8 @@
  *     staging   │ inbox 0 │ inbox 1 │ … │ slots │ outbox 0 │ outbox 1 │ … │ test
  *               └────── peers write here ──────┘ └─ only this side does ─┘      one ring per peer
  *
- * Memory that cannot be locked is asked for again, half as much, down to GYRE_VERBS_RING_LEAST per
- * ring; then the limit is told, and how it is raised. Only inboxes and slots are remotely writable,
+ * No more is asked for than this process may lock; what is refused all the same is asked for again,
+ * half as much, down to GYRE_VERBS_RING_LEAST per ring; then the limit is told, and how it is raised. Only inboxes and slots are remotely writable,
  * and the place of the test writes of further queue pairs, which nobody reads later; their keys end
  * with the wire. */
 #include "transport/drivers/verbs.h"
@@ -15,12 +15,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/* Whoever has CAP_IPC_LOCK, as root has, may lock any memory. */
+static uint64_t may_lock(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    struct rlimit limit;
+    if (!syscall(SYS_capget, &header, data) &&
+        data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK))
+        return UINT64_MAX;
+    return getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX
+                                                                                : limit.rlim_cur;
+}
 
 const char *gyre_verbs_memory_hint(char text[160])
 {
@@ -114,6 +129,8 @@ static int open_staging(struct gyre_verbs_wire *wire, struct gyre_trouble *troub
     char hint[160];
     int status;
     wire->ring = GYRE_VERBS_RING;
+    while (all_rings(wire) > may_lock() && wire->ring > GYRE_VERBS_RING_LEAST)
+        wire->ring /= 2;
     while ((status = try_staging(wire)) && wire->ring > GYRE_VERBS_RING_LEAST)
         wire->ring /= 2;
     if (status)
