@@ -332,6 +332,16 @@ static void a_rest_goes_on_with_its_post(void **state)
     close_pair(&pair);
 }
 
+static void what_did_not_leave_costs_nothing(void **state)
+{
+    struct stream_pair pair;
+    (void)state;
+    open_pair(&pair, POSTS, true);
+    for (uint64_t i = 0; i < GYRE_UNEXPECTED_BYTES / 64; i++)
+        leave_part(&pair, i, GYRE_STREAM_REST_MOST, 0);
+    close_pair(&pair);
+}
+
 static void a_rest_outlives_its_post(void **state)
 {
     struct stream_pair pair;
@@ -468,6 +478,7 @@ int main(void)
         cmocka_unit_test(credit_bounds_both),
         cmocka_unit_test(an_end_takes_nothing_more),
         cmocka_unit_test(a_rest_goes_on_with_its_post),
+        cmocka_unit_test(what_did_not_leave_costs_nothing),
         cmocka_unit_test(a_rest_outlives_its_post),
         cmocka_unit_test(the_next_one_is_read_at_once),
         cmocka_unit_test(only_the_next_one_is_read),
