@@ -8,9 +8,8 @@
  * and its INPUT has been copied out before, so any rank may run in place. */
 #include "collectives/mapped_parts.h"
 
+#include "base/copy.h"
 #include "base/cpu.h"
-
-#include <string.h>
 
 static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
                                  uint64_t turn)
@@ -26,8 +25,8 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
 {
     struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
     if (plan->published_bytes)
-        memcpy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
-               plan->published_bytes);
+        gyre_copy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
+                  plan->published_bytes);
     line->fingerprint = fingerprint;
     atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
 }

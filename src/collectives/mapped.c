@@ -8,7 +8,7 @@
 #include "collectives/mapped_parts.h"
 #include "collectives/shadow.h"
 
-#include <string.h>
+#include "base/copy.h"
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequ
 
 /* -- arithmetic -------------------------------------------------------------------------------- */
 
-/* memcpy() is the best for a few bytes; for many it may fall to a tenth where source and
+/* gyre_copy() is the best for a few bytes; for many it may fall to a tenth where source and
  * destination stand at different distances from a line, as blocks of odd length do, and it reads
  * the source anew for every destination. */
 void gyre_mapped_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
@@ -53,7 +53,7 @@ void gyre_mapped_copy(const struct gyre_plan *plan, void *const *to, uint32_t de
     if (bytes > GYRE_EXCHANGE_MAX)
         plan->copy(&task, NULL);
     for (uint32_t d = 0; bytes <= GYRE_EXCHANGE_MAX && d < destinations; d++)
-        memcpy(to[d], from, bytes);
+        gyre_copy(to[d], from, bytes);
 }
 
 /* A fold of one source is a copy, bit by bit, and none onto itself. */
