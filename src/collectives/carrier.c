@@ -11,6 +11,9 @@
 #define REPORTS   64
 #define NEVER     UINT64_MAX           /* ticket of what could not be posted */
 #define SETTLE_NS UINT64_C(2000000000) /* that work of a failed job is waited for */
+#define MOMENT_NS UINT64_C(1000000)
+
+_Static_assert(GYRE_CARRIER_HOMES == 1 << (64 - 58), "what home_of() counts to");
 
 void gyre_carrier_init(struct gyre_carrier *carrier, int index)
 {
@@ -20,13 +23,33 @@ void gyre_carrier_init(struct gyre_carrier *carrier, int index)
     carrier->posted = carrier->finished = 1;
 }
 
-/* To ask whether CUDA is loaded costs more than a short operation. */
+/* To ask whether CUDA is loaded takes longer than a hundred short operations, and to load it longer than
+ * MOMENT_NS, so within a moment of the answer no address can be CUDA's. */
+static bool cuda_present(struct gyre_carrier *carrier)
+{
+    uint64_t now = gyre_now_ns();
+    uint64_t absent = atomic_load_explicit(&carrier->absent_ns, memory_order_relaxed);
+    if (absent && now - absent < MOMENT_NS)
+        return false;
+    if (gyre_device_cuda_present())
+        return true;
+    atomic_store_explicit(&carrier->absent_ns, now, memory_order_relaxed);
+    return false;
+}
+
+/* Buffers begin at pages, so no few bits of an address tell them apart. */
+static _Atomic(const void *) *home_of(struct gyre_carrier *carrier, const void *memory)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)memory * UINT64_C(0x9e3779b97f4a7c15);
+    return &carrier->home[mixed >> 58];
+}
+
 bool gyre_carrier_looks_astray(struct gyre_carrier *carrier, const void *memory)
 {
-    _Atomic(const void *) *home = &carrier->home[(uintptr_t)memory / 64 % GYRE_CARRIER_HOMES];
+    _Atomic(const void *) *home = home_of(carrier, memory);
     if (atomic_load_explicit(home, memory_order_relaxed) == memory)
         return false;
-    if (gyre_device_cuda_present() && carrier->unused->classify(memory) != GYRE_MEMORY_HOST)
+    if (cuda_present(carrier) && carrier->unused->classify(memory) != GYRE_MEMORY_HOST)
         return true;
     atomic_store_explicit(home, memory, memory_order_relaxed);
     return false;

@@ -29,6 +29,7 @@ struct gyre_carrier {
     /* Of a rank without a device, where this build could use one; else NULL. */
     const struct gyre_device *unused;
     _Atomic(const void *) home[GYRE_CARRIER_HOMES]; /* addresses that were found to be the host's */
+    atomic_uint_least64_t absent_ns;                /* when CUDA was last found not to be loaded */
 };
 
 /* `carrier` is zeroed memory. A negative index: everything is the host's. */
