@@ -14,7 +14,7 @@ struct gyre_train_options {
     /* what is trained on what */
     const char *data, *labels, *test, *test_labels;
     bool mnist; /* its preset was asked for */
-    int model; /* enum gyre_train_model */
+    int model;  /* enum gyre_train_model */
     const char *layers, *init;
     int loss, precision;
     bool sync_bn;
