@@ -268,7 +268,7 @@ static void kill_and_expect(int rank, const char *says, int most)
                            "3",     "--epochs", "1000000000", NULL};
     char command[600];
     rig_start(&rig, words);
-    rig_wait_for(&rig, "epoch");
+    rig_wait_for(&rig, "epoch 1/");
     snprintf(command, sizeof command,
              "{ for p in $(cat /proc/%d/task/*/children); do "
              "tr '\\0' '\\n' </proc/$p/environ | grep -qx RANK=%d && kill -9 $p; done; } "

@@ -8,6 +8,7 @@
 #include "cli/train_ranks.h"
 #include "model/train.h"
 
+#include <ctype.h>
 #include <gyre/gyre.h>
 #include <signal.h>
 #include <stdio.h>
@@ -112,6 +113,14 @@ static FILE *find_terminal(void)
     return terminal ? terminal : stderr;
 }
 
+static bool names_rank_0(const char *text)
+{
+    const char *name = "rank 0", *at = strstr(text, name);
+    while (at && isdigit((unsigned char)at[strlen(name)]))
+        at = strstr(at + 1, name);
+    return at != NULL;
+}
+
 static int be_rank(const struct gyre_train_options *options, struct gyre_trouble *trouble)
 {
     struct gyre_train_outcome outcome;
@@ -132,7 +141,7 @@ static int be_rank(const struct gyre_train_options *options, struct gyre_trouble
                 (unsigned long long)outcome.steps,
                 options->save ? "; saved in " : "; nothing is saved",
                 options->save ? options->save : "");
-    if (status && rank && (status != GYRE_PEER_LOST || !strstr(trouble->text, "rank 0 ")))
+    if (status && rank && (status != GYRE_PEER_LOST || !names_rank_0(trouble->text)))
         trouble->text[0] = 0; /* rank 0 tells it, unless it is the one that is lost */
     return status ? status : ended;
 }
