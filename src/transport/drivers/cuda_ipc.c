@@ -90,16 +90,8 @@ static bool carries(struct gyre_pipe *pipe, const void *memory, uint64_t length,
 
 const struct gyre_driver gyre_driver_cuda_ipc = {
     .name = "cuda_ipc",
-    .limits = {.mapped = true,
-               .memory_kinds = 1u << GYRE_MEMORY_HOST, /* carries() tells of the device's */
-               .message_max = UINT64_MAX / 2,
-               .inline_max = 0,
-               .posts = GYRE_SHM_POSTS,
-               .alignment = 1,
-               .latency_ns = 500,
-               .bandwidth_mib = 8000},
     .open = open_wire,
     .serves = serves,
-    .carries = carries,
+    .carries = carries, /* of the device's memory; the limits tell of the host's */
     GYRE_SHM_ENTRIES,
 };

@@ -431,14 +431,6 @@ int gyre_shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
 
 const struct gyre_driver gyre_driver_shm = {
     .name = "shm",
-    .limits = {.mapped = true,
-               .memory_kinds = 1u << GYRE_MEMORY_HOST,
-               .message_max = UINT64_MAX / 2,
-               .inline_max = 0,
-               .posts = GYRE_SHM_POSTS,
-               .alignment = 1,
-               .latency_ns = 500,
-               .bandwidth_mib = 8000},
     .open = gyre_shm_open,
     .serves = shm_serves,
     GYRE_SHM_ENTRIES,

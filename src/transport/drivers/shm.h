@@ -26,14 +26,22 @@ int gyre_shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble);
 int gyre_shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm);
 uint64_t gyre_shm_moved(const struct gyre_wire *wire);
 
-/* All of those, in the initialiser of a driver. */
+#define GYRE_SHM_POSTS 256u
+
+/* All of those and what the rings can do, in the initialiser of a driver. */
 #define GYRE_SHM_ENTRIES                                                                           \
+    .limits = {.mapped = true,                                                                     \
+               .memory_kinds = 1u << GYRE_MEMORY_HOST,                                             \
+               .message_max = UINT64_MAX / 2,                                                      \
+               .inline_max = 0,                                                                    \
+               .posts = GYRE_SHM_POSTS,                                                            \
+               .alignment = 1,                                                                     \
+               .latency_ns = 500,                                                                  \
+               .bandwidth_mib = 8000},                                                             \
     .close = gyre_shm_close, .attach = gyre_shm_attach, .detach = gyre_shm_detach,                 \
     .bye = gyre_shm_bye, .send = gyre_shm_send, .recv = gyre_shm_recv,                             \
     .send_now = gyre_shm_send_now, .recv_now = gyre_shm_recv_now, .cancel = gyre_shm_cancel,       \
     .poll = gyre_shm_poll, .state = gyre_shm_state, .arm = gyre_shm_arm, .moved = gyre_shm_moved
-
-#define GYRE_SHM_POSTS 256u
 
 /* Not entries: what the wire can see, and the stream of a pipe; NULL: the pipe has failed. */
 const struct gyre_sight *gyre_shm_sight(const struct gyre_wire *wire);
