@@ -111,6 +111,15 @@ static void weights_of_another_shape_are_named(void **state)
 /* Options from a file; a wrong one is told with its line. */
 static void a_file_may_hold_the_options(void **state)
 {
+    static const struct {
+        const char *lines, *says;
+    } wrong[] = {
+        {"data = wine\nlayers = 13,8,3\n\nlearning-rate = 1\n",
+         "job.conf, line 4: unknown option '--learning-rate'; did you mean '--lr'?"},
+        {"preset = wine\nlr: 0.1\n", "job.conf, line 2: 'lr: 0.1': a line is `name = value`\n"},
+        {"preset = wine\nranks = 2\n",
+         "job.conf, line 2: ranks is no option of the training but a flag: gyre train --ranks"},
+    };
     const char *words[] = {"train", "--config", NULL, "--epochs", "1", NULL};
     (void)state;
     clean();
@@ -120,24 +129,13 @@ static void a_file_may_hold_the_options(void **state)
     expect_success(words);
     write_lines(words[2], "preset = wine\nlayers = 13,8,3\n");
     expect_success(words);
-    write_lines(words[2], "data = wine\nlayers = 13,8,3\n\nlearning-rate = 1\n");
-    rig_run(&rig, NULL, words);
-    assert_int_equal(rig.code, 2);
-    assert_true(rig_has(rig.err_text,
-                        "job.conf, line 4: unknown option '--learning-rate'; did you mean "
-                        "'--lr'?"));
-    rig_end(&rig);
-    write_lines(words[2], "preset = wine\nlr: 0.1\n");
-    rig_run(&rig, NULL, words);
-    assert_int_equal(rig.code, 2);
-    assert_true(rig_has(rig.err_text, "job.conf, line 2: 'lr: 0.1': a line is `name = value`\n"));
-    rig_end(&rig);
-    write_lines(words[2], "preset = wine\nranks = 2\n");
-    rig_run(&rig, NULL, words);
-    assert_int_equal(rig.code, 2);
-    assert_true(rig_has(rig.err_text, "job.conf, line 2: ranks is no option of the training but a "
-                                      "flag: gyre train --ranks"));
-    rig_end(&rig);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_lines(words[2], wrong[i].lines);
+        rig_run(&rig, NULL, words);
+        assert_int_equal(rig.code, 2);
+        assert_true(rig_has(rig.err_text, wrong[i].says));
+        rig_end(&rig);
+    }
 }
 
 static void a_run_of_no_epochs_saves_nothing(void **state)
