@@ -9,7 +9,8 @@
  *
  * Order of service: withdrawals, grants and credit; then eager messages while the peer's store has
  * room; then one piece of the next granted message, so that a message of a gigabyte delays a small
- * one by one piece; when nothing else is left to say, ASK for what is blocked; BYE last.
+ * one by what is offered at once; when nothing else is left to say, ASK for what is blocked; BYE
+ * last.
  *
  * An eager message beyond the credit does not wait for credit alone: what fills the peer's store
  * may be messages that the peer takes only after this one. It asks, and comes as a granted message

@@ -20,7 +20,7 @@
 #define GYRE_STREAM_STAGE_BYTES   (8u * 1024)  /* headers, and payloads that are cheaper copied */
 #define GYRE_STREAM_INLINE_MAX    256u         /* such payloads */
 #define GYRE_STREAM_OFFERS        64u          /* frames offered, not yet written; a power of two */
-#define GYRE_STREAM_OFFER_BYTES   (256u * 1024) /* enough offered: summed, and still in the cache */
+#define GYRE_STREAM_OFFER_BYTES   (512u * 1024) /* enough offered: summed, and still in the cache */
 #define GYRE_STREAM_BURST         32u           /* eager frames in a row if a long one could move */
 #define GYRE_STREAM_ASKS          16u           /* ASK frames in one gather */
 #define GYRE_STREAM_CREDIT_BESIDE 4u            /* of a store, owed: told beside other frames */

@@ -20,12 +20,12 @@
 #include <netinet/in.h>
 #include <sys/queue.h>
 
-#define GYRE_TCP_PLAIN_MAX    8            /* up to so many connections in use are read plainly */
-#define GYRE_TCP_LOOK_EVERY   32           /* polls: so rarely the others are heard meanwhile */
-#define GYRE_TCP_EAGER        (64u * 1024) /* on a longer message a GRANT is no time lost */
-#define GYRE_TCP_POSTS        256          /* sends, and as many receives, on one connection */
-#define GYRE_TCP_BUDGET_BYTES (512 * 1024) /* of one connection, each way, in one poll() */
-#define GYRE_TCP_VECTORS      8            /* per call that writes */
+#define GYRE_TCP_PLAIN_MAX    8             /* up to so many connections in use are read plainly */
+#define GYRE_TCP_LOOK_EVERY   32            /* polls: so rarely the others are heard meanwhile */
+#define GYRE_TCP_EAGER        (64u * 1024)  /* on a longer message a GRANT is no time lost */
+#define GYRE_TCP_POSTS        256           /* sends, and as many receives, on one connection */
+#define GYRE_TCP_BUDGET_BYTES (1024 * 1024) /* of one connection, each way, in one poll() */
+#define GYRE_TCP_VECTORS      8             /* per call that writes */
 #define GYRE_TCP_NAME_MAX     (INET6_ADDRSTRLEN + 8)
 
 enum gyre_tcp_due {
