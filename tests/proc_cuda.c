@@ -20,8 +20,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define MOST      (70001u * 8 * 4 + 65536)
 #define MOST_HERE 70001u
+#define MOST_LONG 400009u /* several parcels of a shadow */
+#define MOST      (MOST_LONG * 8 * 3 + 65536)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
@@ -110,6 +111,32 @@ static int everything(struct gyre_comm *comm, struct rig *rig)
     return gyre_finalize(comm) || bad;
 }
 
+/* What the CPU cannot touch is copied to it and back in parcels, while others are folded. */
+static int in_parcels(struct gyre_comm *comm, struct rig *rig)
+{
+    static const int memory[][2] = {{2, 2}, {2, 1}, {1, 2}, {2, 3}, {3, 2}};
+    struct stage stage = {.carry = carry};
+    int n = gyre_size(comm), rank = gyre_rank(comm), bad = make_memory(comm, &stage);
+    (void)rig;
+    for (int i = 0; i < 3 * VERBS && !bad; i++) {
+        enum verb verb = (enum verb)(i / 3);
+        const int *kind =
+            memory[i % 3 < 2 ? i % 3 : ((int)verb + rank) % 5]; /* alike, or as each likes */
+        struct question ask = {.verb = verb,
+                               .type = type_of(verb, i),
+                               .op = op_of(verb, i),
+                               .root = i % n,
+                               .count = MOST_LONG - (uint64_t)(i % 3) * 70001,
+                               .in_place = kind[0] == kind[1],
+                               .started = i % 2,
+                               .input = kind[0],
+                               .output = kind[1]};
+        bad = ask_and_check(comm, &stage, &ask);
+    }
+    drop_memory(&stage);
+    return gyre_finalize(comm) || bad;
+}
+
 /* Calls of a group that go as one, some of a device's memory, some of the host's. */
 static int in_groups(struct gyre_comm *comm, struct rig *rig)
 {
@@ -154,6 +181,13 @@ static void shm_is_right(void **state)
         run((struct rig){.n = 8, .transport = "auto"});
 }
 
+static void parcels_are_right(void **state)
+{
+    (void)state;
+    run((struct rig){.n = 2, .transport = "auto", .body = in_parcels});
+    run((struct rig){.n = 3, .transport = "auto", .body = in_parcels});
+}
+
 static void tcp_is_right(void **state)
 {
     static uint64_t most = 5000;
@@ -180,9 +214,8 @@ static void groups_are_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shm_is_right),
-        cmocka_unit_test(tcp_is_right),
-        cmocka_unit_test(nodes_are_right),
+        cmocka_unit_test(shm_is_right),     cmocka_unit_test(parcels_are_right),
+        cmocka_unit_test(tcp_is_right),     cmocka_unit_test(nodes_are_right),
         cmocka_unit_test(groups_are_right),
     };
     setenv("FAKECUDA_DEVICES", "2", 1);

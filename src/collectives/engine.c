@@ -239,11 +239,11 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
     engine->fault.trouble = *trouble;
 }
 
-/* Lanes have given their slices back; on mapped memory it is one for all. */
+/* Lanes have given their slices back; on mapped memory some may be left. */
 static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
 {
-    bool moved = op->plan->form != GYRE_FORM_STEPS && !gyre_shadow_given(op->shadow) &&
-                 gyre_shadow_give(op->shadow, 0);
+    bool moved =
+        op->plan->form != GYRE_FORM_STEPS && gyre_shadow_give_before(op->shadow, op->plan->slices);
     if (!gyre_shadow_over(op->shadow))
         return moved;
     end(engine, op, 0);

@@ -133,11 +133,17 @@ void gyre_turn_finish(struct gyre_engine *engine, struct gyre_operation *op)
     gyre_engine_finish(engine, op, 0);
 }
 
+/* A PUSH looks for each slice when it needs it. */
+static bool input_is_here(const struct gyre_operation *op)
+{
+    return !op->shadow || op->plan->form == GYRE_FORM_PUSH || gyre_shadow_ready(op->shadow, 0);
+}
+
 static bool begin_turn(struct gyre_engine *engine)
 {
     struct gyre_mesh *mesh = engine->mesh;
     struct gyre_operation *op = next_mapped(engine);
-    if (!op || !gyre_engine_due(engine, op) || (op->shadow && !gyre_shadow_ready(op->shadow, 0)) ||
+    if (!op || !gyre_engine_due(engine, op) || !input_is_here(op) ||
         !gyre_turn_is_free(mesh, mesh->turn + 1))
         return false;
     mesh->turn++;

@@ -11,7 +11,10 @@
  * stage, and empties what they wrote from its outbox behind them; four slices are under way, and
  * `staged`, `pushed`, `drained` say how far everybody is. Where all that may run in place, the stage
  * is the outbox: a sum is written over the input that it was read from, in a line that the writer
- * has just fetched, and no third buffer goes from core to core. */
+ * has just fetched, and no third buffer goes from core to core.
+ *
+ * Where the CPU cannot touch the buffers they have a shadow (shadow.h): a slice waits until it has come
+ * there, and goes back as soon as it is complete, while others are copied and folded. */
 #include "collectives/mapped_parts.h"
 #include "collectives/shadow.h"
 
@@ -168,9 +171,18 @@ static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_
            slice;
 }
 
+/* This rank's own INPUT of the slice. */
+static bool is_here(const struct gyre_mesh *mesh, uint64_t slice)
+{
+    const struct gyre_shadow *shadow = mesh->current.op->shadow;
+    return !shadow || gyre_shadow_ready(shadow, slice);
+}
+
 static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused *fused,
                            uint64_t slice)
 {
+    if (!is_here(mesh, slice))
+        return false;
     if (mesh->current.staging && mesh->current.staged <= slice)
         return false;
     for (uint32_t m = 0; m < fused->moves; m++) {
@@ -290,7 +302,7 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
     if (turn->staged == plan->slices || (plan->spread_full && turn->resolved < mesh->n) ||
-        !slot_is_free(mesh, plan))
+        !slot_is_free(mesh, plan) || !is_here(mesh, turn->staged))
         return false;
     uint64_t slice = turn->staged, pitch = slice_pitch(plan, slice);
     const struct gyre_fused *fused = fused_of(turn, slice);
@@ -334,6 +346,13 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].drained,
                           turn->drained, memory_order_release);
     return true;
+}
+
+/* Slices of OUTPUT that nobody writes any more are on their way back. */
+static bool give_some(const struct gyre_turn *turn, struct gyre_shadow *shadow)
+{
+    uint64_t complete = turn->pushed < turn->drained ? turn->pushed : turn->drained;
+    return shadow && gyre_shadow_give_before(shadow, complete);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -388,13 +407,12 @@ bool gyre_push_run(struct gyre_engine *engine, struct gyre_operation *op)
     struct gyre_turn *turn = &mesh->current;
     if (op->direct)
         return run_direct(engine, op);
-    if (op->shadow && !gyre_shadow_ready(op->shadow, 0))
-        return false;
     bool moved = stage_some(mesh, op);
     moved |= resolve_some(engine, op);
     if (turn->resolved < mesh->n)
         return moved;
     moved |= push_some(mesh, op->plan);
     moved |= drain_some(mesh, op);
+    moved |= give_some(turn, op->shadow);
     return gyre_push_over(engine, op) || moved;
 }

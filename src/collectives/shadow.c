@@ -1,10 +1,12 @@
 /* Where a shadow's bytes are, and which of them a slice needs.
  *
- *     slices        0     1     2     3     4     5
+ *     parcels       0     1     2     3     4     5
  *     asked                           ▲               copies in are posted up to here, a few ahead
- *     ready               ▲                           and have come up to here: lanes may take them
+ *     ready               ▲                           and have come up to here: they may be read
  *     given         in any order, as lanes end; the operation ends when the last copy has
- */
+ *
+ * A parcel is a slice. Those of a PUSH are short, for its stage, so several make one, of about a MiB;
+ * an EXCHANGE is one in all. */
 #include "collectives/shadow.h"
 
 #include "base/size.h"
@@ -13,8 +15,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define AHEAD 16u /* slices asked for beyond those that have come */
-#define PAGE  4096u
+#define AHEAD        16u /* parcels asked for beyond those that have come */
+#define PARCEL_BYTES (UINT64_C(1) << 20)
+#define PAGE         4096u
 
 struct gyre_shadow {
     struct gyre_shadow *next;
@@ -27,9 +30,9 @@ struct gyre_shadow {
     const uint8_t *input; /* the caller's, on the device; NULL: the host's, or nothing */
     uint8_t *output;
     uint8_t *host_input, *host_output; /* theirs here */
-    uint64_t slices;                   /* 1 on mapped memory */
+    uint64_t parcels, each;            /* of so many slices */
     uint64_t asked, ready, given;
-    uint64_t ticket[AHEAD]; /* of slices asked for */
+    uint64_t ticket[AHEAD]; /* of parcels asked for */
     uint64_t last;          /* of what was given back */
 };
 
@@ -108,6 +111,15 @@ static void lay_out(struct gyre_shadow *shadow, bool in_place, uint64_t in_bytes
     shadow->host_output = memory + (gathers ? 0 : apart);
 }
 
+/* Slices of a parcel. */
+static uint64_t each_of(const struct gyre_plan *plan, uint64_t longest)
+{
+    if (plan->form != GYRE_FORM_PUSH)
+        return plan->form == GYRE_FORM_STEPS ? 1 : plan->slices;
+    uint64_t bytes = longest / plan->slices;
+    return bytes && bytes < PARCEL_BYTES ? PARCEL_BYTES / bytes : 1;
+}
+
 static void begin(struct gyre_shadow *shadow, const struct gyre_engine *engine,
                   const struct gyre_plan *plan)
 {
@@ -115,7 +127,9 @@ static void begin(struct gyre_shadow *shadow, const struct gyre_engine *engine,
     shadow->plan = plan;
     shadow->n = engine->n;
     shadow->rank = engine->rank;
-    shadow->slices = plan->form == GYRE_FORM_STEPS ? plan->slices : 1;
+    shadow->each = each_of(plan, plan->input_bytes > plan->output_bytes ? plan->input_bytes
+                                                                        : plan->output_bytes);
+    shadow->parcels = (plan->slices + shadow->each - 1) / shadow->each;
     shadow->asked = shadow->ready = shadow->given = shadow->last = 0;
 }
 
@@ -146,7 +160,7 @@ int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, c
     shadow->input = in ? input : NULL;
     shadow->output = back ? output : NULL;
     if (!in) /* it is where the operation reads it */
-        shadow->asked = shadow->ready = shadow->slices;
+        shadow->asked = shadow->ready = shadow->parcels;
     lay_out(shadow, gyre_shape_in_place(shape, engine->rank, input, output), in_bytes);
     *out = shadow;
     return 0;
@@ -165,12 +179,14 @@ void gyre_shadow_cast(struct gyre_operation *op, struct gyre_shadow *shadow)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-/* The slice, or, on mapped memory, all of the operation. */
+/* All slices of a parcel as one. */
 static struct gyre_slice slice_of(const struct gyre_shadow *shadow, uint64_t index)
 {
-    struct gyre_slice slice = gyre_plan_slice(shadow->plan, shadow->n, shadow->rank, index);
-    if (shadow->slices == 1)
-        slice.count = shadow->plan->shape.count;
+    const struct gyre_plan *plan = shadow->plan;
+    struct gyre_slice slice = gyre_plan_slice(plan, shadow->n, shadow->rank, index * shadow->each);
+    uint64_t left = plan->shape.count - slice.first;
+    uint64_t most = shadow->each * plan->slice_count;
+    slice.count = index + 1 == shadow->parcels || left < most ? left : most;
     return slice;
 }
 
@@ -180,7 +196,7 @@ static uint32_t pieces_of(const struct gyre_shadow *shadow, const struct gyre_sl
 {
     bool apart = buffer == GYRE_OUTPUT && shadow->plan->blocks.count;
     uint32_t blocks = gyre_slice_blocks(slice, buffer);
-    return blocks && shadow->slices == 1 && !apart ? 1 : blocks;
+    return blocks && shadow->parcels == 1 && !apart ? 1 : blocks;
 }
 
 static struct gyre_span piece_of(const struct gyre_shadow *shadow, const struct gyre_slice *slice,
@@ -192,7 +208,7 @@ static struct gyre_span piece_of(const struct gyre_shadow *shadow, const struct 
     return span;
 }
 
-/* Posts the slice's copies of one buffer and returns the last one's ticket. More blocks than a
+/* Posts the parcel's copies of one buffer and returns the last one's ticket. More blocks than a
  * queue has room for are short: they are waited for. */
 static uint64_t post(const struct gyre_shadow *shadow, uint64_t index, enum gyre_buffer buffer)
 {
@@ -220,7 +236,7 @@ static bool has_room(const struct gyre_shadow *shadow)
 bool gyre_shadow_run(struct gyre_shadow *shadow)
 {
     uint64_t asked = shadow->asked, ready = shadow->ready;
-    while (shadow->asked < shadow->slices && shadow->asked - shadow->ready < AHEAD &&
+    while (shadow->asked < shadow->parcels && shadow->asked - shadow->ready < AHEAD &&
            has_room(shadow)) {
         shadow->ticket[shadow->asked % AHEAD] = post(shadow, shadow->asked, GYRE_INPUT);
         shadow->asked++;
@@ -233,22 +249,36 @@ bool gyre_shadow_run(struct gyre_shadow *shadow)
 
 bool gyre_shadow_ready(const struct gyre_shadow *shadow, uint64_t slice)
 {
-    return slice < shadow->ready;
+    return slice / shadow->each < shadow->ready;
 }
 
-bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice)
+static bool give(struct gyre_shadow *shadow, uint64_t parcel)
 {
     if (shadow->output && !has_room(shadow))
         return false;
     if (shadow->output)
-        shadow->last = post(shadow, slice, GYRE_OUTPUT);
+        shadow->last = post(shadow, parcel, GYRE_OUTPUT);
     shadow->given++;
     return true;
 }
 
+bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice)
+{
+    return give(shadow, slice);
+}
+
+bool gyre_shadow_give_before(struct gyre_shadow *shadow, uint64_t slices)
+{
+    uint64_t given = shadow->given;
+    uint64_t whole = slices == shadow->plan->slices ? shadow->parcels : slices / shadow->each;
+    while (shadow->given < whole && give(shadow, shadow->given))
+        continue;
+    return shadow->given != given;
+}
+
 bool gyre_shadow_given(const struct gyre_shadow *shadow)
 {
-    return shadow->given == shadow->slices;
+    return shadow->given == shadow->parcels;
 }
 
 bool gyre_shadow_over(const struct gyre_shadow *shadow)

@@ -3,10 +3,10 @@
  *
  *     INPUT on the device ──copy──▶ shadow ──▶ the operation, as ever ──▶ shadow ──copy──▶ OUTPUT
  *
- * The shadow is host memory laid out as the caller's buffers are. Over message links a slice's
- * bytes are copied when the slice is due and given back when it has run, so the device's copy engine
- * works beside the wire; on mapped memory the operation is copied as a whole. Peers learn nothing of
- * it: each rank chooses for itself where its buffers are.
+ * The shadow is host memory laid out as the caller's buffers are. A slice's bytes are copied when the
+ * slice is due and given back when it has run, so the device's copy engine works beside the wire, and
+ * beside the processors on mapped memory. Peers learn nothing of it: each rank chooses for itself
+ * where its buffers are.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_SHADOW_H
@@ -28,11 +28,15 @@ void gyre_shadow_cast(struct gyre_operation *op, struct gyre_shadow *shadow);
 /* Asks for what is due, and learns what has come. True if anything moved. */
 bool gyre_shadow_run(struct gyre_shadow *shadow);
 
-/* Is the slice's INPUT here? On mapped memory slice 0 is all of it. */
+/* Is the slice's INPUT here? Of an EXCHANGE, which is not cut, all of it. */
 bool gyre_shadow_ready(const struct gyre_shadow *shadow, uint64_t slice);
 
-/* Gives the slice's OUTPUT back. False: there is no room on the queue now, ask again. */
+/* STEPS: gives the slice's OUTPUT back. False: there is no room on the queue now, ask again. */
 bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice);
+
+/* On mapped memory, where slices end in their order: the first so many have. True if anything was
+ * given back; what was not is asked for again. */
+bool gyre_shadow_give_before(struct gyre_shadow *shadow, uint64_t slices);
 
 /* Has all of OUTPUT been given back; and has it arrived? */
 bool gyre_shadow_given(const struct gyre_shadow *shadow);
