@@ -8,11 +8,15 @@
  * Cart c of k has pieces c, c + k, c + 2k …, and its messages carry its number as their lane and its
  * turn as their order. A lane keeps to one connection, so carts use several.
  *
- * Inside a node a message is one piece, of any length, and loaded a MiB at a time: where its memory is not
- * locked the driver may make a copy while it is posted, and whoever posts has others to drive. */
+ * Inside a node only the sender knows whether its bytes can be read where they lie, by one copy of all of
+ * them, or have to be carried. So it says so first, in a message of its own, the *manner*:
+ *
+ *     the sender's      manner, then the message whole, or piece by piece
+ *     the receiver's    manner, then as it says
+ *
+ * What is short there is one piece without a manner. */
 #include "collectives/haul.h"
 
-#include "base/size.h"
 #include "collectives/comm.h"
 #include "collectives/pairs.h"
 #include "collectives/pinned.h"
@@ -23,15 +27,17 @@
 #define PIECE_BYTES (UINT64_C(1) << 20)
 #define CARTS_MOST  4u
 #define IDLE_MOST   8u
-#define PAGE        4096u
+#define MANNER      CARTS_MOST /* as a cart's number */
 
 enum stage { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
+
+/* NONE: nothing is said, or all of it has been. */
+enum manner { NONE, TO_POST, POSTED, CAME };
 
 struct cart {
     enum stage stage;
     uint16_t turn;
-    uint64_t at;     /* of its piece in the message */
-    uint64_t copied; /* of that */
+    uint64_t at; /* of its piece in the message */
     uint64_t ticket;
 };
 
@@ -39,10 +45,16 @@ struct gyre_haul {
     struct gyre_haul *next; /* idle */
     struct gyre_pinned pinned;
     bool away;      /* the message's memory is a device's: `pinned` has a piece for each cart */
-    uint64_t piece; /* bytes, of all but the last */
+    uint64_t piece; /* bytes, of all but the last; as it is said */
+    enum manner manner;
     uint32_t carts, done;
     struct cart cart[CARTS_MOST];
 };
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
@@ -50,17 +62,6 @@ static void free_haul(struct gyre_comm *comm, struct gyre_haul *haul)
 {
     gyre_pinned_drop(&comm->hub->carrier, &haul->pinned);
     free(haul);
-}
-
-/* Locked where it is bounded: that of a whole message, which may be of any length, is not. */
-static int make_memory(struct gyre_carrier *carrier, uint64_t bytes, struct gyre_pinned *pinned)
-{
-    gyre_pinned_drop(carrier, pinned);
-    if (bytes <= CARTS_MOST * PIECE_BYTES)
-        return gyre_pinned_make(carrier, bytes, pinned);
-    *pinned = (struct gyre_pinned){.bytes = gyre_round_up(bytes, PAGE), .tried = true};
-    pinned->memory = aligned_alloc(PAGE, pinned->bytes);
-    return pinned->memory ? 0 : -ENOMEM;
 }
 
 /* An idle one with so much memory, else any, else a fresh one. */
@@ -79,23 +80,21 @@ static struct gyre_haul *take(struct gyre_haul_pool *pool, uint64_t bytes)
     return haul;
 }
 
-/* With memory for so many bytes of a device's; 0: for none. */
-static struct gyre_haul *new_haul(struct gyre_comm *comm, uint64_t bytes)
+/* For all carts, of a device's memory. */
+static int make_memory(struct gyre_comm *comm, struct gyre_haul *haul, uint64_t bytes,
+                       struct gyre_trouble *trouble)
 {
     struct gyre_carrier *carrier = &comm->hub->carrier;
-    if (bytes && gyre_carrier_open(carrier, gyre_thread_trouble()))
-        return NULL;
-    struct gyre_haul *haul = take(&comm->hauls, bytes);
-    if (!haul || !bytes)
-        return haul;
+    int status = gyre_carrier_open(carrier, trouble);
+    if (status)
+        return status;
     if (haul->pinned.bytes >= bytes) {
         gyre_pinned_lock(carrier, &haul->pinned);
-        return haul;
+        return 0;
     }
-    if (make_memory(carrier, bytes, &haul->pinned) == 0)
-        return haul;
-    free_haul(comm, haul);
-    return NULL;
+    gyre_pinned_drop(carrier, &haul->pinned);
+    status = gyre_pinned_make(carrier, bytes, &haul->pinned);
+    return status ? gyre_trouble_set(trouble, status, "no memory for pieces of a message") : 0;
 }
 
 void gyre_haul_drop(struct gyre_comm *comm, struct gyre_message *message)
@@ -127,19 +126,38 @@ void gyre_haul_deinit(struct gyre_comm *comm)
 
 /* -- what a message needs ---------------------------------------------------------------------- */
 
-/* Both ends find the same. */
-static bool is_cut(const struct gyre_comm *comm, const struct gyre_message *message)
+/* Of a device's memory, at either end, as far as both know. */
+static bool is_long(const struct gyre_comm *comm, const struct gyre_message *message)
 {
     uint32_t here = gyre_comm_world(comm, comm->rank), there = gyre_comm_world(comm, message->peer);
-    return message->bytes > PIECE_BYTES && !gyre_domain_mapped(comm->domain, there) &&
+    return message->bytes > PIECE_BYTES &&
            (gyre_domain_has_cuda(comm->domain, here) || gyre_domain_has_cuda(comm->domain, there));
+}
+
+static bool is_near(const struct gyre_comm *comm, const struct gyre_message *message)
+{
+    return gyre_domain_mapped(comm->domain, gyre_comm_world(comm, message->peer));
 }
 
 static bool is_away(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return message->bytes && gyre_carrier_owns(&comm->hub->carrier, message->data) &&
-           !gyre_link_carries(comm->hub->links, gyre_comm_world(comm, message->peer), message->data,
-                              message->bytes, message->send);
+    return message->bytes && gyre_carrier_owns(&comm->hub->carrier, message->data);
+}
+
+/* The link takes its bytes where they lie, or puts them there. */
+static bool is_carried(const struct gyre_comm *comm, const struct gyre_message *message)
+{
+    return gyre_link_carries(comm->hub->links, gyre_comm_world(comm, message->peer), message->data,
+                             message->bytes, message->send);
+}
+
+/* Inside a node: the receiver, or its device, reads them where they lie. */
+static bool is_seen(const struct gyre_comm *comm, const struct gyre_message *message)
+{
+    uint64_t offset;
+    return is_away(comm, message) ? is_carried(comm, message)
+                                  : gyre_domain_locate(comm->domain, GYRE_MEMORY_HOST,
+                                                       message->data, message->bytes, &offset) != 0;
 }
 
 static void begin_piece(const struct gyre_haul *haul, const struct gyre_message *message,
@@ -148,8 +166,9 @@ static void begin_piece(const struct gyre_haul *haul, const struct gyre_message 
     cart->stage = haul->away && message->send ? LOAD : POST;
 }
 
-static void lay_out(struct gyre_haul *haul, const struct gyre_message *message, uint64_t piece,
-                    bool away)
+static int lay_out(struct gyre_comm *comm, struct gyre_haul *haul,
+                   const struct gyre_message *message, uint64_t piece, bool away,
+                   struct gyre_trouble *trouble)
 {
     uint64_t pieces = (message->bytes + piece - 1) / piece;
     haul->away = away;
@@ -160,22 +179,43 @@ static void lay_out(struct gyre_haul *haul, const struct gyre_message *message, 
         haul->cart[i] = (struct cart){.at = i * piece};
         begin_piece(haul, message, &haul->cart[i]);
     }
+    return away ? make_memory(comm, haul, least(message->bytes, haul->carts * piece), trouble) : 0;
 }
 
-int gyre_haul_make(struct gyre_comm *comm, struct gyre_message *message)
+/* Inside a node, and long: the receiver learns the rest from the manner. */
+static int lay_out_near(struct gyre_comm *comm, struct gyre_haul *haul,
+                        const struct gyre_message *message, struct gyre_trouble *trouble)
+{
+    haul->manner = TO_POST;
+    haul->carts = haul->done = 0;
+    if (!message->send)
+        return 0;
+    bool seen = is_seen(comm, message);
+    return lay_out(comm, haul, message, seen ? message->bytes : PIECE_BYTES,
+                   !seen && is_away(comm, message), trouble);
+}
+
+int gyre_haul_make(struct gyre_comm *comm, struct gyre_message *message,
+                   struct gyre_trouble *trouble)
 {
     if (message->peer == comm->rank)
         return 0;
-    bool cut = is_cut(comm, message), away = is_away(comm, message);
+    bool cut = is_long(comm, message), near = is_near(comm, message);
+    bool away = is_away(comm, message) && ((near && cut) || !is_carried(comm, message));
     if (!cut && !away)
         return 0;
-    uint64_t most = CARTS_MOST * PIECE_BYTES;
-    uint64_t bytes = cut && message->bytes > most ? most : message->bytes;
-    message->haul = new_haul(comm, away ? bytes : 0);
-    if (!message->haul)
-        return -ENOMEM;
-    lay_out(message->haul, message, cut ? PIECE_BYTES : message->bytes, away);
-    return 0;
+    struct gyre_haul *haul =
+        take(&comm->hauls, away ? least(message->bytes, CARTS_MOST * PIECE_BYTES) : 0);
+    if (!haul)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the pieces of a message");
+    haul->manner = NONE;
+    int status = near && cut ? lay_out_near(comm, haul, message, trouble)
+                             : lay_out(comm, haul, message, cut ? PIECE_BYTES : message->bytes,
+                                       away, trouble);
+    message->haul = haul;
+    if (status)
+        gyre_haul_drop(comm, message);
+    return status;
 }
 
 /* -- on the way -------------------------------------------------------------------------------- */
@@ -207,19 +247,11 @@ static uint8_t *link_bytes(const struct trip *trip, const struct cart *cart)
                       : caller_bytes(trip, cart);
 }
 
-/* The part of its piece that is copied next. */
-static uint64_t part_of(const struct trip *trip, const struct cart *cart)
-{
-    uint64_t left = length_of(trip, cart) - cart->copied;
-    return left < PIECE_BYTES ? left : PIECE_BYTES;
-}
-
 static bool copy(const struct trip *trip, struct cart *cart)
 {
     struct gyre_carrier *carrier = &trip->comm->hub->carrier;
-    uint8_t *device = caller_bytes(trip, cart) + cart->copied;
-    uint8_t *host = link_bytes(trip, cart) + cart->copied;
-    uint64_t bytes = part_of(trip, cart);
+    uint8_t *device = caller_bytes(trip, cart), *host = link_bytes(trip, cart);
+    uint64_t bytes = length_of(trip, cart);
     if (!gyre_carrier_room(carrier))
         return false;
     cart->ticket = cart->stage == LOAD ? gyre_carrier_copy(carrier, host, device, bytes)
@@ -228,27 +260,68 @@ static bool copy(const struct trip *trip, struct cart *cart)
     return true;
 }
 
-static bool post(struct trip *trip, struct cart *cart)
+/* The cart's number is its message's lane. */
+static bool post_bytes(struct trip *trip, uint32_t number, uint16_t order, void *data,
+                       uint64_t bytes)
 {
     const struct gyre_message *message = trip->message;
     struct gyre_links *links = trip->comm->hub->links;
     uint32_t peer = gyre_comm_world(trip->comm, message->peer);
-    uint32_t number = (uint32_t)(cart - trip->haul->cart);
     uint64_t token = gyre_message_token(trip->comm, message, number);
     struct gyre_match match = message->match;
     if (*trip->posted >= trip->most)
         return false;
     match.lane = (uint16_t)number;
-    match.order = cart->turn;
-    int status = message->send ? gyre_link_send(links, peer, &match, link_bytes(trip, cart),
-                                                length_of(trip, cart), token)
-                               : gyre_link_recv(links, peer, &match, link_bytes(trip, cart),
-                                                length_of(trip, cart), token);
+    match.order = order;
+    int status = message->send ? gyre_link_send(links, peer, &match, data, bytes, token)
+                               : gyre_link_recv(links, peer, &match, data, bytes, token);
     trip->status = status < 0 ? status : 0;
     if (status)
         return false;
     ++*trip->posted;
+    return true;
+}
+
+static bool post(struct trip *trip, struct cart *cart)
+{
+    if (!post_bytes(trip, (uint32_t)(cart - trip->haul->cart), cart->turn, link_bytes(trip, cart),
+                    length_of(trip, cart)))
+        return false;
     cart->stage = OUT;
+    return true;
+}
+
+/* The receiver's carts begin when it has come. What fails is this rank's affair, not its link's. */
+static bool heed(struct trip *trip)
+{
+    struct gyre_comm *comm = trip->comm;
+    struct gyre_haul *haul = trip->haul;
+    struct gyre_trouble trouble = {0};
+    const struct gyre_message *message = trip->message;
+    bool whole = haul->piece == message->bytes;
+    bool carried = whole && is_carried(comm, message);
+    haul->manner = NONE;
+    if (!whole && haul->piece != PIECE_BYTES)
+        trip->status = gyre_trouble_set(
+            &trouble, GYRE_CORRUPT, "a message of %llu bytes was announced in pieces of %llu",
+            (unsigned long long)message->bytes, (unsigned long long)haul->piece);
+    else
+        trip->status =
+            lay_out(comm, haul, message, haul->piece, !carried && is_away(comm, message), &trouble);
+    if (trip->status)
+        gyre_engine_fault(comm->engine, trip->status, gyre_comm_world(comm, comm->rank), false,
+                          &trouble);
+    return !trip->status;
+}
+
+static bool run_manner(struct trip *trip)
+{
+    struct gyre_haul *haul = trip->haul;
+    if (haul->manner == CAME)
+        return heed(trip);
+    if (haul->manner != TO_POST || !post_bytes(trip, MANNER, 0, &haul->piece, sizeof haul->piece))
+        return false;
+    haul->manner = POSTED;
     return true;
 }
 
@@ -256,7 +329,6 @@ static bool post(struct trip *trip, struct cart *cart)
 static void end_piece(struct gyre_haul *haul, const struct gyre_message *message, struct cart *cart)
 {
     cart->turn++;
-    cart->copied = 0;
     cart->at += haul->carts * haul->piece;
     if (cart->at < message->bytes) {
         begin_piece(haul, message, cart);
@@ -266,13 +338,9 @@ static void end_piece(struct gyre_haul *haul, const struct gyre_message *message
     haul->done++;
 }
 
-/* A part has been copied; another, or the way of all of them, is next. */
 static void end_copy(const struct trip *trip, struct cart *cart)
 {
-    cart->copied += part_of(trip, cart);
-    if (cart->copied < length_of(trip, cart))
-        cart->stage--;
-    else if (cart->stage == LOADING)
+    if (cart->stage == LOADING)
         cart->stage = POST;
     else
         end_piece(trip->haul, trip->message, cart);
@@ -304,7 +372,7 @@ int gyre_haul_run(struct gyre_comm *comm, const struct gyre_message *message, ui
                   uint32_t most)
 {
     struct trip trip = {comm, message, message->haul, posted, most, 0};
-    int moved = 0;
+    int moved = run_manner(&trip);
     for (uint32_t i = 0; i < trip.haul->carts && !trip.status; i++)
         while (step(&trip, &trip.haul->cart[i]))
             moved = 1;
@@ -314,7 +382,9 @@ int gyre_haul_run(struct gyre_comm *comm, const struct gyre_message *message, ui
 void gyre_haul_complete(const struct gyre_message *message, uint32_t cart)
 {
     struct gyre_haul *haul = message->haul;
-    if (haul->away && !message->send)
+    if (cart == MANNER)
+        haul->manner = message->send ? NONE : CAME;
+    else if (haul->away && !message->send)
         haul->cart[cart].stage = UNLOAD;
     else
         end_piece(haul, message, &haul->cart[cart]);
@@ -322,5 +392,6 @@ void gyre_haul_complete(const struct gyre_message *message, uint32_t cart)
 
 bool gyre_haul_over(const struct gyre_message *message)
 {
-    return message->haul->done == message->haul->carts;
+    const struct gyre_haul *haul = message->haul;
+    return haul->manner == NONE && haul->done == haul->carts;
 }

@@ -3,12 +3,13 @@
  *     a device's   ──copy──▶ cart ──▶ link        link ──▶ cart ──copy──▶   a device's
  *     the host's   ─────────────────▶ link        link ─────────────────▶   the host's
  *
- * A long message to another node, between ranks of which one has a CUDA device, is cut into pieces.
- * Up to four carts carry them in turn, so one is at the copy engine while another is on the wire, and
- * what a message takes of pinned memory is four pieces, whatever its length. Both ends cut alike,
- * since they do so by what both know; where its memory lies is each end's own affair.
+ * A long message between ranks of which one has a CUDA device is cut into pieces. Up to four carts carry
+ * them in turn, so one is at the copy engine while another is on the link, and what a message takes of
+ * pinned memory is four pieces, whatever its length. Both ends cut alike: to another node always, inside
+ * one where the sender says that its bytes cannot be read where they lie. Where its memory lies is each
+ * end's own affair.
  *
- * A message that is not cut and lies where its link cannot serve it has one cart, for all of it.
+ * A short message that lies where its link cannot serve it has one cart, for all of it.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_HAUL_H
@@ -20,6 +21,7 @@
 struct gyre_comm;
 struct gyre_message;
 struct gyre_haul;
+struct gyre_trouble;
 
 /* Idle ones, with their memory. Zeroed: none. */
 struct gyre_haul_pool {
@@ -27,8 +29,10 @@ struct gyre_haul_pool {
     uint32_t count;
 };
 
-/* Gives the message a haul if it needs one: message->haul is NULL otherwise. -ENOMEM. */
-int gyre_haul_make(struct gyre_comm *comm, struct gyre_message *message);
+/* Gives the message a haul if it needs one: message->haul is NULL otherwise. -ENOMEM, or what has become
+ * of the device. */
+int gyre_haul_make(struct gyre_comm *comm, struct gyre_message *message,
+                   struct gyre_trouble *trouble);
 
 /* Moves what can be moved, with at most `most` posts at the link, which *posted counts. Returns 1 if
  * anything moved, 0, or what the link has refused a post with. */

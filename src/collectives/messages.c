@@ -8,8 +8,6 @@
 
 #include "base/size.h"
 
-#include <errno.h>
-
 static int check_terms(const struct gyre_comm *comm, const char *call,
                        const struct gyre_message_terms *terms, int peer)
 {
@@ -40,11 +38,10 @@ static bool message_over(void *context)
     return atomic_load_explicit(&message->status, memory_order_acquire) != GYRE_AGAIN;
 }
 
-static int no_memory(void)
+/* Why gyre_pairs_start() has made none. */
+static int not_started(void)
 {
-    struct gyre_trouble *trouble = gyre_thread_trouble();
-    *trouble = (struct gyre_trouble){0};
-    return gyre_trouble_set(trouble, -ENOMEM, "no memory for another message");
+    return gyre_thread_trouble()->status;
 }
 
 /* Nobody else can bring it: the caller would wait for ever. */
@@ -72,7 +69,7 @@ int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)
 static int run_started(struct gyre_comm *comm, struct gyre_message *message)
 {
     if (!message)
-        return no_memory();
+        return not_started();
     if (comm->group.depth)
         return gyre_group_add_message(comm, message);
     gyre_domain_ring(comm->domain); /* it may be out, and over, already */
@@ -137,7 +134,7 @@ static int begin(struct gyre_comm *comm, const struct gyre_message_terms *terms,
         *out = started->handle;
     else
         gyre_work_free(started);
-    return message ? 0 : gyre_message_refused(comm, no_memory());
+    return message ? 0 : gyre_message_refused(comm, not_started());
 }
 
 /* -- the calls --------------------------------------------------------------------------------- */

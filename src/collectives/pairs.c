@@ -497,15 +497,19 @@ static struct gyre_match name_of(const struct gyre_comm *comm,
 static struct gyre_message *new_message(struct gyre_comm *comm,
                                         const struct gyre_message_terms *terms)
 {
+    struct gyre_trouble *trouble = gyre_thread_trouble();
     struct gyre_message *message = take(comm);
-    if (!message)
+    trouble->status = 0; /* of an earlier call */
+    if (!message) {
+        gyre_trouble_set(trouble, -ENOMEM, "no memory for another message");
         return NULL;
+    }
     message->peer = terms->peer;
     message->send = terms->send;
     message->data = terms->data;
     message->bytes = terms->count * gyre_type_size(terms->type);
     message->match = name_of(comm, terms);
-    if (gyre_haul_make(comm, message) == 0)
+    if (gyre_haul_make(comm, message, trouble) == 0)
         return message;
     gyre_pairs_release(comm, message);
     return NULL;
@@ -552,7 +556,7 @@ int gyre_pairs_add_block(struct gyre_comm *comm, struct gyre_operation *op,
 {
     struct gyre_message *message = new_message(comm, terms);
     if (!message)
-        return -ENOMEM;
+        return gyre_thread_trouble()->status;
     message->match.comm |= GYRE_MATCH_BLOCK;
     message->match.sequence = op->sequence;
     message->op = op;

@@ -46,7 +46,8 @@ static inline uint32_t gyre_pairs_from(uint32_t rank, uint32_t n, uint32_t d)
     return (rank + n - d) % n;
 }
 
-/* Starts a message: it is posted when its link has room. NULL: no memory. */
+/* Starts a message: it is posted when its link has room. NULL: no memory, or the device is lost; the
+ * thread's trouble tells. */
 struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,
                                       const struct gyre_message_terms *terms);
 

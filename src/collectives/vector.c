@@ -152,12 +152,13 @@ static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
     return status;
 }
 
-/* Peers count on this rank's blocks: without memory for them the job cannot go on. */
-static void give_up(struct gyre_comm *comm)
+/* Peers count on this rank's blocks: without messages for them the job cannot go on. */
+static void give_up(struct gyre_comm *comm, int status)
 {
-    gyre_watch_report(gyre_domain_watch(comm->domain), -ENOMEM,
-                      gyre_domain_joined(comm->domain)->rank, false,
-                      "gyre_all_to_all_v: no memory for the messages of an operation");
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    gyre_trouble_wrap(trouble, "gyre_all_to_all_v: the messages of an operation");
+    gyre_watch_report(gyre_domain_watch(comm->domain), status,
+                      gyre_domain_joined(comm->domain)->rank, false, trouble->text);
 }
 
 int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
@@ -169,8 +170,9 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
     int status = gyre_comm_start_plan(comm, plan, vector->out.data, vector->in.data, op);
     if (status)
         return status;
-    if (add_blocks(comm, *op, vector))
-        give_up(comm);
+    status = add_blocks(comm, *op, vector);
+    if (status)
+        give_up(comm, status);
     if (gyre_pairs_look(comm, 1) == -ENOENT) /* what can go is on its way … */
         gyre_hub_poll(comm->hub);
     gyre_domain_ring(comm->domain);
