@@ -165,6 +165,28 @@ static void one_way_spares_cores(void **state)
     gyre_walk_deinit(&walk);
 }
 
+/* Where cores move the bytes, what comes from three peers costs the root half of what goes to them. */
+static void receiving_costs_half_of_sending(void **state)
+{
+    static const enum gyre_verb verb[] = {GYRE_VERB_GATHER, GYRE_VERB_SCATTER};
+    struct gyre_tuning tuning = gyre_tuning_built_in;
+    struct gyre_walk walk = {0};
+    struct gyre_cost cost[2];
+    struct gyre_roads roads = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, &tuning};
+    tuning.fold_kib_ps = 0;
+    tuning.link[GYRE_LINK_LOOPBACK] = (struct gyre_price){0, 0, 0, 1024};
+    for (int i = 0; i < 2; i++) {
+        struct gyre_slice slice = {.verb = verb[i], .n = 4, .element = 4};
+        slice.count = slice.stride = 3 << 16;
+        slice.small = UINT64_MAX;
+        gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &roads, GYRE_COST_NEVER, &walk,
+                        &cost[i]);
+    }
+    assert_int_equal(cost[0].path.all, 3 * (4 * (3 << 16)) / 3);
+    assert_int_equal(cost[1].path.all, 2 * cost[0].path.all);
+    gyre_walk_deinit(&walk);
+}
+
 /* Ranks of a node share its way out: the same bytes from all of them at once take as many times
  * as long. */
 static void a_node_has_one_door(void **state)
@@ -506,6 +528,7 @@ int main(void)
         cmocka_unit_test(prices_decide),
         cmocka_unit_test(a_ring_costs_its_formula),
         cmocka_unit_test(one_way_spares_cores),
+        cmocka_unit_test(receiving_costs_half_of_sending),
         cmocka_unit_test(a_node_has_one_door),
         cmocka_unit_test(a_crowd_is_dear),
         cmocka_unit_test(slices_follow_each_other),
