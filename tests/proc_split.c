@@ -62,6 +62,34 @@ static void parts_are_ranked_by_key(void **state)
     assert_int_equal(rig_run_everywhere(5, reversed), 0);
 }
 
+/* The watch's states are older than the calls: what they still tell of a part that has ended must not
+ * be held against another one that has its place, as the end of the world would. */
+static int come_and_go(struct gyre_comm *world, struct rig *rig)
+{
+    struct gyre_comm *part;
+    int32_t data[4];
+    int bad = 0;
+    (void)rig;
+    for (int round = 0; round < 100 && !bad; round++) {
+        bad |= rig_check(!gyre_split(world, 0, 0, &part), world, "split");
+        for (int call = 0; call < round % 3 && !bad; call++)
+            bad |= round % 2 ? sum_over(part, data, 4)
+                             : rig_check(!gyre_broadcast(part, data, data, 3, GYRE_I32, 0), part,
+                                         "broadcast");
+        bad = bad || rig_check(!gyre_finalize(part), world, "finalize of a part");
+    }
+    bad = bad || rig_check(!gyre_split(world, gyre_rank(world), 0, &part), world, "one each");
+    return rig_check(!gyre_finalize(world), NULL, "finalize") || bad;
+}
+
+static void parts_come_and_go(void **state)
+{
+    (void)state;
+    for (int job = 0; job < 10; job++)
+        assert_int_equal(
+            rig_run(&(struct rig){.n = 3, .dead_ms = DEAD_MS, .body = come_and_go}, 20), 0);
+}
+
 /* Rows, columns and the world, all with something in flight, round by round; the world's end frees
  * the rest. */
 static int grid(struct gyre_comm *world, struct rig *rig)
@@ -272,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_ranked_by_key),
+        cmocka_unit_test(parts_come_and_go),
         cmocka_unit_test(many_in_flight_at_once),
         cmocka_unit_test(threads_on_different_communicators),
         cmocka_unit_test(mismatch_in_a_part_is_named),

@@ -47,7 +47,8 @@ struct gyre_hub {
     struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */
     struct gyre_comm *busy[GYRE_COMM_IDS]; /* those with something in flight */
     uint32_t busies;
-    bool retired[GYRE_COMM_IDS]; /* ids not to be used again: messages may still be under way */
+    bool retired[GYRE_COMM_IDS];     /* ids not to be used again: messages may still be under way */
+    uint64_t reached[GYRE_COMM_IDS]; /* behind the last operation under that id here */
     struct gyre_preference preference;   /* of the environment */
     struct gyre_engine_options settings; /* what every engine is told alike, and nothing else */
 };

@@ -11,7 +11,10 @@
  * them); and, of ranks that share a node, under which ids each shares its board. An id is in use on
  * a rank until that rank has left the child's last operation, so no message of an old one can meet
  * a new one's. That last operation goes by messages: it ends when nobody looks at a board any more.
- */
+ *
+ * The watch's states are older than that: some still tell of the old one when the new one, under the
+ * same id, is in use. So operations are not counted from 1 again but go on from where any rank of
+ * the child has been under its id: then a state that is late is only behind. */
 #include "collectives/comm.h"
 
 #include "base/log.h"
@@ -28,11 +31,15 @@ struct member {
     uint32_t rank; /* the parent's */
 };
 
+struct asset { /* what a rank brings; summed, like claims */
+    int64_t board, outbox, reached;
+};
+
 struct ballot {
     struct gyre_comm *parent;
     struct claim *claim;          /* n */
     uint8_t *used;                /* GYRE_COMM_IDS */
-    int64_t *region;              /* 2 n: board and outbox of a rank; and how many failed */
+    struct asset *asset;          /* n, and one whose `board` counts who failed */
     struct gyre_trouble *trouble; /* of this rank */
 };
 
@@ -52,9 +59,9 @@ static int ballot_open(struct ballot *ballot, struct gyre_comm *parent)
     ballot->trouble = gyre_thread_trouble();
     ballot->claim = calloc(parent->n, sizeof(*ballot->claim));
     ballot->used = calloc(GYRE_COMM_IDS, 1);
-    ballot->region = calloc(2 * (size_t)parent->n + 1, sizeof(*ballot->region));
+    ballot->asset = calloc((size_t)parent->n + 1, sizeof(*ballot->asset));
     *ballot->trouble = (struct gyre_trouble){0};
-    if (ballot->claim && ballot->used && ballot->region)
+    if (ballot->claim && ballot->used && ballot->asset)
         return 0;
     return gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory for %u ranks",
                             parent->n);
@@ -64,7 +71,7 @@ static void ballot_close(struct ballot *ballot)
 {
     free(ballot->claim);
     free(ballot->used);
-    free(ballot->region);
+    free(ballot->asset);
 }
 
 /* Id 0 is the world's. 0: none is free. */
@@ -179,34 +186,59 @@ static int meet(const struct ballot *ballot, struct gyre_comm *child)
     uint32_t id[2 * GYRE_PEERS_MAPPED_MAX];
     bool all = child->mesh != NULL;
     for (uint32_t rank = 0; all && rank < child->n; rank++) {
-        id[2 * rank] = (uint32_t)ballot->region[2 * child->above[rank]];
-        id[2 * rank + 1] = (uint32_t)ballot->region[2 * child->above[rank] + 1];
-        all = id[2 * rank] && id[2 * rank + 1];
+        const struct asset *asset = &ballot->asset[child->above[rank]];
+        id[2 * rank] = (uint32_t)asset->board;
+        id[2 * rank + 1] = (uint32_t)asset->outbox;
+        all = asset->board && asset->outbox;
     }
     if (!all)
         drop_mesh(child);
     return all ? gyre_mesh_meet(child->mesh, id, ballot->trouble) : 0;
 }
 
+/* Counts on from the furthest that a rank of the child has been under its id. */
+static void go_on(const struct ballot *ballot, struct gyre_comm *child)
+{
+    int64_t reached = 0;
+    for (uint32_t rank = 0; rank < child->n; rank++) {
+        int64_t there = ballot->asset[child->above[rank]].reached;
+        reached = there > reached ? there : reached;
+    }
+    if (child->engine)
+        child->engine->sequence = (uint64_t)reached;
+    atomic_store(&child->activity->sequence, (uint64_t)reached);
+    gyre_activity_finish(child->activity, (uint64_t)reached);
+}
+
+static int open_child(const struct ballot *ballot, struct gyre_comm *child)
+{
+    int status = meet(ballot, child);
+    if (!status)
+        status = gyre_comm_open_engine(child, ballot->trouble);
+    if (!status)
+        go_on(ballot, child);
+    return status;
+}
+
 /* Every rank learns whether every rank has what it needs, so that all fail or none. */
 static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
 {
     struct gyre_comm *parent = ballot->parent;
+    struct asset *mine = &ballot->asset[parent->rank], *failed = &ballot->asset[parent->n];
+    if (child)
+        mine->reached = (int64_t)parent->hub->reached[child->id];
     if (child && child->mesh) {
-        ballot->region[2 * parent->rank] = child->mesh->board_id;
-        ballot->region[2 * parent->rank + 1] = child->mesh->outbox_id;
+        mine->board = child->mesh->board_id;
+        mine->outbox = child->mesh->outbox_id;
     }
-    ballot->region[2 * (size_t)parent->n] = status != 0;
-    int agreed = agree(parent, ballot->region, 2 * (uint64_t)parent->n + 1, GYRE_I64, GYRE_SUM);
+    failed->board = status != 0;
+    int agreed = agree(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64, GYRE_SUM);
     if (agreed || status)
         return agreed ? agreed : status;
-    if (ballot->region[2 * (size_t)parent->n])
+    if (failed->board)
         return gyre_trouble_set(ballot->trouble, -ENOMEM,
                                 "gyre_split: another rank has no memory for the communicator");
-    if (!child)
-        return 0;
-    status = meet(ballot, child);
-    return status ? status : gyre_comm_open_engine(child, ballot->trouble);
+    return child ? open_child(ballot, child) : 0;
 }
 
 static void enlist(struct gyre_comm *child)
@@ -287,6 +319,8 @@ int gyre_comm_end(struct gyre_comm *child)
     gyre_hub_remove(hub, child);
     gyre_domain_leave(child->domain);
     hub->retired[child->id] = status || lost;
+    if (child->engine)
+        hub->reached[child->id] = child->engine->sequence + 1;
     if (!status && lost)
         gyre_log(GYRE_LOG_WARN, "communicator %u ends with %lld messages that nobody received",
                  child->id, (long long)lost);
