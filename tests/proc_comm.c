@@ -422,7 +422,8 @@ static int costs_are_equal_and_grow(struct gyre_comm *comm, struct rig *rig)
         return 5;
     bool refused = gyre_all_reduce_cost(comm, 1, (enum gyre_type)99, cost) == GYRE_INVALID &&
                    gyre_all_reduce_cost(NULL, 1, GYRE_F32, cost) == GYRE_INVALID &&
-                   gyre_all_reduce_cost(comm, 1, GYRE_F32, NULL) == GYRE_INVALID;
+                   gyre_all_reduce_cost(comm, 1, GYRE_F32, NULL) == GYRE_INVALID &&
+                   gyre_all_reduce_cost(comm, UINT64_MAX, GYRE_F32, cost) == GYRE_INVALID;
     return least[0] && least[0] < least[1] && least[1] < least[2] && refused ? gyre_finalize(comm)
                                                                              : 4;
 }
