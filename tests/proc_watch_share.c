@@ -19,7 +19,7 @@
 
 #define LENGTH (64u * 1024)
 
-enum { SHARED = 10, SEEN = 11, GONE = 12, GO_LOOK = 100, GO_WITHDRAW = 101, GO_END = 102 };
+enum { SHARES = 9, SHARED = 10, SEEN = 11, GONE = 12, GO_LOOK = 100, GO_WITHDRAW = 101, GO_END = 102 };
 
 static struct rig node_of(uint32_t n, void (*play)(struct rig_rank *me))
 {
@@ -201,6 +201,7 @@ static void play_share_when_told(struct rig_rank *me)
     struct gyre_trouble trouble = {0};
 
     rig_await_go(me, GO_LOOK);
+    rig_tell(me, SHARES);
     put_value(me, gyre_watch_share(me->watch, 1, &region, GYRE_SHARE_OPEN, &trouble));
     put_text(me, &trouble);
     rig_tell(me, SHARED);
@@ -218,6 +219,34 @@ static void test_share_with_a_stopped_rank_fails_with_the_job(void **state)
         assert_int_equal(rig.board->seat[rank].value, GYRE_PEER_LOST);
         assert_non_null(strstr(rig.board->seat[rank].text, "rank 2 (host0"));
     }
+    rig_finish(&rig);
+}
+
+/* Stopped in the middle of it, for longer than an answer may take, and continued: as Ctrl-Z and a
+ * suspended machine do. Rank 2 is the first, so it cannot have answered. */
+static void test_share_outlives_a_stop_of_the_whole_job(void **state)
+{
+    struct rig rig = node_of(3, play_share_when_told);
+    rig_start(&rig);
+    rig_kill(&rig, 2, SIGSTOP);
+    atomic_store(&rig.board->go, GO_LOOK);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_await_phase(&rig, rank, SHARES, 2000);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        rig_kill(&rig, rank, SIGSTOP);
+    uint64_t until = gyre_now_ns() + 6 * GYRE_SECOND;
+    while (gyre_now_ns() < until)
+        rig_pause();
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_kill(&rig, rank, SIGCONT);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        rig_await_phase(&rig, rank, SHARED, 5000);
+        assert_string_equal(rig.board->seat[rank].text, "");
+        assert_int_equal(rig.board->seat[rank].value, 0);
+    }
+    atomic_store(&rig.board->go, GO_END);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(rig_exit_code(&rig, rank), 0);
     rig_finish(&rig);
 }
 
@@ -272,6 +301,7 @@ int main(void)
         cmocka_unit_test(test_region_that_cannot_be_mapped_is_refused),
         cmocka_unit_test(test_wrong_arguments_are_told_apart),
         cmocka_unit_test(test_share_with_a_stopped_rank_fails_with_the_job),
+        cmocka_unit_test(test_share_outlives_a_stop_of_the_whole_job),
         cmocka_unit_test(test_thousands_of_regions_come_and_go),
     };
 

@@ -32,6 +32,7 @@
 
 #define EXPORTS_MAX  4096
 #define ANSWER_EXTRA (5 * GYRE_SECOND) /* beyond the dead time: a peer may still be starting */
+#define MOMENT       (250 * GYRE_MS)
 
 enum { ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
 
@@ -156,23 +157,37 @@ static int failed(struct gyre_watch *watch, struct gyre_trouble *trouble)
     return status;
 }
 
-static uint64_t answer_limit(const struct gyre_watch *watch)
+/* How long answers may take: a peer that cannot answer is found dead before. */
+static uint64_t patience(const struct gyre_watch *watch)
 {
     uint64_t wait_ms =
         (uint64_t)(watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms);
-    return gyre_now_ns() + wait_ms * GYRE_MS + ANSWER_EXTRA;
+    return wait_ms * GYRE_MS + ANSWER_EXTRA;
+}
+
+/* Sleeps for at most a moment. Returns how long it was, but no more than that moment: what is longer,
+ * the whole job may have been stopped (Ctrl-Z, a suspended machine), and then nobody is late. */
+static uint64_t doze(struct gyre_watch *watch, uint64_t most)
+{
+    uint64_t began = gyre_now_ns(), slept;
+    struct timespec limit;
+
+    gyre_watch_deadline(began + (most < MOMENT ? most : MOMENT), &limit);
+    pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+    slept = gyre_now_ns() - began;
+    return slept < MOMENT ? slept : MOMENT;
 }
 
 /* Sleeps until all have answered, the job has failed, or the time is over. */
 static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *export,
                          struct gyre_trouble *trouble)
 {
-    struct timespec limit;
-    int late = 0;
+    uint64_t left = patience(watch);
 
-    gyre_watch_deadline(answer_limit(watch), &limit);
-    while (export->waiting > 0 && atomic_load(&watch->is.health->status) == 0 && late == 0)
-        late = pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+    while (export->waiting > 0 && atomic_load(&watch->is.health->status) == 0 && left > 0) {
+        uint64_t slept = doze(watch, left);
+        left -= slept < left ? slept : left;
+    }
     if (failed(watch, trouble) != 0)
         return atomic_load(&watch->is.health->status);
     if (export->waiting > 0)
