@@ -19,7 +19,8 @@
 
 #define LENGTH (64u * 1024)
 
-enum { SHARES = 9, SHARED = 10, SEEN = 11, GONE = 12, GO_LOOK = 100, GO_WITHDRAW = 101, GO_END = 102 };
+enum { SHARES = 9, SHARED = 10, SEEN = 11, GONE = 12 };
+enum { GO_LOOK = 100, GO_WITHDRAW = 101, GO_END = 102 };
 
 static struct rig node_of(uint32_t n, void (*play)(struct rig_rank *me))
 {
