@@ -181,6 +181,12 @@ struct gyre_device {
     int (*hold)(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
                 uint64_t value, struct gyre_trouble *trouble);
 
+    /* Puts a fold on the caller's stream itself, which may be one that is being captured. Does not
+     * block, and nothing is reported; buffers are borrowed until the stream has come past it. GYRE_INVALID
+     * for a stream of another device. NULL for the host. */
+    int (*fold_on)(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
+                   const struct gyre_fold_task *task, struct gyre_trouble *trouble);
+
     /* Writes finished tokens, at most `max`; returns how many, or a negative status after which the
      * queue is dead. */
     int (*query)(struct gyre_device_queue *queue, uint64_t *token, int max);

@@ -6,13 +6,8 @@
  *     post       stream: copy ▶ record 5 ▶ fold ▶ record 6        ring:  5 6
  *     query      event 5 reached, event 6 not ready yet                  └─ token of 5
  *
- * The stream does not synchronise with the default one. after() makes it wait for what the caller
- * has put on a stream of the same device; NULL is nothing, and the default stream is CU_STREAM_LEGACY
- * here. hold() is the way back: the caller's stream waits for a word of the host's memory, so the
- * host, not a kernel, decides when it goes on.
- *
- *     the caller's stream   work ─▶ gate ···▶ held until *word ≥ value ─▶ work
- *     the queue's stream             └─▶ copy ─▶ fold ─▶ … (query) ─┘ a store of the host's
+ * The stream does not synchronise with the default one; what it has to do with the caller's is in
+ * cuda_streams.c.
  *
  * Streams of one priority may share a queue of the hardware, and then one that is held keeps up those
  * that are filled after it: the queue's own work too, which the host waits for before it lets the
@@ -23,28 +18,13 @@
  *
  * An error that work meets while it runs loses the device to this process. A queue that has seen
  * one is dead: query() and every post return its status, and the sentence is in the log. */
-#include "device/cuda_parts.h"
+#include "device/cuda_queue.h"
 
 #include "base/log.h"
 
 #include <cuda_runtime_api.h>
 #include <errno.h>
 #include <stdlib.h>
-
-struct pending {
-    CUevent event;
-    uint64_t token;
-};
-
-struct gyre_device_queue {
-    int device;
-    int status; /* negative: dead */
-    CUstream stream;
-    CUevent gate; /* recorded on others' streams */
-    struct gyre_cuda_detour *detours;
-    uint32_t posted, reported;
-    struct pending ring[GYRE_DEVICE_POSTS];
-};
 
 /* -- who owns an address ----------------------------------------------------------------------- */
 
@@ -183,7 +163,7 @@ static int begin_post(struct gyre_device_queue *queue)
 
 static int end_post(struct gyre_device_queue *queue, uint64_t token)
 {
-    struct pending *slot = &queue->ring[queue->posted % GYRE_DEVICE_POSTS];
+    struct gyre_cuda_pending *slot = &queue->ring[queue->posted % GYRE_DEVICE_POSTS];
     int status =
         note(queue, gyre_cuda->cuEventRecord(slot->event, queue->stream), "cuEventRecord", true);
     slot->token = token;
@@ -252,119 +232,13 @@ static int cuda_mark(struct gyre_device_queue *queue, uint64_t token)
     return status;
 }
 
-/* -- the caller's streams ---------------------------------------------------------------------- */
-
-/* A stream that is being captured would draw the queue's into its graph, and what is waited for
- * once would be waited for at every launch of it. */
-static int check_foreign(const struct gyre_device_queue *queue, CUstream foreign,
-                         struct gyre_trouble *trouble)
-{
-    CUcontext own, its;
-    CUstreamCaptureStatus capture;
-    CUresult error = gyre_cuda->cuStreamIsCapturing(foreign, &capture);
-    if (error)
-        return gyre_cuda_failed(error, queue->device, trouble,
-                                "cuStreamIsCapturing of the caller's stream");
-    if (capture != CU_STREAM_CAPTURE_STATUS_NONE)
-        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                                "the caller's stream is being captured into a CUDA graph: an "
-                                "operation is no part of one, start it outside the capture");
-    error = gyre_cuda->cuStreamGetCtx(foreign, &its);
-    if (!error)
-        error = gyre_cuda->cuStreamGetCtx(queue->stream, &own);
-    if (error)
-        return gyre_cuda_failed(error, queue->device, trouble,
-                                "cuStreamGetCtx of the caller's stream");
-    if (its != own)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "the caller's stream is not of CUDA device %d, whose memory is "
-                                "used: give a stream of its primary context",
-                                queue->device);
-    return 0;
-}
-
-/* Without it no stream could be held. It is asked before anything is started that counts on it. */
-static int check_words(const struct gyre_device_queue *queue, struct gyre_trouble *trouble)
-{
-    int supported = 0;
-    CUdevice handle;
-    if (gyre_cuda->cuDeviceGet(&handle, queue->device) ||
-        gyre_cuda->cuDeviceGetAttribute(
-            &supported, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, handle) ||
-        supported)
-        return 0;
-    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
-                            "streams of CUDA device %d cannot wait for a word of the host's "
-                            "(CAN_USE_64_BIT_STREAM_MEM_OPS is 0): synchronise the stream and "
-                            "make the call that blocks",
-                            queue->device);
-}
-
-/* 0 in the device's context, if the queue is alive and the stream can be waited for. */
-static int begin_foreign(struct gyre_device_queue *queue, CUstream foreign,
-                         struct gyre_trouble *trouble)
-{
-    if (queue->status)
-        return gyre_trouble_set(trouble, queue->status,
-                                "CUDA device %d has failed before: the log says how",
-                                queue->device);
-    int status = gyre_cuda_enter(queue->device, trouble);
-    if (status)
-        return status;
-    status = check_foreign(queue, foreign, trouble);
-    if (status)
-        gyre_cuda_leave();
-    return status;
-}
-
-static int cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble)
-{
-    if (!foreign)
-        return queue->status;
-    int status = check_words(queue, trouble);
-    if (!status)
-        status = begin_foreign(queue, foreign, trouble);
-    if (status)
-        return status;
-    CUresult error = gyre_cuda->cuEventRecord(queue->gate, foreign);
-    status =
-        gyre_cuda_failed(error, queue->device, trouble, "cuEventRecord on the caller's stream");
-    if (!status) {
-        error = gyre_cuda->cuStreamWaitEvent(queue->stream, queue->gate, CU_EVENT_WAIT_DEFAULT);
-        status = gyre_cuda_failed(error, queue->device, trouble, "cuStreamWaitEvent");
-    }
-    gyre_cuda_leave();
-    return status;
-}
-
-static int cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
-                     uint64_t value, struct gyre_trouble *trouble)
-{
-    CUdeviceptr at;
-    if (!foreign)
-        return queue->status;
-    int status = begin_foreign(queue, foreign, trouble);
-    if (status)
-        return status;
-    CUresult error = gyre_cuda->cuMemHostGetDevicePointer(&at, (void *)(uintptr_t)word, 0);
-    status = gyre_cuda_failed(error, queue->device, trouble,
-                              "cuMemHostGetDevicePointer of the word that releases a stream");
-    if (!status) {
-        error = gyre_cuda->cuStreamWaitValue64(foreign, at, value, CU_STREAM_WAIT_VALUE_GEQ);
-        status = gyre_cuda_failed(error, queue->device, trouble,
-                                  "cuStreamWaitValue64 on the caller's stream");
-    }
-    gyre_cuda_leave();
-    return status;
-}
-
 /* -- completions ------------------------------------------------------------------------------- */
 
 static int look(struct gyre_device_queue *queue, uint64_t *token, int max)
 {
     int count = 0;
     while (count < max && queue->reported != queue->posted) {
-        const struct pending *oldest = &queue->ring[queue->reported % GYRE_DEVICE_POSTS];
+        const struct gyre_cuda_pending *oldest = &queue->ring[queue->reported % GYRE_DEVICE_POSTS];
         CUresult error = gyre_cuda->cuEventQuery(oldest->event);
         if (error == CUDA_ERROR_NOT_READY)
             break;
@@ -413,8 +287,9 @@ static const struct gyre_device device = {
     .copy = cuda_copy,
     .reduce = cuda_reduce,
     .mark = cuda_mark,
-    .after = cuda_after,
-    .hold = cuda_hold,
+    .after = gyre_cuda_after,
+    .hold = gyre_cuda_hold,
+    .fold_on = gyre_cuda_fold_on,
     .query = cuda_query,
 };
 
