@@ -484,6 +484,31 @@ GYRE_API int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *con
  *   Threads:   one thread. */
 GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
 
+/* -- shorter on the way ------------------------------------------------------------------------ */
+
+/* to[i] = from[i], rounded once to nearest even, for `count` elements: from GYRE_F32 to GYRE_BF16 or
+ * GYRE_F16, or back. For what is GYRE_F32 and shall travel in half the bytes: convert it, reduce that
+ * (halves are accumulated in f32), and convert the result back. Both buffers are the host's, or both are
+ * this rank's device's; any alignment. It is no operation: no other rank takes part, and groups take no
+ * notice of it.
+ *   In place:  no overlap is allowed.
+ *   Blocks:    until `to` is complete.
+ *   Ownership: the caller owns both buffers; they are borrowed until the call returns, or until the
+ *              stream has come past it.
+ *   Errors:    GYRE_INVALID (one buffer is the host's and one a device's, other types), the
+ *              communicator's failure, the device's.
+ *   Threads:   one thread. */
+GYRE_API int gyre_convert(struct gyre_comm *comm, const void *from, enum gyre_type from_type,
+                          void *to, enum gyre_type to_type, uint64_t count);
+
+/* The same by a kernel on a CUDA stream, between the calls *_on() that it belongs to; both buffers are
+ * the device's. The stream may be one that is being captured into a graph. `stream` is what it is for
+ * those, and not NULL.
+ *   Blocks:    no.
+ *   Otherwise: as gyre_convert(). */
+GYRE_API int gyre_convert_on(struct gyre_comm *comm, const void *from, enum gyre_type from_type,
+                             void *to, enum gyre_type to_type, uint64_t count, void *stream);
+
 /* -- messages ---------------------------------------------------------------------------------- */
 
 /* Sends to, or receives from, one rank of the communicator, itself included. The n-th send to a

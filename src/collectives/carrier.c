@@ -112,6 +112,13 @@ int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_dev
     return carrier->device->hold(carrier->gates, stream, word, value, trouble);
 }
 
+int gyre_carrier_fold_on(struct gyre_carrier *carrier, void *stream, gyre_fold fold,
+                         const struct gyre_fold_task *task, struct gyre_trouble *trouble)
+{
+    int status = gyre_carrier_open(carrier, trouble);
+    return status ? status : carrier->device->fold_on(carrier->queue, stream, fold, task, trouble);
+}
+
 uint32_t gyre_carrier_room(const struct gyre_carrier *carrier)
 {
     return GYRE_DEVICE_POSTS - (uint32_t)(carrier->posted - carrier->finished);

@@ -78,6 +78,10 @@ static inline bool gyre_carrier_reached(const struct gyre_carrier *carrier, uint
 int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_device_word *word,
                       uint64_t value, struct gyre_trouble *trouble);
 
+/* A fold on the stream itself: nothing here knows when it is over. */
+int gyre_carrier_fold_on(struct gyre_carrier *carrier, void *stream, gyre_fold fold,
+                         const struct gyre_fold_task *task, struct gyre_trouble *trouble);
+
 /* How many posts it takes now. */
 uint32_t gyre_carrier_room(const struct gyre_carrier *carrier);
 

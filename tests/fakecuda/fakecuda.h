@@ -84,7 +84,8 @@ void fakecuda_words(bool supported);  /* as FAKECUDA_WORDS */
 void fakecuda_one_channel(bool one);  /* as FAKECUDA_CHANNELS */
 void fakecuda_shift(uint64_t bytes);  /* devices see locked host memory that much further on */
 
-/* The stream is being captured into a graph, or is not any more; it takes no work meanwhile. */
+/* The stream is being captured into a graph, or is not any more; it takes no work meanwhile but kernels,
+ * which would be the graph's and are not run. */
 void fakecuda_capture(CUstream stream, bool capture);
 bool fakecuda_spoiled(CUstream stream); /* a call that a capture does not bear came meanwhile */
 
