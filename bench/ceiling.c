@@ -11,8 +11,9 @@
  *
  * The passes touch the memory that the collective touches: out of place from input to output; in
  * place half of each output copied to the other half, or all of it updated if the collective does
- * that; as much of it as the collective moves on a rank; and with --fresh they find the caches as
- * it does. Of buffers beyond GROUND_MOST, which no cache holds, a part will do.
+ * that; as much of it as the collective moves on a rank, and of all ranks, some at once and then the
+ * next ones; and with --fresh they find the caches as it does. Of buffers beyond GROUND_MOST, which
+ * no cache holds, a part will do.
  *
  * Of a device's memory (--device cuda) one pass is made, copies by its queue, on all devices at
  * once; what is read or written alone goes at that rate too. Between two devices of a machine the
@@ -34,6 +35,7 @@
 #define LEAST_US     2e3
 #define FRESH_ABOVE  4096
 #define GROUND_LEAST 256 /* bytes */
+#define LONG_PASS    ((size_t)256 << 10)
 #define GROUND_MOST  ((size_t)64 << 20)
 
 struct ground { /* what is passed over */
@@ -94,27 +96,38 @@ static void go_over(struct bench *bench, const struct bench_pass *pass, const st
     }
 }
 
-/* Microseconds of `turns` passes, from the first rank's start to the last one's end by the clock of
- * their machine: where ranks share cores one may begin late, and would be timed alone. */
+/* Microseconds of `turns` passes of these ranks, from the first one's start to the last one's end by
+ * the clock of their machine: where ranks share cores one may begin late, and would be timed alone.
+ */
+static double time_some(struct bench *bench, const struct bench_pass *pass,
+                        const struct ground *ground, int first, int ranks, int turns)
+{
+    double start = HUGE_VAL, end = 0;
+    bench_together(bench);
+    if (bench->rank >= first && bench->rank < first + ranks) {
+        start = bench_now_us();
+        go_over(bench, pass, ground, turns);
+        end = bench_now_us();
+    }
+    start = bench_agree(bench, start, GYRE_MIN);
+    return bench_agree(bench, end, GYRE_MAX) - start;
+}
+
+/* The same of all ranks, so many at once. Long passes go round one by one: a rank that repeats its own
+ * would keep in the cache what the others drive out of it in the collective. */
 static double time_passes(struct bench *bench, const struct bench_pass *pass,
                           const struct ground *ground, int ranks, int turns)
 {
+    bool round = ground->fresh || (ranks < bench->n && ground->bytes >= LONG_PASS);
+    int burst = round ? 1 : turns;
     double total = 0;
-    for (int done = 0; done < turns;) {
-        int burst = ground->fresh ? 1 : turns;
+    for (int done = 0; done < turns; done += burst) {
         if (ground->fresh) {
             refresh(ground, done);
         }
-        bench_together(bench);
-        double start = HUGE_VAL, end = 0;
-        if (bench->rank < ranks) {
-            start = bench_now_us();
-            go_over(bench, pass, ground, burst);
-            end = bench_now_us();
+        for (int first = 0; first < bench->n; first += ranks) {
+            total += time_some(bench, pass, ground, first, ranks, burst);
         }
-        start = bench_agree(bench, start, GYRE_MIN);
-        total += bench_agree(bench, end, GYRE_MAX) - start;
-        done += burst;
     }
     return total;
 }
@@ -128,12 +141,12 @@ static int turns_for(struct bench *bench, double once_us, bool fresh)
 static void try_pass(struct bench *bench, const struct bench_pass *pass,
                      const struct ground *ground, int ranks, struct bench_rate *best)
 {
-    double once = time_passes(bench, pass, ground, ranks, 1);
+    double once = time_passes(bench, pass, ground, ranks, 1) * ranks / bench->n;
     int turns = turns_for(bench, once, ground->fresh);
     for (int i = 0; i < LEAST_RUNS / samples(bench); i++) {
         double total = time_passes(bench, pass, ground, ranks, turns);
         double moved = (pass->kind == BENCH_COPIES ? 2.0 : 1.0) * (double)ground->bytes;
-        double rate = moved * turns * ranks / fmax(total, 1e-3);
+        double rate = moved * turns * bench->n / fmax(total, 1e-3);
         if (rate > best->bytes_per_us) {
             *best = (struct bench_rate){rate, pass->name, ground->bytes, ranks};
         }
