@@ -320,6 +320,14 @@ static void test_an_algorithm_is_for_what_is_timed(void **state)
     expect_text("algorithm all_gather:bruck");
     expect_code(run("", "all_gather_v --ranks 3 -b 3K -e 3K -n 2 --algo bruck --no-ceiling"), 0);
     expect_code(run("", "scatter --ranks 3 -b 3K -e 3K -n 2 --algo tree --no-ceiling"), 0);
+    const char *const sums[] = {"ring",    "direct",    "tree",  "doubling",   "halving_doubling",
+                                "knomial", "two_level", "chain", "double_tree"};
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "all_reduce --ranks 3 -b 3K -e 3K -n 2 --no-ceiling --algo %s",
+                 sums[i]);
+        expect_code(run("", line), 0);
+    }
     expect_code(run("", "all_gather --ranks 2 -b 8 -e 8 -n 2 --algo doubling"), 2);
     expect_text("algorithm \"doubling\" has no all_gather");
 }
