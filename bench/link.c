@@ -4,12 +4,16 @@
  *     one way      gyre_broadcast from rank 0                                      S / t
  *     bare line    two ranks that write one cache line each and wait for the other's, without any
  *                  library: the least that an exchange over shared memory can take
+ *     bare kernel  --device cuda: that, and then a kernel that sums as much memory of the rank's own
  *
  * Times are medians over batches, so that a batch during which the machine did something else does
  * not count; calls of a batch run back to back. "over" is what gyre adds to the bare line, in
- * nanoseconds, for as long as one fused exchange does the work (up to 4 KiB). Where ranks do not
- * share memory the bare columns are empty. */
+ * nanoseconds, for as long as one fused exchange does the work (up to 4 KiB; of a device's memory up to
+ * 32 KiB, and "times" is both ways by bare). Where ranks do not share memory the bare columns are
+ * empty. */
 #include "common.h"
+
+#include "collectives/kernels/reduce.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -20,6 +24,7 @@
 #define BATCHES    31
 #define BATCH_US   2e3 /* about as long as a batch lasts */
 #define FUSED_MOST 4096
+#define SHORT_MOST 32768 /* of a device's memory */
 #define LINE       64
 
 struct line {
@@ -70,6 +75,35 @@ static void exchange_line(struct link *link)
         if (spins > 10000) { /* the other rank has no core */
             usleep(1);
         }
+    }
+}
+
+/* Of two sources, as the sum of two ranks has; the host learns of its end as the library does. */
+static void run_kernel(struct link *link)
+{
+    struct bench_device *device = &link->bench->device;
+    const struct bench_call *call = &link->call;
+    void *to = call->output;
+    const void *from[] = {call->input, call->input};
+    struct gyre_fold_task task = {.destination = &to,
+                                  .destinations = 1,
+                                  .source = from,
+                                  .sources = 2,
+                                  .count = call->count / 4};
+    gyre_fold fold = gyre_reduce_table(GYRE_MEMORY_CUDA)->fold[GYRE_F32][GYRE_SUM];
+    uint64_t token = ++device->token, done = 0;
+    int status = device->is->reduce(device->queue, fold, &task, token);
+    while (status >= 0 && done != token) {
+        status = device->is->query(device->queue, &done, 1);
+    }
+    bench_must(link->bench, status < 0 ? status : 0, "a bare kernel");
+}
+
+static void exchange_bare(struct link *link)
+{
+    exchange_line(link);
+    if (link->bench->device.is) {
+        run_kernel(link);
     }
 }
 
@@ -142,8 +176,9 @@ static void print_header(const struct link *link)
     }
     printf("# load average %.2f on %d cores\n", bench_machine_load(), bench_machine_cores());
     printf("# medians of %d batches; GB = 10^9 bytes\n", BATCHES);
-    printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s\n", "size", "both", "each way", "one way", "",
-           "bare line", "over");
+    bool away = bench->device.is != NULL;
+    printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s%s\n", "size", "both", "each way", "one way", "",
+           away ? "bare kern" : "bare line", "over", away ? "      times" : "");
     printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s\n", "(B)", "(us)", "(GB/s)", "(us)", "(GB/s)",
            "(us)", "(ns)");
 }
@@ -157,7 +192,8 @@ static void run_size(struct link *link, uint64_t bytes)
 {
     link->call.count = bytes;
     double both = measure(link, exchange), one_way = measure(link, send_one_way);
-    double bare = link->lines && bytes <= FUSED_MOST ? measure(link, exchange_line) : 0;
+    uint64_t most = link->bench->device.is ? SHORT_MOST : FUSED_MOST;
+    double bare = link->lines && bytes <= most ? measure(link, exchange_bare) : 0;
     if (link->bench->rank != 0) {
         return;
     }
@@ -165,6 +201,9 @@ static void run_size(struct link *link, uint64_t bytes)
            one_way, rate(bytes, one_way));
     if (bare > 0) {
         printf("  %9.3f  %9.0f", bare, 1e3 * (both - bare));
+    }
+    if (bare > 0 && link->bench->device.is) {
+        printf("  %9.2f", both / bare);
     }
     printf("\n");
     fflush(stdout);

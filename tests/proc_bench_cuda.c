@@ -80,7 +80,7 @@ static void test_the_others(void **state)
     expect(run_bench("", "barrier", "--device cuda --ranks 2 -n 2 --no-ceiling"), 0,
            "CUDA stand-in\n");
     expect(run_bench("", "late", "--device cuda --ranks 2 -b 4K -n 2"), 0, "");
-    expect(run_bench("", "link", "--device cuda --ranks 2 -b 8 -e 8K -f 32 -n 2"), 0, "");
+    expect(run_bench("", "link", "--device cuda --ranks 2 -b 8 -e 8K -f 32 -n 2"), 0, "bare kern");
 }
 
 static void test_planted_faults_show(void **state)
