@@ -48,7 +48,7 @@ static uint64_t fetch(struct gyre_stream *stream)
 /* Brings what leaves at once to the other end. */
 static uint32_t send_now(struct stream_pair *pair, uint64_t i, const void *data, uint64_t length)
 {
-    uint8_t frame[GYRE_STREAM_NOW_ROOM];
+    uint8_t frame[GYRE_FRAME_BYTES + GYRE_EAGER_MAX];
     struct gyre_match match = name(i);
     uint32_t bytes = gyre_stream_send_now(pair->end[0], &match, data, length, i + 1, frame);
     if (bytes)
@@ -70,9 +70,9 @@ static int post_send(struct gyre_stream *stream, uint64_t i, const void *data, u
 
 static void a_short_send_leaves_at_once(void **state)
 {
-    static const uint64_t lengths[] = {0, 1, 8, GYRE_STREAM_NOW_MOST};
+    static const uint64_t lengths[] = {0, 1, 8, GYRE_EAGER_MAX};
     struct stream_pair pair;
-    uint8_t out[GYRE_STREAM_NOW_MOST];
+    uint8_t out[GYRE_EAGER_MAX];
     (void)state;
     open_pair(&pair, POSTS, true);
     for (uint64_t i = 0; i < 4; i++) {
@@ -82,7 +82,7 @@ static void a_short_send_leaves_at_once(void **state)
         assert_int_equal(fetch(pair.end[1]), i + 1);
         assert_memory_equal(text, out, lengths[i]);
     }
-    assert_int_equal(send_now(&pair, 4, text, GYRE_STREAM_NOW_MOST + 1), 0);
+    assert_int_equal(send_now(&pair, 4, text, GYRE_EAGER_MAX + 1), 0);
     close_pair(&pair);
 }
 
@@ -103,12 +103,12 @@ static void nothing_goes_before_what_was_posted_before(void **state)
 static void at_once_is_bounded_alike(void **state)
 {
     struct stream_pair pair;
-    uint64_t most = GYRE_UNEXPECTED_BYTES / (GYRE_STREAM_NOW_MOST + GYRE_UNEXPECTED_CHARGE);
+    uint64_t most = GYRE_UNEXPECTED_BYTES / (GYRE_EAGER_MAX + GYRE_UNEXPECTED_CHARGE);
     (void)state;
     open_pair(&pair, 512, false);
     for (uint64_t i = 0; i < most; i++)
-        assert_true(send_now(&pair, i, text, GYRE_STREAM_NOW_MOST) > 0);
-    assert_int_equal(send_now(&pair, most, text, GYRE_STREAM_NOW_MOST), 0); /* no credit */
+        assert_true(send_now(&pair, i, text, GYRE_EAGER_MAX) > 0);
+    assert_int_equal(send_now(&pair, most, text, GYRE_EAGER_MAX), 0); /* no credit */
     close_pair(&pair);
 
     open_pair(&pair, 2, false);
@@ -121,7 +121,7 @@ static void at_once_nobody_disagrees_with_himself(void **state)
 {
     struct stream_pair pair;
     struct gyre_match match = name(0);
-    uint8_t frame[GYRE_STREAM_NOW_ROOM], out[8];
+    uint8_t frame[GYRE_FRAME_BYTES + 8], out[8];
     (void)state;
     open_pair(&pair, POSTS, false);
     assert_int_equal(post_recv(pair.end[0], 0, out, sizeof out), 0);

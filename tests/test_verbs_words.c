@@ -42,7 +42,7 @@ static const struct slot slots[] = {
 };
 
 /* A frame of 8 bytes, as another end would send it. */
-static void write_frame(uint8_t frame[GYRE_STREAM_NOW_ROOM])
+static void write_frame(uint8_t frame[FRAMED])
 {
     const struct gyre_stream_options options = {.posts = 4};
     const struct gyre_match match = {.comm = 1, .sequence = 5};
@@ -54,7 +54,7 @@ static void write_frame(uint8_t frame[GYRE_STREAM_NOW_ROOM])
 
 static void write_slot(struct gyre_verbs_pipe *pipe, const struct slot *it)
 {
-    uint8_t frame[GYRE_STREAM_NOW_ROOM + TRAILER] = {0}, *trailer = frame + it->length;
+    uint8_t frame[SLOT] = {0}, *trailer = frame + it->length;
     uint8_t *end = pipe->slots + (it->number % GYRE_VERBS_WINDOW + 1) * SLOT;
     bool fits = it->length <= SLOT - TRAILER;
     write_frame(frame);

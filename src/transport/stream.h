@@ -72,12 +72,10 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
 int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                      uint64_t length, uint64_t token);
 
-/* A send of at most GYRE_STREAM_NOW_MOST bytes that leaves at once: its frame is written to `to`
- * (GYRE_STREAM_NOW_ROOM bytes), for the carrier to bring behind all that it has taken; the send has
- * completed. Returns the frame's bytes; 0: it is not to be so (another message goes first, a credit
- * is missing, it is too long, it would be refused), nothing was taken: send() it. */
-#define GYRE_STREAM_NOW_MOST 256u
-#define GYRE_STREAM_NOW_ROOM (32u + GYRE_STREAM_NOW_MOST)
+/* A send of at most `eager` bytes that leaves at once: its frame is written to `to`, 32 bytes and the
+ * message, for the carrier to bring behind all that it has taken; the send has completed. Returns the
+ * frame's bytes; 0: it is not to be so (another message goes first, a credit is missing, it is too
+ * long, it would be refused), nothing was taken: send() it. */
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 

@@ -18,8 +18,7 @@
 
 _Static_assert(GYRE_FRAME_BYTES + GYRE_STREAM_REST_MOST <= GYRE_STREAM_STAGE_BYTES,
                "the stage has room for a rest");
-_Static_assert(GYRE_STREAM_NOW_ROOM == GYRE_FRAME_BYTES + GYRE_STREAM_NOW_MOST,
-               "stream.h does not know the frame");
+_Static_assert(GYRE_FRAME_BYTES == 32, "stream.h says how long a header is");
 
 static bool is_open(const struct gyre_stream *stream)
 {
@@ -98,11 +97,10 @@ bool gyre_stream_go_on(struct gyre_stream *stream, struct gyre_send *send)
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to)
 {
-    if (length > GYRE_STREAM_NOW_MOST || stream->sends_out == stream->posts ||
+    if (stream->sends_out == stream->posts ||
         !gyre_stream_leave_now(stream, match, data, length, to))
         return 0;
-    if (length > 0)
-        memcpy(to + GYRE_FRAME_BYTES, data, length);
+    gyre_copy(to + GYRE_FRAME_BYTES, data, length);
     stream->sends_out++;
     gyre_stream_tell(stream, token, 0, true);
     return GYRE_FRAME_BYTES + (uint32_t)length;

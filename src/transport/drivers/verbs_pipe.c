@@ -19,6 +19,7 @@
 #include "transport/drivers/verbs.h"
 
 #include "base/copy.h"
+#include "transport/frame.h"
 
 #include <infiniband/verbs.h>
 
@@ -125,7 +126,8 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
                               const void *data, uint64_t length, uint64_t token)
 {
     uint8_t *to = pipe->outbox + pipe->written % pipe->queue->theirs.ring;
-    if (length > GYRE_STREAM_NOW_MOST || room(pipe) < GYRE_STREAM_NOW_ROOM)
+    uint64_t most = GYRE_FRAME_BYTES + length; /* or a slot's, with its trailer */
+    if (room(pipe) < (most < GYRE_VERBS_SLOT ? GYRE_VERBS_SLOT : most))
         return false;
     uint32_t frame = gyre_stream_send_now(pipe->stream, match, data, length, token, to);
     if (!frame)
