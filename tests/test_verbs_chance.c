@@ -19,9 +19,11 @@
 
 static uint64_t length_of(uint64_t seed, int end, uint32_t number)
 {
-    static const uint64_t some[] = {8, 200, 5000, 20000, PART, 2 * PART + 5, 3 * PART, MOST};
+    static const uint64_t some[] = {8,     200,  4096,         5000,     4096,
+                                    20000, PART, 2 * PART + 5, 3 * PART, MOST};
     uint64_t chance = gyre_mix64(seed << 20 | (uint64_t)end << 19 | number);
-    return some[chance % COUNT(some)] - chance / 64 % 5;
+    uint64_t length = some[chance % COUNT(some)];
+    return length == 4096 ? length : length - chance / 64 % 5; /* headers that do not travel, too */
 }
 
 static bool is_over(const struct ends *ends, uint32_t number)

@@ -150,6 +150,40 @@ static void a_broken_pipe_does_not_look(void **state)
     half_close(wire);
 }
 
+/* -- records ----------------------------------------------------------------------------------- */
+
+enum { ONE_ON = 1 << GYRE_VERBS_ADVANCE_SHIFT };
+
+static const struct {
+    const char *what;
+    uint32_t word;
+} records[] = {
+    {"of nothing", 0},
+    {"longer than a record may be", GYRE_VERBS_RECORD + 1},
+    {"a frame without room for a header", GYRE_VERBS_WHOLE | 31},
+    {"a header that is known, and no frame", ONE_ON | FRAMED},
+    {"a header that is known, and none has come", GYRE_VERBS_WHOLE | ONE_ON | FRAMED},
+    {"a slot's with a header that is known", GYRE_VERBS_IN_SLOT | ONE_ON | FRAMED},
+};
+
+static void records_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < COUNT(records); i++) {
+        struct gyre_verbs_wire *wire;
+        uint8_t got[8] = {0};
+        fake_verbs_reset();
+        assert_int_equal(half_open(1, &wire), 0);
+        struct gyre_verbs_pipe *pipe = add_slots(wire, got);
+        write_slot(pipe, &slots[0]);
+        gyre_verbs_pipe_came(pipe->queue, records[i].word);
+        if (pipe->status != GYRE_CORRUPT)
+            fail_msg("%s: %d", records[i].what, pipe->status);
+        assert_int_equal(pipe->read, 0);
+        half_close(wire);
+    }
+}
+
 /* -- offers ------------------------------------------------------------------------------------ */
 
 enum {
@@ -248,6 +282,7 @@ int main(void)
         cmocka_unit_test(only_the_record_that_is_due_is_seen),
         cmocka_unit_test(a_slot_is_taken_once),
         cmocka_unit_test(a_broken_pipe_does_not_look),
+        cmocka_unit_test(records_that_cannot_be_are_refused),
         cmocka_unit_test(offers_that_differ_are_named),
         cmocka_unit_test(who_meets_others_first_is_waited_for),
     };

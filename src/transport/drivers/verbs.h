@@ -4,6 +4,7 @@
  *           │
  *        verbs_pipe.c       one pipe: its stream's bytes through two rings
  *        verbs_slot.c       short messages, seen in memory
+ *        verbs_head.c       headers that need not travel
  *        verbs_reach.c      long messages, from where they lie to where they belong
  *        verbs_memory.c     where that may be
  *        verbs_meet.c       two ends find out over their socket whether they reach each other
@@ -126,6 +127,16 @@ void gyre_verbs_slot_put(struct gyre_verbs_pipe *pipe, uint32_t number, uint8_t 
 uint32_t gyre_verbs_slot_read(const struct gyre_verbs_pipe *pipe, uint32_t number,
                               uint8_t frame[GYRE_VERBS_SLOT]);
 bool gyre_verbs_slot_look(struct gyre_verbs_pipe *pipe);
+
+/* -- verbs_head.c ------------------------------------------------------------------------------ */
+
+/* advance(): by how much the header of this record, a whole frame, is ahead of the last one, if a
+ * packet is saved by that; 0: it has to travel. note(): it is the last one now. write(): the header
+ * that is so much ahead of the last that came; false: none did. */
+uint32_t gyre_verbs_head_advance(const struct gyre_verbs_pipe *pipe, const uint8_t *record,
+                                 uint32_t length);
+void gyre_verbs_head_note(uint8_t last[GYRE_VERBS_HEAD], const uint8_t *record);
+bool gyre_verbs_head_write(const struct gyre_verbs_pipe *pipe, uint32_t advance, uint8_t *record);
 
 /* -- verbs_reach.c ----------------------------------------------------------------------------- */
 

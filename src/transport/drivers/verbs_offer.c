@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define MAGIC   0x76727947u /* "Gyrv" */
-#define VERSION 4
+#define VERSION 5
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 

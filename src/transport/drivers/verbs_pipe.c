@@ -9,7 +9,8 @@
  * record is read the moment it is told of, because a stream never refuses to read. What is consumed
  * is told with whatever goes out anyway, and alone once a quarter of window or ring is owed.
  *
- *     immediate   │ kind 2 │ consumed records 8 │ length 22 │
+ *     immediate   │ kind 2 │ consumed records 8 │ slot 1 │ whole 1 │ advance 4 │ length 16 │
+ *                                               │ number of a long message 22            │
  *
  * A long message whose share on another queue pair is still missing holds up what came behind it on
  * the first one: so all is taken in the order in which it was sent, however many there are.
@@ -27,7 +28,8 @@
 #define KIND_SHIFT     30
 #define CONSUMED_SHIFT 22
 #define CONSUMED_MOST  255u
-#define LENGTH_MASK    0x3fffffu
+#define WORD_MASK      0x3fffffu
+#define LENGTH_MASK    0xffffu
 
 void gyre_verbs_pipe_mark(struct gyre_verbs_pipe *pipe)
 {
@@ -84,7 +86,7 @@ static void count_record(struct gyre_verbs_pipe *pipe, uint32_t length)
 
 /* Outbox bytes [at, at + length), to the same place of the peer's inbox. */
 static void write_inbox(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
-                        uint32_t length)
+                        uint32_t length, uint32_t word)
 {
     const struct gyre_verbs_end *theirs = &pipe->queue->theirs;
     gyre_verbs_queue_put(pipe->queue,
@@ -95,14 +97,26 @@ static void write_inbox(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
                                                       .to_key = theirs->key,
                                                       .tells = true,
                                                       .kind = kind,
-                                                      .word = length});
+                                                      .word = word});
 }
 
 static void put_record(struct gyre_verbs_pipe *pipe, uint32_t length)
 {
     uint64_t at = pipe->written % pipe->queue->theirs.ring;
     count_record(pipe, length);
-    write_inbox(pipe, GYRE_VERBS_RECORD_CAME, at, length);
+    write_inbox(pipe, GYRE_VERBS_RECORD_CAME, at, length, length);
+}
+
+/* A record that is one frame. */
+static void put_frame(struct gyre_verbs_pipe *pipe, uint32_t length)
+{
+    uint64_t at = pipe->written % pipe->queue->theirs.ring;
+    uint32_t advance = gyre_verbs_head_advance(pipe, pipe->outbox + at, length);
+    uint32_t skipped = advance ? GYRE_FRAME_BYTES : 0;
+    gyre_verbs_head_note(pipe->head_out, pipe->outbox + at);
+    count_record(pipe, length);
+    write_inbox(pipe, GYRE_VERBS_RECORD_CAME, at + skipped, length - skipped,
+                length | GYRE_VERBS_WHOLE | advance << GYRE_VERBS_ADVANCE_SHIFT);
 }
 
 static bool push_records(struct gyre_verbs_pipe *pipe)
@@ -136,7 +150,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
         gyre_verbs_slot_put(pipe, pipe->records, to, frame);
         count_record(pipe, frame);
     } else {
-        put_record(pipe, frame);
+        put_frame(pipe, frame);
     }
     gyre_verbs_queue_flush(pipe->queue);
     return true;
@@ -167,7 +181,7 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
         moved |= gyre_verbs_reach_push(pipe);
     }
     if (owes_news(pipe) && !gyre_verbs_pipe_parted(pipe) && gyre_verbs_queue_room(pipe->queue))
-        write_inbox(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0);
+        write_inbox(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0, 0);
     for (uint32_t i = 0; i < pipe->ways; i++)
         gyre_verbs_queue_flush(pipe->way[i]);
     return moved;
@@ -196,16 +210,22 @@ void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, u
         gyre_verbs_fail_stream(pipe, status);
 }
 
-static void take_record(struct gyre_verbs_pipe *pipe, uint32_t length)
+static void take_record(struct gyre_verbs_pipe *pipe, uint32_t word)
 {
-    uint32_t ring = pipe->queue->mine.ring;
-    uint64_t at = pipe->read % ring;
-    if (!length || length > GYRE_VERBS_RECORD || length > ring - at || pipe->ahead) {
+    uint32_t ring = pipe->queue->mine.ring, length = word & LENGTH_MASK;
+    uint32_t advance = word >> GYRE_VERBS_ADVANCE_SHIFT & GYRE_VERBS_ADVANCE;
+    bool whole = word & GYRE_VERBS_WHOLE;
+    uint8_t *record = pipe->inbox + pipe->read % ring;
+    if (!length || length > GYRE_VERBS_RECORD || length > ring - pipe->read % ring || pipe->ahead ||
+        (whole ? length < GYRE_FRAME_BYTES : advance) ||
+        (advance && !gyre_verbs_head_write(pipe, advance, record))) {
         gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer tells of a record that cannot be");
         return;
     }
+    if (whole)
+        gyre_verbs_head_note(pipe->head_in, record);
     pipe->taken++;
-    gyre_verbs_pipe_take(pipe, pipe->inbox + at, length);
+    gyre_verbs_pipe_take(pipe, record, length);
 }
 
 /* It is there, unless it has been taken already. */
@@ -238,7 +258,7 @@ static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     uint64_t length;
     if (immediate >> KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
-        !gyre_stream_place(pipe->stream, immediate & LENGTH_MASK, &length))
+        !gyre_stream_place(pipe->stream, immediate & WORD_MASK, &length))
         return true;
     return gyre_verbs_reach_is_whole(pipe, length, false);
 }
@@ -246,11 +266,11 @@ static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 static void take(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     if (immediate >> KIND_SHIFT == GYRE_VERBS_ARRIVED)
-        take_message(pipe, immediate & LENGTH_MASK);
+        take_message(pipe, immediate & WORD_MASK);
     else if (immediate & GYRE_VERBS_IN_SLOT)
-        take_slot(pipe, immediate & LENGTH_MASK & ~GYRE_VERBS_IN_SLOT);
+        take_slot(pipe, immediate & WORD_MASK & ~GYRE_VERBS_IN_SLOT);
     else
-        take_record(pipe, immediate & LENGTH_MASK);
+        take_record(pipe, immediate & WORD_MASK);
 }
 
 static void take_held(struct gyre_verbs_pipe *pipe)
@@ -283,7 +303,7 @@ void gyre_verbs_pipe_came(struct gyre_verbs_queue *queue, uint32_t immediate)
         kind == GYRE_VERBS_ONLY_NEWS)
         return;
     if (kind == GYRE_VERBS_PROBE)
-        gyre_verbs_meet_check(queue, immediate & LENGTH_MASK);
+        gyre_verbs_meet_check(queue, immediate & WORD_MASK);
     else if (queue != pipe->queue)
         count_share(queue, kind);
     else

@@ -105,7 +105,12 @@ enum gyre_verbs_kind { /* the two top bits of an immediate */
                        GYRE_VERBS_ARRIVED = 3 /* a long message, by its number */
 };
 
-#define GYRE_VERBS_IN_SLOT (1u << 21) /* beside a record's length */
+/* Beside a record's length. */
+#define GYRE_VERBS_IN_SLOT       (1u << 21)
+#define GYRE_VERBS_WHOLE         (1u << 20) /* it is one frame: the next may refer to its header */
+#define GYRE_VERBS_ADVANCE       15u        /* by so much at most; 4 bits; 0: its header is there */
+#define GYRE_VERBS_ADVANCE_SHIFT 16
+#define GYRE_VERBS_HEAD          32 /* bytes of a header */
 
 struct gyre_verbs_request {
     const void *from;
@@ -220,7 +225,8 @@ struct gyre_verbs_pipe {
     uint64_t written, freed;
     uint32_t records, consumed; /* put out; consumed by the peer */
     uint64_t end_of[GYRE_VERBS_WINDOW];
-    uint32_t announced; /* long messages, for ever */
+    uint32_t announced;                /* long messages, for ever */
+    uint8_t head_out[GYRE_VERBS_HEAD]; /* of the last record that was one frame */
 
     /* Out, past the rings: the message that is being written. */
     struct gyre_stream_write write;
@@ -233,6 +239,7 @@ struct gyre_verbs_pipe {
     uint32_t taken, taken_told;                           /* records */
     uint32_t ahead;                                       /* seen in memory, and not told of yet */
     uint32_t arrived;                                     /* long messages */
+    uint8_t head_in[GYRE_VERBS_HEAD];                     /* as head_out */
     uint32_t held[GYRE_VERBS_HELD], held_next, held_done; /* immediates, until a share has come */
 
     uint32_t posts; /* accepted and not yet fetched */
