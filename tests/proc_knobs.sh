@@ -45,6 +45,11 @@ expect 'GYRE_SLICE is "0": expected more than 0' env GYRE_SLICE=0 "$gyre" show e
 expect 'GYRE_JOIN_TIMEOUT is "0s": expected more than 0' env GYRE_JOIN_TIMEOUT=0s "$gyre" show env
 expect 'GYRE_SLICE is "0B": expected more' env GYRE_SLICE=0B "$gyre" show choices
 expect 'GYRE_ALGO is "rign"' env GYRE_ALGO=rign "$gyre" show env
+expect 'GYRE_ALGO is "rign"' env GYRE_ALGO=rign GYRE_LANES=9 "$gyre" show env
+expect 'GYRE_LANES is "9"' env GYRE_ALGO=rign GYRE_LANES=9 "$gyre" show env
+[ "$(env GYRE_REPRODUCIBLE=7 "$gyre" show env 2>&1 >/dev/null | wc -l)" = 1 ] || offend "GYRE_REPRODUCIBLE=7 is told twice"
+expect 'nothing reads GYRE_AGLO (did you mean "GYRE_ALGO"?)' env GYRE_AGLO=ring "$gyre" show env
+env GYRE_TEST_SLOW=1 GYRE_OTHERWISE=1 "$gyre" show env 2>&1 | grep 'nothing reads' && offend "what is like no knob was told"
 env GYRE_LANES=9 "$gyre" show env >/dev/null 2>&1
 [ $? = 2 ] || offend "a wrong value does not end with 2"
 

@@ -1,17 +1,23 @@
 /* gyre show env: every knob with its value, where the value came from, and what it means; behind
  * them the prices that choosing uses, if they come from a file. A value that cannot be used is told
  * on standard error and makes the exit code 2, as it would make gyre_init() fail; so does a set of
- * kernels that there is none of, where sums would take the fastest and warn. */
+ * kernels that there is none of, where sums would take the fastest and warn. A name that is nearly a
+ * knob's gets a line. */
 #include "cli/show.h"
 
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/knobs.h"
+
+#include "base/env.h"
 #include "collectives/preference.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define KNOBS_MAX 64
 
 enum { JSON, HELP, FLAGS };
 
@@ -84,19 +90,46 @@ static void print_prices(const struct gyre_preference *preference)
             printf("  %s\n", line);
 }
 
+/* All that is wrong, each once: what the knobs' kinds cannot tell of is asked first. */
 static int check_all(struct gyre_preference *preference)
 {
-    int code = 0;
+    struct gyre_trouble first = {0};
+    int status = gyre_preference_read(preference, &first);
+    int code = status ? gyre_cli_fail("show env", status, &first) : 0;
     for (const struct gyre_knob *knob = gyre_knobs; knob->name; knob++) {
         struct gyre_trouble trouble = {0};
         const char *text = getenv(knob->name);
-        int status = text && *text ? gyre_knob_check(knob, text, &trouble) : 0;
-        if (status)
+        status = text && *text ? gyre_knob_check(knob, text, &trouble) : 0;
+        if (status && strcmp(trouble.text, first.text) != 0)
             code = gyre_cli_fail("show env", status, &trouble);
     }
-    struct gyre_trouble trouble = {0};
-    int status = code ? 0 : gyre_preference_read(preference, &trouble);
-    return status ? gyre_cli_fail("show env", status, &trouble) : code;
+    return code;
+}
+
+static bool is_knob(const char *name)
+{
+    for (const struct gyre_knob *knob = gyre_knobs; knob->name; knob++)
+        if (strcmp(knob->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A variable that nothing reads and that is nearly a knob: most likely it was meant to be one. */
+static void tell_strangers(void)
+{
+    const char *names[KNOBS_MAX];
+    char name[64];
+    int count = 0;
+    for (const struct gyre_knob *knob = gyre_knobs; knob->name && count < KNOBS_MAX; knob++)
+        names[count++] = knob->name;
+    for (char **at = environ; *at; at++) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
+        const char *near = strncmp(name, "GYRE_", 5) == 0 && !is_knob(name)
+                               ? gyre_nearest_word(name, names, count)
+                               : NULL;
+        if (near)
+            fprintf(stderr, "gyre show env: nothing reads %s (did you mean \"%s\"?)\n", name, near);
+    }
 }
 
 int gyre_cli_show_env(char **argv)
@@ -119,6 +152,7 @@ int gyre_cli_show_env(char **argv)
     struct gyre_preference preference;
     given[JSON] ? print_json() : print_table();
     int code = check_all(&preference);
+    tell_strangers();
     if (code == 0 && !given[JSON])
         print_prices(&preference);
     return code;
