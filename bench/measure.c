@@ -3,7 +3,8 @@
  * Hot, as nccl-tests: the clock runs over all calls together, back to back on the same buffers.
  * Fresh: before each call every rank writes its whole input and reads its whole output, waits for
  * the others, and only the call itself is timed; so no cache holds what a real program would not
- * have there. Per iteration (-I): as hot, with a clock around each call.
+ * have there. After it all wait again: where ranks share cores one that is through would rewrite
+ * its data on the core of one whose clock still runs. Per iteration (-I): as hot, with a clock around each call.
  *
  * Without -n a row runs until it has 20 calls and 50 ms. How many calls that is rank 0 decides from
  * a pilot, and decides again if the pilot was slower than the row.
@@ -61,6 +62,9 @@ static struct spent time_each(struct bench *bench, const struct bench_call *call
         total.processor += bench_processor_us() - processor;
         if (times) {
             times[i] = took;
+        }
+        if (fresh) {
+            bench_together(bench);
         }
     }
     return total;

@@ -8,10 +8,10 @@ in place only; out of place is a copy and the call, which is what a program that
 work out of place only. all_gather_v and reduce_scatter are not there: exit code 5.
 
 Up to 4 KiB the clock runs over all calls, back to back. Above, before each call every rank reads its whole output,
-rewrites its whole input and waits for the others, and only the call itself is timed. Of operations with a root some ranks
-may return early, so a barrier ends what is timed. A time is the mean over calls and ranks; percentiles are those of the
-slowest rank, call by call; processor time is that of all threads of all ranks, per call. One more call on data that
-depend on rank, index and turn is checked.
+rewrites its whole input and waits for the others, and only the call itself is timed; after it all wait for each other. Of
+operations with a root some ranks may return early, so a barrier ends what is timed. A time is the mean over calls and
+ranks; percentiles are those of the slowest rank, call by call; processor time is that of all threads of all ranks, per
+call. One more call on data that depend on rank, index and turn is checked.
 
 Ranks are forked from one process that has imported torch. Prints a version line, then one line per size; the last five
 are 0 where there is no such half:
@@ -192,6 +192,8 @@ def time_each(bench, calls, times):
         processor += processor_us() - begun
         if times is not None:
             times.append(took)
+        if bench.bytes > FRESH_ABOVE:
+            dist.barrier()
     return total, processor
 
 

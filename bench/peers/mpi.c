@@ -8,8 +8,8 @@
  * in place only: out of place the root copies first, as a program that keeps its input has to. Up
  * to 4 KiB the clock runs over all calls, back to back. Above, before each call every rank reads
  * its whole output, rewrites its whole input and waits for the others, and only the call itself is
- * timed. Of operations with a root some ranks may return early, so a barrier ends what is timed. A
- * time is the mean over calls and ranks; percentiles are those of the slowest rank, call by call;
+ * timed; after it all wait for each other. Of operations with a root some ranks may return early, so
+ * a barrier ends what is timed. A time is the mean over calls and ranks; percentiles are those of the slowest rank, call by call;
  * processor time is that of all threads of all ranks, per call. One more call on data that depend
  * on rank, index and turn is checked.
  *
@@ -86,6 +86,9 @@ static struct spent time_each(const struct bench *bench, int calls, double *time
         total.processor += clock_us(CLOCK_PROCESS_CPUTIME_ID) - processor;
         if (times) {
             times[i] = took;
+        }
+        if (is_fresh(bench)) {
+            MPI_Barrier(WORLD);
         }
     }
     return total;
