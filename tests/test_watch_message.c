@@ -106,6 +106,7 @@ static void test_nonsense_with_a_right_sum_is_refused(void **state)
         {.kind = GYRE_WATCH_FAILURE, .status = 0},
         {.kind = GYRE_WATCH_FAILURE, .status = 5},
         {.kind = GYRE_WATCH_BEAT, .payload = (const uint8_t *)"x", .payload_bytes = 1},
+        {.kind = GYRE_WATCH_TELL},
     };
     struct gyre_watch_message got;
     uint8_t bytes[GYRE_WATCH_MESSAGE_MAX];

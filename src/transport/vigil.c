@@ -179,12 +179,16 @@ void gyre_vigil_tick(struct gyre_vigil *vigil, uint64_t now, const struct gyre_w
     vigil->next_beat = vigil->clock + vigil->interval;
     vigil->mine = *mine;
     note(vigil, vigil->post, mine);
+    if (vigil->asked)
+        vigil->channel[0].owed |= GYRE_OWED_TELL;
+    vigil->asked = false;
     for (uint32_t i = 0; i < vigil->channels; i++)
         if (vigil->channel[i].kin && !vigil->channel[i].gone)
             vigil->channel[i].owed |= GYRE_OWED_BEAT;
     check_silence(vigil);
     for (uint32_t i = 0; i < vigil->channels; i++)
         gyre_vigil_compare(vigil, &vigil->channel[i]);
+    gyre_vigil_settle_doubt(vigil);
     if (vigil->roll != NULL)
         call_roll(vigil);
 }
@@ -253,6 +257,13 @@ void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t index,
     case GYRE_WATCH_FAILURE:
         gyre_vigil_hear_failure(vigil, channel, message);
         break;
+    case GYRE_WATCH_ASK: /* the next tick knows what this rank does by now */
+        vigil->asked = channel->peer == 0;
+        vigil->next_beat = vigil->clock;
+        break;
+    case GYRE_WATCH_TELL:
+        gyre_vigil_hear_tell(vigil, channel, message);
+        break;
     case GYRE_WATCH_WARNING:
         gyre_watch_text(message, vigil->warning, sizeof vigil->warning);
         vigil->warned = true;
@@ -291,7 +302,9 @@ void gyre_vigil_eof(struct gyre_vigil *vigil, uint64_t now, uint32_t index, cons
                        "closed its control channel without a goodbye (%s): it ended, or the way to "
                        "its host is cut",
                        why != NULL ? why : "end of stream");
-    gyre_vigil_hold(vigil, &record);
+    if (channel->peer == 0)
+        gyre_vigil_all_told(vigil); /* who would have asked is gone */
+    gyre_vigil_hold(vigil, vigil->is.rank, &record);
 }
 
 void gyre_vigil_ended(struct gyre_vigil *vigil, uint64_t now, uint32_t index)
@@ -328,7 +341,7 @@ void gyre_vigil_report(struct gyre_vigil *vigil, uint64_t now,
 {
     advance(vigil, now);
     if (echo)
-        gyre_vigil_hold(vigil, record);
+        gyre_vigil_hold(vigil, vigil->is.rank, record);
     else
         gyre_vigil_adopt(vigil, record);
 }

@@ -3,6 +3,7 @@
  *      CALM ── cause found here, or a peer's proposal ──▶ PROPOSED
  *       │                                                    │ rank 0's verdict,
  *       │ a connection is lost: perhaps only the echo        │ or GRACE without one
+ *       │ a mismatch: rank 0 asks what both called           │
  *       ▼                                                    ▼
  *      HELD ── a cause: PROPOSED ── else after GRACE ──▶  DECIDED
  *
@@ -12,7 +13,11 @@
  * all its channels, so the story also spreads inside a node that has lost rank 0.
  *
  * A rank that reports a failure of its own (an abort, a mismatch) cannot wait for a verdict,
- * because its caller returns; it decides for itself and proposes the same to the others. */
+ * because its caller returns; it decides for itself and proposes the same to the others.
+ *
+ * A mismatch that a link found is held until rank 0 has what both ranks called (vigil_doubt.c): for
+ * half of the dead time while one of them lives and has not answered, so that all are told within
+ * it; then, with both answers, for the rest of TALE. */
 #include "transport/vigil_inside.h"
 
 #include "base/clock.h"
@@ -20,8 +25,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define GRACE (200 * GYRE_MS) /* for the cause of an echo, and for rank 0's verdict */
-#define TALE  (600 * GYRE_MS) /* two beats, for the roll call: it knows both calls of a mismatch */
+#define GRACE   (200 * GYRE_MS) /* for the cause of an echo, and for rank 0's verdict */
+#define TALE    (600 * GYRE_MS) /* two beats, for the roll call, where both calls do not tell enough */
+#define ANSWERS (5 * GYRE_SECOND) /* for what ranks called, where there is no dead time */
 
 static void decide(struct gyre_vigil *vigil, bool verdict, const struct gyre_vigil_channel *source)
 {
@@ -56,16 +62,40 @@ void gyre_vigil_found(struct gyre_vigil *vigil, const struct gyre_vigil_record *
     gyre_vigil_owe(vigil, GYRE_OWED_FAILURE, NULL);
 }
 
-void gyre_vigil_hold(struct gyre_vigil *vigil, const struct gyre_vigil_record *record)
+/* Rank 0 asks, all others tell it that they wait: its own limit, which begins later, ends first. */
+static void wait_for_answers(struct gyre_vigil *vigil, uint32_t holder)
+{
+    uint64_t limit = vigil->is.dead_ns > 0 ? vigil->is.dead_ns / 2 : ANSWERS;
+    uint64_t longer = limit / 4 < GRACE ? limit / 4 : GRACE;
+
+    vigil->held_at = vigil->clock;
+    vigil->deadline = vigil->clock + limit + (vigil->is.rank != 0 ? longer : 0);
+    if (vigil->is.rank == 0)
+        gyre_vigil_doubt(vigil, holder, vigil->record.rank);
+    else if (vigil->channel[0].gone)
+        gyre_vigil_all_told(vigil);
+    else
+        vigil->channel[0].owed |= GYRE_OWED_FAILURE;
+}
+
+void gyre_vigil_hold(struct gyre_vigil *vigil, uint32_t holder,
+                     const struct gyre_vigil_record *record)
 {
     if (vigil->stage != GYRE_VIGIL_CALM)
         return;
     set_deadline(vigil);
-    if (record->status == GYRE_MISMATCH)
-        vigil->deadline =
-            vigil->clock + (vigil->is.dead_ns && vigil->is.dead_ns < TALE ? GRACE : TALE);
     vigil->record = *record;
     vigil->stage = GYRE_VIGIL_HELD;
+    if (record->status == GYRE_MISMATCH)
+        wait_for_answers(vigil, holder);
+}
+
+void gyre_vigil_all_told(struct gyre_vigil *vigil)
+{
+    bool waits = vigil->stage == GYRE_VIGIL_HELD && vigil->record.status == GYRE_MISMATCH;
+
+    if (waits && vigil->deadline > vigil->held_at + TALE)
+        vigil->deadline = vigil->held_at + TALE;
 }
 
 /* Waited long enough: an echo without a cause is told as it is; a proposal that rank 0 does not
@@ -82,12 +112,18 @@ void gyre_vigil_hear_failure(struct gyre_vigil *vigil, const struct gyre_vigil_c
                              const struct gyre_watch_message *message)
 {
     bool verdict = message->flags & GYRE_WATCH_VERDICT;
+    struct gyre_vigil_record record;
 
     if (vigil->stage == GYRE_VIGIL_DECIDED || (!verdict && vigil->stage == GYRE_VIGIL_PROPOSED))
         return;
-    vigil->record.status = message->status;
-    vigil->record.rank = message->rank < vigil->is.n ? message->rank : GYRE_NOBODY;
-    gyre_watch_text(message, vigil->record.text, sizeof vigil->record.text);
+    record.status = message->status;
+    record.rank = message->rank < vigil->is.n ? message->rank : GYRE_NOBODY;
+    gyre_watch_text(message, record.text, sizeof record.text);
+    if (message->flags & GYRE_WATCH_HELD) {
+        gyre_vigil_hold(vigil, source->peer, &record);
+        return;
+    }
+    vigil->record = record;
     if (verdict || judges(vigil, &vigil->record)) {
         decide(vigil, true, verdict ? source : NULL); /* whoever proposed it waits for the answer */
         return;

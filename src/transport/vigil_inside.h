@@ -1,5 +1,6 @@
 /* The vigil's parts, shared by vigil.c (what happens), vigil_tree.c (who talks to whom),
- * vigil_failure.c (one failure), vigil_parting.c (who left too early) and vigil_voice.c (what is said). Nobody else includes this. */
+ * vigil_failure.c (one failure), vigil_doubt.c (what two ranks that differ have called), vigil_parting.c
+ * (who left too early) and vigil_voice.c (what is said). Nobody else includes this. */
 #ifndef GYRE_TRANSPORT_VIGIL_INSIDE_H
 #define GYRE_TRANSPORT_VIGIL_INSIDE_H
 
@@ -9,10 +10,12 @@
 /* The lowest bit is the most urgent. */
 enum gyre_vigil_owed {
     GYRE_OWED_FAILURE = 1,
-    GYRE_OWED_BYE = 2,
-    GYRE_OWED_ALL_BYE = 4,
-    GYRE_OWED_WARNING = 8,
-    GYRE_OWED_BEAT = 16
+    GYRE_OWED_ASK = 2,
+    GYRE_OWED_TELL = 4,
+    GYRE_OWED_BYE = 8,
+    GYRE_OWED_ALL_BYE = 16,
+    GYRE_OWED_WARNING = 32,
+    GYRE_OWED_BEAT = 64
 };
 
 enum gyre_vigil_stage { GYRE_VIGIL_CALM, GYRE_VIGIL_HELD, GYRE_VIGIL_PROPOSED, GYRE_VIGIL_DECIDED };
@@ -31,14 +34,21 @@ struct gyre_vigil_post { /* what a rank said that rank 0 has not been told yet *
     bool fresh;
 };
 
+struct gyre_vigil_side { /* of a mismatch: a rank that rank 0 has asked what it does */
+    uint32_t rank;
+    bool told;
+};
+
 struct gyre_vigil {
     struct gyre_vigil_options is;
     uint64_t now, granted, clock; /* clock = now − granted */
-    uint64_t interval, lateness_max, next_beat, deadline;
+    uint64_t interval, lateness_max, next_beat, held_at, deadline;
     enum gyre_vigil_stage stage;
     bool verdict; /* the record is decided for the whole job, or stands in for that */
     bool leaving, all_left, warned;
-    struct gyre_watch_state mine; /* as of the last beat, or of the goodbye */
+    bool asked;                     /* rank 0 wants this rank's state */
+    struct gyre_vigil_side side[2]; /* rank 0 only, while a mismatch is HELD */
+    struct gyre_watch_state mine;   /* as of the last beat, or of the goodbye */
     struct gyre_vigil_record record;
     char warning[GYRE_WATCH_TEXT_MAX];
     uint32_t leader; /* lowest rank of this node */
@@ -55,16 +65,26 @@ uint32_t gyre_vigil_parent(const struct gyre_vigil *vigil);
 /* vigil_failure.c: a failure whose cause is known; one that may be the echo of another; one that a
  * peer tells; one that counts at once; and what to do when the time to wait is over. */
 void gyre_vigil_found(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
-void gyre_vigil_hold(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
+void gyre_vigil_hold(struct gyre_vigil *vigil, uint32_t holder,
+                     const struct gyre_vigil_record *record);
 void gyre_vigil_hear_failure(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
                              const struct gyre_watch_message *message);
 void gyre_vigil_adopt(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
 void gyre_vigil_stop_waiting(struct gyre_vigil *vigil);
+void gyre_vigil_all_told(
+    struct gyre_vigil *vigil); /* nobody is waited for longer than for an echo */
 
 /* "rank 3 (host, pid 123) " and the rest as the format says. */
 void gyre_vigil_compose(const struct gyre_vigil *vigil, struct gyre_vigil_record *record,
                         int status, uint32_t rank, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* vigil_doubt.c, on rank 0: asks the two ranks that differ; hears an answer; and tells what it makes of
+ * both, when it has them. */
+void gyre_vigil_doubt(struct gyre_vigil *vigil, uint32_t holder, uint32_t other);
+void gyre_vigil_hear_tell(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
+                          const struct gyre_watch_message *message);
+void gyre_vigil_settle_doubt(struct gyre_vigil *vigil);
 
 /* vigil_parting.c: does what this rank does go with how far that peer, which has left, got? */
 void gyre_vigil_compare(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel);

@@ -211,8 +211,9 @@ static uint64_t first_difference(const struct gyre_watch_state *one,
     struct gyre_watch_call here = {0}, there = {0};
     uint64_t found = 0;
 
-    for (uint64_t number = one->sequence; number > 0 && gyre_roll_recall(one, number, &here) &&
-                                          gyre_roll_recall(two, number, &there);
+    for (uint64_t number = one->sequence < two->sequence ? one->sequence : two->sequence;
+         number > 0 && gyre_roll_recall(one, number, &here) &&
+         gyre_roll_recall(two, number, &there);
          number--)
         if (here.signature != there.signature || here.count != there.count)
             found = number;
@@ -251,6 +252,22 @@ void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_
     tell_two(one->rank, &here, two->rank, &there, finding);
     gyre_roll_add_refusal(one, finding);
     gyre_roll_add_refusal(two, finding);
+}
+
+bool gyre_roll_compare(const struct gyre_roll *roll, uint32_t one, uint32_t two,
+                       struct gyre_roll_finding *finding)
+{
+    *finding = (struct gyre_roll_finding){.verdict = GYRE_ROLL_FINE, .rank = GYRE_ROLL_NOBODY};
+    if (one >= roll->n || two >= roll->n)
+        return false;
+    const struct gyre_watch_state *mine = &roll->entry[one].state,
+                                  *theirs = &roll->entry[two].state;
+    bool level = mine->sequence == theirs->sequence && mine->fingerprint != theirs->fingerprint;
+    if (mine->comm != theirs->comm || gyre_roll_in_message(mine) ||
+        (!level && first_difference(mine, theirs) == 0))
+        return false;
+    gyre_roll_tell(mine, theirs, finding);
+    return true;
 }
 
 static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *finding)

@@ -52,6 +52,10 @@ bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uin
 void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
                     struct gyre_roll_finding *finding);
 
+/* As tell(), of what two ranks of the roll said last; false if that does not tell how they differ. */
+bool gyre_roll_compare(const struct gyre_roll *roll, uint32_t one, uint32_t two,
+                       struct gyre_roll_finding *finding);
+
 /* Two ranks part after different numbers of operations of a communicator: one has called that
  * operation and is `how` in it, the other has left. The finding is GYRE_ROLL_LEFT. */
 struct gyre_roll_parted {

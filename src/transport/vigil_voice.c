@@ -38,9 +38,10 @@ static void attach_text(struct gyre_watch_message *message, const char *text)
 static void attach_failure(const struct gyre_vigil *vigil, struct gyre_watch_message *message)
 {
     bool verdict = vigil->stage == GYRE_VIGIL_DECIDED && vigil->verdict;
+    bool held = vigil->stage == GYRE_VIGIL_HELD;
 
     message->kind = GYRE_WATCH_FAILURE;
-    message->flags = verdict ? GYRE_WATCH_VERDICT : 0;
+    message->flags = verdict ? GYRE_WATCH_VERDICT : held ? GYRE_WATCH_HELD : 0;
     message->status = vigil->record.status;
     message->rank = vigil->record.rank;
     attach_text(message, vigil->record.text);
@@ -49,6 +50,14 @@ static void attach_failure(const struct gyre_vigil *vigil, struct gyre_watch_mes
 static enum gyre_vigil_owed most_urgent(uint8_t owed)
 {
     return (enum gyre_vigil_owed)(owed & -owed);
+}
+
+static void attach_state(const struct gyre_vigil *vigil, struct gyre_watch_message *message,
+                         uint8_t *payload)
+{
+    message->payload = payload;
+    message->payload_bytes = GYRE_WATCH_STATE_BYTES;
+    gyre_watch_state_encode(&vigil->mine, payload);
 }
 
 /* Only the way up is told states, in as many beats as they need: those of a large node's last
@@ -74,6 +83,11 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
     channel->owed &= (uint8_t)~what;
     if (what == GYRE_OWED_FAILURE) {
         attach_failure(vigil, &message);
+    } else if (what == GYRE_OWED_ASK) {
+        message.kind = GYRE_WATCH_ASK;
+    } else if (what == GYRE_OWED_TELL) {
+        message.kind = GYRE_WATCH_TELL;
+        attach_state(vigil, &message, states);
     } else if (what == GYRE_OWED_WARNING) {
         message.kind = GYRE_WATCH_WARNING;
         attach_text(&message, vigil->warning);
@@ -81,9 +95,7 @@ size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t
         attach_beat(vigil, channel, &message, states);
     } else if (what == GYRE_OWED_BYE) {
         message.kind = GYRE_WATCH_BYE;
-        message.payload = states;
-        message.payload_bytes = GYRE_WATCH_STATE_BYTES;
-        gyre_watch_state_encode(&vigil->mine, states);
+        attach_state(vigil, &message, states);
     } else {
         message.kind = GYRE_WATCH_ALL_BYE;
     }

@@ -142,8 +142,9 @@ void gyre_watch_stop(struct gyre_watch *watch);
 
 /* Tells the job of a failure seen or decided here. The first one known to the tree wins;
  * health->status is set before this returns, and the peers have been sent it. With `echo` the
- * failure may be the echo of another (a lost connection): it is held back up to 200 ms for the
- * cause to arrive, and health is set after at most that. Any thread; does not block. */
+ * failure may be the echo of another (a lost connection) and is held back up to 200 ms for the cause
+ * to arrive; a mismatch, until the watches have told what both ranks called, or for little more than
+ * half of the dead time. health is set after at most that. Any thread; does not block. */
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text);
 

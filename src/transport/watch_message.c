@@ -62,7 +62,7 @@ static bool sensible(const struct gyre_watch_message *message)
         return false;
     if (message->kind == GYRE_WATCH_BEAT)
         return message->payload_bytes % GYRE_WATCH_STATE_BYTES == 0;
-    if (message->kind == GYRE_WATCH_BYE)
+    if (message->kind == GYRE_WATCH_BYE || message->kind == GYRE_WATCH_TELL)
         return message->payload_bytes == GYRE_WATCH_STATE_BYTES;
     return message->kind != GYRE_WATCH_FAILURE || message->status < 0;
 }

@@ -32,6 +32,8 @@ enum gyre_watch_kind {
     GYRE_WATCH_SHARE,   /* id, region length, _SEALED, _CUDA, _TRIAL; a descriptor comes along */
     GYRE_WATCH_REPLY,   /* to a share, or an unshare of CUDA memory: id, status, text, _COPIED */
     GYRE_WATCH_UNSHARE, /* id, GYRE_WATCH_CUDA */
+    GYRE_WATCH_ASK,     /* rank 0: say what you do, at once */
+    GYRE_WATCH_TELL,    /* to rank 0: the sender's state */
     GYRE_WATCH_KINDS
 };
 
@@ -41,7 +43,8 @@ enum gyre_watch_flag {
     GYRE_WATCH_CUDA = 4,    /* of a share or unshare: the region is CUDA memory */
     GYRE_WATCH_TRIAL = 8,   /* of a share: try to copy from and to it, and let it go */
     GYRE_WATCH_COPIED =
-        16 /* of a reply: the sender's device copies the region, and cannot map it */
+        16,              /* of a reply: the sender's device copies the region, and cannot map it */
+    GYRE_WATCH_HELD = 32 /* of a failure: a mismatch of sender and `rank`, who should be asked */
 };
 
 struct gyre_watch_call {
