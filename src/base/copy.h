@@ -14,7 +14,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #define GYRE_COPY_STEP 1024u
 #define GYRE_COPY_PAGE 4096u
@@ -28,18 +27,6 @@ static inline bool gyre_copy_is_slow(const void *to, const void *from, uint64_t 
 }
 
 /* The two may not overlap; NULL allowed for no bytes. */
-static inline void gyre_copy(void *to, const void *from, uint64_t bytes)
-{
-    uint8_t *at = to;
-    const uint8_t *source = from;
-    bool steps = bytes <= GYRE_COPY_SOON || gyre_copy_is_slow(to, from, bytes);
-    uint64_t step = steps ? GYRE_COPY_STEP : bytes;
-    for (uint64_t left = bytes; left > 0; left -= step) {
-        step = step < left ? step : left;
-        memcpy(at, source, step);
-        at += step;
-        source += step;
-    }
-}
+void gyre_copy(void *to, const void *from, uint64_t bytes);
 
 #endif

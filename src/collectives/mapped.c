@@ -55,10 +55,7 @@ void gyre_mapped_copy(const struct gyre_plan *plan, void *const *to, uint32_t de
     if (bytes > GYRE_EXCHANGE_MAX)
         plan->copy(&task, NULL);
     for (uint32_t d = 0; bytes <= GYRE_EXCHANGE_MAX && d < destinations; d++)
-        if (bytes <= GYRE_COPY_STEP)
-            memcpy(to[d], from, bytes);
-        else
-            gyre_copy(to[d], from, bytes);
+        gyre_copy(to[d], from, bytes);
 }
 
 /* A fold of one source is a copy, bit by bit, and none onto itself. */

@@ -1,0 +1,26 @@
+#include "base/copy.h"
+
+#include <string.h>
+
+/* In steps of a length that the compiler does not know: it would write memcpy() of a known one as the
+ * instruction that this is to avoid. */
+static __attribute__((noinline)) void copy_long(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+    bool steps = bytes <= GYRE_COPY_SOON || gyre_copy_is_slow(to, from, bytes);
+    uint64_t step = steps ? GYRE_COPY_STEP : bytes;
+
+    for (uint64_t left = bytes; left > 0; left -= step) {
+        step = step < left ? step : left;
+        memcpy(to, from, step);
+        to += step;
+        from += step;
+    }
+}
+
+void gyre_copy(void *to, const void *from, uint64_t bytes)
+{
+    if (bytes > GYRE_COPY_STEP)
+        copy_long(to, from, bytes);
+    else if (bytes > 0)
+        memcpy(to, from, bytes);
+}
