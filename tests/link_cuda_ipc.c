@@ -5,24 +5,22 @@
  *
  *      suite ─▶ send(host) ─▶ copy to the device ─▶ cuda_ipc ─▶ completion ─▶ free
  *      suite ─▶ recv(host) ─▶ memory of the device ─▶ cuda_ipc ─▶ completion ─▶ copy back, free */
+#include "link_rings.h"
 #include "link_suite.h"
 
 #include "fakecuda/fakecuda.h"
 #include "transport/ferry.h"
 #include "transport/frame.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNTERS  128 /* before a ring's bytes */
-#define RING      (256 * 1024)
-#define ALIGNMENT 64
-#define POSTS     4096
-#define GRANULE   UINT64_C(65536)
-#define LARGE     (UINT64_C(32) << 20)
+#define RING    (256 * 1024)
+#define POSTS   4096
+#define GRANULE UINT64_C(65536)
+#define LARGE   (UINT64_C(32) << 20)
 
 #define HOST_REGION   1u /* one process sees all of its memory: regions that begin at address 0 */
 #define DEVICE_REGION 2u
@@ -239,64 +237,18 @@ static void close_some(struct gyre_wire *wire)
 
 static struct gyre_driver driver;
 
-struct memory { /* of one leaf: [0] the hub writes, [1] the leaf writes */
-    struct gyre_region region[2];
-};
-
-static void make_ring(struct gyre_region *region, uint64_t length)
-{
-    uint64_t whole = (COUNTERS + length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    void *base = aligned_alloc(ALIGNMENT, whole);
-    must(base != NULL, "memory for a ring");
-    memset(base, 0, whole);
-    *region = (struct gyre_region){.base = base, .length = COUNTERS + length, .fd = -1};
-}
-
-static int join_leaf(const struct gyre_link_wish *wish, struct gyre_link_net *net, uint32_t leaf,
-                     struct gyre_trouble *trouble)
-{
-    struct gyre_region *region = ((struct memory *)net->own)[leaf].region;
-    make_ring(&region[0], wish->split ? 1 : RING);
-    make_ring(&region[1], wish->split ? 1 : RING);
-    struct gyre_channel hub = {.peer = leaf + 1, .mine = &region[0], .theirs = &region[1]};
-    struct gyre_channel outer = {.peer = 0, .mine = &region[1], .theirs = &region[0]};
-    int status = driver.attach(net->wire[0], &hub, &net->outward[leaf], trouble);
-    return status ? status
-                  : driver.attach(net->wire[leaf + 1], &outer, &net->inward[leaf], trouble);
-}
-
 static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *net,
                        struct gyre_trouble *trouble)
 {
-    int status = 0;
-    uint32_t n = 1 + (uint32_t)wish->leaves;
     owners = 0;
-    net->own = calloc(GYRE_LINK_LEAVES, sizeof(struct memory));
-    for (uint32_t rank = 0; !status && rank < n; rank++) {
-        struct gyre_wire_options options = {
-            .rank = rank, .n = n, .epoch = 3, .peers = n - 1, .sight = &sight};
-        status = driver.open(&options, &net->wire[rank], trouble);
-    }
-    for (uint32_t leaf = 0; !status && leaf + 1 < n; leaf++)
-        status = join_leaf(wish, net, leaf, trouble);
-    return status;
-}
-
-static void disconnect_net(struct gyre_link_net *net)
-{
-    struct memory *memory = net->own;
-    for (int leaf = 0; leaf < GYRE_LINK_LEAVES; leaf++) {
-        free(memory[leaf].region[0].base);
-        free(memory[leaf].region[1].base);
-    }
-    free(memory);
+    return rings_connect(&driver, &sight, RING, wish, net, trouble);
 }
 
 static const struct gyre_link_bench bench = {.driver = &driver,
                                              .splits = true,
                                              .deaf = true,
                                              .connect = connect_net,
-                                             .disconnect = disconnect_net};
+                                             .disconnect = rings_disconnect};
 
 /* Without a device it is absent, and says so; with one it says which handles it goes by. */
 static void tell_what_it_is(void)
