@@ -53,6 +53,12 @@ static inline bool gyre_carrier_astray(struct gyre_carrier *carrier, const void 
     return carrier->unused && memory && gyre_carrier_looks_astray(carrier, memory);
 }
 
+/* Neither of the two: the CPU can touch it. Any thread. */
+static inline bool gyre_carrier_is_host(struct gyre_carrier *carrier, const void *memory)
+{
+    return !gyre_carrier_owns(carrier, memory) && !gyre_carrier_astray(carrier, memory);
+}
+
 /* GYRE_INVALID where this memory is another device's, which the carrier cannot reach. Any thread. */
 static inline int gyre_carrier_admit(const struct gyre_carrier *carrier, const void *memory,
                                      struct gyre_trouble *trouble)

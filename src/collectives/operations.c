@@ -197,18 +197,12 @@ static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, con
     return bytes && input != to ? gyre_comm_copy(comm, to, input, bytes) : 0;
 }
 
-/* The CPU can touch them. */
+/* The CPU can touch both. Astray is what a call's checks refuse: one that is run again without them asks
+ * here. */
 static bool at_home(const struct gyre_comm *comm, const void *input, const void *output)
 {
-    const struct gyre_carrier *carrier = &comm->hub->carrier;
-    return !gyre_carrier_owns(carrier, input) && !gyre_carrier_owns(carrier, output);
-}
-
-/* What the checks of a call, which is run again without them, would refuse. */
-static bool astray(const struct gyre_comm *comm, const void *input, const void *output)
-{
     struct gyre_carrier *carrier = &comm->hub->carrier;
-    return gyre_carrier_astray(carrier, input) || gyre_carrier_astray(carrier, output);
+    return gyre_carrier_is_host(carrier, input) && gyre_carrier_is_host(carrier, output);
 }
 
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
@@ -220,8 +214,7 @@ bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape,
     struct gyre_plan *plan = comm->engine->recent;
     bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
                  gyre_shape_same(&plan->shape, shape, comm->n) &&
-                 gyre_plan_takes(plan, input, output) && at_home(comm, input, output) &&
-                 !astray(comm, input, output);
+                 gyre_plan_takes(plan, input, output) && at_home(comm, input, output);
     if (again)
         *status = run_exchange(comm, plan, input, output);
     gyre_domain_leave(comm->domain);
