@@ -106,7 +106,7 @@ static int answer(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
         struct gyre_choice best, second;
         whole->count = whole->stride = bytes / whole->element;
         cut_blocks(a);
-        a->question.algorithm = gyre_rules_find(&a->preference.rules, whole);
+        a->question.algorithm = gyre_rules_find(&a->preference.rules, whole, a->question.in_order);
         int status = gyre_choose(&a->question, &best, &second, trouble);
         if (status)
             return status;

@@ -194,21 +194,30 @@ int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rule
     return status;
 }
 
+static bool offers(const struct gyre_algorithm *algorithm, const struct gyre_slice *whole,
+                   bool in_order)
+{
+    return gyre_algorithm_builds(algorithm, whole) &&
+           (!in_order || algorithm->rank_order || !gyre_verb_reduces(whole->verb));
+}
+
 static bool fits(const struct gyre_rule *rule, const struct gyre_slice *whole, uint64_t bytes)
 {
     return rule->verbs >> whole->verb & 1 && (!rule->unequal || whole->out.count) &&
-           bytes >= rule->from && (bytes < rule->to || rule->to == UINT64_MAX) &&
-           (!rule->algorithm || gyre_algorithm_builds(rule->algorithm, whole));
+           bytes >= rule->from && (bytes < rule->to || rule->to == UINT64_MAX);
 }
 
 const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
-                                             const struct gyre_slice *whole)
+                                             const struct gyre_slice *whole, bool in_order)
 {
     if (rules->only)
         return rules->only;
-    for (uint32_t i = 0; i < rules->rules; i++)
-        if (fits(&rules->rule[i], whole, whole->count * whole->element))
-            return rules->rule[i].algorithm;
+    for (uint32_t i = 0; i < rules->rules; i++) {
+        const struct gyre_algorithm *algorithm = rules->rule[i].algorithm;
+        if (fits(&rules->rule[i], whole, whole->count * whole->element) &&
+            (!algorithm || offers(algorithm, whole, in_order)))
+            return algorithm;
+    }
     return NULL;
 }
 

@@ -40,9 +40,10 @@ int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rule
                      struct gyre_trouble *trouble);
 
 /* For an operation, as one slice. NULL: the model chooses. A rule whose algorithm does not build it
- * (because of its verb, type or layout) is passed over; one name alone is returned in any case. */
+ * (because of its verb, type or layout, or of the order of ranks, where the operation wants it) is
+ * passed over; one name alone is returned in any case. */
 const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
-                                             const struct gyre_slice *whole);
+                                             const struct gyre_slice *whole, bool in_order);
 
 struct gyre_preference {
     struct gyre_rules rules;

@@ -32,7 +32,7 @@ static struct gyre_question question_of(const struct gyre_shape *shape,
         .slice_bytes = options->slice_bytes,
         .lanes = options->lanes};
     if (wish && !question.algorithm)
-        question.algorithm = gyre_rules_find(&wish->rules, &question.whole);
+        question.algorithm = gyre_rules_find(&wish->rules, &question.whole, question.in_order);
     return question;
 }
 
