@@ -38,3 +38,13 @@ void fakecuda_hold(bool hold)
 {
     (void)hold;
 }
+
+void fakecuda_heal(void)
+{
+}
+
+bool fakecuda_spoiled(CUstream stream)
+{
+    (void)stream;
+    return false;
+}
