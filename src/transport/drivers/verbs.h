@@ -72,12 +72,15 @@ bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire);
 /* -- verbs_fault.c ----------------------------------------------------------------------------- */
 
 /* break(): the queue pair is of no use any more; the pipe goes on by TCP, or fails. refuse(): one
- * that is not proven has failed. story(): which link it was, and what has happened. */
+ * that is not proven has failed. story(): which link it was, and what has happened; circumstances():
+ * that, the port's state, and how often the device tries. */
 void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *what);
 void gyre_verbs_fail(struct gyre_verbs_queue *queue, int status, const char *what);
 void gyre_verbs_refuse(struct gyre_verbs_queue *queue, const char *what);
 const char *gyre_verbs_story(const struct gyre_verbs_queue *queue, const char *what,
                              char text[GYRE_VERBS_STORY]);
+const char *gyre_verbs_circumstances(const struct gyre_verbs_queue *queue, const char *what,
+                                     char text[GYRE_VERBS_STORY]);
 void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status);
 void gyre_verbs_fail_request(struct gyre_verbs_queue *queue, const struct ibv_wc *done);
 

@@ -55,9 +55,11 @@ static void begin(struct gyre_verbs_pipe *pipe, int status)
 void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *what)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
-    char story[GYRE_VERBS_STORY];
+    char story[GYRE_VERBS_STORY], text[GYRE_VERBS_STORY];
     if (pipe->status || pipe->detour.state)
         return;
+    if (queue->proven)
+        what = gyre_verbs_circumstances(queue, what, text);
     if (!pipe->detours || !queue->proven) {
         gyre_verbs_fail(queue, status, what);
         return;

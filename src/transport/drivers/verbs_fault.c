@@ -1,4 +1,5 @@
-/* What a broken pipe tells: both GIDs, both queue pairs, the request's fate, this side's port.
+/* What a broken pipe tells: both GIDs, both queue pairs, the request's fate, this side's port, and how
+ * often the device tries.
  *
  *     what the device says                         what the pipe fails with
  *     no answer, refused or flushed by the peer    GYRE_PEER_LOST; -ENETDOWN while our port is down
@@ -40,6 +41,19 @@ const char *gyre_verbs_story(const struct gyre_verbs_queue *queue, const char *w
              "queue pair %u): %s",
              pipe->wire->rank, pipe->peer, queue->card->name, here, queue->mine.number, there,
              queue->theirs.number, what);
+    return text;
+}
+
+#define TRY_S (4.096e-6 * (1 << GYRE_VERBS_PATIENCE_CODE)) /* the least time for an answer */
+
+const char *gyre_verbs_circumstances(const struct gyre_verbs_queue *queue, const char *what,
+                                     char text[GYRE_VERBS_STORY])
+{
+    const char *port;
+    gyre_verbs_port_state(queue->card, &port);
+    snprintf(text, GYRE_VERBS_STORY,
+             "%s; this rank's port is %s; tries: %d of %.2f s or more, %d for a receive", what,
+             port, GYRE_VERBS_TRIES + 1, TRY_S, GYRE_VERBS_TRIES + 1);
     return text;
 }
 
@@ -96,10 +110,10 @@ static const char *advice(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
-        return "asked 7 times, 0.27 s or more for each answer; is that rank alive, and does the "
-               "network between the two lose everything?";
+        return "no try was answered; is that rank alive, and does the network between the two lose "
+               "everything?";
     case IBV_WC_RNR_RETRY_EXC_ERR:
-        return "it had no receive posted, 7 times; look at that rank's last lines";
+        return "it had no receive posted at any try; look at that rank's last lines";
     default:
         return "look at that rank's last lines";
     }
@@ -120,8 +134,7 @@ void gyre_verbs_fail_request(struct gyre_verbs_queue *queue, const struct ibv_wc
         return;
     }
     bool down = gyre_verbs_port_state(queue->card, &port) == -ENETDOWN;
-    snprintf(text, sizeof text, "%s (%s); this rank's port is %s", ibv_wc_status_str(done->status),
-             advice(done->status), port);
+    snprintf(text, sizeof text, "%s (%s)", ibv_wc_status_str(done->status), advice(done->status));
     gyre_verbs_break(queue,
                      is_local(done->status) ? -EIO
                      : down                 ? -ENETDOWN

@@ -53,7 +53,7 @@ static void judge_port(struct gyre_verbs_wire *wire, struct gyre_verbs_card *car
     card->doubts = status ? card->doubts + 1 : 0;
     if (card->doubts <= PARTS)
         return;
-    snprintf(text, sizeof text, "this rank's port is %s, and has been of no use for %.1f s", words,
+    snprintf(text, sizeof text, "its port has been of no use for %.1f s",
              (double)wire->dead_ns / 1e9);
     gyre_verbs_break_all(wire, card, status, text);
 }
@@ -70,9 +70,8 @@ static void judge_queue(struct gyre_verbs_queue *queue)
         return;
     int status = gyre_verbs_port_state(queue->card, &words);
     snprintf(text, sizeof text,
-             "neither an answer nor an error for %.1f s, which is the device's task to tell; this "
-             "rank's port is %s",
-             (double)pipe->wire->dead_ns / 1e9, words);
+             "neither an answer nor an error for %.1f s, which is the device's task to tell",
+             (double)pipe->wire->dead_ns / 1e9);
     gyre_verbs_break(queue, status ? status : GYRE_PEER_LOST, text);
 }
 
