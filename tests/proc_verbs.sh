@@ -122,7 +122,7 @@ expect "a second device that is not there: the first serves" [ $code = 0 ]
 expect "a line says so" says 'queue pair 2 of 2 to rank [01] is left out: .*GYRE_RDMA_DEVICE=mlx5_1, but no RDMA device'
 
 part 'one link'
-GYRE_TRANSPORT=verbs run 2 "$build/bench/link" -b 8 -e 64K -f 8192
+run 2 "$build/bench/link" --transport verbs -b 8 -e 64K -f 8192
 expect "bench/link over verbs" [ $code = 0 ]
 expect "has a row for each size" says ' 65536  *[1-9]'
 grep -v '# ' $out
@@ -255,6 +255,14 @@ tell_time() { # what, words of the error
     echo "time: $1: \"$2\" after $(seconds_until "$2") s"
 }
 
+until_said() { # by rank 0, at most half a minute later
+    out=/tmp/out.0 tries=0
+    until says "$1" || [ $tries = 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+
 pair_of() { # port, then the bench's flags
     port=$1
     shift
@@ -279,6 +287,18 @@ tell_time "a cable is pulled" 'verbs link from'
 ends 1
 expect "and the other rank too" fails
 tell_time "a cable is pulled" 'verbs link from'
+ip link set p1 up
+
+# Its sums are made on, by who has no other way; none of the two ends until it is ended.
+export GYRE_RDMA_FAILOVER=tcp
+pair_of 29505 -b 64K -e 64K -n 1000000
+strike ip link set p1 down
+until_said 'goes on over TCP'
+expect "a cable is pulled, with failover: a line says so" says 'GID 10.77.0.1[0-9]*, queue pair [0-9]*.*tries: 7 of .*it goes on over TCP'
+tell_time "a cable is pulled, with failover" 'goes on over TCP'
+expect "and the job goes on" kill -0 "$pid0" "$pid1"
+kill -9 "$pid0" "$pid1"
+unset GYRE_RDMA_FAILOVER
 ip link set p1 up
 
 part 'devices that go'

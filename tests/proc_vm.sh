@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/vm/run itself: exit status and output come back as they were, devices are there, a time limit and a guest that
-# dies are told apart, and however the runner ends, no QEMU and no files of it are left. About four starts of a guest; in
-# the first one two ranks make a sum over verbs, which is all that ./do test runs of RDMA.
+# dies are told apart, no root is needed, and however the runner ends, no QEMU and no files of it are left. About five starts of a
+# guest; in the first one two ranks make a sum over verbs, which is all that ./do test runs of RDMA.
 set -u
 run=$1/tests/vm/run
 room=$(mktemp -d)
@@ -74,6 +74,25 @@ else
 fi
 expect "what is written in the folder stays" [ "$(cat "$room/folder/place")" = "$room/folder" ]
 expect "nothing is left of it" nothing_left
+
+# The same without any right, where this test has some to give up; what is kept of packages is in a home of its own then.
+if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$run"; then
+    image=$("$1/tests/vm/image")
+    mkdir -p "$room/plain/cache/gyre-vm" "$room/plain/folder"
+    cp -r "$image" "$room/plain/cache/gyre-vm"
+    chmod 755 "$room" && chown -R 65534:65534 "$room/plain" "$room/tmp"
+    code=0
+    XDG_CACHE_HOME=$room/plain/cache setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs \
+        "$run" -n 1 "$room/plain/folder" 'cat /sys/class/infiniband/rxe0/ports/1/state; echo it >file; exit 7' \
+        >"$room/out" 2>"$room/err" || code=$?
+    expect "a user who may nothing: the command's exit code" [ "$code" = 7 ]
+    expect "a user who may nothing: a device" out_is '4: ACTIVE'
+    expect "whose files are his" [ "$(stat -c %u "$room/plain/folder/file")" = 65534 ]
+    expect "nothing is left of it" nothing_left
+    chown 0:0 "$room/tmp"
+else
+    echo "left out: the runner without root, because this is no root, or nobody else may read $run"
+fi
 
 vm -n 0 "$room/folder" 'printf "no newline"; kill -9 $$'
 expect "a signal is 128 and its number" [ "$code" = 137 ]
