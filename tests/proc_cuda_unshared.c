@@ -1,6 +1,9 @@
 /* CUDA memory that stays with its rank, over the stand-in: a peer that has no device, an import that is
- * refused, memory that has no handle, or too little of it, and devices that copy from each other wrongly. */
+ * refused, memory that has no handle, or too little of it, devices that copy from each other wrongly, and a call
+ * that works in the host's. */
 #include "cuda_share_rig.h"
+
+#include <gyre/ddp.h>
 
 #include <errno.h>
 #include <setjmp.h>
@@ -138,6 +141,33 @@ static void wrong_requests(void **state)
     run(too_little, ask_wrongly);
 }
 
+/* -- where the host's is wanted ---------------------------------------------------------------- */
+
+/* All ranks are told, and have lost nothing. */
+static int train_on_it(struct gyre_comm *comm, struct rig *rig)
+{
+    static float here[4];
+    void *away;
+    struct gyre_ddp *ddp = NULL;
+    (void)rig;
+    int bad = rig_check(gyre_alloc_device(comm, LENGTH, &away) == 0, comm, "gyre_alloc_device");
+    const struct gyre_ddp_parameter parameter = {.name = "weight",
+                                                 .type = GYRE_F32,
+                                                 .dimensions = 1,
+                                                 .shape = {4},
+                                                 .value = gyre_rank(comm) == 1 ? away : here};
+    int status = bad ? 0 : gyre_ddp_create(&ddp, comm, &parameter, 1, NULL);
+    bad += rig_check(status < 0 && !ddp && strstr(gyre_error(comm), "'weight' is at"), comm,
+                     "a value on a device");
+    return share_end(comm, bad);
+}
+
+static void training_wants_the_hosts(void **state)
+{
+    (void)state;
+    run(share_two_devices, train_on_it);
+}
+
 /* -- copies that are wrong --------------------------------------------------------------------- */
 
 static unsigned wrong; /* FAKECUDA_WRONG of the ranks below */
@@ -218,7 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peer_without_cuda),         cmocka_unit_test(import_refused_once),
         cmocka_unit_test(memory_that_cannot_travel), cmocka_unit_test(wrong_requests),
-        cmocka_unit_test(wrong_copies_are_found),
+        cmocka_unit_test(wrong_copies_are_found),    cmocka_unit_test(training_wants_the_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

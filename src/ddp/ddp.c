@@ -2,6 +2,7 @@
  * A step is in step.c. */
 #include "base/size.h"
 #include "ddp/parts.h"
+#include "device/device.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -73,6 +74,13 @@ static int count_elements(const struct gyre_ddp_parameter *p, uint64_t *elements
     return 0;
 }
 
+/* Memory that the CPU cannot touch; nobody loads CUDA for this. */
+static bool is_away(const void *memory)
+{
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    return cuda && gyre_device_cuda_present() && cuda->classify(memory) != GYRE_MEMORY_HOST;
+}
+
 static int check_item(const struct gyre_ddp_parameter *p, int index, bool trained)
 {
     if (!p->name || !*p->name)
@@ -86,6 +94,12 @@ static int check_item(const struct gyre_ddp_parameter *p, int index, bool traine
                            p->dimensions, GYRE_DDP_DIMENSIONS);
     if (!p->value)
         return gyre_refuse("gyre_ddp_create: '%s' has no value (NULL)", p->name);
+    if (is_away(p->value))
+        return gyre_refuse(
+            "gyre_ddp_create: the value of '%s' is at %p, CUDA memory, and the engine "
+            "works in the host's: give it a copy there, or reduce gradients on the "
+            "device by gyre_all_reduce_on()",
+            p->name, p->value);
     return 0;
 }
 
