@@ -1,5 +1,5 @@
 /* Monotonic time in nanoseconds. Only loops at the edge of the house read it (wait, watch thread,
- * bench); everything else is given `now`. */
+ * bench; and pieces of a PUSH are timed); everything else is given `now`. */
 #ifndef GYRE_BASE_CLOCK_H
 #define GYRE_BASE_CLOCK_H
 

@@ -73,8 +73,8 @@ static void copy_out(const struct gyre_plan *plan, void *const *to, uint32_t des
 
 /* In place, and where a stage is the outbox, the lines that are written have just been read: storing
  * around the cache would only throw them out of it. */
-static bool writes_what_it_read(void *const *to, uint32_t destinations, const void *const *from,
-                                uint32_t sources)
+bool gyre_mapped_overwrites(void *const *to, uint32_t destinations, const void *const *from,
+                            uint32_t sources)
 {
     for (uint32_t d = 0; d < destinations; d++)
         for (uint32_t s = 0; s < sources; s++)
@@ -86,15 +86,15 @@ static bool writes_what_it_read(void *const *to, uint32_t destinations, const vo
 void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                       const void *const *from, uint32_t sources, uint64_t bytes, bool stream)
 {
-    struct gyre_fold_task task = {.destination = to,
-                                  .destinations = destinations,
-                                  .source = from,
-                                  .sources = sources,
-                                  .count = gyre_plan_elements(plan, bytes),
-                                  .context = plan->shape.context,
-                                  .divisor = plan->divisor,
-                                  .stream = stream &&
-                                            !writes_what_it_read(to, destinations, from, sources)};
+    struct gyre_fold_task task = {
+        .destination = to,
+        .destinations = destinations,
+        .source = from,
+        .sources = sources,
+        .count = gyre_plan_elements(plan, bytes),
+        .context = plan->shape.context,
+        .divisor = plan->divisor,
+        .stream = stream && !gyre_mapped_overwrites(to, destinations, from, sources)};
     if (sources > 1 || plan->divisor)
         plan->fold(&task, NULL);
     else

@@ -44,6 +44,10 @@ static inline void gyre_turn_end(struct gyre_mesh *mesh)
 void gyre_turn_finish(struct gyre_engine *engine, struct gyre_operation *op); /* and ends it */
 void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence);
 
+/* Does any of to[*] take the place of what is read? */
+bool gyre_mapped_overwrites(void *const *to, uint32_t destinations, const void *const *from,
+                            uint32_t sources);
+
 /* to[*] = fold of from[*]; of one source, a copy bit by bit. */
 void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                       const void *const *from, uint32_t sources, uint64_t bytes, bool stream);

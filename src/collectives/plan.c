@@ -251,6 +251,8 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
         return status;
     }
     settle(plan, options, &choice);
+    if (plan->form == GYRE_FORM_PUSH && !plan->stream && !shape->fold)
+        plan->pace = calloc(1, sizeof(*plan->pace)); /* or do without */
     *out = plan;
     return 0;
 }
@@ -279,6 +281,7 @@ void gyre_plan_destroy(struct gyre_plan *plan)
     free(plan->spread_full);
     free(plan->spread_last);
     free(plan->whole);
+    free(plan->pace);
     free((uint64_t *)(uintptr_t)plan->blocks.count);
     free(plan);
 }

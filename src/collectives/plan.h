@@ -16,6 +16,7 @@
 
 #include "collectives/board.h"
 #include "collectives/kernels/reduce.h"
+#include "collectives/pace.h"
 #include "collectives/preference.h"
 #include "collectives/shape.h"
 
@@ -78,9 +79,10 @@ struct gyre_plan {
     struct gyre_extent extent;        /* the larger of full and last slice */
 
     gyre_fold fold;
-    gyre_fold copy;   /* of bytes, from one source, whatever their alignment */
-    uint32_t divisor; /* of an average, 0 otherwise */
-    bool stream;      /* all buffers together are larger than the cache */
+    gyre_fold copy;         /* of bytes, from one source, whatever their alignment */
+    uint32_t divisor;       /* of an average, 0 otherwise */
+    bool stream;            /* all buffers together are larger than the cache */
+    struct gyre_pace *pace; /* PUSH: how it stores where they are not; NULL: as `stream` says */
 
     enum gyre_copier copier;        /* in the next two, and in `whole` */
     struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */

@@ -18,6 +18,8 @@
 #include "collectives/mapped_parts.h"
 #include "collectives/shadow.h"
 
+#include "base/clock.h"
+
 static const struct gyre_progress *peer_progress(const struct gyre_mesh *mesh, uint32_t rank)
 {
     return &mesh->board[rank]->progress[mesh->turn % GYRE_BOARD_SLOTS];
@@ -219,6 +221,19 @@ uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_p
            tap.block * slice_pitch(plan, slice) + tap.offset;
 }
 
+static void push_bytes(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                       const void *const *from, uint32_t sources, uint64_t bytes)
+{
+    struct gyre_pace_way way = {.around = plan->stream};
+    if (plan->pace && bytes >= GYRE_PACE_LEAST &&
+        !gyre_mapped_overwrites(to, destinations, from, sources))
+        way = gyre_pace_next(plan->pace);
+    uint64_t start = way.timed ? gyre_now_ns() : 0;
+    gyre_mapped_fold(plan, to, destinations, from, sources, bytes, way.around);
+    if (way.timed)
+        gyre_pace_took(plan->pace, way.around, bytes, gyre_now_ns() - start);
+}
+
 /* At most `most` bytes of the move under way, from `done` on; then the next one is. Returns how
  * many. */
 static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
@@ -235,7 +250,7 @@ static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     for (uint32_t d = 0; d < move->destinations; d++)
         to[d] = gyre_push_destination(mesh, plan, move->destination[d], turn->pushed) + turn->done;
     if (bytes)
-        gyre_mapped_fold(plan, to, move->destinations, from, move->sources, bytes, plan->stream);
+        push_bytes(plan, to, move->destinations, from, move->sources, bytes);
     turn->done += bytes;
     if (turn->done == whole) {
         turn->done = 0;
