@@ -5,6 +5,7 @@
 #   headers   every header compiles alone, the public ones as strict C17
 #   cxx       every public header compiles alone as C++
 #   format    clang-format would change nothing
+#   gpu       tests for a GPU are the same to meson, make and tests/gpu/run, and ask for nothing that only the stand-in has
 #
 # Prints one line per offence and exits with 1 if there was any; with 77 if a tool is missing.
 set -u
@@ -135,16 +136,35 @@ check_format() {
     rm -f "$list"
 }
 
-[ $# -gt 0 ] || set -- includes headers cxx format
+# --- gpu --------------------------------------------------------------------------------------------------------------
+
+# Ordinary machines link none of them.
+check_gpu() {
+    list=$(mktemp)
+    sed -n 's/^SUITES *= *//p' tests/gpu/Makefile | tr ' ' '\n' >"$list"
+    while IFS= read -r suite; do
+        grep -q "^    '${suite#gpu_}': " tests/meson.build || offend "tests/meson.build: gpu_table lacks ${suite#gpu_}"
+        grep -q "tests/${suite}[ \\]" tests/gpu/run || offend "tests/gpu/run: does not build $suite"
+        grep -q "[ /]${suite#gpu_proc_}[ ;\"]\|/$suite\"" tests/gpu/run || offend "tests/gpu/run: does not run $suite"
+        rigs=$(grep -o "\(${suite#gpu_}\|${suite#gpu_}_rig\|[a-z_]*_rig\)[.]h" "tests/${suite#gpu_}.c" | sed 's/h$/c/; s/^/tests\//')
+        for name in $(cat "tests/${suite#gpu_}.c" $rigs | grep -o 'fakecuda_[a-z_]*(' | sort -u); do
+            grep -q "[ *]$name" tests/gpu/fakecuda_absent.c || offend "tests/gpu/fakecuda_absent.c: lacks ${name%(}(), which $suite asks for"
+        done
+    done <"$list"
+    echo "gpu: $(wc -l <"$list") suites looked at"
+    rm -f "$list"
+}
+
+[ $# -gt 0 ] || set -- includes headers cxx format gpu
 [ -n "$(files 'src/*.h')" ] || { # nothing to look at would look like nothing wrong
     echo "git lists no files here: $(git ls-files 2>&1 | head -n 1)"
     exit 77
 }
 for word; do
     case $word in
-    includes | headers | cxx | format) "check_$word" ;;
+    includes | headers | cxx | format | gpu) "check_$word" ;;
     *)
-        echo "unknown check '$word'; there are: includes headers cxx format" >&2
+        echo "unknown check '$word'; there are: includes headers cxx format gpu" >&2
         exit 2
         ;;
     esac
