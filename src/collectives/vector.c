@@ -32,14 +32,17 @@ static uint64_t place(const struct gyre_vector_side *side, uint32_t rank)
     return at;
 }
 
-/* Elements up to the end of its last block; UINT64_MAX: more than memory can hold. */
-static uint64_t reach(const struct gyre_vector_side *side, uint32_t n, uint64_t element)
+/* Elements up to the end of its last block; UINT64_MAX: more than memory can hold, as of that rank. */
+static uint64_t reach(const struct gyre_vector_side *side, uint32_t n, uint64_t element,
+                      uint32_t *beyond)
 {
     uint64_t most = 0, packed = 0;
     for (uint32_t r = 0; r < n; r++) {
         uint64_t at = side->at ? side->at[r] : packed, end;
-        if (!gyre_add_u64(at, side->count[r], &end) || end > INT64_MAX / element)
+        if (!gyre_add_u64(at, side->count[r], &end) || end > INT64_MAX / element) {
+            *beyond = r;
             return UINT64_MAX;
+        }
         packed = end;
         most = end > most && side->count[r] ? end : most;
     }
@@ -52,10 +55,13 @@ static int check_side(const struct gyre_comm *comm, const struct gyre_vector *ve
     uint64_t element = gyre_type_size(vector->type);
     if (!side->count)
         return gyre_refuse("%s: the table of %s counts is NULL", vector->call, side->name);
-    uint64_t elements = reach(side, comm->n, element);
+    uint32_t beyond;
+    uint64_t elements = reach(side, comm->n, element, &beyond);
     if (elements == UINT64_MAX)
-        return gyre_refuse("%s: the %s blocks reach further than memory can", vector->call,
-                           side->name);
+        return gyre_refuse("%s: rank %u's %s block of %llu elements ends beyond what memory can "
+                           "hold",
+                           vector->call, beyond, side->name,
+                           (unsigned long long)side->count[beyond]);
     if (elements && !side->data)
         return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", vector->call,
                            side->name, (unsigned long long)elements);
@@ -183,8 +189,10 @@ int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
 uint64_t gyre_vector_aside_bytes(const struct gyre_comm *comm, const struct gyre_vector *vector)
 {
     uint64_t element = gyre_type_size(vector->type);
-    return vector->out.data == vector->in.data ? reach(&vector->out, comm->n, element) * element
-                                               : 0;
+    uint32_t beyond; /* nothing is: it has been checked */
+    return vector->out.data == vector->in.data
+               ? reach(&vector->out, comm->n, element, &beyond) * element
+               : 0;
 }
 
 int gyre_vector_step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void *room)
