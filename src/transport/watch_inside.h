@@ -1,5 +1,5 @@
-/* What watch.c, watch_loop.c (the thread) and watch_share.c (regions) share. Nobody else includes
- * this.
+/* What watch.c, watch_loop.c (the thread), watch_share.c (own regions) and watch_import.c (the peers')
+ * share. Nobody else includes this.
  *
  * `lock` protects everything but what is atomic and the views, which are read without it. */
 #ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
@@ -64,12 +64,16 @@ void gyre_watch_turn(struct gyre_watch *watch);
 void gyre_watch_settle(struct gyre_watch *watch);
 void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
 
-/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's.
- * forget_peer(): this peer answers no share any more. */
+enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
+
+/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's. Of
+ * these hear_reply() takes REPLY. forget_peer(): this peer answers no share any more. */
 void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
                      const struct gyre_watch_message *message, int pass);
 void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message, int passed);
+void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message);
 void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link);
 void gyre_watch_drop_exports(struct gyre_watch *watch);
 
