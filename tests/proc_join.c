@@ -1,4 +1,5 @@
 /* Joins that succeed: real processes, real sockets. proc_join_refused.c has those that must not. */
+#include "clean_room.h"
 #include "join_rig.h"
 
 #include "transport/socket.h"
@@ -117,7 +118,7 @@ static void rank_0_is_found_by_a_file(void **state)
     char path[] = "/tmp/gyre-join-XXXXXX", file[64];
     struct rig rig;
     (void)state;
-    assert_non_null(mkdtemp(path));
+    assert_int_equal(clean_room_make(path), 0);
     snprintf(file, sizeof file, "%s/root", path);
     rig_setup(&rig, 4);
     FILE *stale = fopen(file, "w"); /* of a job that was killed */

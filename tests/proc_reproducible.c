@@ -1,6 +1,7 @@
 /* GYRE_REPRODUCIBLE=1 with real processes: whatever the transport, the placement and the cut, the
  * bits are those of the left fold over ranks 0 … n-1 in the accumulator's type, rounded once. The
  * fold is computed here, without the library's kernels, on values for which order matters. */
+#include "clean_room.h"
 #include "comm_rig.h"
 #include "haste.h"
 
@@ -351,7 +352,7 @@ static char told[2][64];
 static void only_rank_0(const struct rig *rig, int rank)
 {
     (void)rig;
-    int fd = open(told[rank], O_WRONLY | O_TRUNC);
+    int fd = open(told[rank], O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(fd, STDERR_FILENO);
     close(fd);
     if (rank == 0)
@@ -391,20 +392,19 @@ static void expect_refused(void (*before)(const struct rig *, int), char *argume
 /* Ranks that would choose differently do not join, and are told the name. */
 static void settings_must_agree(void **state)
 {
-    char file[] = "/tmp/gyre-tuned-XXXXXX";
+    char folder[] = "/tmp/gyre-settings-XXXXXX", file[64];
     (void)state;
-    for (int rank = 0; rank < 2; rank++) {
-        strcpy(told[rank], "/tmp/gyre-told-XXXXXX");
-        close(mkstemp(told[rank]));
-    }
-    int fd = mkstemp(file);
-    assert_true(dprintf(fd, "gyre-tuning 1\nshm.kib_ps 77\nvalues 1\n") > 0);
-    close(fd);
+    assert_int_equal(clean_room_make(folder), 0);
+    for (int rank = 0; rank < 2; rank++)
+        snprintf(told[rank], sizeof told[rank], "%s/told%d", folder, rank);
+    snprintf(file, sizeof file, "%s/tuned", folder);
+    FILE *tuned = fopen(file, "w");
+    assert_non_null(tuned);
+    assert_true(fprintf(tuned, "gyre-tuning 1\nshm.kib_ps 77\nvalues 1\n") > 0);
+    fclose(tuned);
     expect_refused(only_rank_0, NULL, "GYRE_REPRODUCIBLE: ");
     expect_refused(only_rank_0_is_tuned, file, "GYRE_TUNE_FILE: ");
-    for (int rank = 0; rank < 2; rank++)
-        unlink(told[rank]);
-    unlink(file);
+    assert_int_equal(clean_room_remove(folder), 0);
 }
 
 int main(void)

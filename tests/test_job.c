@@ -1,5 +1,6 @@
 /* Who am I, where is rank 0, which job is this: under every launcher's own variables. */
 #include "transport/job.h"
+#include "clean_room.h"
 #include "job_environments.h"
 
 #include <fcntl.h>
@@ -201,7 +202,7 @@ static void test_root_file_without_an_address(void **state)
     char home[] = "/tmp/gyre-test-job-XXXXXX", variable[64], folder[128];
     struct gyre_job a, b;
     struct gyre_trouble trouble = {0};
-    assert_non_null(mkdtemp(home));
+    assert_int_equal(clean_room_make(home), 0);
     snprintf(variable, sizeof variable, "XDG_CONFIG_HOME=%s", home);
     snprintf(folder, sizeof folder, "%s/gyre", home);
     environment_set(OPEN_MPI("0", "0", "77", "x"));

@@ -1,6 +1,7 @@
 /* The user's key: where it is looked for, which files are trusted, and eight ranks that make one at
  * once. */
 #include "transport/job.h"
+#include "clean_room.h"
 #include "job_environments.h"
 
 #include <dirent.h>
@@ -20,14 +21,12 @@ static char folder[64];
 static int make_folder(void **state)
 {
     strcpy(folder, "/tmp/gyre-test-key-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    return clean_room_make(folder);
 }
 
 static int remove_folder(void **state)
 {
-    char command[128];
-    snprintf(command, sizeof command, "/bin/rm -rf '%s'", folder);
-    return system(command);
+    return clean_room_remove(folder);
 }
 
 static const char *in_folder(const char *name)

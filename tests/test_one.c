@@ -3,6 +3,8 @@
  * There is nobody to meet, so there is no socket, and nobody to prove anything to, so no key is
  * read or made: the tests run with a home that nothing can be written to, and one looks into a home
  * where something could. Calls that would open a socket are counted. */
+#include "clean_room.h"
+
 #include <gyre/gyre.h>
 
 #include <dirent.h>
@@ -279,7 +281,7 @@ static void makes_no_key_file(void **state)
 {
     char home[] = "/tmp/gyre-test-one-XXXXXX";
     (void)state;
-    assert_non_null(mkdtemp(home));
+    assert_int_equal(clean_room_make(home), 0);
     setenv("HOME", home, 1);
     unsetenv("XDG_CONFIG_HOME");
     assert_int_equal(gyre_finalize(join(NULL)), 0);
