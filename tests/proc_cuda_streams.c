@@ -21,6 +21,7 @@
 
 #define COUNT  70001u
 #define ROUNDS 5
+#define LONG   (3u << 20) /* of a message */
 
 struct bench {
     int device;
@@ -351,8 +352,8 @@ static void a_lost_rank_releases_the_stream(void **state)
 /* -- what may wait for a device ------------------------------------------------------------------ */
 
 /* While operation 2 holds the stream, since the other rank has not called it, 3 and 4 want more host
- * memory than there is, a first kernel, and a communicator's is given up: none of it may wait for the
- * stream. */
+ * memory than there is, a first kernel, and a communicator's is given up; and a long message wants host
+ * memory for its pieces: none of it may wait for the stream. */
 static int call_on_and_on(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
@@ -360,9 +361,11 @@ static int call_on_and_on(struct gyre_comm *comm, struct rig *rig)
     struct gyre_region region;
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     if (set_up(comm, &bench) || gyre_split(comm, 0, 0, &part) ||
-        cuda->alloc(bench.device, COUNT * 4, GYRE_SHARE_OPEN, &region, NULL))
+        cuda->alloc(bench.device, COUNT * 4 + LONG, GYRE_SHARE_OPEN, &region, NULL))
         return 1;
     CUstream stream = bench.stream[0];
+    struct gyre_work *work = NULL;
+    uint8_t *message = (uint8_t *)region.base + COUNT * 4;
     int bad = gyre_all_reduce_on(comm, region.base, region.base, 100, GYRE_I32, GYRE_SUM, stream) ||
               gyre_all_reduce_on(part, region.base, region.base, 100, GYRE_I32, GYRE_SUM, stream) ||
               failed(cuStreamSynchronize(stream)) || gyre_barrier(comm);
@@ -373,9 +376,11 @@ static int call_on_and_on(struct gyre_comm *comm, struct rig *rig)
           gyre_all_reduce_on(comm, region.base, region.base, COUNT, GYRE_I32, GYRE_SUM, stream) ||
           gyre_all_reduce_on(comm, bench.memory, bench.memory, COUNT, GYRE_F16, GYRE_MIN, stream) ||
           gyre_all_reduce_on(part, region.base, region.base, COUNT, GYRE_I32, GYRE_SUM,
-                             bench.stream[1]);
+                             bench.stream[1]) ||
+          (gyre_rank(comm) == 0 ? gyre_send_start(comm, message, LONG, GYRE_U8, 1, &work)
+                                : gyre_recv_start(comm, message, LONG, GYRE_U8, 0, &work));
     atomic_store(&rig->shared->flag, 1);
-    bad = bad || failed(cuStreamSynchronize(stream)) ||
+    bad = bad || gyre_work_wait(work, -1) || failed(cuStreamSynchronize(stream)) ||
           failed(cuStreamSynchronize(bench.stream[1])) || gyre_finalize(part) || gyre_barrier(comm);
     cuda->free(&region);
     free(bench.host);
