@@ -337,6 +337,43 @@ static void the_death_of_rank_0_is_told_to_all(void **state)
     rig_teardown(&rig);
 }
 
+/* A rank 0 made by hand: it has proved who it is, and is gone before it is told anything. */
+static void the_death_of_rank_0_at_once_is_told(void **state)
+{
+    struct rig rig;
+    struct gyre_talk talk;
+    struct gyre_record record;
+    const struct linger reset = {.l_onoff = 1};
+    uint8_t nonce[32] = {5};
+    (void)state;
+    rig_setup(&rig, 2);
+    struct sockaddr_storage address;
+    assert_int_equal(gyre_address_resolve("127.0.0.1", rig.port, &address, 1, NULL), 1);
+    int listener = gyre_socket_listen(&address, 0, 0, 4);
+    struct pollfd wait = {.fd = listener, .events = POLLIN};
+    assert_true(listener >= 0);
+    rig_start(&rig, 1);
+    assert_int_equal(poll(&wait, 1, 20000), 1);
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    assert_true(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
+    close(listener);
+    const struct gyre_job *job = &rig.rank[1].job;
+    struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
+                               .version_high = GYRE_PROTOCOL_HIGH,
+                               .rank = 0,
+                               .world = 2,
+                               .purpose = GYRE_PURPOSE_JOIN};
+    memcpy(claim.job, job->id, 16);
+    memcpy(claim.key_id, job->key_id, 8);
+    gyre_talk_open(&talk, fd);
+    assert_false(gyre_handshake_start(&talk.shake, GYRE_HANDSHAKE_SERVER, &claim, job->key, nonce));
+    assert_int_equal(next_record(&talk, &record), 0);
+    gyre_talk_close(&talk);
+    rig_wait(&rig);
+    assert_failed(&rig, 1, GYRE_PEER_LOST, "rank 0 went away");
+    rig_teardown(&rig);
+}
+
 static void assert_rank_1_is_named(const struct rig *rig)
 {
     assert_failed(rig, 0, GYRE_PEER_LOST, "rank 1 on ");
@@ -494,6 +531,7 @@ int main(void)
         cmocka_unit_test(another_version_is_told_why),
         cmocka_unit_test(a_death_while_gathering_is_told_to_all),
         cmocka_unit_test(the_death_of_rank_0_is_told_to_all),
+        cmocka_unit_test(the_death_of_rank_0_at_once_is_told),
         cmocka_unit_test(a_stopped_rank_is_named),
         cmocka_unit_test(a_death_while_connecting_is_told_to_all),
         cmocka_unit_test(a_foreign_listener_is_passed_by),

@@ -16,6 +16,15 @@
 
 /* -- telling rank 0 ---------------------------------------------------------------------------- */
 
+static int root_lost(struct gyre_joining *join)
+{
+    char who[GYRE_JOIN_WHO_MAX];
+    join->told = true; /* there is nobody to tell */
+    return gyre_trouble_set(join->trouble, GYRE_PEER_LOST,
+                            "%s went away while the job was joining: look at its output",
+                            gyre_join_who(join, 0, who));
+}
+
 int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk)
 {
     uint8_t payload[512 + GYRE_JOIN_CONFIG_MAX];
@@ -23,7 +32,8 @@ int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk)
     struct gyre_cursor out = gyre_cursor_over(payload, sizeof payload);
     gyre_fact_put(&out, &join->fact[join->joined->rank]);
     gyre_put_text(&out, text ? text : "", GYRE_JOIN_CONFIG_MAX);
-    return gyre_talk_say(talk, GYRE_JOIN_INTRODUCTION, payload, (size_t)(out.at - payload));
+    int status = gyre_talk_say(talk, GYRE_JOIN_INTRODUCTION, payload, (size_t)(out.at - payload));
+    return status == -ECONNRESET ? root_lost(join) : status;
 }
 
 static int tell_root(struct gyre_joining *join, uint16_t kind, const void *payload, size_t length)
@@ -219,14 +229,8 @@ int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *recor
 
 static int control_lost(struct gyre_joining *join, uint32_t rank)
 {
-    char who[GYRE_JOIN_WHO_MAX];
     gyre_join_unseat(join, &join->control[join->joined->rank ? 0 : rank].seat);
-    if (join->joined->rank == 0)
-        return gyre_root_lost(join, rank);
-    join->told = true; /* there is nobody to tell */
-    return gyre_trouble_set(join->trouble, GYRE_PEER_LOST,
-                            "%s went away while the job was joining: look at its output",
-                            gyre_join_who(join, 0, who));
+    return join->joined->rank == 0 ? gyre_root_lost(join, rank) : root_lost(join);
 }
 
 static int control_ready(struct gyre_joining *join, struct gyre_seat *seat)
