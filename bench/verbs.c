@@ -104,13 +104,13 @@ static void post(struct bench *bench, bool send, uint64_t bytes)
 }
 
 /* Adds what has completed to done[send]. */
-static void look(struct bench *bench, bool streams, uint32_t done[2])
+static void look(struct bench *bench, uint32_t done[2])
 {
     struct gyre_completion completion[TAKE];
     struct gyre_trouble trouble = {0};
     int count = gyre_driver_verbs.poll(bench->wire, gyre_now_ns(), completion, TAKE);
     must(!gyre_driver_verbs.state(bench->pipe, &trouble), trouble.text);
-    bench_turn(count > 0, streams);
+    bench_turn(count > 0);
     for (int i = 0; i < count; i++)
         done[completion[i].token]++;
 }
@@ -124,7 +124,7 @@ static void stream(struct bench *bench, bool sends, bool receives, uint64_t byte
             for (; posted[send] < wanted[send] && posted[send] - done[send] < bench->depth;
                  posted[send]++)
                 post(bench, send, bytes);
-        look(bench, true, done);
+        look(bench, done);
     }
 }
 
@@ -137,13 +137,13 @@ static void ping_pong(struct bench *bench, uint64_t bytes, uint32_t count, uint6
         if (first)
             post(bench, true, bytes);
         while (done[0] <= i)
-            look(bench, false, done);
+            look(bench, done);
         if (!first)
             post(bench, true, bytes);
         turns[i] = gyre_now_ns();
     }
     while (done[1] < count)
-        look(bench, false, done);
+        look(bench, done);
 }
 
 /* -- samples ----------------------------------------------------------------------------------- */

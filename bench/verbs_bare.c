@@ -163,12 +163,12 @@ static void write_once(struct bare *bare, uint32_t bytes, bool immediate)
     must(!ibv_post_send(bare->queue, &request, &bad), "ibv_post_send");
 }
 
-static void look(struct bare *bare, bool streams)
+static void look(struct bare *bare)
 {
     struct ibv_wc done[16];
     int count = ibv_poll_cq(bare->completions, 16, done);
     must(count >= 0, "ibv_poll_cq");
-    bench_turn(count > 0, streams);
+    bench_turn(count > 0);
     for (int i = 0; i < count; i++) {
         must(done[i].status == IBV_WC_SUCCESS, ibv_wc_status_str(done[i].status));
         if (done[i].wr_id == SEND_ID) {
@@ -188,7 +188,7 @@ void bare_stream(struct bare *bare, uint32_t bytes, uint32_t depth, uint32_t cou
     while (bare->done != end) {
         while (bare->sends != end && bare->sends - bare->done < depth)
             write_once(bare, bytes, false);
-        look(bare, true);
+        look(bare);
     }
 }
 
@@ -197,11 +197,11 @@ static void await(struct bare *bare, bool polled, uint32_t bytes, uint32_t came,
     const volatile uint8_t *last = bare->arrived + bytes - 1;
     while (polled ? *last != mark : bare->came == came)
         if (polled)
-            bench_turn(false, false);
+            bench_turn(false);
         else
-            look(bare, false);
+            look(bare);
     if (polled && bare->sends - bare->done >= SENDS / 2)
-        look(bare, false);
+        look(bare);
 }
 
 void bare_ping_pong(struct bare *bare, bool first, bool polled, uint32_t bytes, uint32_t count,

@@ -12,14 +12,13 @@
 
 struct bare;
 
-/* Said in every turn of a wait. Gives way where nothing was found: the system may need the processor
- * to move what is waited for. While messages stream, in every such turn, as the library does
- * (domain_wait.c); where single ones are timed, now and then. */
-static inline void bench_turn(bool found, bool streams)
+/* Said in every turn of a wait. Gives way now and then where nothing was found: the system may need
+ * the processor to move what is waited for. */
+static inline void bench_turn(bool found)
 {
     static uint32_t idle;
     idle = found ? 0 : idle + 1;
-    if (idle && (streams || idle % 256 == 255))
+    if (idle % 256 == 255)
         sched_yield();
 }
 
