@@ -146,7 +146,7 @@ check_gpu() {
         grep -q "^    '${suite#gpu_}': " tests/meson.build || offend "tests/meson.build: gpu_table lacks ${suite#gpu_}"
         grep -q "tests/${suite}[ \\]" tests/gpu/run || offend "tests/gpu/run: does not build $suite"
         grep -q "[ /]${suite#gpu_proc_}[ ;\"]\|/$suite\"" tests/gpu/run || offend "tests/gpu/run: does not run $suite"
-        rigs=$(grep -o "\(${suite#gpu_}\|${suite#gpu_}_rig\|[a-z_]*_rig\)[.]h" "tests/${suite#gpu_}.c" | sed 's/h$/c/; s/^/tests\//')
+        rigs=$(grep -o "\(${suite#gpu_}\|${suite#gpu_}_rig\|[a-z_]*_rig\)[.]h" "tests/${suite#gpu_}.c" | sed 's/h$/[ch]/; s/^/tests\//')
         for name in $(cat "tests/${suite#gpu_}.c" $rigs | grep -o 'fakecuda_[a-z_]*(' | sort -u); do
             grep -q "[ *]$name" tests/gpu/fakecuda_absent.c || offend "tests/gpu/fakecuda_absent.c: lacks ${name%(}(), which $suite asks for"
         done

@@ -2,6 +2,7 @@
  * for CUDA; alone, and as 3 + 1 ranks of two processes.
  *
  * tests/gpu/run has the first group run on real devices, as GYRE_DEVICES lists them. */
+#include "collectives_rig.h"
 #include "local_rig.h"
 
 #include <pthread.h>
