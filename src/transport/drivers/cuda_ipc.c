@@ -12,7 +12,7 @@
  * by the device, out of the peer's own memory where that is shared.
  *
  * Handles never pass here: the watch sends them, maps what comes, keeps each view until its owner takes
- * the memory back, and lets nobody copy from it meanwhile (watch_share.c). So a rank that dies leaves
+ * the memory back, and lets nobody copy from it meanwhile (watch_import.c). So a rank that dies leaves
  * what was mapped to those who mapped it, and what is freed under a copy waits for the copy.
  *
  * Which way two devices' memory goes depends on what they are:
