@@ -170,16 +170,22 @@ int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_
     return status;
 }
 
+int gyre_call_check_stream(const char *name, const void *stream)
+{
+    return stream ? 0
+                  : gyre_refuse("%s: the stream is NULL; give one of your own, or "
+                                "cudaStreamLegacy, or cudaStreamPerThread",
+                                name);
+}
+
 /* What happens at the call, and not when its turn comes, would be too early. */
 static int check_on(const struct gyre_comm *comm, const struct gyre_call *call, const void *stream)
 {
     if (comm->group.depth)
         return gyre_refuse("%s: a group is open; calls of a group are in no stream's order",
                            call->name);
-    if (!stream)
-        return gyre_refuse("%s: the stream is NULL; give one of your own, or cudaStreamLegacy, or "
-                           "cudaStreamPerThread",
-                           call->name);
+    if (gyre_call_check_stream(call->name, stream))
+        return GYRE_INVALID;
     if (!comm->hub->carrier.device)
         return gyre_refuse("%s: this process has no CUDA device, and so no streams; see "
                            "gyre_alloc_device()",

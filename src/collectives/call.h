@@ -21,5 +21,6 @@ int gyre_call_run_on(struct gyre_comm *comm, struct gyre_call *call, void *strea
 
 /* Refuses memory of a device that this rank's cannot access. */
 int gyre_call_admit(const struct gyre_comm *comm, const char *name, const void *memory);
+int gyre_call_check_stream(const char *name, const void *stream); /* it is one */
 
 #endif

@@ -63,10 +63,8 @@ static int check(struct gyre_comm *comm, const struct conversion *convert)
 static int check_stream(const struct gyre_comm *comm, const struct conversion *convert,
                         const void *stream)
 {
-    if (!stream)
-        return gyre_refuse("%s: the stream is NULL; give one of your own, or cudaStreamLegacy, or "
-                           "cudaStreamPerThread",
-                           convert->call);
+    if (gyre_call_check_stream(convert->call, stream))
+        return GYRE_INVALID;
     if (convert->count && !gyre_carrier_owns(&comm->hub->carrier, convert->from))
         return gyre_refuse("%s: the buffers are the host's memory, which no stream reaches in its "
                            "order; give a device's",
