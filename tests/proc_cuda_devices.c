@@ -19,6 +19,8 @@
 
 #include <cmocka.h>
 
+#include "told_lines.h"
+
 enum { RANKS = 3, SECONDS = 30, OUTPUT = 1 << 16 };
 
 /* What a rank finds, told to the test. */
@@ -102,20 +104,6 @@ static void expect_devices(int first, int second, int third)
     assert_int_equal(stage->device[0], first);
     assert_int_equal(stage->device[1], second);
     assert_int_equal(stage->device[2], third);
-}
-
-static int lines_with(const char *output, const char *words)
-{
-    int count = 0;
-    for (const char *at = output; (at = strstr(at, words)); at++)
-        count++;
-    return count;
-}
-
-static void expect_line(const char *output, const char *words)
-{
-    if (lines_with(output, words) != 1)
-        fail_msg("%d times \"%s\" in: %s", lines_with(output, words), words, output);
 }
 
 /* -- which device ------------------------------------------------------------------------------ */

@@ -18,21 +18,9 @@
 
 #include <cmocka.h>
 
+#include "told_lines.h"
+
 enum { OUTPUT = 1 << 16 };
-
-static int lines_with(const char *output, const char *words)
-{
-    int count = 0;
-    for (const char *at = output; (at = strstr(at, words)); at++)
-        count++;
-    return count;
-}
-
-static void expect_line(const char *output, const char *words)
-{
-    if (lines_with(output, words) != 1)
-        fail_msg("%d times \"%s\" in: %s", lines_with(output, words), words, output);
-}
 
 int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *trouble)
 {
