@@ -4,7 +4,8 @@
  * Fresh: before each call every rank writes its whole input and reads its whole output, waits for
  * the others, and only the call itself is timed; so no cache holds what a real program would not
  * have there. After it all wait again: where ranks share cores one that is through would rewrite
- * its data on the core of one whose clock still runs. Per iteration (-I): as hot, with a clock around each call.
+ * its data on the core of one whose clock still runs. Per iteration (-I): as hot, with a clock
+ * around each call.
  *
  * Without -n a row runs until it has 20 calls and 50 ms. How many calls that is rank 0 decides from
  * a pilot, and decides again if the pilot was slower than the row.
