@@ -11,7 +11,7 @@
 #include "verbs_bare.h"
 
 #include "base/clock.h"
-#include "transport/drivers/verbs.h"
+#include "transport/link/verbs/inside.h"
 
 #include <arpa/inet.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "verbs_bare.h"
 
 #include "base/clock.h"
-#include "transport/drivers/verbs.h"
+#include "transport/link/verbs/inside.h"
 
 #include <infiniband/verbs.h>
 #include <stdio.h>

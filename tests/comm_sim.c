@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "collectives/hub.h"
-#include "transport/drivers/driver.h"
-#include "transport/sim_world.h"
+#include "transport/link/driver.h"
+#include "transport/link/sim/world.h"
 
 struct gyre_domain {
     struct gyre_links *links;

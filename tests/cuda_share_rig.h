@@ -8,7 +8,7 @@
 #include "fakecuda/fakecuda.h"
 
 #include "collectives/comm.h"
-#include "transport/domain_parts.h"
+#include "transport/domain/inside.h"
 
 enum { RANKS = 3, LENGTH = 3 << 20, PART = 4096, SECONDS = 20 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "transport/drivers/driver.h"
+#include "transport/link/driver.h"
 
 static const struct gyre_algorithm *wanted(const struct sim_run *run)
 {

@@ -7,7 +7,7 @@
 #include "collectives/engine.h"
 #include "collectives/layout.h"
 #include "sim_rough.h"
-#include "transport/sim_world.h"
+#include "transport/link/sim/world.h"
 
 #define SIM_UNEVEN_MAX 64
 

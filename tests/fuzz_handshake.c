@@ -6,7 +6,7 @@
  * alone. What is checked beside memory safety: without the key nothing is ever proven and nothing
  * is ever answered, and no text leaves a parser unterminated. */
 #include "base/rng.h"
-#include "transport/join_state.h"
+#include "transport/join/inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>

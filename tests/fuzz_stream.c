@@ -13,7 +13,7 @@
  *         tests/fuzz_stream.c src/transport/{frame,stream*}.c src/base/{crc,rng,status}.c … */
 #include "stream_pair.h"
 
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <endian.h>
 #include <errno.h>

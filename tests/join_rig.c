@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "transport/address.h"
+#include "transport/net/address.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #ifndef GYRE_TESTS_JOIN_RIG_H
 #define GYRE_TESTS_JOIN_RIG_H
 
-#include "transport/join.h"
+#include "transport/join/join.h"
 
 #include <sys/types.h>
 

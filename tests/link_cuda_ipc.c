@@ -9,8 +9,8 @@
 #include "link_suite.h"
 
 #include "fakecuda/fakecuda.h"
-#include "transport/ferry.h"
-#include "transport/frame.h"
+#include "transport/memory/copy_queue.h"
+#include "transport/stream/frame.h"
 
 #include <sched.h>
 #include <stdio.h>

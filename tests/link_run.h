@@ -10,7 +10,7 @@
 #include "link_suite.h"
 
 #include "base/clock.h"
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

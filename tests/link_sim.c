@@ -1,7 +1,7 @@
 /* The conformance suite over the simulator: a world of a hub and its leaves. */
 #include "link_suite.h"
 
-#include "transport/sim_world.h"
+#include "transport/link/sim/world.h"
 
 static int connect_one(struct gyre_link_net *net, uint32_t rank, uint32_t peer,
                        struct gyre_pipe **pipe, struct gyre_trouble *trouble)

@@ -9,7 +9,7 @@
 #ifndef GYRE_TESTS_LINK_SUITE_H
 #define GYRE_TESTS_LINK_SUITE_H
 
-#include "transport/drivers/driver.h"
+#include "transport/link/driver.h"
 
 #define GYRE_LINK_LEAVES 4
 

@@ -4,7 +4,7 @@
  *
  *     shadow.c         buffers that no peer maps, on shared memory and over links
  *     push_device.c    buffers that all map
- *     stream_away.c, ferry.c   long messages, from and into device memory
+ *     transport/stream/device.c, transport/memory/copy_queue.c   long messages, from and into device memory
  *     haul.c           short ones, and those to other nodes
  *
  * Work is late by up to 1 ms, so that what is not waited for is not there. carrier.c has its own in

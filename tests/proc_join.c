@@ -2,7 +2,7 @@
 #include "clean_room.h"
 #include "join_rig.h"
 
-#include "transport/socket.h"
+#include "transport/net/socket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

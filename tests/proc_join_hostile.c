@@ -4,7 +4,7 @@
 #include "join_rig.h"
 
 #include "base/rng.h"
-#include "transport/join_state.h"
+#include "transport/join/inside.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

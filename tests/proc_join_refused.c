@@ -3,7 +3,7 @@
 #include "join_rig.h"
 
 #include "base/clock.h"
-#include "transport/join_state.h"
+#include "transport/join/inside.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

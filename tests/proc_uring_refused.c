@@ -3,7 +3,7 @@
  * io_uring_setup as such machines do, and whose standard error is read back. */
 #include "tcp_pair.h"
 
-#include "transport/drivers/tcp.h"
+#include "transport/link/tcp/inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #define TESTS_ROLL_RIG_H
 
 #include "base/clock.h"
-#include "transport/signature.h"
-#include "transport/vigil_roll.h"
+#include "transport/stream/signature.h"
+#include "transport/watch/detect/audit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

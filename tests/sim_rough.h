@@ -4,7 +4,7 @@
 #define GYRE_TESTS_SIM_ROUGH_H
 
 #include "haste.h"
-#include "transport/sim_world.h"
+#include "transport/link/sim/world.h"
 
 static inline struct gyre_sim_options sim_rough(uint32_t n, uint64_t seed, uint32_t piece_bytes)
 {

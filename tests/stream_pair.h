@@ -4,7 +4,7 @@
 #define GYRE_TESTS_STREAM_PAIR_H
 
 #include "base/rng.h"
-#include "transport/stream.h"
+#include "transport/stream/stream.h"
 
 #include <string.h>
 

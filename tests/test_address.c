@@ -1,6 +1,6 @@
 /* Addresses: printed, packed, compared, chosen. What depends on the machine uses loopback alone,
  * which every machine has. */
-#include "transport/socket.h"
+#include "transport/net/socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

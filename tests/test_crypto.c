@@ -1,6 +1,6 @@
 /* Published vectors, and the properties the handshake leans on: pieces do not matter, lengths and
  * purposes do. */
-#include "transport/crypto.h"
+#include "transport/net/crypto.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

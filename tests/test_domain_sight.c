@@ -1,6 +1,6 @@
 /* What drivers see of a process's own memory: shared and lent, by kind, by ids that never come back,
  * and that something has gone. */
-#include "transport/domain_parts.h"
+#include "transport/domain/inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

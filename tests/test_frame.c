@@ -1,7 +1,7 @@
 /* Frames: every field survives, every limit is kept, every flipped bit is seen. */
 #include "base/crc.h"
 #include "base/status.h"
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

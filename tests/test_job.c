@@ -1,5 +1,5 @@
 /* Who am I, where is rank 0, which job is this: under every launcher's own variables. */
-#include "transport/job.h"
+#include "transport/job/job.h"
 #include "clean_room.h"
 #include "job_environments.h"
 

@@ -1,6 +1,6 @@
 /* The user's key: where it is looked for, which files are trusted, and eight ranks that make one at
  * once. */
-#include "transport/job.h"
+#include "transport/job/job.h"
 #include "clean_room.h"
 #include "job_environments.h"
 

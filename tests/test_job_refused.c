@@ -1,6 +1,6 @@
 /* Environments and options that make no sense: each is refused by a message that names the
  * variable, the value and what was expected, and never shows a key. */
-#include "transport/job.h"
+#include "transport/job/job.h"
 #include "job_environments.h"
 
 #include <stdio.h>

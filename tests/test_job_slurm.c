@@ -1,5 +1,5 @@
 /* Node lists: what they stand for, and that no list, however wrong or large, does harm. */
-#include "transport/job.h"
+#include "transport/job/job.h"
 #include "base/rng.h"
 
 #include <setjmp.h>

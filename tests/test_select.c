@@ -11,8 +11,8 @@
 #include "collectives/choose.h"
 #include "collectives/layout.h"
 #include "collectives/preference.h"
-#include "transport/drivers/tcp.h"
-#include "transport/frame.h"
+#include "transport/link/tcp/inside.h"
+#include "transport/stream/frame.h"
 
 static struct gyre_question ask(enum gyre_verb verb, uint32_t n, uint64_t bytes,
                                 enum gyre_link_kind kind)

@@ -1,6 +1,6 @@
 /* The simulated world: time, determinism, link models, faults; and worlds of many ranks. */
-#include "transport/drivers/driver.h"
-#include "transport/sim_world.h"
+#include "transport/link/driver.h"
+#include "transport/link/sim/world.h"
 
 #include <errno.h>
 #include <setjmp.h>

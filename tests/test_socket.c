@@ -1,7 +1,7 @@
 /* Which congestion control a connection begins with. That a paced one stays paced cannot be asked
  * of the kernel, so the order of the calls is watched on their way: what is set after connect() or
  * listen() came too late. */
-#include "transport/socket.h"
+#include "transport/net/socket.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,7 +1,7 @@
 /* Streams, two of them back to back in memory: sizes, order, credit, grants. */
 #include "stream_fixture.h"
 
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 /* -- messages ---------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #include "stream_pair.h"
 
 #include "base/bytes.h"
-#include "transport/ferry.h"
-#include "transport/frame.h"
+#include "transport/memory/copy_queue.h"
+#include "transport/stream/frame.h"
 
 #include <errno.h>
 #include <setjmp.h>

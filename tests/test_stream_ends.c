@@ -2,7 +2,7 @@
  * says. */
 #include "stream_fixture.h"
 
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * or from the next frame, and what has to go the other way. */
 #include "stream_pair.h"
 
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "stream_pair.h"
 
 #include "base/bytes.h"
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "fakecuda/fakecuda.h"
-#include "transport/ferry.h"
+#include "transport/memory/copy_queue.h"
 
 #include <errno.h>
 #include <setjmp.h>

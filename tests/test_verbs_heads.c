@@ -3,7 +3,7 @@
  * library. */
 #include "verbs_ends.h"
 
-#include "transport/frame.h"
+#include "transport/stream/frame.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The lock-free table of views against a plain model, and under a reader that never rests. */
-#include "transport/views.h"
+#include "transport/memory/views.h"
 
 #include "base/rng.h"
 

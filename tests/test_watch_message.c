@@ -1,6 +1,6 @@
 /* What watches say: every message survives the way, every damaged one is refused; and channels keep
  * order when sockets are full. */
-#include "transport/watch_channel.h"
+#include "transport/watch/channel.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "verbs_breaker.h"
 
 #include "base/rng.h"
-#include "transport/drivers/verbs.h"
+#include "transport/link/verbs/inside.h"
 
 #include <infiniband/verbs.h>
 

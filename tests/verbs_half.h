@@ -5,7 +5,7 @@
 
 #include "fake_verbs.h"
 
-#include "transport/drivers/verbs.h"
+#include "transport/link/verbs/inside.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

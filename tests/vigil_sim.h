@@ -7,7 +7,7 @@
 #define TESTS_VIGIL_SIM_H
 
 #include "base/rng.h"
-#include "transport/vigil.h"
+#include "transport/watch/detect/failure_detector.h"
 
 #define SIM_FOREVER UINT64_MAX
 

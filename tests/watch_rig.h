@@ -1,4 +1,4 @@
-/* Real processes, each with a watch, wired as join.h would leave them.
+/* Real processes, each with a watch, wired as transport/join/join.h would leave them.
  *
  * The parent makes every socket, forks the ranks, hands out the pids, and lets them start. A rank
  * runs the scenario's function, then says what its health became on the shared board. The parent
@@ -6,7 +6,7 @@
 #ifndef TESTS_WATCH_RIG_H
 #define TESTS_WATCH_RIG_H
 
-#include "transport/watch.h"
+#include "transport/watch/watch.h"
 
 #include <pthread.h>
 #include <sys/types.h>

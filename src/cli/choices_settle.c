@@ -5,7 +5,7 @@
 #include "collectives/kernels/reduce.h"
 #include "collectives/layout.h"
 #include "collectives/shape.h"
-#include "transport/signature.h"
+#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <stdio.h>

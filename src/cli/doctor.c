@@ -4,7 +4,7 @@
 #include "cli/doctor_try.h"
 #include "cli/flags.h"
 #include "device/device.h"
-#include "transport/drivers/cuda_ipc.h"
+#include "transport/link/cuda_ipc.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #include "collectives/hold.h"
 #include "collectives/plan.h"
-#include "transport/transport.h"
+#include "transport/domain/domain.h"
 
 #include <stdatomic.h>
 

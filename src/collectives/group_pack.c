@@ -24,7 +24,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "transport/signature.h"
+#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #include "collectives/carrier.h"
 #include "collectives/engine.h"
-#include "transport/transport.h"
+#include "transport/domain/domain.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
  * Each rank is what it would be in a process of its own: a domain with its watch, its links, its
  * device and its queue there. So nothing above or below tells such ranks from others, but for memory
  * of a device, which a rank of this process maps by its handle and not by a descriptor
- * (transport/watch_share.c).
+ * (transport/watch/share.c).
  *
  *     processes      process 0 (3 devices)      process 1 (1 device)
  *                      │ joined as a job of processes, which tells counts, then the port │
@@ -18,7 +18,7 @@
 #include "collectives/local_parts.h"
 
 #include "base/log.h"
-#include "transport/crypto.h"
+#include "transport/net/crypto.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "collectives/select.h"
-#include "transport/signature.h"
+#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <stdlib.h>

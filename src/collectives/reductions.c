@@ -9,7 +9,7 @@
 #include "collectives/comm.h"
 #include "collectives/kernels/reduce_cuda.h"
 
-#include "transport/signature.h"
+#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/env.h"
-#include "transport/join.h"
+#include "transport/join/join.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

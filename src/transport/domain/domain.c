@@ -1,0 +1,438 @@
+/* The domain: everything of the transport that a process has once, or once for each of its ranks.
+ *
+ *   settings ─▶ job ─▶ device ─▶ join (channels to all peers) ─▶ watch ─▶ doorbell and queues
+ * shared in the node ─▶ links
+ *
+ * open() goes down this line and close() goes back up; both tolerate any half-built state, so there
+ * is one way out. */
+#include "transport/domain/inside.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "transport/net/address.h"
+#include "transport/memory/copy_queue.h"
+#include "transport/link/table.h"
+#include "transport/net/socket.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define QUEUE_BYTES    (128u * 1024) /* from one rank to one peer of its node */
+#define LISTEN_BACKLOG 4096
+
+/* -- those of this process --------------------------------------------------------------------- */
+
+static pthread_mutex_t domains_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gyre_domain *domains;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&domains_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&domains_lock);
+}
+
+static void forked_child(void)
+{
+    for (struct gyre_domain *domain = domains; domain; domain = domain->next)
+        domain->forked = true;
+    pthread_mutex_unlock(&domains_lock);
+}
+
+static void enlist(struct gyre_domain *domain)
+{
+    static bool installed;
+    pthread_mutex_lock(&domains_lock);
+    domain->next = domains;
+    domains = domain;
+    bool install = !installed;
+    installed = true;
+    pthread_mutex_unlock(&domains_lock);
+    if (install)
+        pthread_atfork(before_fork, after_fork, forked_child);
+}
+
+static void strike(struct gyre_domain *domain)
+{
+    pthread_mutex_lock(&domains_lock);
+    struct gyre_domain **at = &domains;
+    while (*at && *at != domain)
+        at = &(*at)->next;
+    if (*at)
+        *at = domain->next;
+    pthread_mutex_unlock(&domains_lock);
+}
+
+/* Those of a forked child's parent do not count. */
+static bool has_domain(void)
+{
+    pthread_mutex_lock(&domains_lock);
+    bool any = false;
+    for (const struct gyre_domain *domain = domains; domain; domain = domain->next)
+        any |= !domain->forked;
+    pthread_mutex_unlock(&domains_lock);
+    return any;
+}
+
+/* -- join -------------------------------------------------------------------------------------- */
+
+static uint64_t hash_text(const char *text)
+{
+    uint64_t hash = 0;
+    for (; *text; text++)
+        hash = gyre_mix64(hash + (uint8_t)*text);
+    return hash;
+}
+
+static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
+{
+    const struct gyre_domain_settings *settings = &domain->settings;
+    char text[640];
+    snprintf(text, sizeof(text), "GYRE_TRANSPORT=%s GYRE_TCP_CONNECTIONS=%d%s%s%s%s",
+             settings->transport, (int)settings->connections,
+             settings->bare_payload ? " GYRE_TCP_SUMS=header" : "",
+             settings->failover ? " GYRE_RDMA_FAILOVER=tcp" : "", above ? " " : "",
+             above ? above : "");
+    struct gyre_join_options options = {.transport = settings->transport,
+                                        .join_timeout_ms = (int)settings->join_timeout_ms,
+                                        .dead_time_ms = (int)settings->dead_time_ms,
+                                        .connections = (int)settings->connections,
+                                        .interface =
+                                            settings->interface[0] ? settings->interface : NULL,
+                                        .port_low = (uint16_t)settings->port_low,
+                                        .port_high = (uint16_t)settings->port_high,
+                                        .configuration = hash_text(text),
+                                        .configuration_text = text};
+    memcpy(options.device, domain->cuda_identity.uuid, sizeof(options.device));
+    int status = gyre_join(&domain->job, &options, &domain->joined, trouble);
+    if (!status)
+        gyre_domain_device_tell(domain);
+    return status;
+}
+
+static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    struct gyre_watch_options options = {.job = &domain->job,
+                                         .joined = domain->joined,
+                                         .dead_time_ms = (int)domain->settings.dead_time_ms,
+                                         .timeout_ms = (int)domain->settings.timeout_ms,
+                                         .activity = &domain->activity,
+                                         .health = &domain->health,
+                                         .bell = {&domain->bell->word, domain->eventfd},
+                                         .cuda_device = domain->cuda_device,
+                                         .ferry = domain->ferry};
+    return gyre_watch_start(&options, &domain->watch, trouble);
+}
+
+/* -- links ------------------------------------------------------------------------------------- */
+
+int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
+                          uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = domain->joined;
+    const struct gyre_job *job = &domain->job;
+    bool told =
+        job->local_rank >= 0 && job->local_world > 0; /* of the machine, whatever is shared */
+    struct gyre_wire_options options = {
+        .rank = joined->rank,
+        .n = joined->n,
+        .local_rank = told ? job->local_rank : (int)joined->local_rank,
+        .local_size = told ? job->local_world : (int)joined->local_size,
+        .epoch = domain->job.epoch,
+        .peers = peers,
+        .failover = domain->settings.failover,
+        .bare_payload = domain->settings.bare_payload,
+        .dead_time_ms = (int)domain->settings.dead_time_ms,
+        .variant = domain->settings.poller,
+        .address = &joined->member[joined->rank].address,
+        .sight = &domain->sight};
+    gyre_domain_sight_init(domain);
+    return driver->open(&options, wire, trouble);
+}
+
+/* Links to the peers of this node, by the first mapped driver that there is here. Returns the wire's
+ * number. */
+static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    struct gyre_wire *opened;
+    struct gyre_trouble absent = {0};
+    int status = GYRE_UNSUPPORTED;
+    for (const struct gyre_driver *const *it = gyre_drivers; *it && status == GYRE_UNSUPPORTED;
+         it++) {
+        if (!(*it)->limits.mapped)
+            continue;
+        absent = (struct gyre_trouble){0};
+        status = gyre_domain_open_wire(domain, *it, (uint32_t)domain->joined->local_size, &opened,
+                                       &absent);
+        if (!status)
+            return gyre_links_add_wire(domain->links, *it, opened);
+    }
+    return gyre_trouble_set(trouble, status, "%s", absent.text);
+}
+
+/* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
+static struct gyre_region queue_of(void *base, int local_rank)
+{
+    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES,
+                                .length = QUEUE_BYTES};
+}
+
+static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
+                         struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = domain->joined;
+    void *view;
+    int status = gyre_domain_await_view(domain, peer, GYRE_REGION_QUEUES,
+                                        domain->queue_region.length, &view, trouble);
+    if (status)
+        return status;
+    struct gyre_region mine = queue_of(domain->queue_region.base, joined->member[peer].local_rank);
+    struct gyre_region theirs = queue_of(view, (int)joined->local_rank);
+    struct gyre_channel channel = {.peer = peer, .mine = &mine, .theirs = &theirs};
+    return gyre_links_attach(domain->links, wire, &channel, trouble);
+}
+
+static int attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = domain->joined;
+    const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
+    if (joined->local_size < 2)
+        return 0;
+    int wire = open_mapped(domain, trouble);
+    if (wire < 0)
+        return wire;
+    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
+                             &domain->queue_region, trouble);
+    if (!status)
+        status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region,
+                                  GYRE_SHARE_SEALED, trouble);
+    for (uint32_t peer = 0; !status && peer < joined->n; peer++)
+        if (gyre_domain_mapped(domain, peer))
+            status = attach_mapped(domain, wire, peer, trouble);
+    return status;
+}
+
+/* Processes on this machine, whatever node they play. */
+static uint32_t ranks_here(const struct gyre_domain *domain)
+{
+    const struct gyre_joined *joined = domain->joined;
+    uint32_t here = 0;
+    for (uint32_t i = 0; i < joined->n; i++)
+        here += strcmp(joined->member[i].host, joined->member[joined->rank].host) == 0;
+    return here;
+}
+
+/* -- open and close ---------------------------------------------------------------------------- */
+
+static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    int status;
+    domain->crowded = gyre_cpu_crowded((int)ranks_here(domain));
+    if (domain->cuda_device >= 0) {
+        domain->ferry = gyre_ferry_create(gyre_device_of(GYRE_MEMORY_CUDA), domain->cuda_device);
+        if (!domain->ferry)
+            return -ENOMEM;
+    }
+    if ((status = gyre_domain_bell_init(domain, trouble)) ||
+        (status = start_watch(domain, trouble)) ||
+        (status = gyre_links_create(domain->joined->n, &domain->links)))
+        return status;
+    if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
+        return status;
+    return (status = attach_node(domain, trouble)) ? status
+                                                   : gyre_domain_attach_remote(domain, trouble);
+}
+
+static int find_job(struct gyre_domain *domain, const struct gyre_domain_options *options,
+                    struct gyre_trouble *trouble)
+{
+    struct gyre_job *job = &domain->job;
+    if (!options->job && has_domain())
+        return gyre_trouble_set(
+            trouble, GYRE_INVALID,
+            "this process has a communicator already; gyre_finalize() it before gyre_init()");
+    if (options->job)
+        *job = *options->job;
+    int status = options->job ? 0 : gyre_job_discover(options->user, job, trouble);
+    if (!status)
+        gyre_log_identity(options->job ? job->first_here : job->rank,
+                          options->job ? job->first_here + job->ranks_here - 1 : job->rank);
+    return status;
+}
+
+int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_domain **out,
+                        struct gyre_trouble *trouble)
+{
+    struct gyre_domain *domain = calloc(1, sizeof(*domain));
+    if (!domain)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a domain");
+    domain->eventfd = domain->cuda_device = -1;
+    int status = gyre_domain_memory_init(domain);
+    if (!status)
+        status = gyre_domain_settings_read(options->user, &domain->settings, trouble);
+    if (!status)
+        status = find_job(domain, options, trouble);
+    if (!status)
+        status = gyre_domain_device_choose(domain, options->device, trouble);
+    domain->settings.devices = NULL;
+    if (status) {
+        gyre_trouble_set(trouble, status, "%s", gyre_status_name(status));
+        gyre_domain_close(domain, NULL);
+        return status;
+    }
+    enlist(domain);
+    *out = domain;
+    return 0;
+}
+
+int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
+                     struct gyre_trouble *trouble)
+{
+    int status = join(domain, configuration, trouble);
+    if (!status && domain->joined->n > 1)
+        status = open_peers(domain, trouble);
+    return status ? gyre_trouble_set(trouble, status, "%s", gyre_status_name(status)) : 0;
+}
+
+void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd)
+{
+    snprintf(domain->job.root_host, sizeof domain->job.root_host, "%s", host);
+    domain->job.root_port = port;
+    domain->job.root_fd = fd;
+}
+
+/* Peers of other machines know an address of this rank's; all others are on this one. */
+int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
+                       struct gyre_trouble *trouble)
+{
+    char text[GYRE_ADDRESS_TEXT];
+    const struct gyre_joined *joined = domain->joined;
+    struct sockaddr_storage address = joined->member[joined->rank].address;
+    if (joined->nodes == 1 || !address.ss_family)
+        gyre_address_resolve("127.0.0.1", 0, &address, 1, NULL);
+    gyre_address_set_port(&address, 0);
+    int fd = gyre_socket_listen(&address, (uint16_t)domain->settings.port_low,
+                                (uint16_t)domain->settings.port_high, LISTEN_BACKLOG);
+    if (fd < 0)
+        return gyre_trouble_set(
+            trouble, fd, "rank 0 cannot listen at a port of %d-%d (GYRE_PORT_RANGE): %s",
+            (int)domain->settings.port_low, (int)domain->settings.port_high, gyre_status_name(fd));
+    socklen_t length = sizeof address;
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    *port = gyre_address_port(&address);
+    gyre_address_format(&address, text);
+    *strrchr(text, ':') = '\0';
+    snprintf(host, 64, "%s", text);
+    return fd;
+}
+
+/* Everything sent has left and everything coming has come, or the job has failed. */
+static void flush(struct gyre_domain *domain, uint64_t limit)
+{
+    const struct timespec pause = {0, 50000};
+    struct gyre_completion ignored[16];
+    while (!atomic_load(&domain->health.status) && gyre_links_bye(domain->links) == GYRE_AGAIN &&
+           gyre_now_ns() < limit) {
+        if (!gyre_links_poll(domain->links, gyre_now_ns(), ignored, 16))
+            nanosleep(&pause, NULL);
+        gyre_domain_ring(domain);
+    }
+}
+
+int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    if (!domain)
+        return 0;
+    int before = atomic_load(&domain->health.status);
+    if (domain->links && !domain->forked)
+        flush(domain, gyre_watch_part(domain->watch));
+    if (domain->watch && !domain->forked)
+        gyre_domain_memory_part(domain);
+    if (domain->watch)
+        gyre_watch_stop(domain->watch);
+    int status = atomic_load(&domain->health.status);
+    if (!before && status != GYRE_MISMATCH)
+        status = 0; /* whoever is lost between goodbyes was not needed any more */
+    if (status && trouble)
+        *trouble = domain->health.failure;
+    gyre_links_destroy(domain->links);
+    gyre_ferry_destroy(domain->ferry);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
+    gyre_domain_memory_deinit(domain);
+    gyre_domain_bell_deinit(domain);
+    gyre_joined_destroy(domain->joined);
+    explicit_bzero(&domain->job, sizeof(domain->job));
+    strike(domain);
+    free(domain);
+    return status;
+}
+
+/* -- what it is -------------------------------------------------------------------------------- */
+
+int gyre_domain_cuda(const struct gyre_domain *domain)
+{
+    return domain->cuda_device;
+}
+
+const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
+{
+    return &domain->job;
+}
+
+const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)
+{
+    return domain->joined;
+}
+
+struct gyre_links *gyre_domain_links(struct gyre_domain *domain)
+{
+    return domain->links;
+}
+
+struct gyre_health *gyre_domain_health(struct gyre_domain *domain)
+{
+    return &domain->health;
+}
+
+struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain)
+{
+    return domain->watch;
+}
+
+struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain)
+{
+    return &domain->activity;
+}
+
+bool gyre_domain_forked(const struct gyre_domain *domain)
+{
+    return domain->forked;
+}
+
+bool gyre_domain_crowded(const struct gyre_domain *domain)
+{
+    return domain->crowded;
+}
+
+bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
+{
+    return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
+}
+
+bool gyre_domain_ferrying(const struct gyre_domain *domain)
+{
+    return gyre_ferry_busy(domain->ferry);
+}
+
+bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
+{
+    return domain->watch && gyre_watch_peer_ended(domain->watch, peer);
+}

@@ -1,0 +1,205 @@
+/* The transport as the collectives see it: links to peers, shared memory, doorbells, and one place
+ * to wait.
+ *
+ * `struct gyre_links` is the set of links of one rank: messages by peer and match, whatever driver
+ * carries them. It works over real wires and over the simulator alike, so the engine above is the
+ * same object code in both.
+ *
+ * `struct gyre_domain` is one per process: it joined the job, owns the links, the watch, the shared
+ * regions, the doorbell, and the ownership of progress. Calls say which thread may make them:
+ * "owner" is the thread that holds the domain (gyre_domain_enter). */
+#ifndef GYRE_TRANSPORT_DOMAIN_DOMAIN_H
+#define GYRE_TRANSPORT_DOMAIN_DOMAIN_H
+
+#include "base/status.h"
+#include "device/device.h"
+#include "transport/stream/match.h"
+#include "transport/watch/watch.h"
+
+/* -- links ------------------------------------------------------------------------------------- */
+
+struct gyre_links;
+struct gyre_driver;
+struct gyre_wire;
+struct gyre_channel;
+
+int gyre_links_create(uint32_t peers_max, struct gyre_links **links);
+void gyre_links_destroy(struct gyre_links *links); /* closes its wires; NULL allowed */
+
+/* Gives a wire to the set, which owns it from then on; at most 4. Returns its index or negative. */
+int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
+                        struct gyre_wire *wire);
+
+/* Attaches a peer over wire `index`. The channel's descriptors are the driver's on success. */
+int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_channel *channel,
+                      struct gyre_trouble *trouble);
+
+/* For wires whose pipes need no channel (sim): attach on first use instead of failing with
+ * -ENOTCONN. */
+void gyre_links_attach_lazily(struct gyre_links *links, int index);
+
+/* As the driver's of these names (drivers/driver.h). -ENOTCONN: no link to that peer. Owner; never
+ * block. */
+int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   const void *data, uint64_t length, uint64_t token);
+int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   void *data, uint64_t length, uint64_t token);
+bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                        const void *data, uint64_t length);
+int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                       void *data, uint64_t length);
+int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
+
+/* Whether send, or recv, of this memory, which the CPU cannot touch, may be posted to that peer. */
+bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
+                       bool send);
+int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
+
+/* How a peer is reached: "shm/ring", "tcp/io_uring"; "none", also without links. */
+void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size);
+
+int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max);
+/* The first pipe that has failed: its status, the peer and the story; 0 if none has. */
+int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble);
+
+/* A count that changes whenever a byte moves on a link that may be slow. NULL allowed: 0. */
+uint64_t gyre_links_moved(const struct gyre_links *links);
+
+/* Prepares to sleep: fills at most 4 descriptors to wait on and returns how many, or -1 if poll()
+ * must run first. */
+int gyre_links_arm(struct gyre_links *links, int fd[4]);
+/* GYRE_AGAIN until every pipe has said and heard it; call between polls. */
+int gyre_links_bye(struct gyre_links *links);
+
+/* Drops every pipe: no buffer of a post is touched any more when this returns. */
+void gyre_links_detach_all(struct gyre_links *links);
+
+/* -- domain ------------------------------------------------------------------------------------ */
+
+struct gyre_domain;
+
+struct gyre_domain_options {
+    const struct gyre_options *user; /* of gyre_init(), may be NULL */
+    const struct gyre_job *job; /* of one rank of several in this process; NULL: is discovered */
+    const int *device;          /* the CUDA device, -1: none; NULL: is found */
+};
+
+/* What needs no peer: discovers the job, settles the device. On failure nothing is held and *trouble
+ * tells why. A process may have one domain, or those of several ranks of one job. */
+int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_domain **domain,
+                        struct gyre_trouble *trouble);
+
+/* Joins the job: meets the peers, starts the watch and attaches every link. Blocks, at most the join
+ * timeout. `configuration` is settings of the layers above, as text, alike on all ranks. The domain
+ * is to be closed where this fails, too. */
+int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
+                     struct gyre_trouble *trouble);
+
+/* The job as it was discovered, or given. */
+const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain);
+
+/* Before it is met, of a job that was given: where its rank 0 is, and rank 0's listener there, which
+ * is borrowed until that is met. */
+void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd);
+
+/* A socket that listens where the peers of this domain reach its rank 0, which calls this, in the
+ * ports that may be used; *host and *port say where. Negative: none, and *trouble tells why. */
+int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t *port,
+                       struct gyre_trouble *trouble);
+
+/* Flushes the links, says goodbye, and frees everything. Blocks at most the dead time. Returns the
+ * job's failure: one from before, or a mismatch that the goodbyes showed; whoever is lost between
+ * them was not needed any more. Both may be NULL. */
+int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
+const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain);
+struct gyre_links *gyre_domain_links(struct gyre_domain *domain);
+struct gyre_health *gyre_domain_health(struct gyre_domain *domain);
+struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain); /* NULL in a world of 1 */
+struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain);
+bool gyre_domain_forked(const struct gyre_domain *domain);  /* this process is a fork's child */
+bool gyre_domain_crowded(const struct gyre_domain *domain); /* ranks outnumber cores here */
+bool gyre_domain_mapped(const struct gyre_domain *domain,
+                        uint32_t peer); /* same node: regions can be mapped */
+bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
+
+/* A device copies messages, and nobody rings when it has: look again soon. */
+bool gyre_domain_ferrying(const struct gyre_domain *domain);
+
+/* Ownership of progress. enter() waits (briefly: the helper gives way at once) until this thread
+ * owns the domain; leave() gives it back. Any thread; not recursive. */
+void gyre_domain_enter(struct gyre_domain *domain);
+bool gyre_domain_try_enter(struct gyre_domain *domain);
+void gyre_domain_leave(struct gyre_domain *domain);
+bool gyre_domain_wanted(const struct gyre_domain *domain); /* somebody waits in enter() */
+
+/* For a thread that waits for something which another, the owner, will bring about. The owner gives
+ * way to whoever wants in, and stands by from then on: until over(context), or until nobody owns
+ * the domain, or the deadline. Not the owner; the owner when it returns. tell_standing() has those
+ * that stand by look: something has ended. */
+void gyre_domain_stand_by(struct gyre_domain *domain, bool (*over)(void *context), void *context,
+                          uint64_t deadline);
+bool gyre_domain_attended(const struct gyre_domain *domain); /* some stand by, or want in */
+void gyre_domain_tell_standing(struct gyre_domain *domain);
+
+/* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner;
+ * cheap if all are awake. */
+void gyre_domain_ring(struct gyre_domain *domain);
+
+/* One turn of waiting without progress: spins, yields or sleeps, depending on how long it has been
+ * and on whether ranks outnumber cores. `ready(context)` is asked once more between announcing
+ * sleep and sleeping. Returns 0, or the job's failure (gyre_health). Zero the struct before the
+ * first turn and after each progress. Owner. */
+struct gyre_idle {
+    uint32_t turns;
+    uint64_t since; /* when the wait began, 0: not read yet */
+    bool long_wait;
+    bool aside; /* nobody is in a call: the program computes, so sleep soon */
+};
+int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
+                     bool (*ready)(void *context), void *context, uint64_t deadline);
+
+/* -- shared memory ----------------------------------------------------------------------------- */
+
+/* The CUDA device of this process, which CUDA regions lie on and peers' are mapped on; -1: CUDA
+ * memory cannot come up here. Chosen at open, before any context exists. */
+int gyre_domain_cuda(const struct gyre_domain *domain);
+
+/* Whether that rank has one; any rank is told alike. */
+bool gyre_domain_has_cuda(const struct gyre_domain *domain, uint32_t rank);
+
+/* Memory of this process that every peer of the node has mapped; *base and *id on success. CUDA
+ * memory lies on gyre_domain_cuda(). GYRE_UNSUPPORTED with *base set: peers could not map it, *id
+ * is 0 and the memory is usable all the same; with *base NULL: there is no memory of that kind. Any
+ * thread; blocks until peers answered. */
+int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, uint64_t length,
+                      enum gyre_share share, void **base, uint32_t *id,
+                      struct gyre_trouble *trouble);
+int gyre_domain_unshare(struct gyre_domain *domain,
+                        void *base); /* GYRE_INVALID: not from share() or keep() */
+
+/* Host memory of this process that no peer maps, but into which links to other nodes can write;
+ * NULL: none was to be had. Given back by unshare(). Any thread. */
+void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length);
+
+/* Which region of that kind of this process that all peers of the node have mapped holds [memory, memory
+ * + length), and where: its id and *offset. 0: none does. Empty spans are in no region. Owner. */
+uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                            const void *memory, uint64_t length, uint64_t *offset);
+
+/* Memory of the program, of whatever kind, that stays where it is until it is withdrawn: links to
+ * other nodes may pin it. -ENOMEM. Any thread. */
+int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length);
+void gyre_domain_withdraw(struct gyre_domain *domain, const void *memory, uint64_t length);
+
+/* Replaces a region's memory by fresh memory of the same content at the same address, which no peer
+ * can write. The region is shared no more. Negative: memory of classic IPC handles, which cannot be
+ * replaced. Owner; after a failure only. */
+int gyre_domain_detach(struct gyre_domain *domain, uint32_t id);
+
+/* The local address of [offset, offset + length) in region `id` of `peer`, NULL if there is no such
+ * view of that kind. Any thread, does not block. */
+void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
+                       enum gyre_memory_kind kind, uint64_t offset, uint64_t length);
+
+#endif

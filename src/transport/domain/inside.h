@@ -1,0 +1,156 @@
+/* The domain's inside, for domain*.c only. */
+#ifndef GYRE_TRANSPORT_DOMAIN_INSIDE_H
+#define GYRE_TRANSPORT_DOMAIN_INSIDE_H
+
+#include "transport/memory/lookup.h"
+#include "transport/domain/domain.h"
+
+#include <pthread.h>
+
+#define GYRE_SHARED_REGIONS_MAX 4096
+
+/* What a process shows of its sleep; one page that its node's peers may write. */
+enum gyre_bell_state { GYRE_AWAKE, GYRE_ON_FUTEX, GYRE_ON_DESCRIPTORS };
+
+struct gyre_bell_page {
+    _Atomic uint32_t word;  /* changed by whoever rings */
+    _Atomic uint32_t state; /* enum gyre_bell_state; written by the owner */
+};
+
+struct gyre_peer_bell {
+    struct gyre_bell_page *page;
+    uint32_t peer;
+};
+
+/* What is known of copies between this process's device and others of the node. */
+struct gyre_domain_proof {
+    pthread_mutex_t lock;
+    bool right;
+    struct gyre_trouble wrong;
+};
+
+/* Regions of this process, by id; ids are given out from 1 and places are reused. */
+struct gyre_shared {
+    struct gyre_region region;
+    uint32_t id; /* 0: free */
+    bool mapped; /* peers have it */
+    bool copied; /* and some only copy it: no kernel of theirs reaches it */
+};
+
+/* Memory of the program that stays where it is until it is withdrawn. */
+struct gyre_lent {
+    void *base;
+    uint64_t length;
+    enum gyre_memory_kind kind;
+    uint32_t id; /* as those of regions */
+};
+
+struct gyre_domain_settings {
+    const char *transport;
+    char interface[256];
+    char root[256];
+    int64_t join_timeout_ms, timeout_ms, dead_time_ms;
+    int64_t connections;
+    int64_t port_low, port_high;
+    const char *poller;
+    bool bare_payload;   /* TCP sums frames' headers only */
+    bool failover;       /* a link over RDMA that breaks goes on over TCP */
+    const char *devices; /* the list of CUDA devices, NULL: none; borrowed until open() returns */
+};
+
+struct gyre_domain {
+    struct gyre_domain *next; /* of this process's */
+    struct gyre_job job;
+    struct gyre_domain_settings settings;
+    struct gyre_joined *joined;
+    struct gyre_links *links;
+    struct gyre_watch *watch;
+    struct gyre_health health;
+    struct gyre_activity activity;
+    bool forked;
+
+    /* doorbell */
+    struct gyre_region bell_region;
+    struct gyre_bell_page *bell;
+    struct gyre_peer_bell *peer_bell; /* per local peer, without this rank */
+    uint32_t peer_bells;
+    int eventfd;
+    bool light_ring; /* sleepers fence for this process too: it need not */
+    bool sockets;    /* some peer is reached by descriptors: sleep on those */
+    bool crowded;    /* ranks of this machine outnumber its cores */
+
+    /* ownership of progress */
+    _Atomic uint32_t owner;  /* 1: somebody drives */
+    _Atomic uint32_t wanted; /* threads that wait in enter() */
+    _Atomic uint32_t standing;
+    _Atomic uint32_t standing_word; /* changed to have them look */
+
+    /* shared memory */
+    pthread_mutex_t shared_lock;
+    struct gyre_shared *shared;
+    uint32_t shared_used, next_id;
+    struct gyre_lent *lent; /* in the order in which it came */
+    uint32_t lent_used, lent_room;
+    _Atomic uint32_t gone;    /* regions, and lent memory, for ever */
+    struct gyre_sight sight;  /* of all that, for drivers */
+    struct gyre_ferry *ferry; /* NULL: no CUDA device, or no peers */
+    struct gyre_domain_proof proof;
+    struct gyre_region queue_region; /* of the shm pipes */
+    int cuda_device;                 /* -1: none, and why */
+    struct gyre_trouble no_cuda;
+    struct gyre_device_identity cuda_identity;
+};
+
+int gyre_domain_settings_read(const struct gyre_options *user,
+                              struct gyre_domain_settings *settings, struct gyre_trouble *trouble);
+int gyre_domain_memory_init(struct gyre_domain *domain);
+void gyre_domain_memory_deinit(struct gyre_domain *domain);
+
+/* The region of that kind that holds the span, NULL: none does. Under shared_lock. */
+const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *domain,
+                                                  enum gyre_memory_kind kind, const void *memory,
+                                                  uint64_t length);
+
+/* What drivers are shown of this process's memory and of its node's (lookup.c). */
+void gyre_domain_sight_init(struct gyre_domain *domain);
+
+/* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
+void gyre_domain_memory_part(struct gyre_domain *domain);
+
+/* As gyre_domain_locate(), of CUDA memory that messages are copied out of: peers need not map it. */
+uint32_t gyre_domain_locate_away(struct gyre_domain *domain, const void *memory, uint64_t length,
+                                 uint64_t *offset);
+
+/* Settles this rank's CUDA device, or why it has none: what was given (-1: none), or, of NULL, from
+ * the job and the settings. */
+int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
+                              struct gyre_trouble *trouble);
+
+/* After the join: one line, by the lowest of them, if other ranks use this rank's device. */
+void gyre_domain_device_tell(const struct gyre_domain *domain);
+int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
+int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
+void gyre_domain_bell_deinit(struct gyre_domain *domain);
+
+int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
+                          uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble);
+
+/* Links to every peer of another node, each over the best driver that both ends have. */
+int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
+/* Before CUDA memory is shared: whether this rank's device and those of the node's other ranks bring each
+ * other's bytes as they were written; tried once. GYRE_UNSUPPORTED: they do not, or the trial could not
+ * be made, and memory stays with this rank. Any thread; blocks until peers answered. */
+int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
+
+/* Waits until a node peer's region of host memory `id` is mapped here. */
+int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,
+                           void **view, struct gyre_trouble *trouble);
+
+#define GYRE_REGION_BELL   1u /* ids that every process gives alike */
+#define GYRE_REGION_QUEUES 2u
+#define GYRE_REGION_WAKER  3u
+#define GYRE_REGION_TRIAL  4u
+#define GYRE_REGION_FIRST  16u
+
+#endif

@@ -1,0 +1,330 @@
+/* Peers of other nodes: which message driver carries the link to each.
+ *
+ *     open what this rank could use ──▶ tell all peers at once ──▶ peer by peer: the best that both
+ *                                       and hear them              have, or the next after it
+ *
+ * Opening a wire finds out whether this rank has what its driver needs; the offer says so to every
+ * peer, with the reason where it has not. Only then pairs meet, in the order of ranks, so that many
+ * pairs do at a time. A driver may still find that the two do not reach each other; both ends learn
+ * that alike and take the next one. The last in the table, tcp, needs no offer: joining has made its
+ * connections.
+ *
+ * Where a better driver was to be had but does not serve everybody, one line says so. A machine
+ * without it is no news. */
+#include "transport/domain/inside.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "transport/link/table.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define WAYS_MOST    4
+#define OFFER_BYTES  128
+#define OFFER_MAGIC  0x79470000u
+#define LOOK_EACH_MS 20
+#define CAUSE_MS     400 /* until the watch knows why a peer left: its own grace, and some */
+
+struct way {
+    const struct gyre_driver *driver;
+    struct gyre_wire *wire;  /* NULL: not opened, or given to the links */
+    int index;               /* among the links; -1: not yet */
+    struct gyre_trouble why; /* this rank does not have it */
+};
+
+struct choice {
+    struct gyre_domain *domain;
+    struct way way[WAYS_MOST];
+    int ways;
+    uint32_t remote; /* peers of other nodes */
+    uint32_t others; /* of them, those that the first way does not serve */
+    char reason[320];
+    struct gyre_trouble *trouble;
+};
+
+/* -- what this rank has ------------------------------------------------------------------------ */
+
+/* All message drivers, or the one that was asked for. */
+static void list_ways(struct choice *choice)
+{
+    const char *wanted = choice->domain->settings.transport;
+    for (const struct gyre_driver *const *it = gyre_drivers; *it; it++) {
+        bool fits = !strcmp(wanted, "auto") || !strcmp(wanted, (*it)->name);
+        if (!(*it)->limits.mapped && fits && choice->ways < WAYS_MOST)
+            choice->way[choice->ways++] = (struct way){.driver = *it, .index = -1};
+    }
+}
+
+static int open_way(struct choice *choice, struct way *way, struct gyre_trouble *trouble)
+{
+    return gyre_domain_open_wire(choice->domain, way->driver, choice->remote, &way->wire, trouble);
+}
+
+/* The last of the table is the one that joining has prepared, for everybody. */
+static bool needs_offer(const struct way *way)
+{
+    const struct gyre_driver *last = NULL;
+    for (const struct gyre_driver *const *it = gyre_drivers; *it; it++)
+        last = (*it)->limits.mapped ? last : *it;
+    return way->driver != last;
+}
+
+/* What this rank lacks is a reason to tell; what its user asked for and cannot be is a failure. */
+static int open_ways(struct choice *choice)
+{
+    for (int i = 0; i < choice->ways; i++) {
+        struct way *way = &choice->way[i];
+        if (needs_offer(way) && open_way(choice, way, &way->why) == GYRE_INVALID)
+            return gyre_trouble_set(choice->trouble, GYRE_INVALID, "%s", way->why.text);
+    }
+    return 0;
+}
+
+/* Gives the wire to the links when the first peer needs it. */
+static int use_way(struct choice *choice, struct way *way)
+{
+    if (way->index >= 0)
+        return 0;
+    int status = way->wire ? 0 : open_way(choice, way, choice->trouble);
+    if (status)
+        return status;
+    way->index = gyre_links_add_wire(choice->domain->links, way->driver, way->wire);
+    if (way->index < 0)
+        return way->index;
+    way->wire = NULL;
+    return 0;
+}
+
+static void close_ways(struct choice *choice)
+{
+    for (int i = 0; i < choice->ways; i++)
+        if (choice->way[i].wire)
+            choice->way[i].driver->close(choice->way[i].wire);
+}
+
+/* -- offers ------------------------------------------------------------------------------------ */
+
+struct offer {
+    uint16_t ways;             /* bit i: way i */
+    char why[OFFER_BYTES - 6]; /* not the first */
+};
+
+static struct offer my_offer(const struct choice *choice)
+{
+    struct offer offer = {0};
+    for (int i = 0; i < choice->ways; i++)
+        if (!choice->way[i].why.status)
+            offer.ways |= (uint16_t)(1u << i);
+    snprintf(offer.why, sizeof offer.why, "%s", choice->way[0].why.text);
+    return offer;
+}
+
+static int lost(struct choice *choice, uint32_t peer)
+{
+    int status = atomic_load(&choice->domain->health.status);
+    if (status)
+        return gyre_trouble_set(choice->trouble, status, "%s", choice->domain->health.failure.text);
+    return gyre_trouble_set(choice->trouble, GYRE_PEER_LOST,
+                            "rank %u has gone, or says nothing, as the links were made", peer);
+}
+
+/* Waits for the socket; fails with the job, or when nothing comes for the join's patience. */
+static int await(struct choice *choice, uint32_t peer, int fd, uint64_t deadline)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    while (!atomic_load(&choice->domain->health.status) && gyre_now_ns() < deadline)
+        if (poll(&wait, 1, LOOK_EACH_MS) > 0)
+            return 0;
+    return lost(choice, peer);
+}
+
+/* So short a record always fits the socket's empty buffer. */
+static int tell(struct choice *choice, uint32_t peer)
+{
+    const struct offer offer = my_offer(choice);
+    uint8_t out[OFFER_BYTES];
+    gyre_put32(out, OFFER_MAGIC | offer.ways);
+    memcpy(out + 4, offer.why, sizeof offer.why);
+    out[OFFER_BYTES - 2] = out[OFFER_BYTES - 1] = 0;
+    ssize_t put = send(choice->domain->joined->peer[peer].tcp[0], out, sizeof out,
+                       MSG_NOSIGNAL | MSG_DONTWAIT);
+    return put == sizeof out ? 0 : lost(choice, peer);
+}
+
+static int hear(struct choice *choice, uint32_t peer, struct offer *offer)
+{
+    const uint64_t patience = (uint64_t)choice->domain->settings.join_timeout_ms;
+    const uint64_t deadline = gyre_now_ns() + patience * GYRE_MS;
+    int fd = choice->domain->joined->peer[peer].tcp[0], status = 0;
+    uint8_t in[OFFER_BYTES];
+    for (size_t at = 0; at < sizeof in && !status;) {
+        ssize_t got = recv(fd, in + at, sizeof in - at, MSG_DONTWAIT);
+        if (got > 0)
+            at += (size_t)got;
+        else
+            status = got < 0 && (errno == EAGAIN || errno == EINTR)
+                         ? await(choice, peer, fd, deadline)
+                         : lost(choice, peer);
+    }
+    if (status)
+        return status;
+    if ((gyre_get32(in) & 0xffff0000u) != OFFER_MAGIC)
+        return gyre_trouble_set(choice->trouble, GYRE_CORRUPT,
+                                "rank %u offers links in words that nobody knows", peer);
+    offer->ways = (uint16_t)gyre_get32(in);
+    memcpy(offer->why, in + 4, sizeof offer->why);
+    offer->why[sizeof offer->why - 1] = 0;
+    return 0;
+}
+
+/* -- peer by peer ------------------------------------------------------------------------------ */
+
+static void note(struct choice *choice, int way, uint32_t peer, const char *reason)
+{
+    if (way)
+        return;
+    if (!choice->others++)
+        snprintf(choice->reason, sizeof choice->reason, "rank %u: %s", peer, reason);
+}
+
+static bool both_have(struct choice *choice, int i, uint32_t peer, const struct offer *theirs)
+{
+    const struct gyre_trouble *why = &choice->way[i].why;
+    if (!why->status && theirs->ways & 1u << i)
+        return true;
+    if (why->status)
+        note(choice, i, choice->domain->joined->rank, why->text);
+    else
+        note(choice, i, peer, theirs->why);
+    return false;
+}
+
+static int attach_by(struct choice *choice, struct way *way, uint32_t peer,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_peer *ends = &choice->domain->joined->peer[peer];
+    struct gyre_channel channel = {.peer = peer, .fds = ends->tcps};
+    int status = use_way(choice, way);
+    if (status)
+        return status;
+    memcpy(channel.fd, ends->tcp, sizeof(int) * (size_t)ends->tcps);
+    status = gyre_links_attach(choice->domain->links, way->index, &channel, trouble);
+    for (int i = 0; !status && i < ends->tcps; i++)
+        ends->tcp[i] = -1; /* the driver's now */
+    return status;
+}
+
+/* Ranks that differ leave as soon as they are told, and this one is told too. */
+static int left(struct choice *choice, uint32_t peer, const struct gyre_trouble *why)
+{
+    const uint64_t deadline = gyre_now_ns() + CAUSE_MS * GYRE_MS;
+    while (!atomic_load(&choice->domain->health.status) && gyre_now_ns() < deadline)
+        poll(NULL, 0, LOOK_EACH_MS);
+    return atomic_load(&choice->domain->health.status)
+               ? lost(choice, peer)
+               : gyre_trouble_set(choice->trouble, GYRE_PEER_LOST, "%s", why->text);
+}
+
+/* Both ends walk down the same list and hear the same answers. */
+static int attach_peer(struct choice *choice, uint32_t peer, const struct offer *theirs)
+{
+    for (int i = 0; i < choice->ways; i++) {
+        struct gyre_trouble why = {0};
+        if (!both_have(choice, i, peer, theirs))
+            continue;
+        int status = attach_by(choice, &choice->way[i], peer, &why);
+        if (status == GYRE_PEER_LOST)
+            return left(choice, peer, &why);
+        if (status != GYRE_UNSUPPORTED)
+            return status ? gyre_trouble_set(choice->trouble, status, "%s", why.text) : 0;
+        note(choice, i, peer, why.text);
+    }
+    return gyre_trouble_set(choice->trouble, GYRE_UNSUPPORTED, "transport \"%s\" cannot serve: %s",
+                            choice->domain->settings.transport, choice->reason);
+}
+
+/* Only what this rank lacks altogether needs no line: there may be no such thing in the cluster. */
+static void report(const struct choice *choice)
+{
+    const struct way *first = &choice->way[0];
+    if (choice->others)
+        gyre_log(first->why.status == GYRE_UNSUPPORTED ? GYRE_LOG_INFO : GYRE_LOG_WARN,
+                 "%s instead of %s to %u of %u ranks on other nodes: %s",
+                 choice->way[choice->ways - 1].driver->name, first->driver->name, choice->others,
+                 choice->remote, choice->reason);
+}
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+static bool is_remote(const struct choice *choice, uint32_t peer)
+{
+    return choice->domain->joined->peer[peer].tcps > 0;
+}
+
+static int tell_all(struct choice *choice)
+{
+    int status = 0;
+    for (uint32_t peer = 0; !status && peer < choice->domain->joined->n; peer++)
+        if (is_remote(choice, peer))
+            status = tell(choice, peer);
+    return status;
+}
+
+static int hear_all(struct choice *choice, struct offer *offer)
+{
+    int status = 0;
+    for (uint32_t peer = 0; !status && peer < choice->domain->joined->n; peer++)
+        if (is_remote(choice, peer))
+            status = hear(choice, peer, &offer[peer]);
+    return status;
+}
+
+static int attach_all(struct choice *choice, struct offer *offer)
+{
+    int status = 0;
+    for (uint32_t peer = 0; !status && peer < choice->domain->joined->n; peer++)
+        if (is_remote(choice, peer))
+            status = attach_peer(choice, peer, &offer[peer]);
+    return status;
+}
+
+static int agree(struct choice *choice)
+{
+    const uint32_t n = choice->domain->joined->n;
+    struct offer *offer = malloc(n * sizeof *offer);
+    if (!offer)
+        return gyre_trouble_set(choice->trouble, -ENOMEM, "no memory for offers of %u ranks", n);
+    for (uint32_t peer = 0; peer < n; peer++)
+        offer[peer] = (struct offer){.ways = UINT16_MAX};
+    int status = needs_offer(&choice->way[0]) ? tell_all(choice) : 0;
+    if (!status && needs_offer(&choice->way[0]))
+        status = hear_all(choice, offer);
+    if (!status)
+        status = attach_all(choice, offer);
+    free(offer);
+    return status;
+}
+
+int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble)
+{
+    struct choice choice = {.domain = domain, .trouble = trouble};
+    for (uint32_t peer = 0; peer < domain->joined->n; peer++)
+        choice.remote += is_remote(&choice, peer);
+    if (!choice.remote)
+        return 0;
+    domain->sockets = true;
+    list_ways(&choice);
+    int status = open_ways(&choice);
+    if (!status)
+        status = agree(&choice);
+    if (!status)
+        report(&choice);
+    close_ways(&choice);
+    return status;
+}

@@ -1,0 +1,64 @@
+/* What the job's own files share: job.c asks, the others answer. For nobody else. */
+#ifndef GYRE_TRANSPORT_JOB_INSIDE_H
+#define GYRE_TRANSPORT_JOB_INSIDE_H
+
+#include "transport/job/job.h"
+
+#include <stddef.h>
+
+/* The value of a variable, NULL when it is unset or empty. */
+const char *gyre_job_variable(const char *name);
+
+/* GYRE_INVALID: the variable `have` is set and `lack`, which belongs to it, is not. */
+int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble *trouble);
+
+/* -- root.c: the meeting place ------------------------------------------------------------- */
+
+/* Writes root_* and, because either may stand on the other, the id. */
+int gyre_job_root_find(const struct gyre_options *options, struct gyre_job *job,
+                       struct gyre_trouble *trouble);
+
+/* -- id.c: equal on all ranks of one job, unlike any other's ------------------------------- */
+
+/* Writes job->id. GYRE_INVALID with world > 1 when nothing tells this job from another, not even an
+ * address in root_host. Source, world, local_world and epoch are filled before. */
+int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
+                     struct gyre_trouble *trouble);
+
+/* A port for the job from its id, outside the ranges that kernels hand out by themselves. */
+uint16_t gyre_job_id_port(const uint8_t id[16]);
+
+/* -- key.c: the secret --------------------------------------------------------------------- */
+
+/* Writes key, key_id and authenticated. A world of 1 without an explicit key touches no file. */
+int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
+                      struct gyre_trouble *trouble);
+
+/* -- folder.c ------------------------------------------------------------------------------ */
+
+/* The folder of the user's own key, which need not exist. */
+int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble);
+int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble);
+
+/* Writes job->root_file, beside the key, and makes the folder where it is missing. */
+int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
+
+/* -- slurm.c ------------------------------------------------------------------------------- */
+
+/* True in a task that srun started; false in sbatch's own script, salloc's shell and outside Slurm.
+ */
+bool gyre_slurm_in_step(void);
+
+/* How large the allocation is that a process outside srun stands in, and *of what: "nodes
+ * (SLURM_NNODES)"; 0 without. */
+int gyre_slurm_stranded(const char **of);
+
+/* First host of this step's node list. */
+int gyre_slurm_first_host(char *host, size_t room, struct gyre_trouble *trouble);
+
+/* Tasks on node number `node` by a compressed list such as "4(x2),2"; `name` is what messages call
+ * the list. */
+int gyre_slurm_tasks_on_node(const char *name, const char *list, int node, int *tasks,
+                             struct gyre_trouble *trouble);
+
+#endif

@@ -1,0 +1,363 @@
+/* Who am I, and of how many?
+ *
+ * The environment is read through tables, in one order: what the caller says outright, then our own
+ * and torchrun's variables, then MPI's, then Slurm's; the first source that tells a rank is
+ * believed for all five numbers.
+ *
+ *                 rank                  world                  place on the node
+ *     options     options.rank          options.world          options.local_rank
+ *     gyre run ┐
+ *     torchrun ┴  RANK                  WORLD_SIZE             LOCAL_RANK, LOCAL_WORLD_SIZE
+ *     mpirun      OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE   OMPI_COMM_WORLD_LOCAL_*
+ *     mpiexec     PMI_RANK              PMI_SIZE               MPI_LOCALRANKID, MPI_LOCALNRANKS
+ *     srun        SLURM_PROCID          SLURM_STEP_NUM_TASKS   SLURM_LOCALID, SLURM_NODEID
+ *     alone       0                     1
+ *
+ * "Alone" is believed only where nothing speaks against it: a rank without a size, a size without a
+ * rank and a Slurm allocation without srun are refused, because a world of 1 there would compute
+ * nonsense in silence. */
+#include "transport/job/job.h"
+#include "transport/job/inside.h"
+#include "base/env.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define WORLD_MAX (1 << 20)
+
+struct source {
+    const char *name;
+    const char *rank, *world, *local_rank, *local_world, *node_rank;
+};
+
+static const struct source plain = {"environment",      "RANK",     "WORLD_SIZE", "LOCAL_RANK",
+                                    "LOCAL_WORLD_SIZE", "NODE_RANK"};
+static const struct source open_mpi = {"mpirun",
+                                       "OMPI_COMM_WORLD_RANK",
+                                       "OMPI_COMM_WORLD_SIZE",
+                                       "OMPI_COMM_WORLD_LOCAL_RANK",
+                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                       NULL};
+static const struct source mvapich = {"mpirun_rsh",
+                                      "MV2_COMM_WORLD_RANK",
+                                      "MV2_COMM_WORLD_SIZE",
+                                      "MV2_COMM_WORLD_LOCAL_RANK",
+                                      "MV2_COMM_WORLD_LOCAL_SIZE",
+                                      NULL};
+static const struct source pmi = {"mpiexec",         "PMI_RANK",        "PMI_SIZE",
+                                  "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL};
+static const struct source slurm = {"srun",          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+                                    "SLURM_LOCALID", NULL,           "SLURM_NODEID"};
+
+static const struct source *const sources[] = {&plain, &open_mpi, &mvapich, &pmi, &slurm};
+#define SOURCES (sizeof sources / sizeof sources[0])
+
+const char *gyre_job_variable(const char *name)
+{
+    const char *text = name ? getenv(name) : NULL;
+    return text && text[0] ? text : NULL;
+}
+
+int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble *trouble)
+{
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "%s is \"%s\" but %s is not set: set both or neither", have,
+                            getenv(have), lack);
+}
+
+/* -- numbers ----------------------------------------------------------------------------------- */
+
+/* An absent variable (or name) leaves *out alone. */
+static int read_number(const char *name, int64_t least, int64_t most, int *out,
+                       struct gyre_trouble *trouble)
+{
+    int64_t value = *out;
+    int status = name ? gyre_env_int(name, least, most, &value, trouble) : 0;
+    *out = (int)value;
+    return status;
+}
+
+static int read_source(const struct source *source, struct gyre_job *job,
+                       struct gyre_trouble *trouble)
+{
+    int status = read_number(source->world, 1, WORLD_MAX, &job->world, trouble);
+    if (status == 0) {
+        status = read_number(source->rank, 0, job->world - 1, &job->rank, trouble);
+    }
+    if (status == 0) {
+        status = read_number(source->local_world, 1, job->world, &job->local_world, trouble);
+    }
+    if (status == 0) {
+        int most = job->local_world > 0 ? job->local_world : job->world;
+        status = read_number(source->local_rank, 0, most - 1, &job->local_rank, trouble);
+    }
+    if (status == 0) {
+        status = read_number(source->node_rank, 0, WORLD_MAX, &job->node_rank, trouble);
+    }
+    return status;
+}
+
+/* Slurm compresses the tasks per node; torchrun calls the node's number a group rank. */
+static int read_source_extras(const struct source *source, struct gyre_job *job,
+                              struct gyre_trouble *trouble)
+{
+    const char *tasks = gyre_job_variable("SLURM_STEP_TASKS_PER_NODE");
+    if (source == &slurm && tasks && job->node_rank >= 0) {
+        return gyre_slurm_tasks_on_node("SLURM_STEP_TASKS_PER_NODE", tasks, job->node_rank,
+                                        &job->local_world, trouble);
+    }
+    if (source == &plain && job->node_rank < 0) {
+        return read_number("GROUP_RANK", 0, WORLD_MAX, &job->node_rank, trouble);
+    }
+    return 0;
+}
+
+static const char *source_name(const struct source *source)
+{
+    if (source == &plain && gyre_job_variable("GYRE_LAUNCHER_FD")) {
+        return "gyre run";
+    }
+    if (source == &plain && gyre_job_variable("TORCHELASTIC_RUN_ID")) {
+        return "torchrun";
+    }
+    return source->name;
+}
+
+/* -- which source ------------------------------------------------------------------------------ */
+
+/* Slurm's variables tell of this process only inside a step. There, srun speaks PMI too: then Slurm
+ * knows more, unless hydra stands between (it alone sets MPI_LOCALRANKID). */
+static bool speaks(const struct source *source)
+{
+    if (source == &slurm) {
+        return gyre_slurm_in_step();
+    }
+    if (source == &pmi && gyre_slurm_in_step() && !gyre_job_variable("MPI_LOCALRANKID")) {
+        return false;
+    }
+    return gyre_job_variable(source->rank) != NULL;
+}
+
+static const struct source *find_source(void)
+{
+    for (size_t i = 0; i < SOURCES; i++) {
+        if (speaks(sources[i])) {
+            return sources[i];
+        }
+    }
+    return NULL;
+}
+
+/* Nothing tells a rank. Is there a sign that this process is not alone? */
+static int check_alone(struct gyre_trouble *trouble)
+{
+    const char *of;
+    int stranded = gyre_slurm_stranded(&of);
+    if (stranded > 1) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "the Slurm allocation is for %d %s but this process is in no step "
+                                "of it: started outside srun? Use `srun PROGRAM`, or RANK=0 "
+                                "WORLD_SIZE=1 for a world of 1",
+                                stranded, of);
+    }
+    for (size_t i = 0; i < SOURCES; i++) {
+        int64_t world = 1;
+        const struct source *source = sources[i];
+        int status = gyre_env_int(source->world, 1, WORLD_MAX, &world, trouble);
+        if (status == 0 && world > 1 && source != &slurm) {
+            status = gyre_job_refuse_half(source->world, source->rank, trouble);
+        }
+        if (status) {
+            return status;
+        }
+    }
+    return gyre_job_variable("PMIX_RANK") ? gyre_job_refuse_half("PMIX_RANK", "WORLD_SIZE", trouble)
+                                          : 0;
+}
+
+static void tell_ignored(const struct source *believed, const struct gyre_job *job)
+{
+    for (size_t i = 0; i < SOURCES; i++) {
+        const struct source *other = sources[i];
+        if (other != believed && speaks(other)) {
+            gyre_log(GYRE_LOG_INFO, "rank %d of %d by %s; %s=%s is not used", job->rank, job->world,
+                     job->source, other->rank, getenv(other->rank));
+        }
+    }
+}
+
+static int read_environment(struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    const struct source *source = find_source();
+    if (!source) {
+        job->rank = job->local_rank = 0;
+        job->world = job->local_world = 1;
+        snprintf(job->source, sizeof job->source, "alone");
+        return check_alone(trouble);
+    }
+    if (!gyre_job_variable(source->world)) {
+        return gyre_job_refuse_half(source->rank, source->world, trouble);
+    }
+    snprintf(job->source, sizeof job->source, "%s", source_name(source));
+    int status = read_source(source, job, trouble);
+    if (status == 0) {
+        status = read_source_extras(source, job, trouble);
+    }
+    if (status == 0) {
+        tell_ignored(source, job);
+    }
+    return status;
+}
+
+/* -- options ----------------------------------------------------------------------------------- */
+
+static int check_options(const struct gyre_options *options, struct gyre_trouble *trouble)
+{
+    if (options->world < 0 || options->world > WORLD_MAX) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "options.world is %d: expected 1 to %d, or 0 for the environment's",
+                                options->world, WORLD_MAX);
+    }
+    if (options->world == 0 && options->rank > 0) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "options.rank is %d but options.world is 0: set both or neither",
+                                options->rank);
+    }
+    if (options->rank < -1 || (options->world > 0 && options->rank >= options->world)) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "options.rank is %d: expected 0 to %d, or -1 for the environment's",
+                                options->rank, options->world - 1);
+    }
+    return 0;
+}
+
+static int check_local_rank(const struct gyre_options *options, const struct gyre_job *job,
+                            struct gyre_trouble *trouble)
+{
+    int most = job->local_world > 0 ? job->local_world : job->world;
+    if (options->local_rank < -1 || options->local_rank >= most) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "options.local_rank is %d: expected 0 to %d, or -1 for the "
+                                "environment's",
+                                options->local_rank, most - 1);
+    }
+    return 0;
+}
+
+static void take_options(const struct gyre_options *options, struct gyre_job *job)
+{
+    job->rank = options->rank;
+    job->world = options->world;
+    if (options->world == 1) {
+        job->local_rank = 0;
+        job->local_world = 1;
+    }
+    snprintf(job->source, sizeof job->source, "options");
+}
+
+/* A struct of zeros means "all from the environment", so a rank of 0 counts only together with a
+ * world. */
+static int find_identity(const struct gyre_options *options, struct gyre_job *job,
+                         struct gyre_trouble *trouble)
+{
+    bool zeros = options->world == 0 && options->rank == 0;
+    int status = check_options(options, trouble);
+    if (status) {
+        return status;
+    }
+    if (options->world > 0 && options->rank >= 0) {
+        take_options(options, job);
+    } else {
+        status = read_environment(job, trouble);
+        if (status == 0 && options->world > 0 && options->world != job->world) {
+            status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                      "options.world is %d but the environment says %d (by %s)",
+                                      options->world, job->world, job->source);
+        }
+    }
+    if (status == 0) {
+        status = check_local_rank(options, job, trouble);
+    }
+    if (status == 0 && options->local_rank >= (zeros ? 1 : 0)) {
+        job->local_rank = options->local_rank;
+    }
+    return status;
+}
+
+/* -- the rest ---------------------------------------------------------------------------------- */
+
+static int read_epoch(struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    static const char *const names[] = {"GYRE_EPOCH", "TORCHELASTIC_RESTART_COUNT",
+                                        "SLURM_RESTART_COUNT"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (gyre_job_variable(names[i])) {
+            int epoch = 0;
+            int status = read_number(names[i], 0, UINT16_MAX, &epoch, trouble);
+            job->epoch = (uint16_t)epoch;
+            return status;
+        }
+    }
+    return 0;
+}
+
+/* A child of a rank inherits the variable even where somebody closed the descriptor on the way:
+ * then the number may mean another file, and watching that would be worse than watching nothing. */
+static int read_launcher(struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    struct stat status;
+    int fd = -1;
+    int failure = read_number("GYRE_LAUNCHER_FD", 0, 1 << 20, &fd, trouble);
+    if (failure || fd < 0) {
+        return failure;
+    }
+    if (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode)) {
+        gyre_log(GYRE_LOG_WARN,
+                 "GYRE_LAUNCHER_FD is %d, which is not a pipe here: the end of the launcher will "
+                 "not be noticed",
+                 fd);
+        return 0;
+    }
+    job->launcher_fd = fd;
+    return 0;
+}
+
+static int find_place(struct gyre_job *job, struct gyre_trouble *trouble)
+{
+    int status = read_epoch(job, trouble);
+    if (status == 0) {
+        status = read_launcher(job, trouble);
+    }
+    if (status == 0) {
+        status = read_number("GYRE_SIMULATED_NODE", 0, WORLD_MAX, &job->simulated_node, trouble);
+    }
+    return status;
+}
+
+int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
+                      struct gyre_trouble *trouble)
+{
+    static const struct gyre_options none = GYRE_OPTIONS_INIT;
+    options = options ? options : &none;
+    *job = (struct gyre_job){.local_rank = -1,
+                             .local_world = -1,
+                             .node_rank = -1,
+                             .root_port_tries = 1,
+                             .launcher_fd = -1,
+                             .simulated_node = -1};
+    int status = find_identity(options, job, trouble);
+    if (status == 0) {
+        status = find_place(job, trouble);
+    }
+    if (status == 0) {
+        status = gyre_job_root_find(options, job, trouble);
+    }
+    if (status == 0) {
+        status = gyre_job_key_find(options, job, trouble);
+    }
+    return status;
+}

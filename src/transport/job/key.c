@@ -1,0 +1,356 @@
+/* The user's secret, and the job's key made from it.
+ *
+ *     options.key ─▶ GYRE_KEY_FD ─▶ GYRE_KEY ─▶ GYRE_KEY_FILE ─▶ ~/.config/gyre/key
+ *                                      │
+ *                               the user's key ──HMAC────────▶ key_id   told: "which is yours?"
+ *                                      └──────── HKDF, id ───▶ key      proves: "I belong here"
+ *
+ * A descriptor is the launcher's way: nothing of it shows in a process list or on a disk. It can be
+ * read only once, so what it held is kept for a second gyre_init() in the same process.
+ *
+ * A file counts only if nobody else can have read or written it: regular, ours, mode 0600 or
+ * stricter, no link. The one in the home directory is made at first need, perhaps by many ranks at
+ * once on many hosts that share the directory. So each writes a file of its own and link(2)s it to
+ * the name: the first wins, the others find it taken, and everybody then reads what stands there.
+ * Nobody ever sees half a key, and no lock is needed.
+ *
+ * Secrets are wiped from every buffer that held them, and no message ever shows one. */
+#include "transport/job/inside.h"
+#include "transport/net/crypto.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/rng.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TEXT_BYTES   (2 * GYRE_KEY_BYTES) /* a key in hexadecimal */
+#define READ_BYTES   256                  /* more than any key with its blanks: longer is no key */
+#define MAKE_TRIES   8 /* a file that is being removed and made all the time is not ours to fix */
+#define KEY_EXPECTED "expected 64 hexadecimal digits or 32 bytes"
+
+/* -- reading a key ----------------------------------------------------------------------------- */
+
+static int hex_value(uint8_t digit)
+{
+    if (!isxdigit(digit)) {
+        return -1;
+    }
+    return isdigit(digit) ? digit - '0' : (digit | 0x20) - 'a' + 10;
+}
+
+static bool parse_hex(const uint8_t *text, uint8_t key[GYRE_KEY_BYTES])
+{
+    for (size_t i = 0; i < GYRE_KEY_BYTES; i++) {
+        int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
+        if (high < 0 || low < 0) {
+            return false;
+        }
+        key[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+/* 32 bytes as they are, or 64 digits with blanks behind them (an editor's newline). */
+static bool parse_key(const uint8_t *bytes, size_t length, uint8_t key[GYRE_KEY_BYTES])
+{
+    if (length == GYRE_KEY_BYTES) {
+        memcpy(key, bytes, GYRE_KEY_BYTES);
+        return true;
+    }
+    while (length > 0 && isspace(bytes[length - 1])) {
+        length--;
+    }
+    return length == TEXT_BYTES && parse_hex(bytes, key);
+}
+
+/* Up to `room` bytes until the end of the file; -errno if that fails. */
+static ssize_t read_all(int fd, uint8_t *bytes, size_t room)
+{
+    size_t length = 0;
+    while (length < room) {
+        ssize_t got = read(fd, bytes + length, room - length);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return -errno;
+        }
+        if (got == 0) {
+            break;
+        }
+        length += (size_t)got;
+    }
+    return (ssize_t)length;
+}
+
+/* `name` is what messages call the place. Does not close. */
+static int read_key(int fd, const char *name, uint8_t key[GYRE_KEY_BYTES],
+                    struct gyre_trouble *trouble)
+{
+    uint8_t bytes[READ_BYTES];
+    int status = 0;
+    ssize_t length = read_all(fd, bytes, sizeof bytes);
+    if (length < 0) {
+        status = gyre_trouble_set(trouble, GYRE_INVALID, "cannot read the key from %s: %s", name,
+                                  strerror((int)-length));
+    } else if (!parse_key(bytes, (size_t)length, key)) {
+        status =
+            gyre_trouble_set(trouble, GYRE_INVALID,
+                             "%s holds %zd bytes that are no key: " KEY_EXPECTED, name, length);
+    }
+    gyre_wipe(bytes, sizeof bytes);
+    return status;
+}
+
+/* -- from the launcher ------------------------------------------------------------------------- */
+
+static struct {
+    bool known;
+    int fd;
+    uint8_t key[GYRE_KEY_BYTES];
+} inherited;
+
+static int key_from_fd(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *trouble)
+{
+    char name[48];
+    int64_t fd = -1;
+    int status = gyre_env_int("GYRE_KEY_FD", 0, INT_MAX, &fd, trouble);
+    if (status) {
+        return status;
+    }
+    if (inherited.known && inherited.fd == fd) {
+        memcpy(key, inherited.key, GYRE_KEY_BYTES);
+        return 0;
+    }
+    snprintf(name, sizeof name, "descriptor %d (GYRE_KEY_FD)", (int)fd);
+    status = read_key((int)fd, name, key, trouble);
+    if (status) {
+        return gyre_trouble_wrap(trouble, "the launcher's key did not arrive");
+    }
+    close((int)fd);
+    inherited.known = true;
+    inherited.fd = (int)fd;
+    memcpy(inherited.key, key, GYRE_KEY_BYTES);
+    return 0;
+}
+
+static int key_from_text(const char *text, uint8_t key[GYRE_KEY_BYTES],
+                         struct gyre_trouble *trouble)
+{
+    size_t length = strlen(text);
+    if (length == TEXT_BYTES && parse_hex((const uint8_t *)text, key)) {
+        return 0;
+    }
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "GYRE_KEY holds %zu characters that are no key: expected 64 "
+                            "hexadecimal digits (better: GYRE_KEY_FILE, which no process list "
+                            "shows)",
+                            length);
+}
+
+/* -- from a file ------------------------------------------------------------------------------- */
+
+static int check_file(int fd, const char *path, struct gyre_trouble *trouble)
+{
+    struct stat file;
+    if (fstat(fd, &file) != 0) {
+        return gyre_trouble_set(trouble, GYRE_INVALID, "cannot look at key file %s: %s", path,
+                                strerror(errno));
+    }
+    if (!S_ISREG(file.st_mode)) {
+        return gyre_trouble_set(trouble, GYRE_REFUSED, "key file %s is not a regular file", path);
+    }
+    if (file.st_uid != geteuid()) {
+        return gyre_trouble_set(trouble, GYRE_REFUSED,
+                                "key file %s belongs to user %u and this process to user %u: use "
+                                "a file of your own",
+                                path, (unsigned)file.st_uid, (unsigned)geteuid());
+    }
+    if (file.st_mode & (S_IRWXG | S_IRWXO)) {
+        return gyre_trouble_set(trouble, GYRE_REFUSED,
+                                "key file %s has mode %04o, so others can read or write it: "
+                                "chmod 600 %s",
+                                path, (unsigned)file.st_mode & 07777, path);
+    }
+    return 0;
+}
+
+/* -ENOENT, without a word, where there is no such file. */
+static int key_from_file(const char *path, uint8_t key[GYRE_KEY_BYTES],
+                         struct gyre_trouble *trouble)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        return -ENOENT;
+    }
+    if (fd < 0 && errno == ELOOP) {
+        return gyre_trouble_set(trouble, GYRE_REFUSED,
+                                "key file %s is a symbolic link: name the file itself", path);
+    }
+    if (fd < 0) {
+        return gyre_trouble_set(trouble, GYRE_INVALID, "cannot open key file %s: %s", path,
+                                strerror(errno));
+    }
+    int status = check_file(fd, path, trouble);
+    if (status == 0) {
+        status = read_key(fd, path, key, trouble);
+    }
+    close(fd);
+    return status;
+}
+
+static int key_from_named_file(const char *path, uint8_t key[GYRE_KEY_BYTES],
+                               struct gyre_trouble *trouble)
+{
+    int status = key_from_file(path, key, trouble);
+    if (status == -ENOENT) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "GYRE_KEY_FILE is \"%s\": no such file; make it by (umask 077; "
+                                "openssl rand -hex 32 > %s)",
+                                path, path);
+    }
+    return status;
+}
+
+/* -- the file in the home directory ------------------------------------------------------------ */
+
+static bool write_new_key(int fd)
+{
+    uint8_t key[GYRE_KEY_BYTES];
+    char text[TEXT_BYTES + 2];
+    bool ok = gyre_random_bytes(key, sizeof key) == 0;
+    for (size_t i = 0; i < sizeof key; i++) {
+        snprintf(text + 2 * i, 3, "%02x", key[i]);
+    }
+    text[TEXT_BYTES] = '\n';
+    ok = ok && write(fd, text, TEXT_BYTES + 1) == TEXT_BYTES + 1 && fsync(fd) == 0;
+    gyre_wipe(key, sizeof key);
+    gyre_wipe(text, sizeof text);
+    return ok;
+}
+
+/* Leaves a key at `path`, its own or another's who was faster. */
+static int make_key_file(const char *path, struct gyre_trouble *trouble)
+{
+    char own[PATH_MAX];
+    uint64_t draw = 0;
+    gyre_random_bytes(&draw, sizeof draw);
+    snprintf(own, sizeof own, "%s.%d.%016llx", path, (int)getpid(), (unsigned long long)draw);
+    int fd = open(own, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && write_new_key(fd);
+    if (fd >= 0) {
+        ok = close(fd) == 0 && ok;
+    }
+    ok = ok && (link(own, path) == 0 || errno == EEXIST);
+    int error = errno;
+    if (fd >= 0) {
+        unlink(own);
+    }
+    if (!ok) {
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "cannot make key file %s: %s; make one elsewhere and name it by "
+                                "GYRE_KEY_FILE",
+                                path, strerror(error));
+    }
+    return 0;
+}
+
+static int key_from_home(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *trouble)
+{
+    char folder[PATH_MAX - 64], path[PATH_MAX - 48];
+    int status = gyre_job_config_folder(folder, sizeof folder, trouble);
+    if (status) {
+        return status;
+    }
+    snprintf(path, sizeof path, "%s/key", folder);
+    status = key_from_file(path, key, trouble);
+    for (int i = 0; status == -ENOENT && i < MAKE_TRIES; i++) {
+        status = gyre_job_make_folder(folder, trouble);
+        if (status == 0) {
+            status = make_key_file(path, trouble);
+        }
+        if (status == 0) {
+            status = key_from_file(path, key, trouble);
+        }
+    }
+    return status == -ENOENT ? gyre_trouble_set(trouble, GYRE_INVALID,
+                                                "key file %s vanishes as often as it is made", path)
+                             : status;
+}
+
+/* -- the job's key ----------------------------------------------------------------------------- */
+
+static int find_user_key(const struct gyre_options *options, int world, uint8_t *key,
+                         struct gyre_trouble *trouble)
+{
+    const char *text = gyre_job_variable("GYRE_KEY"), *path = gyre_job_variable("GYRE_KEY_FILE");
+    if (options->key) {
+        memcpy(key, options->key, GYRE_KEY_BYTES);
+        return 0;
+    }
+    if (gyre_job_variable("GYRE_KEY_FD")) {
+        return key_from_fd(key, trouble);
+    }
+    if (text) {
+        return key_from_text(text, key, trouble);
+    }
+    if (world == 1) {
+        return gyre_random_bytes(key, GYRE_KEY_BYTES);
+    }
+    return path ? key_from_named_file(path, key, trouble) : key_from_home(key, trouble);
+}
+
+static int derive(struct gyre_job *job, const uint8_t user_key[GYRE_KEY_BYTES],
+                  struct gyre_trouble *trouble)
+{
+    static const char name[] = "gyre key id", purpose[] = "gyre job key";
+    uint8_t code[GYRE_DIGEST_BYTES];
+    struct gyre_piece constant = {name, sizeof name - 1};
+    int status = gyre_hmac_sha256(user_key, &constant, 1, code);
+    if (status == 0) {
+        memcpy(job->key_id, code, sizeof job->key_id);
+        status = gyre_hkdf_sha256((struct gyre_piece){user_key, GYRE_KEY_BYTES},
+                                  (struct gyre_piece){job->id, sizeof job->id},
+                                  (struct gyre_piece){purpose, sizeof purpose - 1}, job->key,
+                                  sizeof job->key);
+    }
+    return status ? gyre_trouble_set(trouble, status, "libcrypto cannot derive the job's key") : 0;
+}
+
+static int read_auth(bool *authenticated, struct gyre_trouble *trouble)
+{
+    static const char *const words[] = {"key", "none"};
+    int index = 0;
+    int status = gyre_env_word("GYRE_AUTH", words, 2, &index, trouble);
+    *authenticated = index == 0;
+    return status;
+}
+
+int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
+                      struct gyre_trouble *trouble)
+{
+    uint8_t user_key[GYRE_KEY_BYTES];
+    int status = read_auth(&job->authenticated, trouble);
+    if (status) {
+        return status;
+    }
+    if (!job->authenticated) {
+        gyre_log(GYRE_LOG_WARN, "GYRE_AUTH=none: whoever reaches a port of this job can join it, "
+                                "read its data and change them");
+        return 0;
+    }
+    status = find_user_key(options, job->world, user_key, trouble);
+    if (status == 0) {
+        status = derive(job, user_key, trouble);
+    }
+    gyre_wipe(user_key, sizeof user_key);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* What ranks tell each other while they join: facts, stories and the division into nodes.
+ *
+ * Everything here works on bytes and structs alone, so tests and fuzzers reach all of it; only
+ * gather() looks at the machine. "One machine" means one running kernel, whose boot id containers
+ * share and reboots change. */
+#include "transport/join/inside.h"
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const space_name[GYRE_JOIN_SPACES] = {"net", "user", "mnt", "pid"};
+static const char *const space_word[GYRE_JOIN_SPACES] = {"network", "user", "mount", "process id"};
+
+static uint64_t space_inode(const char *name)
+{
+    char path[64];
+    struct stat info;
+    snprintf(path, sizeof path, "/proc/self/ns/%s", name);
+    return stat(path, &info) ? 0 : info.st_ino;
+}
+
+/* A machine without a boot id is like no other: its ranks use tcp among themselves, which always
+ * works. */
+static int read_boot_id(uint8_t boot[16])
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    char text[40] = "";
+    struct gyre_piece piece = {text, 0};
+    uint8_t digest[GYRE_DIGEST_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
+        return gyre_random_bytes(boot, 16);
+    piece.length = (size_t)length;
+    int status = gyre_sha256(&piece, 1, digest);
+    memcpy(boot, digest, 16);
+    return status;
+}
+
+int gyre_fact_gather(const struct gyre_job *job, struct gyre_fact *fact)
+{
+    memset(fact, 0, sizeof *fact);
+    snprintf(fact->host, sizeof fact->host, "%s", gyre_host_name());
+    fact->pid = getpid();
+    fact->uid = geteuid();
+    fact->simulated = job->simulated_node;
+    for (int i = 0; i < GYRE_JOIN_SPACES; i++)
+        fact->space[i] = space_inode(space_name[i]);
+    int status = read_boot_id(fact->boot);
+    return status ? status : gyre_random_bytes(fact->door, sizeof fact->door);
+}
+
+size_t gyre_fact_bytes(void)
+{
+    return 64 + 4 + 4 + 16 + 8 * GYRE_JOIN_SPACES + 4 + 16 + 16 + GYRE_ADDRESS_BYTES;
+}
+
+void gyre_fact_put(struct gyre_cursor *cursor, const struct gyre_fact *fact)
+{
+    gyre_put_bytes(cursor, fact->host, sizeof fact->host);
+    gyre_put_u64(cursor, (uint32_t)fact->pid, 4);
+    gyre_put_u64(cursor, fact->uid, 4);
+    gyre_put_bytes(cursor, fact->boot, sizeof fact->boot);
+    for (int i = 0; i < GYRE_JOIN_SPACES; i++)
+        gyre_put_u64(cursor, fact->space[i], 8);
+    gyre_put_u64(cursor, (uint32_t)fact->simulated, 4);
+    gyre_put_bytes(cursor, fact->door, sizeof fact->door);
+    gyre_put_bytes(cursor, fact->device, sizeof fact->device);
+    gyre_address_put(cursor, &fact->outward);
+}
+
+void gyre_fact_get(struct gyre_cursor *cursor, struct gyre_fact *fact)
+{
+    gyre_get_bytes(cursor, fact->host, sizeof fact->host);
+    fact->host[sizeof fact->host - 1] = '\0';
+    for (char *c = fact->host; *c; c++)
+        if ((unsigned char)*c <= ' ')
+            *c = '?';
+    fact->pid = (int32_t)gyre_get_u64(cursor, 4);
+    fact->uid = (uint32_t)gyre_get_u64(cursor, 4);
+    gyre_get_bytes(cursor, fact->boot, sizeof fact->boot);
+    for (int i = 0; i < GYRE_JOIN_SPACES; i++)
+        fact->space[i] = gyre_get_u64(cursor, 8);
+    fact->simulated = (int32_t)gyre_get_u64(cursor, 4);
+    gyre_get_bytes(cursor, fact->door, sizeof fact->door);
+    gyre_get_bytes(cursor, fact->device, sizeof fact->device);
+    gyre_address_get(cursor, &fact->outward);
+}
+
+bool gyre_fact_one_machine(const struct gyre_fact *a, const struct gyre_fact *b)
+{
+    return !memcmp(a->boot, b->boot, sizeof a->boot) && a->simulated == b->simulated;
+}
+
+void gyre_fact_difference(const struct gyre_fact *a, const struct gyre_fact *b, char *out,
+                          size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < GYRE_JOIN_SPACES && used < size; i++)
+        if (a->space[i] != b->space[i])
+            used += (size_t)snprintf(
+                out + used, size - used, "%sanother %s namespace (%llu, %llu)", used ? ", " : "",
+                space_word[i], (unsigned long long)a->space[i], (unsigned long long)b->space[i]);
+    if (a->uid != b->uid && used < size)
+        used += (size_t)snprintf(out + used, size - used, "%sanother user id (%u, %u)",
+                                 used ? ", " : "", a->uid, b->uid);
+    if (!used)
+        snprintf(out, size, "same namespaces and user id");
+}
+
+/* -- stories ----------------------------------------------------------------------------------- */
+
+size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_BYTES])
+{
+    struct gyre_cursor cursor = gyre_cursor_over(out, GYRE_STORY_BYTES);
+    gyre_put_u64(&cursor, (uint32_t)story->status, 4);
+    gyre_put_u64(&cursor, story->echo, 4);
+    gyre_put_text(&cursor, story->text, sizeof story->text);
+    return (size_t)(cursor.at - out);
+}
+
+int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story)
+{
+    struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
+    story->status = (int32_t)gyre_get_u64(&in, 4);
+    story->echo = gyre_get_u64(&in, 4) != 0;
+    gyre_get_text(&in, story->text, sizeof story->text);
+    return in.bad || in.at != in.end || story->status >= 0 ? GYRE_CORRUPT : 0;
+}
+
+/* -- nodes ------------------------------------------------------------------------------------- */
+
+static bool shares_with_all(uint32_t n, const uint8_t *share, const uint32_t *node, uint32_t rank,
+                            uint32_t candidate)
+{
+    for (uint32_t member = 0; member < rank; member++)
+        if (node[member] == candidate && !share[(size_t)rank * n + member])
+            return false;
+    return true;
+}
+
+static uint32_t find_node(uint32_t n, const uint8_t *share, const uint32_t *node, uint32_t rank,
+                          uint32_t fresh)
+{
+    for (uint32_t member = 0; member < rank; member++)
+        if (share[(size_t)rank * n + member] && shares_with_all(n, share, node, rank, node[member]))
+            return node[member];
+    return fresh;
+}
+
+uint32_t gyre_nodes_assign(uint32_t n, const uint8_t *share, uint32_t *node)
+{
+    uint32_t nodes = 0;
+    for (uint32_t rank = 0; rank < n; rank++) {
+        node[rank] = find_node(n, share, node, rank, nodes);
+        nodes += node[rank] == nodes;
+    }
+    return nodes;
+}

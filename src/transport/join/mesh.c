@@ -1,0 +1,313 @@
+/* The mesh: TCP connections between ranks of different nodes.
+ *
+ *     lower rank listens (lobby)                       higher rank dials, once per stripe
+ *        │ ◀── handshake under the session's key, purpose DATA, stripe s ── │
+ *        │ ──── WELCOME ──────────────────────────────────────────────────▶ │
+ *        ╰──── from here on the socket carries data and nothing else ───────╯
+ *
+ * Both sides file connection s under tcp[s], so the order agrees without a word about it. The
+ * session's key (rank 0's nonce is in it) keeps out connections of the same job's former life. A
+ * dial that fails is tried again until the phase's patience ends: a full lobby or a lost SYN is no
+ * reason to fail; then the last error, both addresses and what to look at are told. */
+#include "transport/join/inside.h"
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { SPARE_SLOTS = 64, BACKLOG = 4096 };
+
+struct dial {
+    struct gyre_seat seat;
+    struct gyre_talk talk;
+    uint32_t stripe;
+    bool connecting, welcome;
+    uint64_t retry_at, pause;
+    int error;
+};
+
+struct gyre_mesh {
+    struct gyre_lobby *lobby;
+    uint64_t started;
+    uint32_t have, need; /* connections, in both directions */
+    uint32_t dials;
+    struct dial *dial;
+};
+
+static bool apart(const struct gyre_joining *join, uint32_t peer)
+{
+    return peer != join->joined->rank && join->joined->member[peer].node != join->joined->node;
+}
+
+static void file_connection(struct gyre_joining *join, uint32_t peer, uint32_t stripe, int fd)
+{
+    gyre_socket_tune(fd, join->options->dead_time_ms);
+    join->joined->peer[peer].tcp[stripe] = fd;
+    join->mesh->have++;
+}
+
+/* -- those who dial us ------------------------------------------------------------------------- */
+
+static bool fits(const struct gyre_joining *join, const struct gyre_handshake *shake,
+                 struct gyre_refusal *refusal)
+{
+    const struct gyre_claim *theirs = &shake->theirs;
+    refusal->code = gyre_handshake_judge(shake);
+    if (!refusal->code &&
+        (theirs->rank <= join->joined->rank || theirs->stripe >= join->options->connections))
+        refusal->code = GYRE_REFUSAL_RANK;
+    if (!refusal->code && join->joined->peer[theirs->rank].tcp[theirs->stripe] >= 0)
+        refusal->code = GYRE_REFUSAL_DUPLICATE;
+    if (!refusal->code)
+        return true;
+    snprintf(refusal->text, sizeof refusal->text,
+             "rank %u expects no data connection %u of rank %u (reason %u)", join->joined->rank,
+             theirs->stripe, theirs->rank, refusal->code);
+    return false;
+}
+
+static int admit(struct gyre_joining *join, struct gyre_talk *talk,
+                 const struct gyre_record *record, struct gyre_refusal *refusal)
+{
+    const struct gyre_claim theirs = talk->shake.theirs;
+    if (!fits(join, &talk->shake, refusal))
+        return GYRE_AGAIN;
+    if (gyre_talk_say(talk, GYRE_JOIN_WELCOME, NULL, 0) || gyre_talk_pending(talk)) {
+        gyre_talk_close(talk); /* it dials again */
+        return 0;
+    }
+    file_connection(join, theirs.rank, theirs.stripe, gyre_talk_take(talk));
+    return gyre_member_advance(join);
+}
+
+static int listen_trouble(struct gyre_joining *join, const struct sockaddr_storage *address,
+                          int status)
+{
+    const struct gyre_join_options *options = join->options;
+    char text[GYRE_ADDRESS_TEXT];
+    gyre_address_format(address, text);
+    if (status == -EADDRINUSE && options->port_high)
+        return gyre_trouble_set(join->trouble, status,
+                                "GYRE_PORT_RANGE=%u-%u: every port of it is in use on %s; a "
+                                "range needs one port per rank of a machine and one for rank 0",
+                                options->port_low, options->port_high, gyre_host_name());
+    return gyre_trouble_set(join->trouble, status, "rank %u on %s cannot listen at %s: %s",
+                            join->joined->rank, gyre_host_name(), text, strerror(-status));
+}
+
+int gyre_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
+{
+    const struct gyre_join_options *options = join->options;
+    uint32_t most = join->joined->n * (uint32_t)options->connections;
+    struct gyre_lobby_options lobby = {.claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, 0),
+                                       .slots = most + SPARE_SLOTS,
+                                       .per_address = most < 16 ? 16 : most,
+                                       .admit = admit};
+    memset(address, 0, sizeof *address);
+    join->mesh = calloc(1, sizeof *join->mesh);
+    if (!join->mesh)
+        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for the data connections");
+    if (!strcmp(options->transport, "shm"))
+        return 0;
+    *address = join->fact[join->joined->rank].outward;
+    int fd = gyre_socket_listen(address, options->port_low, options->port_high, BACKLOG);
+    if (fd < 0)
+        return listen_trouble(join, address, fd);
+    memcpy(lobby.key, join->joined->session_key, sizeof lobby.key);
+    int status = gyre_lobby_create(join, &lobby, &join->mesh->lobby);
+    gyre_wipe(lobby.key, sizeof lobby.key);
+    if (!status)
+        return gyre_lobby_listen(join->mesh->lobby, fd);
+    close(fd);
+    return status;
+}
+
+/* -- those whom we dial ------------------------------------------------------------------------ */
+
+static void redial(struct gyre_joining *join, struct dial *dial, int error)
+{
+    gyre_join_unseat(join, &dial->seat);
+    gyre_talk_close(&dial->talk);
+    dial->error = error;
+    dial->pause = dial->pause < 100 * GYRE_MS ? 2 * dial->pause : dial->pause;
+    dial->retry_at = join->now + dial->pause;
+}
+
+/* A link-local address holds in its own interface only, so the scope is this side's. */
+static struct sockaddr_storage address_of(const struct gyre_joining *join, uint32_t peer)
+{
+    struct sockaddr_storage to = join->joined->member[peer].address;
+    const struct sockaddr_storage *own = &join->fact[join->joined->rank].outward;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&to;
+    if (to.ss_family == AF_INET6 && own->ss_family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+        in6->sin6_scope_id = ((const struct sockaddr_in6 *)own)->sin6_scope_id;
+    return to;
+}
+
+static int start_dial(struct gyre_joining *join, struct dial *dial)
+{
+    struct gyre_claim claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, dial->stripe);
+    struct sockaddr_storage to = address_of(join, dial->seat.peer);
+    const struct sockaddr_storage *own = &join->fact[join->joined->rank].outward;
+    bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
+    uint8_t nonce[GYRE_NONCE_BYTES];
+
+    int fd = gyre_socket_connect(&to, near ? NULL : own);
+    if (fd < 0) {
+        redial(join, dial, -fd);
+        return 0;
+    }
+    gyre_talk_open(&dial->talk, fd);
+    dial->connecting = true;
+    int status = gyre_random_bytes(nonce, sizeof nonce);
+    if (!status)
+        status = gyre_handshake_start(&dial->talk.shake, GYRE_HANDSHAKE_CLIENT, &claim,
+                                      join->joined->session_key, nonce);
+    return status ? status : gyre_join_seat(join, &dial->seat, fd, true);
+}
+
+static int welcomed(struct gyre_joining *join, struct dial *dial)
+{
+    gyre_join_unseat(join, &dial->seat);
+    dial->welcome = true;
+    file_connection(join, dial->seat.peer, dial->stripe, gyre_talk_take(&dial->talk));
+    return gyre_member_advance(join);
+}
+
+static int dial_hears(struct gyre_joining *join, struct dial *dial,
+                      const struct gyre_record *record)
+{
+    struct gyre_refusal refusal;
+    if (record->kind == GYRE_JOIN_WELCOME)
+        return welcomed(join, dial);
+    if (record->kind == GYRE_JOIN_REFUSAL &&
+        !gyre_refusal_decode(record->payload, record->length, &refusal))
+        return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal.text);
+    redial(join, dial, EPROTO);
+    return 0;
+}
+
+static int dial_ready(struct gyre_joining *join, struct gyre_seat *seat)
+{
+    struct dial *dial = (struct dial *)seat;
+    struct gyre_record record;
+    if (dial->connecting) {
+        int error = gyre_socket_connected(dial->talk.fd);
+        if (error) {
+            redial(join, dial, -error);
+            return 0;
+        }
+        dial->connecting = false;
+    }
+    int status;
+    while (!(status = gyre_talk_step(&dial->talk, &record))) {
+        if (record.kind)
+            return dial_hears(join, dial, &record);
+    }
+    if (status < 0)
+        redial(join, dial, status == -ECONNRESET ? ECONNRESET : EPROTO);
+    return status < 0 ? 0 : gyre_join_rearm(join, seat, gyre_talk_pending(&dial->talk));
+}
+
+/* -- the room's entries ------------------------------------------------------------------------ */
+
+static int make_dials(struct gyre_joining *join, uint32_t peers_below)
+{
+    struct gyre_mesh *mesh = join->mesh;
+    uint32_t stripes = (uint32_t)join->options->connections;
+    mesh->dials = peers_below * stripes;
+    mesh->dial = mesh->dials ? calloc(mesh->dials, sizeof *mesh->dial) : NULL;
+    if (mesh->dials && !mesh->dial) {
+        mesh->dials = 0;
+        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for %u data connections",
+                                peers_below * stripes);
+    }
+    struct dial *dial = mesh->dial;
+    for (uint32_t peer = 0; peer < join->joined->rank; peer++)
+        for (uint32_t stripe = 0; apart(join, peer) && stripe < stripes; stripe++) {
+            *dial = (struct dial){.seat = {.fd = -1, .peer = peer, .ready = dial_ready},
+                                  .stripe = stripe,
+                                  .pause = GYRE_MS};
+            gyre_talk_open(&dial++->talk, -1);
+        }
+    return 0;
+}
+
+int gyre_mesh_start(struct gyre_joining *join)
+{
+    struct gyre_mesh *mesh = join->mesh;
+    uint32_t below = 0, stripes = (uint32_t)join->options->connections;
+    for (uint32_t peer = 0; peer < join->joined->n; peer++)
+        if (apart(join, peer)) {
+            below += peer < join->joined->rank;
+            mesh->need += stripes;
+            join->joined->peer[peer].tcps = (int)stripes;
+        }
+    int status = make_dials(join, below);
+    mesh->started = join->now;
+    for (uint32_t i = 0; i < mesh->dials && !status; i++)
+        status = start_dial(join, &mesh->dial[i]);
+    return status;
+}
+
+static int dial_lost(struct gyre_joining *join, const struct dial *dial)
+{
+    char what[320], to[GYRE_ADDRESS_TEXT], own[GYRE_ADDRESS_TEXT];
+    struct sockaddr_storage address = address_of(join, dial->seat.peer);
+    gyre_address_format(&address, to);
+    gyre_address_format(&join->fact[join->joined->rank].outward, own);
+    snprintf(what, sizeof what,
+             "cannot be reached at %s from %s: %s; is there a firewall (GYRE_PORT_RANGE), another "
+             "network "
+             "(GYRE_INTERFACE)?",
+             to, own, dial->error ? strerror(dial->error) : "no answer");
+    return gyre_join_lost(join, dial->seat.peer, what);
+}
+
+int gyre_mesh_tick(struct gyre_joining *join)
+{
+    struct gyre_mesh *mesh = join->mesh;
+    int status = 0;
+    if (!mesh)
+        return 0;
+    gyre_lobby_tick(mesh->lobby, join->now);
+    if (join->phase != GYRE_PHASE_MESH)
+        return 0;
+    bool late = join->now > mesh->started + gyre_join_patience(join);
+    for (uint32_t i = 0; i < mesh->dials && !status; i++) {
+        struct dial *dial = &mesh->dial[i];
+        if (dial->welcome)
+            continue;
+        if (late)
+            return dial_lost(join, dial);
+        if (dial->seat.fd < 0 && join->now >= dial->retry_at)
+            status = start_dial(join, dial);
+    }
+    return status;
+}
+
+bool gyre_mesh_busy(const struct gyre_joining *join)
+{
+    return join->mesh->have < join->mesh->need;
+}
+
+void gyre_mesh_close(struct gyre_joining *join)
+{
+    struct gyre_mesh *mesh = join->mesh;
+    if (!mesh)
+        return;
+    gyre_lobby_destroy(mesh->lobby);
+    for (uint32_t i = 0; i < mesh->dials; i++) {
+        gyre_join_unseat(join, &mesh->dial[i].seat);
+        gyre_talk_close(&mesh->dial[i].talk);
+    }
+    free(mesh->dial);
+    free(mesh);
+    join->mesh = NULL;
+}

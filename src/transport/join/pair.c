@@ -1,0 +1,424 @@
+/* Pairs of ranks on one machine: a Unix socket, each other's pidfd, and the proof that memory can
+ * be shared.
+ *
+ *     higher rank                                lower rank, behind a name that the roster tells
+ *        │  U1 magic, from, to, nonce, code ──────▶ │
+ *        │ ◀────── U2 nonce, code + pidfd, page     │   code: HMAC(session's key, all before)
+ *        │  U3 verdict, code + pidfd, page ───────▶ │   verdict: 0, or why the page is no use
+ *        │ ◀────────────────── U4 verdict, code     │
+ *
+ * A page is a sealed memfd whose content follows from the session key and its owner's rank, so
+ * mapping and comparing it tries exactly what the shm driver will do. A pair shares memory when
+ * both verdicts are 0; only the higher rank reports it, since it knows both. Each message is one
+ * packet, descriptors travel with it, and a descriptor that was not asked for is closed. The kernel
+ * says who the other side's user is; another user is hung up on before a byte is read. */
+#include "transport/join/inside.h"
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    CODE = GYRE_DIGEST_BYTES,
+    U1 = 8 + 4 + 4 + 32 + CODE,
+    U2 = U1 + 32 + CODE,
+    U3 = U2 + 4 + CODE,
+    U4 = U3 + 4 + CODE
+};
+enum { GUESTS = 16 };
+
+static const uint8_t magic[8] = {'G', 'Y', 'R', 'E', 'p', 'a', 'i', 'r'};
+static const char *const label[4] = {"u1", "u2", "u3", "u4"};
+static const size_t message_end[5] = {0, U1, U2, U3, U4};
+
+struct meeting {
+    struct gyre_seat seat;
+    bool higher;      /* this side's rank is the higher one: it connected */
+    int step;         /* messages of the transcript that are there, 0 … 4 */
+    int pidfd;        /* the peer's */
+    uint32_t verdict; /* this side's, of the peer's page */
+    uint64_t since;
+    uint8_t transcript[U4];
+};
+
+struct gyre_pairing {
+    struct gyre_seat door;
+    int page, self; /* memfd and pidfd to pass along, -1 */
+    uint32_t pending;
+    char why[GYRE_JOIN_WHY_MAX];
+    uint32_t meetings;
+    struct meeting meeting[]; /* [peer] for each lower rank, then guests */
+};
+
+/* -- meetings ---------------------------------------------------------------------------------- */
+
+static int code_of(const struct gyre_joining *join, const struct meeting *meeting, int step,
+                   uint8_t code[CODE])
+{
+    const struct gyre_piece pieces[] = {{label[step], 2},
+                                        {meeting->transcript, message_end[step + 1] - CODE}};
+    return gyre_hmac_sha256(join->joined->session_key, pieces, 2, code);
+}
+
+/* Completes message `step`, whose fields are written, and sends it. */
+static int send_step(struct gyre_joining *join, struct meeting *meeting)
+{
+    int step = meeting->step;
+    const int pass[2] = {join->pairing->self, join->pairing->page};
+    uint8_t *bytes = meeting->transcript + message_end[step];
+    int status = code_of(join, meeting, step, meeting->transcript + message_end[step + 1] - CODE);
+    if (!status)
+        status =
+            gyre_packet_send(meeting->seat.fd, bytes, message_end[step + 1] - message_end[step],
+                             step == 1 || step == 2 ? pass : NULL);
+    meeting->step++;
+    return status;
+}
+
+static int receive_step(struct gyre_joining *join, struct meeting *meeting, int fd[2])
+{
+    int step = meeting->step;
+    uint8_t code[CODE];
+    int status = gyre_packet_receive(meeting->seat.fd, meeting->transcript + message_end[step],
+                                     message_end[step + 1] - message_end[step], fd);
+    if (status)
+        return status;
+    if (code_of(join, meeting, step, code) ||
+        !gyre_secret_equal(code, meeting->transcript + message_end[step + 1] - CODE, CODE)) {
+        gyre_close_both(fd);
+        return GYRE_REFUSED;
+    }
+    meeting->step++;
+    return 0;
+}
+
+static void put_verdict(struct meeting *meeting)
+{
+    struct gyre_cursor out = gyre_cursor_over(meeting->transcript + message_end[meeting->step], 4);
+    gyre_put_u64(&out, meeting->verdict, 4);
+}
+
+static uint32_t get_verdict(struct meeting *meeting, int step)
+{
+    struct gyre_cursor in = gyre_cursor_over(meeting->transcript + message_end[step], 4);
+    return (uint32_t)gyre_get_u64(&in, 4);
+}
+
+static void drop(struct gyre_joining *join, struct meeting *meeting)
+{
+    int fd = meeting->seat.fd;
+    gyre_join_unseat(join, &meeting->seat);
+    if (fd >= 0)
+        close(fd);
+    if (meeting->pidfd >= 0)
+        close(meeting->pidfd);
+    meeting->pidfd = -1;
+    meeting->step = 0;
+}
+
+/* Takes the peer's pidfd and tries its page. */
+static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int fd[2])
+{
+    meeting->verdict =
+        fd[0] < 0 ? EBADF : gyre_page_try(join->joined->session_key, meeting->seat.peer, fd[1]);
+    meeting->pidfd = fd[0];
+    fd[0] = -1;
+    gyre_close_both(fd);
+}
+
+static void keep(struct gyre_joining *join, struct meeting *meeting)
+{
+    struct gyre_peer *peer = &join->joined->peer[meeting->seat.peer];
+    int fd = meeting->seat.fd;
+    gyre_join_unseat(join, &meeting->seat);
+    if (peer->unix_fd >= 0) { /* a second proven meeting of one pair cannot be: keep the first */
+        close(fd);
+        drop(join, meeting);
+        return;
+    }
+    peer->unix_fd = fd;
+    peer->pidfd = meeting->pidfd;
+    meeting->pidfd = -1;
+}
+
+/* A pair that this rank, the higher one, has found unable to share memory. */
+static int cannot(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    uint32_t rank = join->joined->rank, peer = meeting->seat.peer;
+    char me[GYRE_JOIN_WHO_MAX], them[GYRE_JOIN_WHO_MAX], difference[320];
+
+    drop(join, meeting);
+    pairing->pending--;
+    gyre_fact_difference(&join->fact[rank], &join->fact[peer], difference, sizeof difference);
+    if (!pairing->why[0]) {
+        snprintf(pairing->why, sizeof pairing->why, "%s%s%s; %s", what, error ? ": " : "",
+                 error ? strerror(error) : "", difference);
+        if (strcmp(join->options->transport, "shm"))
+            gyre_log(GYRE_LOG_WARN, "%s cannot share memory with %s (%s): tcp serves between them",
+                     gyre_join_who(join, rank, me), gyre_join_who(join, peer, them), pairing->why);
+    }
+    return gyre_member_advance(join);
+}
+
+static int higher_ready(struct gyre_joining *join, struct meeting *meeting)
+{
+    int fd[2];
+    int status = receive_step(join, meeting, fd);
+    if (status == GYRE_AGAIN)
+        return 0;
+    if (status)
+        return cannot(join, meeting, "it hung up on the Unix socket", 0);
+    if (meeting->step == 2) {
+        take_gifts(join, meeting, fd);
+        put_verdict(meeting);
+        status = send_step(join, meeting);
+        return status ? cannot(join, meeting, "sending over the Unix socket", -status) : 0;
+    }
+    gyre_close_both(fd);
+    uint32_t theirs = get_verdict(meeting, 3);
+    if (meeting->verdict || theirs)
+        return cannot(join, meeting, "using a page of its memory",
+                      (int)(meeting->verdict ? meeting->verdict : theirs));
+    keep(join, meeting);
+    join->pairing->pending--;
+    return gyre_member_advance(join);
+}
+
+/* U1 says who it is; the code has held, so it is a rank of this session. */
+static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
+{
+    struct gyre_cursor in = gyre_cursor_over(meeting->transcript, U1);
+    const uint8_t *mark = gyre_cursor_skip(&in, sizeof magic);
+    uint32_t from = (uint32_t)gyre_get_u64(&in, 4), to = (uint32_t)gyre_get_u64(&in, 4);
+    meeting->seat.peer = from;
+    return !memcmp(mark, magic, sizeof magic) && to == join->joined->rank && from > to &&
+           from < join->joined->n;
+}
+
+static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
+{
+    if (meeting->step == 1) {
+        gyre_close_both(fd);
+        if (!right_pair(join, meeting) ||
+            gyre_random_bytes(meeting->transcript + U1, GYRE_NONCE_BYTES))
+            return GYRE_REFUSED;
+        return send_step(join, meeting);
+    }
+    take_gifts(join, meeting, fd);
+    put_verdict(meeting);
+    return send_step(join, meeting);
+}
+
+static int lower_ready(struct gyre_joining *join, struct meeting *meeting)
+{
+    int fd[2];
+    int status = receive_step(join, meeting, fd);
+    if (status == GYRE_AGAIN)
+        return 0;
+    if (!status)
+        status = lower_answer(join, meeting, fd);
+    bool over = meeting->step == 4;
+    if (!status && over && !meeting->verdict && !get_verdict(meeting, 2))
+        keep(join, meeting);
+    else if (status || over)
+        drop(join, meeting);
+    return 0;
+}
+
+static int meeting_ready(struct gyre_joining *join, struct gyre_seat *seat)
+{
+    struct meeting *meeting = (struct meeting *)seat;
+    return meeting->higher ? higher_ready(join, meeting) : lower_ready(join, meeting);
+}
+
+static int door_ready(struct gyre_joining *join, struct gyre_seat *seat)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    struct meeting *vacant = NULL;
+    int fd = gyre_door_answer(seat->fd);
+    if (fd < 0)
+        return 0;
+    for (uint32_t i = join->joined->rank; i < pairing->meetings && !vacant; i++)
+        if (pairing->meeting[i].seat.fd < 0)
+            vacant = &pairing->meeting[i];
+    if (!vacant || pairing->self < 0 || pairing->page < 0) {
+        close(fd);
+        return 0;
+    }
+    vacant->step = 0;
+    vacant->since = join->now;
+    return gyre_join_seat(join, &vacant->seat, fd, false);
+}
+
+/* -- the room's entries ------------------------------------------------------------------------ */
+
+int gyre_pairing_open(struct gyre_joining *join, struct gyre_fact *mine)
+{
+    uint32_t n = join->joined->n, meetings = n + GUESTS;
+    struct gyre_pairing *pairing = calloc(1, sizeof *pairing + meetings * sizeof *pairing->meeting);
+    if (!pairing)
+        return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks", n);
+    join->pairing = pairing;
+    pairing->door = (struct gyre_seat){.fd = -1, .ready = door_ready};
+    pairing->page = pairing->self = -1;
+    pairing->meetings = meetings;
+    for (uint32_t i = 0; i < meetings; i++) {
+        struct meeting *meeting = &pairing->meeting[i];
+        meeting->seat = (struct gyre_seat){.fd = -1, .peer = i, .ready = meeting_ready};
+        meeting->higher = i < join->joined->rank;
+        meeting->pidfd = -1;
+    }
+    if (!gyre_join_apart(join->options->transport))
+        pairing->door.fd = gyre_door_open(mine->door);
+    if (pairing->door.fd < 0) /* no failure: nobody knocks, tcp serves */
+        memset(mine->door, 0, sizeof mine->door);
+    return 0;
+}
+
+static int say_hello(struct gyre_joining *join, struct meeting *meeting)
+{
+    struct gyre_cursor out = gyre_cursor_over(meeting->transcript, U1);
+    gyre_put_bytes(&out, magic, sizeof magic);
+    gyre_put_u64(&out, join->joined->rank, 4);
+    gyre_put_u64(&out, meeting->seat.peer, 4);
+    int status = gyre_random_bytes(out.at, GYRE_NONCE_BYTES);
+    return status ? status : send_step(join, meeting);
+}
+
+/* In the same network namespace a door that is known and shut means that its owner is gone. */
+static int no_answer(struct gyre_joining *join, struct meeting *meeting, int error)
+{
+    uint32_t peer = meeting->seat.peer;
+    uint64_t here = join->fact[join->joined->rank].space[0], there = join->fact[peer].space[0];
+    if (error == ECONNREFUSED && here && here == there)
+        return gyre_join_lost(join, peer, "has closed its Unix socket");
+    return cannot(join, meeting, "connecting to its Unix socket", error);
+}
+
+static int begin(struct gyre_joining *join, struct meeting *meeting)
+{
+    static const uint8_t none[16];
+    const uint8_t *door = join->fact[meeting->seat.peer].door;
+    if (join->pairing->self < 0)
+        return cannot(join, meeting, "pidfd_open", -join->pairing->self);
+    if (join->pairing->page < 0)
+        return cannot(join, meeting, "memfd_create", -join->pairing->page);
+    if (!memcmp(door, none, sizeof none))
+        return cannot(join, meeting, "it has no Unix socket", 0);
+    int fd = gyre_door_knock(door);
+    if (fd < 0)
+        return no_answer(join, meeting, -fd);
+    meeting->since = join->now;
+    int status = gyre_join_seat(join, &meeting->seat, fd, false);
+    if (status) {
+        close(fd);
+        return status;
+    }
+    status = say_hello(join, meeting);
+    return status ? cannot(join, meeting, "sending over the Unix socket", -status) : 0;
+}
+
+static bool may_share(const struct gyre_joining *join, uint32_t peer)
+{
+    return !gyre_join_apart(join->options->transport) &&
+           gyre_fact_one_machine(&join->fact[join->joined->rank], &join->fact[peer]);
+}
+
+static void note_apart(struct gyre_joining *join, uint32_t peer)
+{
+    const struct gyre_fact *mine = &join->fact[join->joined->rank], *theirs = &join->fact[peer];
+    bool machine = memcmp(mine->boot, theirs->boot, sizeof mine->boot) != 0;
+    if (!join->pairing->why[0] && !strcmp(join->options->transport, "shm"))
+        snprintf(join->pairing->why, sizeof join->pairing->why, "they run on different %s",
+                 machine ? "machines" : "simulated nodes");
+}
+
+int gyre_pairing_start(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    uint32_t rank = join->joined->rank;
+    bool wanted = false;
+    for (uint32_t peer = 0; peer < join->joined->n; peer++)
+        wanted |= peer != rank && may_share(join, peer);
+    if (wanted) {
+        long self = syscall(SYS_pidfd_open, getpid(), 0);
+        pairing->self = self < 0 ? -errno : (int)self;
+        pairing->page = gyre_page_make(join->joined->session_key, rank);
+    }
+    int door = pairing->door.fd;
+    pairing->door.fd = -1;
+    int status = door < 0 ? 0 : gyre_join_seat(join, &pairing->door, door, false);
+    pairing->pending = 1; /* so that no answer ends the phase before all were asked */
+    for (uint32_t peer = 0; peer < rank && !status; peer++) {
+        if (!may_share(join, peer)) {
+            note_apart(join, peer);
+            continue;
+        }
+        pairing->pending++;
+        status = begin(join, &pairing->meeting[peer]);
+    }
+    pairing->pending--;
+    return status ? status : gyre_member_advance(join);
+}
+
+int gyre_pairing_tick(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    for (uint32_t peer = 0; peer < join->joined->rank; peer++)
+        if (pairing->meeting[peer].seat.fd >= 0 &&
+            join->now > pairing->meeting[peer].since + gyre_join_patience(join))
+            return gyre_join_lost(join, peer, "does not answer on its Unix socket");
+    for (uint32_t i = join->joined->rank; i < pairing->meetings; i++)
+        if (pairing->meeting[i].seat.fd >= 0 &&
+            join->now > pairing->meeting[i].since + GYRE_JOIN_SILENCE)
+            drop(join, &pairing->meeting[i]);
+    return 0;
+}
+
+bool gyre_pairing_busy(const struct gyre_joining *join)
+{
+    return join->pairing->pending > 0;
+}
+
+const char *gyre_pairing_why(const struct gyre_joining *join)
+{
+    return join->pairing->why;
+}
+
+int gyre_pairing_settle(struct gyre_joining *join)
+{
+    for (uint32_t rank = 0; rank < join->joined->n; rank++) {
+        struct gyre_peer *peer = &join->joined->peer[rank];
+        bool near =
+            rank != join->joined->rank && join->joined->member[rank].node == join->joined->node;
+        if (near && peer->unix_fd < 0)
+            return gyre_join_lost(join, rank, "shares this node but left no Unix socket");
+        if (near || peer->unix_fd < 0)
+            continue;
+        close(peer->unix_fd);
+        close(peer->pidfd);
+        peer->unix_fd = peer->pidfd = -1;
+    }
+    return 0;
+}
+
+void gyre_pairing_close(struct gyre_joining *join)
+{
+    struct gyre_pairing *pairing = join->pairing;
+    if (!pairing)
+        return;
+    int fd[2] = {pairing->self, pairing->page}, door[2] = {pairing->door.fd, -1};
+    gyre_join_unseat(join, &pairing->door);
+    gyre_close_both(fd);
+    gyre_close_both(door);
+    for (uint32_t i = 0; i < pairing->meetings; i++)
+        drop(join, &pairing->meeting[i]);
+    free(pairing);
+    join->pairing = NULL;
+}

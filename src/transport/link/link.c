@@ -1,0 +1,258 @@
+/* Links: which pipe reaches a peer, and polling all wires as one.
+ *
+ *   peer ──hash──▶ { wire, pipe } ──▶ driver->send, recv …
+ *
+ * The table is sized once. A process has as many links as peers it talks to; the simulator gives
+ * every rank of a large world a small table that fills as the algorithm meets its neighbours. */
+#include "transport/link/table.h"
+#include "transport/domain/domain.h"
+
+#include "base/rng.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WIRES_MAX 4
+
+struct link {
+    uint32_t peer; /* UINT32_MAX: empty */
+    int wire;
+    struct gyre_pipe *pipe;
+};
+
+struct wire {
+    const struct gyre_driver *driver;
+    struct gyre_wire *wire;
+};
+
+struct gyre_links {
+    struct wire wire[WIRES_MAX];
+    int wires;
+    int lazy; /* wire that attaches on first use, -1: none */
+    uint32_t mask, used, most;
+    struct link *link;
+};
+
+int gyre_links_create(uint32_t peers_max, struct gyre_links **out)
+{
+    struct gyre_links *links = calloc(1, sizeof(*links));
+    uint32_t size = 8;
+    while (size < 2 * peers_max)
+        size *= 2;
+    if (links)
+        links->link = calloc(size, sizeof(*links->link));
+    if (!links || !links->link) {
+        free(links);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < size; i++)
+        links->link[i].peer = UINT32_MAX;
+    links->mask = size - 1;
+    links->most = peers_max;
+    links->lazy = -1;
+    *out = links;
+    return 0;
+}
+
+void gyre_links_destroy(struct gyre_links *links)
+{
+    if (!links)
+        return;
+    gyre_links_detach_all(links);
+    for (int i = 0; i < links->wires; i++)
+        links->wire[i].driver->close(links->wire[i].wire);
+    free(links->link);
+    free(links);
+}
+
+int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
+                        struct gyre_wire *wire)
+{
+    if (links->wires == WIRES_MAX)
+        return -ENOSPC;
+    links->wire[links->wires] = (struct wire){driver, wire};
+    return links->wires++;
+}
+
+void gyre_links_attach_lazily(struct gyre_links *links, int index)
+{
+    links->lazy = index;
+}
+
+/* The peer's place: its link, or the empty one where it belongs. */
+static struct link *place_of(struct gyre_links *links, uint32_t peer)
+{
+    uint32_t i = (uint32_t)gyre_mix64(peer) & links->mask;
+    while (links->link[i].peer != peer && links->link[i].peer != UINT32_MAX)
+        i = (i + 1) & links->mask;
+    return &links->link[i];
+}
+
+int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_channel *channel,
+                      struct gyre_trouble *trouble)
+{
+    struct link *link = place_of(links, channel->peer);
+    if (link->peer != UINT32_MAX)
+        return gyre_trouble_set(trouble, -EEXIST, "rank %u is linked already", channel->peer);
+    if (links->used == links->most)
+        return gyre_trouble_set(trouble, -ENOSPC, "%u links are in use, rank %u has no room",
+                                links->used, channel->peer);
+    struct wire *wire = &links->wire[index];
+    struct gyre_pipe *pipe;
+    int status = wire->driver->attach(wire->wire, channel, &pipe, trouble);
+    if (status)
+        return status;
+    *link = (struct link){channel->peer, index, pipe};
+    links->used++;
+    return 0;
+}
+
+static int find(struct gyre_links *links, uint32_t peer, struct link **out)
+{
+    *out = place_of(links, peer);
+    if ((*out)->pipe)
+        return 0;
+    if (links->lazy < 0 || (*out)->peer == peer)
+        return -ENOTCONN;
+    return gyre_links_attach(links, links->lazy, &(struct gyre_channel){.peer = peer}, NULL);
+}
+
+static const struct gyre_driver *driver_of(const struct gyre_links *links, const struct link *link)
+{
+    return links->wire[link->wire].driver;
+}
+
+int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   const void *data, uint64_t length, uint64_t token)
+{
+    struct link *link;
+    int status = find(links, peer, &link);
+    return status ? status : driver_of(links, link)->send(link->pipe, match, data, length, token);
+}
+
+int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                   void *data, uint64_t length, uint64_t token)
+{
+    struct link *link;
+    int status = find(links, peer, &link);
+    return status ? status : driver_of(links, link)->recv(link->pipe, match, data, length, token);
+}
+
+bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                        const void *data, uint64_t length)
+{
+    struct link *link;
+    return !find(links, peer, &link) && driver_of(links, link)->send_now &&
+           driver_of(links, link)->send_now(link->pipe, match, data, length);
+}
+
+int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
+                       void *data, uint64_t length)
+{
+    struct link *link;
+    if (find(links, peer, &link) || !driver_of(links, link)->recv_now)
+        return -ENOENT;
+    return driver_of(links, link)->recv_now(link->pipe, match, data, length);
+}
+
+int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token)
+{
+    struct link *link;
+    int status = find(links, peer, &link);
+    return status ? status : driver_of(links, link)->cancel(link->pipe, token);
+}
+
+bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
+                       bool send)
+{
+    struct link *link;
+    if (find(links, peer, &link) || !driver_of(links, link)->carries)
+        return false;
+    return driver_of(links, link)->carries(link->pipe, memory, length, send);
+}
+
+int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble)
+{
+    struct link *link;
+    int status = find(links, peer, &link);
+    if (status)
+        return gyre_trouble_set(trouble, status, "there is no link to rank %u", peer);
+    return driver_of(links, link)->state(link->pipe, trouble);
+}
+
+void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size)
+{
+    struct link *link = links ? place_of(links, peer) : NULL;
+    if (!link || !link->pipe)
+        snprintf(text, size, "none");
+    else
+        snprintf(text, size, "%s/%s", driver_of(links, link)->name,
+                 driver_of(links, link)->serves(links->wire[link->wire].wire));
+}
+
+int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max)
+{
+    int count = 0;
+    for (int i = 0; i < links->wires && count < max; i++)
+        count += links->wire[i].driver->poll(links->wire[i].wire, now, out + count, max - count);
+    return count;
+}
+
+int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble)
+{
+    for (uint32_t i = 0; i <= links->mask; i++) {
+        struct link *link = &links->link[i];
+        int status = link->pipe ? driver_of(links, link)->state(link->pipe, trouble) : 0;
+        if (status) {
+            *peer = link->peer;
+            gyre_trouble_set(trouble, status, "the link to rank %u failed: %s", link->peer,
+                             gyre_status_name(status));
+            return status;
+        }
+    }
+    return 0;
+}
+
+uint64_t gyre_links_moved(const struct gyre_links *links)
+{
+    uint64_t moved = 0;
+    for (int i = 0; links && i < links->wires; i++)
+        if (links->wire[i].driver->moved)
+            moved += links->wire[i].driver->moved(links->wire[i].wire);
+    return moved;
+}
+
+int gyre_links_arm(struct gyre_links *links, int fd[4])
+{
+    int count = 0;
+    for (int i = 0; i < links->wires; i++) {
+        struct gyre_alarm alarm = {-1};
+        if (links->wire[i].driver->arm(links->wire[i].wire, &alarm))
+            return -1;
+        if (alarm.fd >= 0)
+            fd[count++] = alarm.fd;
+    }
+    return count;
+}
+
+int gyre_links_bye(struct gyre_links *links)
+{
+    int result = 0;
+    for (uint32_t i = 0; i <= links->mask; i++) {
+        struct link *link = &links->link[i];
+        if (link->pipe && driver_of(links, link)->bye(link->pipe) == GYRE_AGAIN)
+            result = GYRE_AGAIN;
+    }
+    return result;
+}
+
+void gyre_links_detach_all(struct gyre_links *links)
+{
+    for (uint32_t i = 0; i <= links->mask; i++) {
+        struct link *link = &links->link[i];
+        if (link->pipe)
+            driver_of(links, link)->detach(link->pipe);
+        link->pipe = NULL;
+    }
+}

@@ -1,0 +1,361 @@
+/* Bytes between two simulated ranks: two ways, each a ring of bytes with a ring of arrivals beside
+ * it.
+ *
+ *     write ─▶ [ arrived │ under way ········ ]        chunk: (due, length) (due, length) …
+ *     read  ◀────┘              ▲                             │
+ *                               └── becomes `arrived` ◀── ARRIVE event at `due`
+ *
+ * When bytes are written it is decided when they arrive: after those before them, at the link's
+ * rate, its latency and jitter, rounded up where deliveries coalesce, cut where they are split.
+ * Bytes never overtake each other. The end of a way is a chunk without bytes, so it too keeps its
+ * place. A way holds at most the window; a writer that found it full is woken one latency after the
+ * reader made room. */
+#include "transport/link/sim/inside.h"
+
+#include "base/crc.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_BYTES  4096u
+#define FIRST_CHUNKS 8u
+
+static void way_init(struct gyre_sim_way *way, const struct gyre_sim_link *link,
+                     struct gyre_sim_end *writer, struct gyre_sim_end *reader)
+{
+    *way = (struct gyre_sim_way){
+        .link = *link, .writer = writer, .reader = reader, .corrupt_at = UINT64_MAX};
+    writer->out = way;
+    reader->in = way;
+}
+
+void gyre_sim_line_init(struct gyre_sim_line *line, struct gyre_sim_world *world, uint32_t low,
+                        uint32_t high)
+{
+    line->key = (uint64_t)low << 32 | high;
+    line->end[0] = (struct gyre_sim_end){.world = world, .rank = low};
+    line->end[1] = (struct gyre_sim_end){.world = world, .rank = high};
+    way_init(&line->way[0], &world->options.link, &line->end[0], &line->end[1]);
+    way_init(&line->way[1], &world->options.link, &line->end[1], &line->end[0]);
+}
+
+static void forget_bytes(struct gyre_sim_way *way)
+{
+    free(way->bytes);
+    free(way->chunk);
+    way->bytes = NULL;
+    way->chunk = NULL;
+    way->capacity = way->start = way->length = way->arrived = 0;
+    way->chunk_capacity = way->first_chunk = way->chunks = 0;
+}
+
+void gyre_sim_line_release(struct gyre_sim_line *line)
+{
+    forget_bytes(&line->way[0]);
+    forget_bytes(&line->way[1]);
+}
+
+/* -- rings ------------------------------------------------------------------------------------- */
+
+/* The place of byte `at` of the ring, and in *run how many of `most` bytes lie there in one piece.
+ */
+static uint8_t *ring_at(const struct gyre_sim_way *way, uint32_t at, uint32_t most, uint32_t *run)
+{
+    uint32_t place = (way->start + at) % way->capacity;
+    *run = way->capacity - place < most ? way->capacity - place : most;
+    return way->bytes + place;
+}
+
+static void ring_put(struct gyre_sim_way *way, const uint8_t *bytes, uint32_t length)
+{
+    uint32_t run;
+    for (uint32_t done = 0; done < length; done += run) {
+        uint8_t *to = ring_at(way, way->length, length - done, &run);
+        memcpy(to, bytes + done, run);
+        way->length += run;
+    }
+}
+
+static void ring_take(struct gyre_sim_way *way, uint8_t *out, uint32_t length)
+{
+    uint32_t run;
+    for (uint32_t done = 0; done < length; done += run) {
+        const uint8_t *from = ring_at(way, 0, length - done, &run);
+        memcpy(out + done, from, run);
+        way->start = (way->start + run) % way->capacity;
+        way->length -= run;
+        way->arrived -= run;
+    }
+}
+
+static bool grow_bytes(struct gyre_sim_way *way, uint32_t needed)
+{
+    uint32_t capacity = way->capacity ? way->capacity : FIRST_BYTES;
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    if (capacity == way->capacity) {
+        return true;
+    }
+    uint8_t *bytes = malloc(capacity);
+    if (!bytes) {
+        return false;
+    }
+    struct gyre_sim_way old = *way;
+    uint32_t run;
+    for (uint32_t done = 0; done < old.length; done += run) {
+        const uint8_t *from = ring_at(&old, done, old.length - done, &run);
+        memcpy(bytes + done, from, run);
+    }
+    free(old.bytes);
+    way->bytes = bytes;
+    way->capacity = capacity;
+    way->start = 0;
+    return true;
+}
+
+static bool add_chunk(struct gyre_sim_way *way, uint64_t due, uint32_t length)
+{
+    if (way->chunks == way->chunk_capacity) {
+        uint32_t capacity = way->chunk_capacity ? 2 * way->chunk_capacity : FIRST_CHUNKS;
+        struct gyre_sim_chunk *chunk = malloc(capacity * sizeof *chunk);
+        if (!chunk) {
+            return false;
+        }
+        for (uint32_t i = 0; i < way->chunks; i++) {
+            chunk[i] = way->chunk[(way->first_chunk + i) % way->chunk_capacity];
+        }
+        free(way->chunk);
+        way->chunk = chunk;
+        way->chunk_capacity = capacity;
+        way->first_chunk = 0;
+    }
+    way->chunk[(way->first_chunk + way->chunks++) % way->chunk_capacity] =
+        (struct gyre_sim_chunk){.due = due, .length = length};
+    return true;
+}
+
+/* -- on the way -------------------------------------------------------------------------------- */
+
+static uint64_t due_time(struct gyre_sim_way *way, uint32_t length)
+{
+    struct gyre_sim_world *world = way->writer->world;
+    const struct gyre_sim_link *link = &way->link;
+    uint64_t start = way->busy_until > world->now ? way->busy_until : world->now;
+    uint64_t rate = link->bytes_per_second;
+    way->busy_until = start + (rate ? (length * UINT64_C(1000000000) + rate - 1) / rate : 0);
+    uint64_t due = way->busy_until + link->latency_ns;
+    if (link->jitter_ns) {
+        due += gyre_rng_below(&world->rng, link->jitter_ns + 1);
+    }
+    if (link->coalesce_ns) {
+        due = (due + link->coalesce_ns - 1) / link->coalesce_ns * link->coalesce_ns;
+    }
+    way->last_due = due > way->last_due ? due : way->last_due;
+    return way->last_due;
+}
+
+void gyre_sim_way_schedule(struct gyre_sim_way *way)
+{
+    struct gyre_sim_world *world = way->writer->world;
+    if (way->scheduled || way->blocked || way->chunks == 0) {
+        return;
+    }
+    uint64_t due = way->chunk[way->first_chunk].due;
+    way->scheduled = true;
+    gyre_sim_schedule(world, &(struct gyre_sim_event){.time = due > world->now ? due : world->now,
+                                                      .kind = GYRE_SIM_ARRIVE,
+                                                      .way = way,
+                                                      .rank = way->reader->rank});
+}
+
+static void trace_chunk(struct gyre_sim_way *way, uint32_t length)
+{
+    struct gyre_sim_world *world = way->writer->world;
+    uint32_t crc = 0, run;
+    for (uint32_t done = 0; done < length; done += run) {
+        const uint8_t *from = ring_at(way, way->arrived + done, length - done, &run);
+        crc = gyre_crc32c(crc, from, run);
+    }
+    world->trace = gyre_mix64(world->trace ^ ((uint64_t)length << 32 | crc));
+    world->delivered += length;
+}
+
+/* One chunk where deliveries are split, else all that is due. */
+void gyre_sim_way_arrive(struct gyre_sim_way *way)
+{
+    uint64_t now = way->writer->world->now;
+    way->scheduled = false;
+    while (!way->blocked && way->chunks > 0 && way->chunk[way->first_chunk].due <= now) {
+        uint32_t length = way->chunk[way->first_chunk].length;
+        way->first_chunk = (way->first_chunk + 1) % way->chunk_capacity;
+        way->chunks--;
+        way->over = length == 0;
+        trace_chunk(way, length);
+        way->arrived += length;
+        if (way->link.piece_bytes) {
+            break;
+        }
+    }
+    gyre_sim_way_schedule(way);
+    if (way->reader->open) {
+        way->reader->ready(way->reader->context);
+    }
+}
+
+/* The writer writes no more. `at_once`: what was under way is lost too. */
+void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once)
+{
+    struct gyre_sim_world *world = way->writer->world;
+    if (at_once) {
+        way->chunks = 0;
+        way->scheduled = false; /* its event will find nothing */
+        way->arrived = way->length = 0;
+        way->last_due = way->busy_until = world->now;
+    } else if (way->closed) {
+        return;
+    }
+    way->closed = true;
+    if (!add_chunk(way, at_once ? world->now : due_time(way, 0), 0)) {
+        world->out_of_memory = true;
+    }
+    gyre_sim_way_schedule(way);
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer,
+                      void (*ready)(void *context), void *context, struct gyre_sim_end **end)
+{
+    struct gyre_sim_line *line = gyre_sim_line_between(world, rank, peer);
+    if (!line) {
+        return -ENOMEM;
+    }
+    struct gyre_sim_end *mine = &line->end[rank > peer];
+    if (mine->open || mine->out->closed) {
+        return GYRE_INVALID;
+    }
+    mine->open = true;
+    mine->ready = ready;
+    mine->context = context;
+    *end = mine;
+    if (world->rank[peer].dead) {
+        gyre_sim_way_close(mine->in, false);
+    }
+    return 0;
+}
+
+void gyre_sim_end_close(struct gyre_sim_end *end)
+{
+    end->open = false;
+    gyre_sim_way_close(end->out, false);
+    end->in->length = end->in->arrived = 0;
+    end->in->chunks = 0;
+}
+
+static uint32_t room(const struct gyre_sim_way *way)
+{
+    uint32_t window = way->writer->world->options.window_bytes;
+    return way->length < window ? window - way->length : 0;
+}
+
+static void flip_bit(struct gyre_sim_way *way, uint32_t length)
+{
+    if (way->corrupt_at >= way->written && way->corrupt_at < way->written + length) {
+        uint32_t run, at = way->length - length + (uint32_t)(way->corrupt_at - way->written);
+        *ring_at(way, at, 1, &run) ^= (uint8_t)(1u << gyre_rng_below(&way->writer->world->rng, 8));
+        way->corrupt_at = UINT64_MAX;
+    }
+}
+
+/* Cuts what was just written into chunks. */
+static bool send_off(struct gyre_sim_way *way, uint32_t length)
+{
+    struct gyre_rng *rng = &way->writer->world->rng;
+    while (length > 0) {
+        uint32_t part = length, most = way->link.piece_bytes;
+        if (most) {
+            part = 1 + (uint32_t)gyre_rng_below(rng, most < length ? most : length);
+        }
+        if (!add_chunk(way, due_time(way, part), part)) {
+            return false;
+        }
+        length -= part;
+    }
+    return true;
+}
+
+static uint32_t put_vectors(struct gyre_sim_way *way, const struct iovec *iov, int count,
+                            uint32_t most)
+{
+    uint32_t done = 0;
+    for (int i = 0; i < count && done < most; i++) {
+        uint32_t part = iov[i].iov_len < most - done ? (uint32_t)iov[i].iov_len : most - done;
+        ring_put(way, iov[i].iov_base, part);
+        done += part;
+    }
+    return done;
+}
+
+static uint32_t bytes_of(const struct iovec *iov, int count, uint32_t most)
+{
+    uint32_t total = 0;
+    for (int i = 0; i < count && total < most; i++) {
+        total += iov[i].iov_len < most - total ? (uint32_t)iov[i].iov_len : most - total;
+    }
+    return total;
+}
+
+size_t gyre_sim_end_write(struct gyre_sim_end *end, const struct iovec *iov, int count)
+{
+    struct gyre_sim_way *way = end->out;
+    struct gyre_sim_world *world = end->world;
+    if (way->closed) {
+        return 0;
+    }
+    uint32_t wanted = bytes_of(iov, count, world->options.window_bytes);
+    uint32_t length = room(way) < wanted ? room(way) : wanted;
+    way->starved = length < wanted;
+    if (length == 0) {
+        return 0;
+    }
+    if (!grow_bytes(way, way->length + length)) {
+        world->out_of_memory = true;
+        return 0;
+    }
+    put_vectors(way, iov, count, length);
+    flip_bit(way, length);
+    way->written += length;
+    if (!send_off(way, length)) {
+        world->out_of_memory = true;
+    }
+    gyre_sim_way_schedule(way);
+    return length;
+}
+
+size_t gyre_sim_end_read(struct gyre_sim_end *end, const struct iovec *iov, int count)
+{
+    struct gyre_sim_way *way = end->in;
+    struct gyre_sim_world *world = end->world;
+    size_t done = 0;
+    for (int i = 0; i < count && way->arrived > 0 && !world->rank[end->rank].dead; i++) {
+        uint32_t part = iov[i].iov_len < way->arrived ? (uint32_t)iov[i].iov_len : way->arrived;
+        ring_take(way, iov[i].iov_base, part);
+        done += part;
+    }
+    if (done > 0 && way->starved) {
+        way->starved = false;
+        gyre_sim_schedule(world, &(struct gyre_sim_event){.time = world->now + way->link.latency_ns,
+                                                          .kind = GYRE_SIM_ROOM,
+                                                          .way = way,
+                                                          .rank = way->writer->rank});
+    }
+    return done;
+}
+
+bool gyre_sim_end_over(const struct gyre_sim_end *end)
+{
+    return end->in->over && end->in->arrived == 0;
+}

@@ -1,0 +1,159 @@
+/* Inside the tcp driver: what tcp.c (wires and pipes), socket.c (one connection) and the
+ * pollers share.
+ *
+ *                  tcp.c          the driver's entries; whose turn it is
+ *                    │
+ *               socket.c      one connection: its stream's bytes out of and into one socket
+ *                    │
+ *      epoll.c ──┴── uring.c (or uring_absent.c)
+ *
+ * A poller answers one question, "which connections can move?", and may move bytes itself. What can
+ * move is *due*: a connection with a due bit stands on the wire's list, and the driver's poll()
+ * serves that list and nothing else, so its cost follows the traffic and not the number of peers.
+ */
+#ifndef GYRE_TRANSPORT_LINK_TCP_INSIDE_H
+#define GYRE_TRANSPORT_LINK_TCP_INSIDE_H
+
+#include "transport/link/driver.h"
+#include "transport/stream/stream.h"
+
+#include <netinet/in.h>
+#include <sys/queue.h>
+
+#define GYRE_TCP_PLAIN_MAX    8             /* up to so many connections in use are read plainly */
+#define GYRE_TCP_LOOK_EVERY   32            /* polls: so rarely the others are heard meanwhile */
+#define GYRE_TCP_EAGER        (64u * 1024)  /* on a longer message a GRANT is no time lost */
+#define GYRE_TCP_POSTS        256           /* sends, and as many receives, on one connection */
+#define GYRE_TCP_BUDGET_BYTES (1024 * 1024) /* of one connection, each way, in one poll() */
+#define GYRE_TCP_VECTORS      8             /* per call that writes */
+#define GYRE_TCP_NAME_MAX     (INET6_ADDRSTRLEN + 8)
+
+enum gyre_tcp_due {
+    GYRE_TCP_READ = 1,   /* the kernel may hold bytes for it */
+    GYRE_TCP_WRITE = 2,  /* its stream may hold bytes for the kernel */
+    GYRE_TCP_HARVEST = 4 /* its stream may hold completions */
+};
+
+struct gyre_tcp_wire;
+struct gyre_tcp_pipe;
+
+struct gyre_tcp_socket {
+    struct gyre_tcp_pipe *pipe;
+    struct gyre_stream *stream;
+    void *flight;    /* the poller's own */
+    int fd;          /* -1: gone */
+    uint32_t posts;  /* accepted and not yet completed; above 0 the connection is "in use" */
+    unsigned due;    /* enum gyre_tcp_due; nonzero exactly while it stands on wire->due */
+    bool blocked;    /* the kernel's buffer is full; the poller will notice when it is not */
+    bool hangup;     /* the peer has closed or the connection broke: read on to the end */
+    bool finished;   /* read to its orderly end */
+    bool shut;       /* our BYE is out and our side is closed */
+    bool flying_out; /* the poller moves bytes itself; nobody else may, that way */
+    bool flying_in;
+    int status; /* 0, or what the connection broke with; the pipe fails at its next turn */
+    int broke;  /* the errno behind it, 0: none */
+    TAILQ_ENTRY(gyre_tcp_socket) in_due;
+    LIST_ENTRY(gyre_tcp_socket) in_use;
+    char name[2][GYRE_TCP_NAME_MAX]; /* addresses, here and there, kept for messages */
+};
+
+#define GYRE_TCP_SOCKETS_MAX 8 /* a channel has no more */
+
+struct gyre_tcp_pipe {
+    struct gyre_tcp_wire *wire;
+    LIST_ENTRY(gyre_tcp_pipe) in_wire; /* in wire->pipes, or in wire->departed */
+    uint32_t peer;
+    int status; /* 0, or what the pipe failed with */
+    struct gyre_trouble trouble;
+    int kept[GYRE_TCP_SOCKETS_MAX]; /* second descriptors of closed sockets, until detach() */
+    int keeps;
+    int sockets;
+    struct gyre_tcp_socket socket[];
+};
+
+struct gyre_tcp_poller;
+
+struct gyre_tcp_wire {
+    const struct gyre_tcp_poller *poller;
+    void *state; /* the poller's own */
+    uint32_t rank;
+    uint16_t epoch;
+    bool bare_payload; /* sums are of headers only */
+    uint32_t polls;    /* counts calls, for GYRE_TCP_LOOK_EVERY */
+    uint32_t used;     /* connections on `use` */
+    uint32_t stuck;    /* connections that are blocked */
+    uint64_t moved;    /* bytes, both ways */
+    TAILQ_HEAD(gyre_tcp_due_list, gyre_tcp_socket) due;
+    LIST_HEAD(, gyre_tcp_socket) use;
+    LIST_HEAD(, gyre_tcp_pipe) pipes;
+    LIST_HEAD(, gyre_tcp_pipe)
+    departed; /* detached; kept until poll() has told their last completions */
+};
+
+/* All calls from the wire's one thread; none blocks unless it says so. */
+struct gyre_tcp_poller {
+    const char *name;
+
+    /* `connections` is an estimate. Fails with -errno and the likely cause. */
+    int (*open)(struct gyre_tcp_wire *wire, uint32_t connections, struct gyre_trouble *trouble);
+    void (*close)(struct gyre_tcp_wire *wire); /* no connection is left */
+
+    int (*add)(struct gyre_tcp_socket *socket, struct gyre_trouble *trouble);
+
+    /* After settle() the kernel works on nothing of this connection (flying_in and flying_out are
+     * false, and what had moved is told to the stream); it may wait for a cancelled operation to
+     * say so. remove() settles and forgets. */
+    void (*settle)(struct gyre_tcp_socket *socket);
+    void (*remove)(struct gyre_tcp_socket *socket);
+
+    /* Asks the kernel and marks what is due. */
+    void (*look)(struct gyre_tcp_wire *wire);
+
+    /* Moves bytes itself where that pays: called for a due connection whose output is blocked, and
+     * for every one in use while more than GYRE_TCP_PLAIN_MAX are. May set flying_out and
+     * flying_in. NULL: this poller only looks. */
+    void (*carry)(struct gyre_tcp_socket *socket);
+    void (*launch)(
+        struct gyre_tcp_wire *wire); /* hands to the kernel what carry() prepared. NULL likewise */
+
+    /* From here on anything that happens makes `*fd` readable. Happenings up to here are marked
+     * due. */
+    int (*arm)(struct gyre_tcp_wire *wire, int *fd);
+};
+
+static inline bool gyre_tcp_is_crowded(const struct gyre_tcp_wire *wire)
+{
+    return wire->used > GYRE_TCP_PLAIN_MAX;
+}
+
+extern const struct gyre_tcp_poller gyre_tcp_epoll;
+
+/* The io_uring poller, NULL where it is not built in. */
+extern const struct gyre_tcp_poller *const gyre_tcp_uring;
+
+/* socket.c. None of these fails a pipe or calls a poller's look(): a connection that breaks
+ * notes it in `status` and stays due, so they can be called from anywhere, also by a poller that is
+ * sorting what came back. */
+int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe, int fd,
+                         struct gyre_trouble *trouble); /* takes `fd` on success only */
+void gyre_tcp_socket_close(struct gyre_tcp_socket *socket,
+                           int status); /* posts end with `status`; the stream stays */
+void gyre_tcp_socket_mark(struct gyre_tcp_socket *socket, unsigned due);
+void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket);
+void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked);
+void gyre_tcp_socket_use(struct gyre_tcp_socket *socket);   /* one more post */
+void gyre_tcp_socket_push(struct gyre_tcp_socket *socket);  /* plain calls, up to the budget */
+void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* only what stands in front, no bulk */
+void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket);
+int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max);
+bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
+                              const void *data, uint64_t length);
+int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
+                             void *data, uint64_t length);
+
+/* What a transfer ended with, plain or in flight: bytes or -errno. False: nothing more moves that
+ * way now. */
+bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result);
+bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result);
+
+#endif

@@ -1,0 +1,460 @@
+/* The tcp driver: wires, pipes, and whose turn it is. One driver, two pollers (epoll, io_uring);
+ * inside.h has the map.
+ *
+ *   a pipe with 3 connections          lane 0, 3, 6 … ──▶ connection 0 ─┐
+ *   (one stream each, same order       lane 1, 4, 7 … ──▶ connection 1 ─┼─▶ peer
+ *   on both sides)                     lane 2, 5, 8 … ──▶ connection 2 ─┘
+ *
+ * Who is served when. poll() asks the poller what can move, adds the connections in use while they
+ * are few, and serves each due connection once: read, write, tell completions. One connection moves
+ * about GYRE_TCP_BUDGET_BYTES each way per poll() and then stands at the end of the list, so nobody
+ * starves behind a large transfer.
+ *
+ * Plain or not. A thread that spins for one small message is served best by recvmsg itself: it is
+ * the only call on the way. So while at most GYRE_TCP_PLAIN_MAX connections are in use (have posts
+ * outstanding), each poll() tries them directly. With more of them the poller is asked. Small sends
+ * are written in send() itself, always: loopback, 2 cores, 16 connections exchanging 8 bytes took
+ * 62 µs with plain reads and writes or with plain writes and reads in the ring, 74 µs with both in
+ * the ring, and 104 µs where epoll_wait named the readable ones.
+ *
+ * Death. A connection that breaks takes its pipe with it: every connection of the pipe is closed
+ * (but a second descriptor keeps it up where the two ends only disagree), every post completes with
+ * the status, state() tells the story with both addresses. Other pipes do not notice. A detached
+ * pipe lives on in `departed`, without sockets, until poll() has told its last completions; so
+ * detach() needs no memory. */
+#include "transport/link/tcp/inside.h"
+
+#include "base/log.h"
+#include "transport/stream/frame.h"
+#include "transport/stream/signature.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int open_poller(struct gyre_tcp_wire *wire, const struct gyre_tcp_poller *poller,
+                       uint32_t peers, struct gyre_trouble *trouble)
+{
+    int status = poller->open(wire, peers, trouble);
+    if (!status)
+        wire->poller = poller;
+    return status;
+}
+
+/* io_uring unless epoll was asked for. A refusal is told in one line. */
+static int choose_poller(struct gyre_tcp_wire *wire, const struct gyre_wire_options *options,
+                         struct gyre_trouble *trouble)
+{
+    bool forced = options->variant && !strcmp(options->variant, "io_uring");
+    bool tried = forced || (!options->variant && gyre_tcp_uring);
+    if (options->variant && !forced && strcmp(options->variant, "epoll"))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "tcp: no poller is called \"%s\": use io_uring or epoll",
+                                options->variant);
+    struct gyre_trouble refusal = {0};
+    if (tried && gyre_tcp_uring && !open_poller(wire, gyre_tcp_uring, options->peers, &refusal))
+        return 0;
+    if (tried)
+        gyre_log(GYRE_LOG_WARN, "tcp is served by epoll: %s",
+                 gyre_tcp_uring ? refusal.text
+                                : "io_uring is not built in (liburing was missing at build time)");
+    return open_poller(wire, &gyre_tcp_epoll, options->peers, trouble);
+}
+
+static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **out,
+                    struct gyre_trouble *trouble)
+{
+    struct gyre_tcp_wire *wire = calloc(1, sizeof *wire);
+    if (!wire)
+        return gyre_trouble_set(trouble, -ENOMEM, "tcp: no memory for a wire");
+    wire->rank = options->rank;
+    wire->epoch = options->epoch;
+    wire->bare_payload = options->bare_payload;
+    TAILQ_INIT(&wire->due);
+    LIST_INIT(&wire->use);
+    LIST_INIT(&wire->pipes);
+    LIST_INIT(&wire->departed);
+    int status = choose_poller(wire, options, trouble);
+    if (status) {
+        free(wire);
+        return status;
+    }
+    *out = (struct gyre_wire *)wire;
+    return 0;
+}
+
+static void destroy_pipe(struct gyre_tcp_pipe *pipe)
+{
+    for (int i = 0; i < pipe->sockets; i++)
+        gyre_stream_destroy(pipe->socket[i].stream);
+    free(pipe);
+}
+
+static void close_sockets(struct gyre_tcp_pipe *pipe, int status)
+{
+    for (int i = 0; i < pipe->sockets; i++)
+        gyre_tcp_socket_close(&pipe->socket[i], status);
+}
+
+static void tcp_detach(struct gyre_pipe *handle)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    close_sockets(pipe, -ECANCELED);
+    while (pipe->keeps)
+        close(pipe->kept[--pipe->keeps]);
+    for (int i = 0; i < pipe->sockets; i++)
+        gyre_tcp_socket_unmark(&pipe->socket[i]);
+    LIST_REMOVE(pipe, in_wire);
+    LIST_INSERT_HEAD(&pipe->wire->departed, pipe, in_wire);
+}
+
+static void tcp_close(struct gyre_wire *handle)
+{
+    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    if (!wire)
+        return;
+    while (!LIST_EMPTY(&wire->pipes))
+        tcp_detach((struct gyre_pipe *)LIST_FIRST(&wire->pipes));
+    while (!LIST_EMPTY(&wire->departed)) {
+        struct gyre_tcp_pipe *pipe = LIST_FIRST(&wire->departed);
+        LIST_REMOVE(pipe, in_wire);
+        destroy_pipe(pipe);
+    }
+    wire->poller->close(wire);
+    free(wire);
+}
+
+static const char *tcp_serves(const struct gyre_wire *wire)
+{
+    return ((const struct gyre_tcp_wire *)wire)->poller->name;
+}
+
+/* Undoes a half-made attach; the descriptors stay the caller's. */
+static int give_up(struct gyre_tcp_pipe *pipe, int status)
+{
+    for (int i = 0; i < pipe->sockets; i++) {
+        pipe->wire->poller->remove(&pipe->socket[i]);
+        gyre_tcp_socket_unmark(&pipe->socket[i]);
+    }
+    destroy_pipe(pipe);
+    return status;
+}
+
+static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
+                      struct gyre_pipe **out, struct gyre_trouble *trouble)
+{
+    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    const int most = (int)(sizeof channel->fd / sizeof channel->fd[0]);
+    if (channel->fds < 1 || channel->fds > most)
+        return gyre_trouble_set(trouble, -EINVAL,
+                                "tcp: %d connections to rank %u: 1 to %d are possible",
+                                channel->fds, channel->peer, most);
+    struct gyre_tcp_pipe *pipe =
+        calloc(1, sizeof *pipe + (size_t)channel->fds * sizeof pipe->socket[0]);
+    if (!pipe)
+        return gyre_trouble_set(trouble, -ENOMEM, "tcp: no memory for the pipe to rank %u",
+                                channel->peer);
+    pipe->wire = wire;
+    pipe->peer = channel->peer;
+    for (int i = 0; i < channel->fds; i++) {
+        int status = gyre_tcp_socket_open(&pipe->socket[i], pipe, channel->fd[i], trouble);
+        if (status)
+            return give_up(pipe, status);
+        pipe->sockets++;
+    }
+    LIST_INSERT_HEAD(&wire->pipes, pipe, in_wire);
+    *out = (struct gyre_pipe *)pipe;
+    return 0;
+}
+
+static void tell_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
+{
+    const int index = (int)(socket - pipe->socket) + 1;
+    struct gyre_match mine;
+    uint64_t theirs = 0;
+    if (socket->status == GYRE_MISMATCH) {
+        gyre_stream_mismatch(socket->stream, &mine, &theirs);
+        char text[256];
+        gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
+                                    theirs);
+        gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH, "%s", text);
+    } else if (socket->status == GYRE_CORRUPT) {
+        gyre_trouble_set(
+            &pipe->trouble, GYRE_CORRUPT,
+            "connection %d of %d from rank %u to rank %u (%s to %s) brought bytes that are not "
+            "what the peer sent: "
+            "check the network path, memory, and that both run the same version",
+            index, pipe->sockets, pipe->wire->rank, pipe->peer, socket->name[0], socket->name[1]);
+    } else {
+        gyre_trouble_set(
+            &pipe->trouble, socket->status,
+            "connection %d of %d from rank %u to rank %u (%s to %s) was lost: %s; look at that "
+            "rank's last lines",
+            index, pipe->sockets, pipe->wire->rank, pipe->peer, socket->name[0], socket->name[1],
+            socket->broke ? strerror(socket->broke) : "the peer closed it without a goodbye");
+    }
+}
+
+/* The peer shall not see this end close before it hears that the two disagree: it would take that
+ * for a loss, and tell it sooner. */
+static void keep_open(struct gyre_tcp_pipe *pipe)
+{
+    for (int i = 0; i < pipe->sockets && pipe->socket[i].fd >= 0; i++) {
+        int fd = fcntl(pipe->socket[i].fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= 0)
+            pipe->kept[pipe->keeps++] = fd;
+    }
+}
+
+static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
+{
+    if (pipe->status)
+        return;
+    pipe->status = socket->status;
+    tell_failure(pipe, socket);
+    if (pipe->status == GYRE_MISMATCH)
+        keep_open(pipe);
+    close_sockets(pipe, pipe->status);
+}
+
+/* -- posts ------------------------------------------------------------------------------------- */
+
+static struct gyre_tcp_socket *lane_socket(struct gyre_tcp_pipe *pipe,
+                                           const struct gyre_match *match)
+{
+    return &pipe->socket[match->lane % (unsigned)pipe->sockets];
+}
+
+/* A post that shows that the peer means something else tells as much as its frame would. */
+static int refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socket, int status)
+{
+    if (status == GYRE_MISMATCH) {
+        socket->status = status;
+        fail_pipe(pipe, socket);
+    }
+    return status;
+}
+
+static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+                    uint64_t length, uint64_t token)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_socket *socket = lane_socket(pipe, match);
+    if (pipe->status)
+        return pipe->status;
+    int status = gyre_stream_send(socket->stream, match, data, length, token);
+    if (status)
+        return refused(pipe, socket, status);
+    gyre_tcp_socket_use(socket);
+    bool later =
+        length > GYRE_TCP_EAGER || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
+    if (!later && gyre_stream_starves(socket->stream))
+        gyre_tcp_socket_pull(socket); /* credit may be here, and spares a question */
+    if (!later)
+        gyre_tcp_socket_push(socket);
+    gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
+    return 0;
+}
+
+/* The grant of a long message leaves at once: left to poll() it would stand behind this side's own
+ * bulk, and the two directions would take turns (64 KiB both ways took 60 µs, and 34 µs so). */
+static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+                    uint64_t length, uint64_t token)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_socket *socket = lane_socket(pipe, match);
+    if (pipe->status)
+        return pipe->status;
+    int status = gyre_stream_recv(socket->stream, match, data, length, token);
+    if (status)
+        return refused(pipe, socket, status);
+    gyre_tcp_socket_use(socket);
+    if (length > GYRE_TCP_EAGER)
+        gyre_tcp_socket_nudge(socket);
+    gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
+    return 0;
+}
+
+static bool tcp_send_now(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+                         uint64_t length)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    return !pipe->status && gyre_tcp_socket_send_now(lane_socket(pipe, match), match, data, length);
+}
+
+static int tcp_recv_now(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+                        uint64_t length)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_socket *socket = lane_socket(pipe, match);
+    if (pipe->status)
+        return -ENOENT;
+    int status = gyre_tcp_socket_recv_now(socket, match, data, length);
+    if (!status && !gyre_stream_silent(socket->stream)) /* credit is due */
+        gyre_tcp_socket_push(socket);
+    return status;
+}
+
+static int tcp_cancel(struct gyre_pipe *handle, uint64_t token)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    for (int i = 0; i < pipe->sockets; i++) {
+        struct gyre_tcp_socket *socket = &pipe->socket[i];
+        if (socket->flying_in || socket->flying_out)
+            pipe->wire->poller->settle(socket);
+        int status = gyre_stream_cancel(socket->stream, token);
+        gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_HARVEST);
+        if (status != -ENOENT)
+            return status;
+    }
+    return -ENOENT;
+}
+
+/* True once both sides have said goodbye on this connection. */
+static bool socket_bye(struct gyre_tcp_socket *socket)
+{
+    gyre_stream_bye(socket->stream);
+    gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_READ);
+    if (!gyre_stream_said_bye(socket->stream))
+        return false;
+    if (!socket->shut)
+        shutdown(socket->fd, SHUT_WR);
+    socket->shut = true;
+    return gyre_stream_heard_bye(socket->stream);
+}
+
+static int tcp_bye(struct gyre_pipe *handle)
+{
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    if (pipe->status)
+        return pipe->status;
+    int done = 0;
+    for (int i = 0; i < pipe->sockets; i++)
+        done += socket_bye(&pipe->socket[i]);
+    return done == pipe->sockets ? 0 : GYRE_AGAIN;
+}
+
+static int tcp_state(const struct gyre_pipe *handle, struct gyre_trouble *trouble)
+{
+    const struct gyre_tcp_pipe *pipe = (const struct gyre_tcp_pipe *)handle;
+    if (pipe->status)
+        gyre_trouble_set(trouble, pipe->status, "%s", pipe->trouble.text);
+    return pipe->status;
+}
+
+/* -- progress ---------------------------------------------------------------------------------- */
+
+static void move(struct gyre_tcp_socket *socket, unsigned due)
+{
+    const struct gyre_tcp_poller *poller = socket->pipe->wire->poller;
+    bool carried = poller->carry && gyre_tcp_is_crowded(socket->pipe->wire);
+    if (!carried && due & GYRE_TCP_READ)
+        gyre_tcp_socket_pull(socket);
+    gyre_tcp_socket_push(socket); /* what was read may have called for an answer */
+    if (poller->carry && (carried || socket->blocked) && !socket->status)
+        poller->carry(socket);
+}
+
+static int serve(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max)
+{
+    unsigned due = socket->due;
+    gyre_tcp_socket_unmark(socket);
+    if (socket->fd >= 0 && !socket->status && due & (GYRE_TCP_READ | GYRE_TCP_WRITE))
+        move(socket, due);
+    if (socket->status && socket->fd >= 0)
+        fail_pipe(socket->pipe, socket);
+    int got = gyre_tcp_socket_harvest(socket, out, max);
+    if (got == max)
+        gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
+    return got;
+}
+
+static int harvest_departed(struct gyre_tcp_wire *wire, struct gyre_completion *out, int max)
+{
+    int got = 0;
+    while (!LIST_EMPTY(&wire->departed)) {
+        struct gyre_tcp_pipe *pipe = LIST_FIRST(&wire->departed);
+        for (int i = 0; i < pipe->sockets; i++)
+            got += gyre_tcp_socket_harvest(&pipe->socket[i], out + got, max - got);
+        if (got == max)
+            return got;
+        LIST_REMOVE(pipe, in_wire);
+        destroy_pipe(pipe);
+    }
+    return got;
+}
+
+/* Those that wait for the peer. Whose posts have all completed is not: a root that only sends would
+ * read nothing once per message. Now and then all are, to hear of an end. */
+static void mark_used(struct gyre_tcp_wire *wire)
+{
+    struct gyre_tcp_socket *socket;
+    bool all = wire->polls % GYRE_TCP_LOOK_EVERY == 0;
+    LIST_FOREACH(socket, &wire->use, in_use)
+    if (all || gyre_stream_waits(socket->stream))
+        gyre_tcp_socket_mark(socket, GYRE_TCP_READ);
+}
+
+static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
+{
+    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    struct gyre_tcp_socket *socket;
+    if (max < 1)
+        return 0;
+    wire->polls++;
+    wire->poller->look(wire);
+    if (!gyre_tcp_is_crowded(wire))
+        mark_used(wire);
+    int got = harvest_departed(wire, out, max);
+    struct gyre_tcp_socket *last = TAILQ_LAST(&wire->due, gyre_tcp_due_list);
+    for (bool more = last; more && got < max;) {
+        socket = TAILQ_FIRST(&wire->due);
+        more = socket != last;
+        got += serve(socket, out + got, max - got);
+    }
+    if (wire->poller->launch)
+        wire->poller->launch(wire);
+    return got;
+}
+
+static int tcp_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
+{
+    struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
+    int status = wire->poller->arm(wire, &alarm->fd);
+    if (status)
+        return status;
+    return TAILQ_EMPTY(&wire->due) && LIST_EMPTY(&wire->departed) ? 0 : GYRE_AGAIN;
+}
+
+static uint64_t tcp_moved(const struct gyre_wire *wire)
+{
+    return ((const struct gyre_tcp_wire *)wire)->moved;
+}
+
+const struct gyre_driver gyre_driver_tcp = {
+    .name = "tcp",
+    .limits = {.memory_kinds = 1u << GYRE_MEMORY_HOST,
+               .message_max = UINT64_C(1) << 48,
+               .posts = GYRE_TCP_POSTS,
+               .alignment = 1,
+               .latency_ns = 10 * 1000,
+               .bandwidth_mib = 2000},
+    .open = tcp_open,
+    .close = tcp_close,
+    .serves = tcp_serves,
+    .attach = tcp_attach,
+    .detach = tcp_detach,
+    .bye = tcp_bye,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .send_now = tcp_send_now,
+    .recv_now = tcp_recv_now,
+    .cancel = tcp_cancel,
+    .poll = tcp_poll,
+    .state = tcp_state,
+    .arm = tcp_arm,
+    .moved = tcp_moved,
+};

@@ -1,0 +1,10 @@
+/* Registering a device's memory by its dma-buf: libibverbs has it since rdma-core 34. */
+#include "transport/link/verbs/inside.h"
+
+#include <infiniband/verbs.h>
+
+struct ibv_mr *gyre_verbs_register_dmabuf(struct ibv_pd *domain, int fd, const void *base,
+                                          uint64_t length, int access)
+{
+    return ibv_reg_dmabuf_mr(domain, 0, length, (uintptr_t)base, fd, access);
+}

@@ -1,0 +1,268 @@
+/* Two ends find out whether they can write to each other.
+ *
+ *     offer     who I am for the device, or why I do not want to (offer.c)         each way
+ *     ready     my queue pair is connected to yours                                      each way
+ *               ── test write of two packets, checked byte by byte ──▶                   each way
+ *     verdict   yours came and mine was answered                                         each way
+ *
+ * The same again for each further queue pair, as many as both would have: number i of the one meets
+ * number i of the other. One that comes to nothing is left out by both, with a line; without the
+ * first one there is no link.
+ *
+ * It goes over the connected and authenticated socket that join made, which is this rank's word
+ * that it is the peer. Whoever says no at a step says why, both know after that very step, and the
+ * socket has no byte of it left: tcp can use it. So the two always choose alike. The start of the
+ * packet numbers comes from the system, afresh for each pipe: a packet of a former life is not
+ * taken for one of this.
+ *
+ * This waits for the peer, who may come later, because it meets others first: the last rank waits
+ * for rank 0 through all its other meetings. So the patience grows with the peers. A peer that ends,
+ * or whose host is silent, is not waited for: the socket tells. The test write is waited for
+ * PROBE_MS, which is shorter than the device's own patience. */
+#include "transport/link/verbs/inside.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define PATIENCE_MS 60000
+#define EACH_MS     1000 /* and this for each meeting: five times what one takes in an emulator */
+#define PROBE_MS    3000
+#define DOUBTS_MOST 2 /* test writes that fail before the first one succeeds */
+#define STEP_BYTES  128
+
+/* -- words over the socket --------------------------------------------------------------------- */
+
+struct talk {
+    int fd;
+    uint64_t deadline;
+    uint32_t peer;
+    struct gyre_trouble *trouble;
+};
+
+static int lost(const struct talk *talk, const char *how)
+{
+    return gyre_trouble_set(talk->trouble, GYRE_PEER_LOST,
+                            "rank %u %s while the verbs link to it was made", talk->peer, how);
+}
+
+static int await(const struct talk *talk, short events)
+{
+    struct pollfd wait = {.fd = talk->fd, .events = events};
+    uint64_t now = gyre_now_ns();
+    uint64_t left_ms = now < talk->deadline ? (talk->deadline - now) / GYRE_MS + 1 : 0;
+    int left = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+    int ready = left ? poll(&wait, 1, left) : 0;
+    return ready || (ready < 0 && errno == EINTR) ? 0 : lost(talk, "did not answer");
+}
+
+/* Each record is small against any socket's buffer. */
+static int say(const struct talk *talk, const uint8_t *bytes, size_t length)
+{
+    int status = 0;
+    for (size_t at = 0; at < length && !status;) {
+        ssize_t put = send(talk->fd, bytes + at, length - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (put >= 0)
+            at += (size_t)put;
+        else
+            status =
+                errno == EAGAIN || errno == EINTR ? await(talk, POLLOUT) : lost(talk, "hung up");
+    }
+    return status;
+}
+
+static int hear(const struct talk *talk, uint8_t *bytes, size_t length)
+{
+    int status = 0;
+    for (size_t at = 0; at < length && !status;) {
+        ssize_t got = recv(talk->fd, bytes + at, length - at, MSG_DONTWAIT);
+        if (got > 0)
+            at += (size_t)got;
+        else
+            status = got && (errno == EAGAIN || errno == EINTR) ? await(talk, POLLIN)
+                                                                : lost(talk, "hung up");
+    }
+    return status;
+}
+
+/* -- steps, and the test write ----------------------------------------------------------------- */
+
+static int exchange_offers(struct gyre_verbs_queue *queue, const struct talk *talk,
+                           const struct gyre_trouble *why)
+{
+    uint8_t out[GYRE_VERBS_OFFER], in[GYRE_VERBS_OFFER];
+    int status = gyre_verbs_offer_write(queue, why, out);
+    if (status || (status = say(talk, out, sizeof out)) || (status = hear(talk, in, sizeof in)))
+        return status;
+    return gyre_verbs_offer_read(queue, why, in, talk->trouble);
+}
+
+/* Says how far this side has come, hears the same of the peer, and goes on only if both have. */
+static int exchange_step(const struct talk *talk, int good, const struct gyre_trouble *why)
+{
+    uint8_t out[STEP_BYTES] = {0}, in[STEP_BYTES];
+    out[0] = good == 0;
+    if (good)
+        snprintf((char *)out + 1, sizeof out - 1, "%s", why->text);
+    int status = say(talk, out, sizeof out);
+    if (!status)
+        status = hear(talk, in, sizeof in);
+    if (status)
+        return status;
+    in[sizeof in - 1] = 0;
+    if (good)
+        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "%s", why->text);
+    if (!in[0])
+        return gyre_trouble_set(talk->trouble, GYRE_UNSUPPORTED, "it says: %s",
+                                (const char *)in + 1);
+    return 0;
+}
+
+static bool is_first(const struct gyre_verbs_queue *queue)
+{
+    return queue == queue->pipe->queue;
+}
+
+static uint8_t test_byte(const struct gyre_verbs_end *from, uint32_t i)
+{
+    return (uint8_t)(from->first >> 8 * (i % 3) ^ i * 131 ^ i >> 8);
+}
+
+/* It is no record: neither end writes another before both have had it. */
+static void write_test(struct gyre_verbs_queue *queue)
+{
+    struct gyre_verbs_pipe *pipe = queue->pipe;
+    bool first = is_first(queue);
+    uint8_t *from = first ? pipe->outbox : pipe->wire->test + GYRE_VERBS_TEST;
+    for (uint32_t i = 0; i < GYRE_VERBS_TEST; i++)
+        from[i] = test_byte(&queue->mine, i);
+    gyre_verbs_queue_put(queue,
+                         &(struct gyre_verbs_request){.from = from,
+                                                      .key = first ? pipe->wire->outboxes->lkey
+                                                                   : queue->card->test->lkey,
+                                                      .length = GYRE_VERBS_TEST,
+                                                      .to = queue->theirs.inbox,
+                                                      .to_key = queue->theirs.key,
+                                                      .tells = true,
+                                                      .kind = GYRE_VERBS_PROBE,
+                                                      .word = GYRE_VERBS_TEST});
+    gyre_verbs_queue_flush(queue);
+}
+
+void gyre_verbs_meet_check(struct gyre_verbs_queue *queue, uint32_t length)
+{
+    const uint8_t *got = is_first(queue) ? queue->pipe->inbox : queue->pipe->wire->test;
+    bool good = !queue->proven && !queue->test_came && length == GYRE_VERBS_TEST;
+    for (uint32_t i = 0; good && i < GYRE_VERBS_TEST; i++)
+        good = got[i] == test_byte(&queue->theirs, i);
+    queue->test_came = true;
+    if (!good)
+        gyre_verbs_fail(queue, GYRE_CORRUPT, "other bytes have come than were sent");
+}
+
+static bool passed(const struct gyre_verbs_queue *queue)
+{
+    return queue->test_came && queue->sends_done == queue->sends && !queue->refused[0];
+}
+
+static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
+{
+    uint64_t limit = gyre_now_ns() + PROBE_MS * GYRE_MS;
+    char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
+    write_test(queue);
+    while (!passed(queue) && !queue->refused[0] && gyre_now_ns() < limit)
+        gyre_verbs_queue_drain(queue->pipe->wire);
+    if (passed(queue))
+        return 0;
+    gyre_verbs_gid_name(queue->mine.gid, here);
+    gyre_verbs_gid_name(queue->theirs.gid, there);
+    if (queue->refused[0])
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "a test write between GID %s and %s: %s",
+                                here, there, queue->refused);
+    return gyre_trouble_set(
+        trouble, GYRE_UNSUPPORTED, "a test write between GID %s and %s %s within %d s", here, there,
+        queue->test_came ? "was not answered" : "did not arrive", PROBE_MS / 1000);
+}
+
+/* -- a queue pair ------------------------------------------------------------------------------ */
+
+/* Why this side does not even try is left in *why. */
+static void prepare(struct gyre_verbs_queue *queue, struct gyre_trouble *why)
+{
+    const struct gyre_verbs_card *card = queue->card;
+    if (!is_first(queue) && card->why.status)
+        *why = card->why;
+    else if (card->refusals >= DOUBTS_MOST && !card->proven)
+        gyre_trouble_set(why, GYRE_UNSUPPORTED, "test writes have reached no peer so far");
+    else
+        gyre_verbs_queue_create(queue, why);
+}
+
+static int meet_by(struct gyre_verbs_queue *queue, const struct talk *talk)
+{
+    struct gyre_verbs_pipe *pipe = queue->pipe;
+    struct gyre_trouble why = {0};
+    prepare(queue, &why);
+    int status = exchange_offers(queue, talk, &why);
+    if (!status)
+        status = exchange_step(talk, gyre_verbs_queue_connect(queue, &why), &why);
+    if (!status)
+        status = exchange_step(talk, test(queue, &why), &why);
+    queue->card->refusals += status == GYRE_UNSUPPORTED && queue->sends;
+    if (status)
+        return status;
+    queue->card->proven = queue->proven = true;
+    pipe->way[pipe->ways++] = queue;
+    return 0;
+}
+
+/* It is no failure: the others serve. */
+static int meet_beside(struct gyre_verbs_queue *queue, const struct talk *talk)
+{
+    struct gyre_verbs_card *card = queue->card;
+    struct gyre_trouble why = {0};
+    struct talk aside = *talk;
+    aside.trouble = &why;
+    int status = meet_by(queue, &aside);
+    if (!status)
+        return 0;
+    gyre_verbs_queue_destroy(queue);
+    if (status != GYRE_UNSUPPORTED)
+        return gyre_trouble_set(talk->trouble, status, "%s", why.text);
+    gyre_log(card->told_why ? GYRE_LOG_INFO : GYRE_LOG_WARN,
+             "verbs: queue pair %d of %u to rank %u is left out: %s",
+             (int)(queue - queue->pipe->queue) + 1, queue->pipe->wire->queues, talk->peer,
+             why.text);
+    card->told_why = true;
+    return 0;
+}
+
+/* -- all of a pipe ----------------------------------------------------------------------------- */
+
+uint64_t gyre_verbs_meet_ms(uint32_t meetings)
+{
+    return PATIENCE_MS + (uint64_t)meetings * EACH_MS;
+}
+
+int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+{
+    const struct gyre_verbs_wire *wire = pipe->wire;
+    const struct gyre_verbs_end *mine = &pipe->queue->mine, *theirs = &pipe->queue->theirs;
+    uint64_t patience = gyre_verbs_meet_ms(wire->most * wire->queues);
+    struct talk talk = {.fd = pipe->fd[0],
+                        .deadline = gyre_now_ns() + patience * GYRE_MS,
+                        .peer = pipe->peer,
+                        .trouble = trouble};
+    int status = meet_by(pipe->queue, &talk);
+    for (uint32_t i = 1; !status && i < mine->queues && i < theirs->queues; i++)
+        status = meet_beside(&pipe->queue[i], &talk);
+    pipe->detours = !status && mine->detours && theirs->detours;
+    return status;
+}

@@ -1,0 +1,165 @@
+/* Long messages, written by the device from where they lie to where they belong.
+ *
+ *     recv  in memory that can be registered ─▶ PLACE: address and key
+ *     send  in memory that can be registered ─▶ WRITE, … WRITE with immediate: "number n has come"
+ *
+ * Which that is memory.c tells. Messages in other memory take the rings.
+ *
+ * The order in which the parts of a message become visible does not matter, so the device may
+ * choose it: the immediate's completion comes when all of them are there. Half of the send queue is
+ * left to records, so that a short message waits for a part of a long one, not for all of it. Each
+ * part is answered, so parts are long against what is lost by that.
+ *
+ * Where a pipe has several queue pairs the parts go over them in turn, so that the last one is the
+ * first pair's, and the last of each is an immediate:
+ *
+ *     first    │   │ 1 │   │   │ 4 │ number n has come
+ *     second   │ 0 │   │   │ 3 │       its share of n has
+ *     third    │   │   │ 2 │           its share of n has
+ *
+ * Which pairs have a share follows from the length, so both ends know how many to wait for, and as
+ * each pair keeps its order a count of shares is enough. */
+#include "transport/link/verbs/inside.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+
+#define PART (128u * 1024) /* of a message, in one request */
+
+/* -- for the stream ---------------------------------------------------------------------------- */
+
+static bool expose(void *context, void *memory, uint64_t length, struct gyre_reach_place *place)
+{
+    struct gyre_verbs_wire *wire = context;
+    const struct gyre_verbs_memory *found = gyre_verbs_memory_of(wire, memory, length);
+    if (!found)
+        return false;
+    *place = (struct gyre_reach_place){.address = (uintptr_t)memory};
+    for (uint32_t i = 0; i < wire->queues; i++) {
+        const struct ibv_mr *registration = gyre_verbs_memory_by(wire, found, i);
+        place->key[i] = registration ? registration->rkey : 0;
+    }
+    return true;
+}
+
+static bool covers(void *wire, const void *memory, uint64_t length)
+{
+    return gyre_verbs_memory_of(wire, memory, length);
+}
+
+static int flush(void *context)
+{
+    const struct gyre_verbs_wire *wire = context;
+    struct gyre_trouble trouble = {0};
+    int status = wire->sight->flush(wire->sight->context, &trouble);
+    if (status)
+        gyre_log(GYRE_LOG_WARN, "verbs: what came by RDMA cannot be shown to a device: %s",
+                 trouble.text);
+    return status;
+}
+
+void gyre_verbs_reach_open(struct gyre_verbs_wire *wire, const struct gyre_sight *sight)
+{
+    wire->sight = sight;
+    wire->ferry = sight ? sight->ferry : NULL;
+    wire->reach = (struct gyre_reach){.context = wire,
+                                      .most = GYRE_VERBS_PLACES,
+                                      .expose = expose,
+                                      .covers = covers,
+                                      .flush = flush};
+}
+
+/* -- shares ------------------------------------------------------------------------------------ */
+
+static uint64_t parts_of(uint64_t length)
+{
+    return (length + PART - 1) / PART;
+}
+
+static uint32_t *count_of(struct gyre_verbs_queue *queue, bool out)
+{
+    return out ? &queue->shares_left : &queue->shares_come;
+}
+
+bool gyre_verbs_reach_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out)
+{
+    uint64_t parts = parts_of(length);
+    uint32_t shares = parts < pipe->ways ? (uint32_t)parts : pipe->ways;
+    for (uint32_t i = 1; i < shares; i++)
+        if (!*count_of(pipe->way[i], out))
+            return false;
+    for (uint32_t i = 1; i < shares; i++)
+        --*count_of(pipe->way[i], out);
+    return true;
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+static bool begin(struct gyre_verbs_pipe *pipe)
+{
+    if (pipe->writing)
+        return true;
+    if (!gyre_stream_take_write(pipe->stream, &pipe->write))
+        return false;
+    const struct gyre_verbs_memory *found =
+        gyre_verbs_memory_of(pipe->wire, pipe->write.from, pipe->write.length);
+    if (!found) {
+        gyre_verbs_fail(pipe->queue, -EFAULT, "memory of a message was freed while it was sent");
+        return false;
+    }
+    for (uint32_t i = 0; i < pipe->wire->queues; i++) {
+        const struct ibv_mr *registration = gyre_verbs_memory_by(pipe->wire, found, i);
+        pipe->write_key[i] = registration ? registration->lkey : 0;
+    }
+    pipe->writing = true;
+    pipe->write_away = found->away;
+    pipe->write_at = 0;
+    return true;
+}
+
+static uint64_t parts_left(const struct gyre_verbs_pipe *pipe)
+{
+    return parts_of(pipe->write.length - pipe->write_at);
+}
+
+static struct gyre_verbs_queue *next_queue(const struct gyre_verbs_pipe *pipe)
+{
+    return pipe->way[(parts_left(pipe) - 1) % pipe->ways];
+}
+
+static void write_part(struct gyre_verbs_pipe *pipe)
+{
+    const struct gyre_stream_write *write = &pipe->write;
+    struct gyre_verbs_queue *queue = next_queue(pipe);
+    ptrdiff_t number = queue - pipe->queue;
+    uint64_t left = write->length - pipe->write_at;
+    bool last = parts_left(pipe) <= pipe->ways; /* here */
+    struct gyre_verbs_request request = {.from = write->from + pipe->write_at,
+                                         .key = pipe->write_key[number],
+                                         .length = left < PART ? (uint32_t)left : PART,
+                                         .away = pipe->write_away,
+                                         .to = write->place.address + pipe->write_at,
+                                         .to_key = write->place.key[number],
+                                         .tells = last,
+                                         .kind = GYRE_VERBS_ARRIVED,
+                                         .word = write->number,
+                                         .ends = last ? write->send : NULL};
+    pipe->write_at += request.length;
+    pipe->wire->moved += request.length;
+    pipe->writing = pipe->write_at < write->length;
+    pipe->announced += !pipe->writing;
+    gyre_verbs_queue_put(queue, &request);
+}
+
+bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe)
+{
+    bool moved = false;
+    while (!pipe->status && gyre_verbs_queue_room(pipe->queue) > GYRE_VERBS_SENDS / 2 &&
+           begin(pipe) && gyre_verbs_queue_room(next_queue(pipe))) {
+        write_part(pipe);
+        moved = true;
+    }
+    return moved;
+}

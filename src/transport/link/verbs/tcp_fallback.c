@@ -1,0 +1,397 @@
+/* A pipe whose queue pair is broken goes on over the socket that brought the two together
+ * (GYRE_RDMA_FAILOVER=tcp).
+ *
+ *     breaking    all queue pairs are in their error state; what came before is taken, until the
+ *         │       last posted receive has ended: then it is known what came, to the byte
+ *     telling     they are destroyed, and no device reads or writes for this pipe any more
+ *         │ ── "I have b bytes of yours, and m messages" ──▶                          each way
+ *     detoured    what the peer lacks goes again from where it still lies, then all that follows
+ *
+ *     hello  │ magic 4 │ messages 4 │ bytes 8 │
+ *     frame  │ kind 4 │ number 4 │ length 8 │ bytes of the stream, or of a long message
+ *
+ * Nothing is lost: a record stays in the outbox until the peer has consumed it, a long message in
+ * its buffer until the peer's device has it, and what that device has taken ends a receive with
+ * success, which is heard before the count is told. Nothing comes twice: the receiver's count
+ * decides, and repeats are written when neither device can write. So an operation under way ends as
+ * if nothing had happened, and those above learn of it by one line only.
+ *
+ * Either end may begin; the hello makes the other one follow. A hello is answered when the own
+ * receives have ended. Where they do not end (a device that went without a word) the pipe fails as
+ * it would without all this, for what came is not known then. */
+#include "transport/link/verbs/inside.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/copy.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define MAGIC     0x44727947u /* "GyrD" */
+#define VECTORS   8
+#define TURNS     16                      /* reads, and as many writes, at a time */
+#define ENDING_NS (5000 * GYRE_MS)        /* for posted receives to end */
+#define PART_MOST (GYRE_VERBS_RING_LEAST) /* of the stream in a frame */
+
+enum { BYTES = 1, MESSAGE = 2 };
+
+/* -- the end of the queue pairs ---------------------------------------------------------------- */
+
+static void begin(struct gyre_verbs_pipe *pipe, int status)
+{
+    pipe->detour = (struct gyre_verbs_detour){.state = GYRE_VERBS_BREAKING, .status = status};
+    pipe->broken = true;
+    pipe->wire->detours++;
+    gyre_verbs_queue_stop_all(pipe);
+}
+
+void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *what)
+{
+    struct gyre_verbs_pipe *pipe = queue->pipe;
+    char story[GYRE_VERBS_STORY], text[GYRE_VERBS_STORY];
+    if (pipe->status || pipe->detour.state)
+        return;
+    if (queue->proven)
+        what = gyre_verbs_circumstances(queue, what, text);
+    if (!pipe->detours || !queue->proven) {
+        gyre_verbs_fail(queue, status, what);
+        return;
+    }
+    begin(pipe, status);
+    gyre_log(GYRE_LOG_WARN, "%s; it goes on over TCP for the rest of the job",
+             gyre_verbs_story(queue, what, story));
+}
+
+static void put_hello(struct gyre_verbs_pipe *pipe)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    gyre_put32(detour->out_head, MAGIC);
+    gyre_put32(detour->out_head + 4, pipe->arrived);
+    gyre_put64(detour->out_head + 8, pipe->read);
+    detour->head_left = GYRE_VERBS_DETOUR_HEAD;
+}
+
+/* From now on both directions of the socket matter. */
+static void open_socket(struct gyre_verbs_pipe *pipe)
+{
+    int on = 1;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.u64 = (uint64_t)pipe->serial << 32 | pipe->index};
+    setsockopt(pipe->fd[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    epoll_ctl(pipe->wire->epoll, EPOLL_CTL_MOD, pipe->fd[0], &event);
+}
+
+static uint32_t receives_left(const struct gyre_verbs_pipe *pipe)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < pipe->ways; i++)
+        left += pipe->way[i]->receives;
+    return left;
+}
+
+static void end_queues(struct gyre_verbs_pipe *pipe, uint64_t now)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    uint32_t left = receives_left(pipe);
+    if (now && !detour->deadline)
+        detour->deadline = now + ENDING_NS;
+    if (left && now > detour->deadline && detour->deadline)
+        gyre_verbs_fail(pipe->queue, detour->status,
+                        "what was posted to the device does not end, so what has come is not known "
+                        "and TCP cannot go on with it");
+    if (left || pipe->status)
+        return;
+    gyre_verbs_queue_destroy_all(pipe);
+    detour->state = GYRE_VERBS_TELLING;
+    put_hello(pipe);
+    open_socket(pipe);
+}
+
+/* -- out --------------------------------------------------------------------------------------- */
+
+static void put_frame(struct gyre_verbs_pipe *pipe, uint32_t kind, uint32_t number,
+                      const uint8_t *body, uint64_t length)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    gyre_put32(detour->out_head, kind);
+    gyre_put32(detour->out_head + 4, number);
+    gyre_put64(detour->out_head + 8, length);
+    detour->head_left = GYRE_VERBS_DETOUR_HEAD;
+    detour->body = body;
+    detour->body_left = length;
+}
+
+static bool is_flushed(const struct gyre_verbs_pipe *pipe)
+{
+    return !pipe->detour.head_left && !pipe->detour.body_left;
+}
+
+/* A goodbye is framed behind all messages, so nothing but bytes of the stream can be left. */
+bool gyre_verbs_detour_done(const struct gyre_verbs_pipe *pipe)
+{
+    const struct gyre_verbs_detour *detour = &pipe->detour;
+    return pipe->ended || (detour->state == GYRE_VERBS_DETOURED && is_flushed(pipe) &&
+                           detour->repeat_at == pipe->written);
+}
+
+static bool put_message(struct gyre_verbs_pipe *pipe, const struct gyre_stream_write *write)
+{
+    pipe->detour.ends = write->send;
+    put_frame(pipe, MESSAGE, write->number, write->from, write->length);
+    return true;
+}
+
+/* Records that the peer has not consumed. */
+static bool repeat_record(struct gyre_verbs_pipe *pipe)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    uint32_t ring = pipe->queue->theirs.ring;
+    uint64_t at = detour->repeat_at % ring;
+    uint64_t length = pipe->written - detour->repeat_at;
+    if (length > ring - at)
+        length = ring - at;
+    if (!length)
+        return false;
+    detour->repeat_at += length;
+    put_frame(pipe, BYTES, 0, pipe->outbox + at, length);
+    return true;
+}
+
+/* Messages that have not arrived, the one of which a part is written last. */
+static bool repeat_message(struct gyre_verbs_pipe *pipe)
+{
+    struct gyre_verbs_queue *queue = pipe->queue;
+    struct gyre_stream_write write;
+    while (queue->sends_done != queue->sends) {
+        struct gyre_send *send = queue->ends[queue->sends_done++ % GYRE_VERBS_SENDS];
+        if (!send)
+            continue;
+        gyre_stream_write_of(send, &write);
+        return put_message(pipe, &write);
+    }
+    if (!pipe->writing)
+        return false;
+    pipe->writing = false;
+    return put_message(pipe, &pipe->write);
+}
+
+static bool next_part(struct gyre_verbs_pipe *pipe)
+{
+    struct iovec iov[VECTORS];
+    int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
+    uint32_t length = 0;
+    for (int i = 0; i < count && length < PART_MOST; i++) {
+        uint32_t left = PART_MOST - length;
+        uint32_t part = iov[i].iov_len < left ? (uint32_t)iov[i].iov_len : left;
+        gyre_copy(pipe->outbox + length, iov[i].iov_base, part);
+        length += part;
+    }
+    if (!length)
+        return false;
+    gyre_stream_wrote(pipe->stream, length);
+    put_frame(pipe, BYTES, 0, pipe->outbox, length);
+    return true;
+}
+
+static bool next_frame(struct gyre_verbs_pipe *pipe)
+{
+    struct gyre_stream_write write;
+    if (pipe->detour.state != GYRE_VERBS_DETOURED)
+        return false;
+    if (repeat_record(pipe) || repeat_message(pipe) || next_part(pipe))
+        return true;
+    return gyre_stream_take_write(pipe->stream, &write) && put_message(pipe, &write);
+}
+
+static void advance(struct gyre_verbs_pipe *pipe, uint64_t put)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    uint32_t head = put < detour->head_left ? (uint32_t)put : detour->head_left;
+    pipe->wire->moved += put;
+    detour->head_left -= head;
+    detour->body_left -= put - head;
+    detour->body += put - head;
+    if (!is_flushed(pipe) || !detour->ends)
+        return;
+    gyre_stream_end_write(pipe->stream, detour->ends);
+    detour->ends = NULL;
+}
+
+bool gyre_verbs_detour_push(struct gyre_verbs_pipe *pipe)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    bool moved = false;
+    for (int turn = 0; turn < TURNS && !pipe->hangup && !pipe->ended; turn++) {
+        if (is_flushed(pipe) && !next_frame(pipe))
+            break;
+        struct iovec iov[2] = {
+            {detour->out_head + GYRE_VERBS_DETOUR_HEAD - detour->head_left, detour->head_left},
+            {(void *)detour->body, detour->body_left}};
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = detour->body_left ? 2 : 1};
+        ssize_t put = sendmsg(pipe->fd[0], &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (put <= 0) /* of an end pull() hears, behind what came before it */
+            break;
+        advance(pipe, (uint64_t)put);
+        moved = true;
+    }
+    return moved;
+}
+
+/* -- in ---------------------------------------------------------------------------------------- */
+
+static int refuse(struct gyre_verbs_pipe *pipe, const char *what)
+{
+    gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, what);
+    return GYRE_CORRUPT;
+}
+
+/* Of the messages that were announced and whose end the device has not told, the first ones may
+ * have arrived all the same. */
+static int settle_messages(struct gyre_verbs_pipe *pipe, uint32_t arrived)
+{
+    struct gyre_verbs_queue *queue = pipe->queue;
+    uint32_t open = 0;
+    for (uint32_t i = queue->sends_done; i != queue->sends; i++)
+        open += queue->ends[i % GYRE_VERBS_SENDS] != NULL;
+    uint32_t ended = arrived - (pipe->announced - open);
+    if (ended > open)
+        return refuse(pipe, "the peer has more messages, or fewer, than can be");
+    for (uint32_t i = queue->sends_done; ended; i++) {
+        struct gyre_send **send = &queue->ends[i % GYRE_VERBS_SENDS];
+        if (!*send)
+            continue;
+        gyre_stream_end_write(pipe->stream, *send);
+        *send = NULL;
+        ended--;
+    }
+    return 0;
+}
+
+static int hear_hello(struct gyre_verbs_pipe *pipe, const uint8_t *head)
+{
+    uint64_t theirs = gyre_get64(head + 8);
+    if (gyre_get32(head) != MAGIC || theirs < pipe->freed || theirs > pipe->written)
+        return refuse(pipe, "the peer tells of its broken queue pair what cannot be");
+    pipe->detour.repeat_at = theirs;
+    pipe->detour.state = GYRE_VERBS_DETOURED;
+    return settle_messages(pipe, gyre_get32(head + 4));
+}
+
+static int open_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    uint64_t length = 0;
+    if (detour->state == GYRE_VERBS_TELLING)
+        return hear_hello(pipe, head);
+    detour->kind = gyre_get32(head);
+    detour->number = gyre_get32(head + 4);
+    detour->in_left = gyre_get64(head + 8);
+    if (detour->kind == MESSAGE)
+        detour->to = gyre_stream_place(pipe->stream, detour->number, &length);
+    if (!detour->in_left || (detour->kind != BYTES && detour->kind != MESSAGE) ||
+        (detour->kind == MESSAGE && (!detour->to || length != detour->in_left)))
+        return refuse(pipe, "the peer sends over TCP what nobody waits for");
+    return 0;
+}
+
+static int take_body(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    int status = 0;
+    detour->in_left -= length;
+    if (detour->kind == BYTES) {
+        status = gyre_stream_feed(pipe->stream, from, length);
+    } else {
+        gyre_copy(detour->to, from, length);
+        detour->to += length;
+        if (!detour->in_left)
+            status = gyre_stream_arrived(pipe->stream, detour->number);
+    }
+    if (status)
+        gyre_verbs_fail_stream(pipe, status);
+    return status;
+}
+
+static int take_head(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    memcpy(detour->in_head + detour->in_have, from, length);
+    detour->in_have += length;
+    if (detour->in_have < GYRE_VERBS_DETOUR_HEAD)
+        return 0;
+    detour->in_have = 0;
+    return open_frame(pipe, detour->in_head);
+}
+
+static int digest(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t left)
+{
+    struct gyre_verbs_detour *detour = &pipe->detour;
+    int status = 0;
+    while (left && !status) {
+        bool body = detour->in_left > 0;
+        uint64_t most = body ? detour->in_left : GYRE_VERBS_DETOUR_HEAD - detour->in_have;
+        uint32_t part = left < most ? left : (uint32_t)most;
+        status = body ? take_body(pipe, from, part) : take_head(pipe, from, part);
+        from += part;
+        left -= part;
+    }
+    return status;
+}
+
+static void hang_up(struct gyre_verbs_pipe *pipe)
+{
+    if (!pipe->hangup && !pipe->ended)
+        pipe->wire->hangups++;
+    pipe->hangup |= !pipe->ended;
+}
+
+/* The inbox is free: no device writes into it any more. */
+static bool pull(struct gyre_verbs_pipe *pipe)
+{
+    bool moved = false;
+    for (int turn = 0; turn < TURNS && !pipe->status && !pipe->hangup && !pipe->ended; turn++) {
+        ssize_t got = recv(pipe->fd[0], pipe->inbox, pipe->queue->mine.ring, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+            hang_up(pipe);
+        if (got <= 0)
+            break;
+        pipe->wire->moved += (uint64_t)got;
+        digest(pipe, pipe->inbox, (uint32_t)got);
+        moved = true;
+    }
+    return moved;
+}
+
+/* -- all of a wire ----------------------------------------------------------------------------- */
+
+static bool serve(struct gyre_verbs_pipe *pipe)
+{
+    if (pipe->status || pipe->ended || pipe->detour.state < GYRE_VERBS_TELLING)
+        return false;
+    bool moved = pull(pipe);
+    moved |= !pipe->status && gyre_verbs_detour_push(pipe);
+    if (moved)
+        gyre_verbs_pipe_mark(pipe);
+    return moved;
+}
+
+bool gyre_verbs_detour_serve(struct gyre_verbs_wire *wire, uint64_t now)
+{
+    bool moved = false;
+    for (uint32_t i = 0; i < wire->most && wire->detours; i++) {
+        struct gyre_verbs_pipe *pipe = wire->pipe[i];
+        if (!pipe || !pipe->detour.state || pipe->status)
+            continue;
+        if (pipe->detour.state == GYRE_VERBS_BREAKING)
+            end_queues(pipe, now);
+        moved |= pipe->detour.state == GYRE_VERBS_BREAKING || serve(pipe);
+    }
+    return moved;
+}

@@ -1,0 +1,95 @@
+/* What comes to nothing without a word. A device that works ends every request, also where nobody
+ * answers (fault.c); this is for one that does not, and for ranks that only receive.
+ *
+ *     seen for the dead time                        then
+ *     the port is down, since an event said so      what is on it breaks with -ENETDOWN
+ *     or the device does not tell its state         what is on it breaks with -ENODEV
+ *     a request that asked for an answer, and       that pipe breaks with GYRE_PEER_LOST
+ *     none of the pipe's has come
+ *
+ * It is looked at PARTS times in a dead time, and looks are counted, not time: who was stopped, and
+ * then finds answers of an hour ago, has looked once. */
+#include "transport/link/verbs/inside.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+
+#define PARTS 16
+
+int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words)
+{
+    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    if (ibv_query_port(card->context, card->port.number, &port)) {
+        *words = "not to be asked";
+        return -ENODEV;
+    }
+    *words = ibv_port_state_str(port.state);
+    return port.state == IBV_PORT_ACTIVE ? 0 : -ENETDOWN;
+}
+
+static void break_those_on(const struct gyre_verbs_pipe *pipe, const struct gyre_verbs_card *card,
+                           int status, const char *what)
+{
+    for (uint32_t i = 0; i < pipe->ways; i++)
+        if (pipe->way[i]->card == card)
+            gyre_verbs_break(pipe->way[i], status, what);
+}
+
+void gyre_verbs_break_all(struct gyre_verbs_wire *wire, const struct gyre_verbs_card *card,
+                          int status, const char *what)
+{
+    for (uint32_t i = 0; i < wire->most; i++)
+        if (wire->pipe[i] && !gyre_verbs_pipe_parted(wire->pipe[i]))
+            break_those_on(wire->pipe[i], card, status, what);
+}
+
+static void judge_port(struct gyre_verbs_wire *wire, struct gyre_verbs_card *card)
+{
+    const char *words;
+    char text[160];
+    int status = gyre_verbs_port_state(card, &words);
+    card->doubtful = status != 0;
+    card->doubts = status ? card->doubts + 1 : 0;
+    if (card->doubts <= PARTS)
+        return;
+    snprintf(text, sizeof text, "its port has been of no use for %.1f s",
+             (double)wire->dead_ns / 1e9);
+    gyre_verbs_break_all(wire, card, status, text);
+}
+
+static void judge_queue(struct gyre_verbs_queue *queue)
+{
+    const struct gyre_verbs_pipe *pipe = queue->pipe;
+    const char *words;
+    char text[200];
+    bool waits = queue->signals != queue->signals_done && queue->answers == queue->signals_done;
+    queue->answers = queue->signals_done;
+    queue->unanswered = waits ? queue->unanswered + 1 : 0;
+    if (queue->unanswered <= PARTS || gyre_verbs_pipe_parted(pipe))
+        return;
+    int status = gyre_verbs_port_state(queue->card, &words);
+    snprintf(text, sizeof text,
+             "neither an answer nor an error for %.1f s, which is the device's task to tell",
+             (double)pipe->wire->dead_ns / 1e9);
+    gyre_verbs_break(queue, status ? status : GYRE_PEER_LOST, text);
+}
+
+static void judge_pipe(struct gyre_verbs_pipe *pipe)
+{
+    for (uint32_t i = 0; i < pipe->ways && !pipe->broken; i++)
+        judge_queue(pipe->way[i]);
+}
+
+void gyre_verbs_lose_patience(struct gyre_verbs_wire *wire, uint64_t now)
+{
+    if (!wire->dead_ns || now - wire->judged < wire->dead_ns / PARTS)
+        return;
+    wire->judged = now;
+    for (uint32_t i = 0; i < wire->cards; i++)
+        if (wire->card[i].doubtful)
+            judge_port(wire, &wire->card[i]);
+    for (uint32_t i = 0; i < wire->most; i++)
+        if (wire->pipe[i] && !wire->pipe[i]->broken)
+            judge_pipe(wire->pipe[i]);
+}

@@ -1,0 +1,434 @@
+/* The verbs driver: messages over RDMA writes (InfiniBand, RoCE, and rxe, its software twin).
+ * inside.h has the map.
+ *
+ *     poll()   completions of all peers ──▶ pipes they concern ──▶ serve: push, tell completions
+ *
+ * A pipe stands on wire->busy while it has posts outstanding or something has come for it, and
+ * poll() serves those, so its cost follows the traffic and not the number of peers. Sleep is on the
+ * completion channel, and on the sockets, each of which ends with its peer's process. */
+#include "transport/link/verbs/inside.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "transport/stream/frame.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define LOOK_EVERY_NS (GYRE_MS / 5) /* the sockets are heard, meanwhile */
+
+static struct gyre_verbs_pipe *pipe_of(struct gyre_pipe *handle)
+{
+    return (struct gyre_verbs_pipe *)handle;
+}
+
+/* -- wires ------------------------------------------------------------------------------------- */
+
+static void verbs_close(struct gyre_wire *handle);
+
+static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire **out,
+                      struct gyre_trouble *trouble)
+{
+    struct gyre_verbs_wire *wire = calloc(1, sizeof *wire);
+    if (wire)
+        wire->pipe = calloc(options->peers, sizeof *wire->pipe);
+    if (!wire || !wire->pipe) {
+        free(wire);
+        return gyre_trouble_set(trouble, -ENOMEM, "verbs: no memory for a wire");
+    }
+    wire->rank = options->rank;
+    wire->epoch = options->epoch;
+    wire->failover = options->failover;
+    wire->dead_ns = (uint64_t)options->dead_time_ms * GYRE_MS;
+    wire->most = options->peers;
+    wire->epoll = -1;
+    TAILQ_INIT(&wire->busy);
+    LIST_INIT(&wire->departed);
+    gyre_verbs_reach_open(wire, options->sight);
+    int status = gyre_verbs_device_open(wire, options, trouble);
+    if (status) {
+        verbs_close((struct gyre_wire *)wire);
+        return status;
+    }
+    *out = (struct gyre_wire *)wire;
+    return 0;
+}
+
+static void free_pipe(struct gyre_verbs_pipe *pipe)
+{
+    gyre_verbs_queue_destroy_all(pipe);
+    if (pipe->busy)
+        TAILQ_REMOVE(&pipe->wire->busy, pipe, in_busy);
+    gyre_stream_destroy(pipe->stream);
+    free(pipe);
+}
+
+/* The struct stays until poll() has told the last completions. */
+static void verbs_detach(struct gyre_pipe *handle)
+{
+    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    struct gyre_verbs_wire *wire = pipe->wire;
+    gyre_verbs_queue_destroy_all(pipe);
+    wire->pipe[pipe->index] = NULL;
+    wire->hangups -= pipe->hangup;
+    wire->detours -= pipe->detour.state != GYRE_VERBS_DIRECT;
+    for (int i = 0; i < pipe->fds; i++)
+        close(pipe->fd[i]);
+    if (!pipe->status)
+        gyre_stream_fail(pipe->stream, -ECANCELED);
+    pipe->status = -ECANCELED;
+    if (pipe->busy)
+        TAILQ_REMOVE(&wire->busy, pipe, in_busy);
+    pipe->busy = false;
+    LIST_INSERT_HEAD(&wire->departed, pipe, in_departed);
+}
+
+static void verbs_close(struct gyre_wire *handle)
+{
+    struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
+    if (!wire)
+        return;
+    for (uint32_t i = 0; i < wire->most; i++)
+        if (wire->pipe[i])
+            verbs_detach((struct gyre_pipe *)wire->pipe[i]);
+    while (!LIST_EMPTY(&wire->departed)) {
+        struct gyre_verbs_pipe *pipe = LIST_FIRST(&wire->departed);
+        LIST_REMOVE(pipe, in_departed);
+        free_pipe(pipe);
+    }
+    gyre_verbs_device_close(wire);
+    free(wire->pipe);
+    free(wire);
+}
+
+static const char *verbs_serves(const struct gyre_wire *wire)
+{
+    return ((const struct gyre_verbs_wire *)wire)->name;
+}
+
+/* -- attach ------------------------------------------------------------------------------------ */
+
+static uint32_t free_place(const struct gyre_verbs_wire *wire)
+{
+    uint32_t index = 0;
+    while (index < wire->most && wire->pipe[index])
+        index++;
+    return index;
+}
+
+static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *channel,
+                     struct gyre_verbs_pipe **out, struct gyre_trouble *trouble)
+{
+    const struct gyre_stream_options options = {.epoch = wire->epoch,
+                                                .posts = GYRE_VERBS_POSTS,
+                                                .peer = channel->peer,
+                                                .reach = &wire->reach,
+                                                .ferry = wire->ferry};
+    struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
+    int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
+    if (status) {
+        free(pipe);
+        return gyre_trouble_set(trouble, status, "no memory for a verbs link to rank %u",
+                                channel->peer);
+    }
+    pipe->wire = wire;
+    pipe->peer = channel->peer;
+    pipe->index = free_place(wire);
+    pipe->serial = ++wire->serials;
+    pipe->fds = channel->fds;
+    for (uint32_t i = 0; i < wire->queues; i++)
+        pipe->queue[i] =
+            (struct gyre_verbs_queue){.pipe = pipe, .card = &wire->card[i % wire->cards]};
+    memcpy(pipe->fd, channel->fd, sizeof pipe->fd);
+    gyre_verbs_device_place(pipe);
+    *out = pipe;
+    return 0;
+}
+
+static int listen_to(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+                                .data.u64 = (uint64_t)pipe->serial << 32 | pipe->index};
+    if (epoll_ctl(pipe->wire->epoll, EPOLL_CTL_ADD, pipe->fd[0], &event))
+        return gyre_trouble_set(trouble, -errno,
+                                "verbs: the connection to rank %u cannot be "
+                                "watched: %s",
+                                pipe->peer, strerror(errno));
+    return 0;
+}
+
+static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
+                        struct gyre_pipe **out, struct gyre_trouble *trouble)
+{
+    struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
+    struct gyre_verbs_pipe *pipe = NULL;
+    if (channel->fds < 1 || free_place(wire) == wire->most)
+        return gyre_trouble_set(trouble, -EINVAL,
+                                "rank %u: a verbs link needs a connection, and one of %u places",
+                                channel->peer, wire->most);
+    int status = make_pipe(wire, channel, &pipe, trouble);
+    if (status)
+        return status;
+    wire->pipe[pipe->index] = pipe;
+    status = gyre_verbs_meet(pipe, trouble);
+    status = status ? status : listen_to(pipe, trouble);
+    if (status) {
+        wire->pipe[pipe->index] = NULL;
+        free_pipe(pipe);
+        return status;
+    }
+    *out = (struct gyre_pipe *)pipe;
+    return 0;
+}
+
+/* -- posts ------------------------------------------------------------------------------------- */
+
+static int refused(struct gyre_verbs_pipe *pipe, int status)
+{
+    if (status == GYRE_MISMATCH)
+        gyre_verbs_fail_stream(pipe, status);
+    return status;
+}
+
+static void accepted(struct gyre_verbs_pipe *pipe)
+{
+    pipe->posts++;
+    gyre_verbs_pipe_mark(pipe);
+}
+
+static int verbs_send(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+                      uint64_t length, uint64_t token)
+{
+    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    int status = pipe->status;
+    if (!status && !pipe->broken && gyre_verbs_pipe_send_now(pipe, match, data, length, token)) {
+        accepted(pipe);
+        return 0;
+    }
+    if (!status)
+        status = gyre_stream_send(pipe->stream, match, data, length, token);
+    if (status)
+        return refused(pipe, status);
+    accepted(pipe);
+    gyre_verbs_pipe_push(pipe);
+    return 0;
+}
+
+static int verbs_recv(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+                      uint64_t length, uint64_t token)
+{
+    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    int status =
+        pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+    if (status)
+        return refused(pipe, status);
+    accepted(pipe);
+    if (length > GYRE_EAGER_MAX)
+        gyre_verbs_pipe_push(pipe); /* its grant */
+    return 0;
+}
+
+static bool verbs_carries(struct gyre_pipe *handle, const void *memory, uint64_t length, bool send)
+{
+    const struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    return !pipe->status && gyre_stream_carries(pipe->stream, memory, length, send);
+}
+
+static int verbs_cancel(struct gyre_pipe *handle, uint64_t token)
+{
+    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    gyre_verbs_pipe_mark(pipe);
+    return gyre_stream_cancel(pipe->stream, token);
+}
+
+/* The goodbye is answered by the device before this end goes: else it could be lost with it. */
+static int verbs_bye(struct gyre_pipe *handle)
+{
+    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    if (pipe->status)
+        return pipe->status;
+    pipe->parting = true;
+    gyre_stream_bye(pipe->stream);
+    gyre_verbs_pipe_push(pipe);
+    gyre_verbs_pipe_mark(pipe);
+    bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
+    bool left = pipe->detour.state ? gyre_verbs_detour_done(pipe)
+                                   : pipe->broken || pipe->queue->sends == pipe->queue->sends_done;
+    return parted && left ? 0 : GYRE_AGAIN;
+}
+
+static int verbs_state(const struct gyre_pipe *handle, struct gyre_trouble *trouble)
+{
+    const struct gyre_verbs_pipe *pipe = (const struct gyre_verbs_pipe *)handle;
+    if (pipe->status)
+        gyre_trouble_set(trouble, pipe->status, "%s", pipe->trouble.text);
+    return pipe->status;
+}
+
+/* -- progress ---------------------------------------------------------------------------------- */
+
+static int harvest_departed(struct gyre_verbs_wire *wire, struct gyre_completion *out, int max)
+{
+    int got = 0;
+    while (!LIST_EMPTY(&wire->departed)) {
+        struct gyre_verbs_pipe *pipe = LIST_FIRST(&wire->departed);
+        got += gyre_stream_complete(pipe->stream, out + got, max - got);
+        if (got == max)
+            return got;
+        LIST_REMOVE(pipe, in_departed);
+        free_pipe(pipe);
+    }
+    return got;
+}
+
+/* Of messages of a device's memory that the other end's card, or this one's, does not reach. */
+static void fetch(struct gyre_verbs_pipe *pipe)
+{
+    int moved = pipe->wire->ferry && !pipe->status ? gyre_stream_fetch(pipe->stream) : 0;
+    pipe->wire->moved += moved > 0;
+    if (moved < 0)
+        gyre_verbs_fail_stream(pipe, moved);
+}
+
+static int serve(struct gyre_verbs_pipe *pipe, struct gyre_completion *out, int max)
+{
+    struct gyre_verbs_wire *wire = pipe->wire;
+    TAILQ_REMOVE(&wire->busy, pipe, in_busy);
+    pipe->busy = false;
+    fetch(pipe);
+    gyre_verbs_pipe_push(pipe);
+    int got = gyre_stream_complete(pipe->stream, out, max);
+    pipe->posts -= (uint32_t)got;
+    if (pipe->posts || got == max)
+        gyre_verbs_pipe_mark(pipe);
+    return got;
+}
+
+/* At slots of those who wait for something. */
+static bool glimpse(struct gyre_verbs_wire *wire)
+{
+    struct gyre_verbs_pipe *pipe;
+    bool seen = false;
+    TAILQ_FOREACH(pipe, &wire->busy, in_busy)
+    {
+        seen |= gyre_verbs_slot_look(pipe);
+    }
+    return seen;
+}
+
+/* What is seen in memory is served before the device is asked; then it is asked first. */
+static void hear(struct gyre_verbs_wire *wire, uint64_t now)
+{
+    wire->glimpsed = !wire->glimpsed && glimpse(wire);
+    bool came = wire->glimpsed || gyre_verbs_queue_drain(wire);
+    if (now - wire->looked >= LOOK_EVERY_NS) {
+        wire->looked = now;
+        gyre_verbs_memory_tidy(wire);
+        gyre_verbs_look_aside(wire);
+        gyre_verbs_lose_patience(wire, now);
+    }
+    if (wire->detours)
+        gyre_verbs_detour_serve(wire, now);
+    if (wire->hangups && !came)
+        gyre_verbs_end_hangups(wire, now);
+}
+
+static int verbs_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
+{
+    struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
+    if (max < 1)
+        return 0;
+    hear(wire, now);
+    int got = harvest_departed(wire, out, max);
+    struct gyre_verbs_pipe *last = TAILQ_LAST(&wire->busy, gyre_verbs_busy);
+    for (bool more = last; more && got < max;) {
+        struct gyre_verbs_pipe *pipe = TAILQ_FIRST(&wire->busy);
+        more = pipe != last;
+        got += serve(pipe, out + got, max - got);
+    }
+    wire->full = got == max;
+    return got;
+}
+
+/* Events of the channel say no more than that the queue is worth a look. */
+static void clear_events(struct gyre_verbs_card *card)
+{
+    struct ibv_cq *queue;
+    void *nothing;
+    while (!ibv_get_cq_event(card->channel, &queue, &nothing))
+        card->events++;
+    if (card->events) {
+        ibv_ack_cq_events(card->completions, card->events);
+        card->events = 0;
+    }
+}
+
+static int arm_cards(struct gyre_verbs_wire *wire)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < wire->cards; i++)
+        if (wire->card[i].context) {
+            clear_events(&wire->card[i]);
+            status |= ibv_req_notify_cq(wire->card[i].completions, 0);
+        }
+    return status;
+}
+
+/* The ferry had no room for it. */
+static bool is_pending(const struct gyre_verbs_wire *wire)
+{
+    const struct gyre_verbs_pipe *pipe;
+    bool pending = false;
+    if (!wire->ferry)
+        return false;
+    TAILQ_FOREACH(pipe, &wire->busy, in_busy)
+    {
+        pending |= gyre_stream_pending(pipe->stream);
+    }
+    return pending;
+}
+
+static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
+{
+    struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
+    int status = arm_cards(wire);
+    gyre_verbs_look_aside(wire);
+    alarm->fd = wire->epoll;
+    if (status || wire->full || wire->hangups || is_pending(wire) || !LIST_EMPTY(&wire->departed) ||
+        gyre_verbs_queue_drain(wire) || (wire->detours && gyre_verbs_detour_serve(wire, 0)))
+        return GYRE_AGAIN;
+    return 0;
+}
+
+static uint64_t verbs_moved(const struct gyre_wire *wire)
+{
+    return ((const struct gyre_verbs_wire *)wire)->moved;
+}
+
+const struct gyre_driver gyre_driver_verbs = {
+    .name = "verbs",
+    .limits = {.memory_kinds = 1u << GYRE_MEMORY_HOST,
+               .message_max = UINT64_C(1) << 48,
+               .posts = GYRE_VERBS_POSTS,
+               .alignment = 1,
+               .latency_ns = 2 * 1000,
+               .bandwidth_mib = 10000},
+    .open = verbs_open,
+    .close = verbs_close,
+    .serves = verbs_serves,
+    .attach = verbs_attach,
+    .detach = verbs_detach,
+    .bye = verbs_bye,
+    .send = verbs_send,
+    .recv = verbs_recv,
+    .cancel = verbs_cancel,
+    .carries = verbs_carries,
+    .poll = verbs_poll,
+    .state = verbs_state,
+    .arm = verbs_arm,
+    .moved = verbs_moved,
+};

@@ -1,0 +1,170 @@
+/* The few socket calls that join makes, each with the options it must not be forgotten with.
+ *
+ * Every descriptor is non-blocking and close-on-exec from birth. Ports from a range are tried in
+ * order, from a start that differs between processes, so that many ranks of one machine do not all
+ * collide at its first port.
+ *
+ * A path inside one machine has no bottleneck to find, and a congestion control that paces all the
+ * same (BBR, where it is the system's default) pays a timer for every few segments. Reno never
+ * paces, and every kernel has it. But a connection that began with a pacing control is paced for
+ * ever, whatever is set later, so the choice is made before it begins: of a connection that is
+ * made before connecting, and of those that come at the listener, which cannot know from where;
+ * those from elsewhere get the system's own when they are accepted. */
+#include "transport/net/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+static void set(int fd, int level, int option, int value)
+{
+    (void)setsockopt(fd, level, option, &value, sizeof value);
+}
+
+static void forgo_pacing(int fd)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+/* What a socket that nobody has told anything begins with. */
+static void take_the_systems_control(int fd, int family)
+{
+    char name[16];
+    socklen_t length = sizeof name;
+    int untold = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (untold < 0)
+        return;
+    if (!getsockopt(untold, IPPROTO_TCP, TCP_CONGESTION, name, &length))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, length);
+    close(untold);
+}
+
+static bool is_near(const struct sockaddr_storage *here, const struct sockaddr_storage *there)
+{
+    return gyre_address_is_loopback(there) || gyre_address_same_host(here, there);
+}
+
+static bool comes_from_here(int fd, const struct sockaddr_storage *from)
+{
+    struct sockaddr_storage here;
+    socklen_t length = sizeof here;
+    if (getsockname(fd, (struct sockaddr *)&here, &length))
+        return false;
+    gyre_address_normalise(&here);
+    return is_near(&here, from);
+}
+
+static int listen_at(struct sockaddr_storage *address, uint16_t port, int backlog)
+{
+    socklen_t length = sizeof *address;
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    forgo_pacing(fd);
+    if (address->ss_family == AF_INET6)
+        set(fd, IPPROTO_IPV6, IPV6_V6ONLY, !gyre_address_is_any(address));
+    gyre_address_set_port(address, port);
+    if (!bind(fd, (struct sockaddr *)address, gyre_address_length(address)) &&
+        !listen(fd, backlog) && !getsockname(fd, (struct sockaddr *)address, &length))
+        return fd;
+    int status = -errno;
+    close(fd);
+    return status;
+}
+
+int gyre_socket_listen(struct sockaddr_storage *address, uint16_t low, uint16_t high, int backlog)
+{
+    uint16_t port = gyre_address_port(address);
+    if (port || !high)
+        return listen_at(address, port, backlog);
+
+    uint32_t span = (uint32_t)high - low + 1, start = (uint32_t)getpid() % span;
+    int status = -EADDRINUSE;
+    for (uint32_t i = 0; i < span && status == -EADDRINUSE; i++)
+        status = listen_at(address, (uint16_t)(low + (start + i) % span), backlog);
+    return status;
+}
+
+int gyre_socket_accept(int listener, struct sockaddr_storage *from)
+{
+    socklen_t length = sizeof *from;
+    int fd = accept4(listener, (struct sockaddr *)from, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int family = from->ss_family;
+    gyre_address_normalise(from);
+    if (!comes_from_here(fd, from))
+        take_the_systems_control(fd, family);
+    return fd;
+}
+
+int gyre_socket_connect(const struct sockaddr_storage *to, const struct sockaddr_storage *source)
+{
+    int fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    if (source ? is_near(source, to) : gyre_address_is_loopback(to))
+        forgo_pacing(fd);
+    if (source && source->ss_family == to->ss_family) {
+        struct sockaddr_storage any_port = *source;
+        gyre_address_set_port(&any_port, 0);
+        set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+        if (bind(fd, (struct sockaddr *)&any_port, gyre_address_length(&any_port)))
+            goto fail;
+    }
+    if (!connect(fd, (const struct sockaddr *)to, gyre_address_length(to)) || errno == EINPROGRESS)
+        return fd;
+fail:;
+    int status = -errno;
+    close(fd);
+    return status;
+}
+
+static bool met_itself(int fd)
+{
+    struct sockaddr_storage mine, theirs;
+    socklen_t length_mine = sizeof mine, length_theirs = sizeof theirs;
+    return !getsockname(fd, (struct sockaddr *)&mine, &length_mine) &&
+           !getpeername(fd, (struct sockaddr *)&theirs, &length_theirs) &&
+           gyre_address_same_host(&mine, &theirs) &&
+           gyre_address_port(&mine) == gyre_address_port(&theirs);
+}
+
+int gyre_socket_connected(int fd)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length))
+        return -errno;
+    if (error)
+        return -error;
+    return met_itself(fd) ? -ECONNREFUSED : 0;
+}
+
+static int at_least(int value, int least)
+{
+    return value < least ? least : value;
+}
+
+void gyre_socket_tune(int fd, int dead_time_ms)
+{
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    if (dead_time_ms <= 0)
+        return;
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, at_least(dead_time_ms / 2000, 1));
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, at_least(dead_time_ms / 6000, 1));
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, dead_time_ms);
+}
+
+void gyre_socket_drop(int fd)
+{
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+    if (fd < 0)
+        return;
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(fd);
+}

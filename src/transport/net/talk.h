@@ -1,0 +1,52 @@
+/* One conversation over one stream socket: a handshake, then sealed records. Never blocks.
+ *
+ *     | length 4 | kind 2 | zero 2 | payload … | code 32 |
+ *
+ *     code = HMAC(direction's key, record's number, all before)
+ *
+ * Never reads beyond what the conversation itself consists of: when it ends, the socket can carry
+ * anything else. Memory is allocated only after the proof. */
+#ifndef GYRE_TRANSPORT_NET_TALK_H
+#define GYRE_TRANSPORT_NET_TALK_H
+
+#include "transport/net/handshake.h"
+
+#define GYRE_RECORD_HEADER 8
+#define GYRE_RECORD_SMALL  8192 /* limit of a record until the owner raises it */
+
+struct gyre_record {
+    uint16_t kind;
+    uint8_t *payload; /* inside the talk, until the next step */
+    size_t length;
+};
+
+struct gyre_talk {
+    int fd;
+    struct gyre_handshake shake;
+    size_t limit; /* of a record's payload */
+    uint64_t said, heard;
+    uint8_t *in, *out;
+    size_t in_have, in_size;
+    size_t out_sent, out_have, out_size;
+};
+
+/* Takes `fd`. The handshake must have been started. */
+void gyre_talk_open(struct gyre_talk *talk, int fd);
+void gyre_talk_close(struct gyre_talk *talk); /* closes the socket, wipes the keys */
+int gyre_talk_take(
+    struct gyre_talk *talk); /* ends the conversation, leaves its socket to the caller */
+
+/* Moves what can move. 0: *record is the next event: kind 0 when the proof has come about, else a
+ * record. GYRE_AGAIN: nothing yet. -ECONNRESET: the other side hung up. GYRE_CORRUPT, GYRE_REFUSED
+ * as in the handshake. Call until it does not return 0. */
+int gyre_talk_step(struct gyre_talk *talk, struct gyre_record *record);
+
+/* Seals a record and sends as much as goes. Only after the proof. */
+int gyre_talk_say(struct gyre_talk *talk, uint16_t kind, const void *payload, size_t length);
+
+/* Sends what goes. 0: all of it; GYRE_AGAIN: some is left; negative: it cannot be sent. */
+int gyre_talk_flush(struct gyre_talk *talk);
+bool gyre_talk_pending(
+    const struct gyre_talk *talk); /* something waits until the socket is writable */
+
+#endif

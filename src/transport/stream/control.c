@@ -1,0 +1,176 @@
+/* What the peer says besides messages. Each frame here is whole and its sum proved, so it is
+ * believed, but only as far as the protocol allows: an honest peer has a bounded number of
+ * questions and grants open, gives back no more credit than it was charged, and speaks only of
+ * messages that exist.
+ *
+ *     GRANT   a send waits for it ─▶ out.granted          else noted until the send is posted
+ *     ASK     a receive is posted ─▶ GRANT, unless given  else noted until the receive is posted
+ *     PLACE   a GRANT that says where the message may be written; RECALL takes that back, and SPARED
+ *             agrees
+ *     CREDIT  more eager messages may go
+ *     VOID    the receive ends, its message will not come
+ *     POINT   the message lies there: it is copied by fetch()
+ *     TAKEN   so has the peer; the send ends
+ *     BYE     so does everything that waits for the peer */
+#include "transport/stream/inside.h"
+
+#include "base/bytes.h"
+
+#include <errno.h>
+
+static uint64_t control_length(const struct gyre_incoming *in)
+{
+    return gyre_get64(in->control);
+}
+
+/* Of a PLACE. */
+static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
+                       struct gyre_reach_place *place)
+{
+    const uint8_t *at = stream->in.control;
+    *placed = stream->in.frame.kind == GYRE_FRAME_PLACE;
+    if (!*placed)
+        return;
+    *number = gyre_get32(at + 16);
+    *place = (struct gyre_reach_place){.address = gyre_get64(at + 8)};
+    for (int i = 0; i < GYRE_REACH_KEYS; i++)
+        place->key[i] = gyre_get32(at + 20 + 4 * i);
+}
+
+/* Kept until the post that it is about; an honest peer has at most as many as it has records. */
+static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint64_t length)
+{
+    int status = GYRE_CORRUPT;
+    struct gyre_note *note = gyre_table_take(notes, &stream->in.frame.match);
+    if (!note) {
+        return status;
+    }
+    note->agreement = gyre_stream_agree_join(stream, &note->slot.match, true, &status);
+    if (!note->agreement) {
+        return status;
+    }
+    note->length = length;
+    read_place(stream, &note->placed, &note->number, &note->place);
+    gyre_table_insert(notes, note);
+    return 0;
+}
+
+static int heard_grant(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    uint64_t length = control_length(&stream->in);
+    int status = gyre_stream_agree_check(stream, match);
+    if (status) {
+        return status;
+    }
+    struct gyre_send *send = gyre_table_find(&stream->sends, match);
+    while (send && send->state == GYRE_SEND_POINTED) { /* that one has its grant */
+        send = gyre_table_next(send, match);
+    }
+    if (!send) {
+        return length > stream->eager ? keep_note(stream, &stream->grants, length) : GYRE_CORRUPT;
+    }
+    if (send->length != length) {
+        return gyre_stream_disagree(stream, &send->slot.match, match->fingerprint);
+    }
+    gyre_table_remove(&stream->sends, send);
+    read_place(stream, &send->placed, &send->number, &send->place);
+    gyre_stream_granted(stream, send);
+    return 0;
+}
+
+static int heard_ask(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    uint64_t length = control_length(&stream->in);
+    int status = stream->in.bye_heard ? GYRE_CORRUPT : gyre_stream_agree_check(stream, match);
+    if (status) {
+        return status;
+    }
+    struct gyre_receive *receive = gyre_stream_expecting(stream, match);
+    if (!receive) {
+        return keep_note(stream, &stream->asks, length);
+    }
+    if (receive->length != length) {
+        return gyre_stream_disagree(stream, &receive->slot.match, match->fingerprint);
+    }
+    if (!receive->granted) {
+        gyre_stream_grant(stream, receive);
+    }
+    return 0;
+}
+
+static int heard_credit(struct gyre_stream *stream, uint64_t total)
+{
+    struct gyre_credit *credit = &stream->credit;
+    if (total < credit->returned || total > credit->spent) {
+        return GYRE_CORRUPT;
+    }
+    credit->returned = total;
+    return 0;
+}
+
+static int heard_void(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_receive *receive = gyre_stream_granted_receive(stream, match);
+    if (!receive || receive->region) {
+        return GYRE_CORRUPT;
+    }
+    gyre_stream_unplace(stream, receive);
+    gyre_stream_end_granted(stream, receive, -ECANCELED);
+    return 0;
+}
+
+/* Receives that are still open, and long messages that were not granted, can never be served. */
+void gyre_stream_hear_nothing_more(struct gyre_stream *stream)
+{
+    struct gyre_receive *receive;
+    stream->in.bye_heard = true;
+    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
+        if (receive->live && !gyre_stream_past_recall(receive)) {
+            gyre_stream_withdraw_receive(stream, receive, GYRE_PEER_LOST);
+        }
+    }
+    struct gyre_send *send;
+    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
+        if (send->live && (send->state == GYRE_SEND_WAITING || send->state == GYRE_SEND_ASKED)) {
+            gyre_stream_withdraw_send(stream, send, GYRE_PEER_LOST);
+        }
+    }
+}
+
+static int heard_bye(struct gyre_stream *stream)
+{
+    if (stream->in.bye_heard) {
+        return GYRE_CORRUPT;
+    }
+    gyre_stream_hear_nothing_more(stream);
+    return 0;
+}
+
+int gyre_stream_hear(struct gyre_stream *stream)
+{
+    const struct gyre_match *match = &stream->in.frame.match;
+    switch (stream->in.frame.kind) {
+    case GYRE_FRAME_GRANT:
+        return heard_grant(stream, match);
+    case GYRE_FRAME_PLACE:
+        return stream->reach ? heard_grant(stream, match) : GYRE_CORRUPT;
+    case GYRE_FRAME_RECALL:
+        return gyre_stream_heard_recall(stream, match);
+    case GYRE_FRAME_SPARED:
+        return gyre_stream_heard_spared(stream, match);
+    case GYRE_FRAME_ASK:
+        return heard_ask(stream, match);
+    case GYRE_FRAME_CREDIT:
+        return heard_credit(stream, match->sequence);
+    case GYRE_FRAME_VOID:
+        return heard_void(stream, match);
+    case GYRE_FRAME_BYE:
+        return heard_bye(stream);
+    case GYRE_FRAME_POINT:
+        return gyre_stream_heard_point(stream, match);
+    case GYRE_FRAME_TAKEN:
+        return gyre_stream_heard_taken(stream, match);
+    default:
+        return GYRE_CORRUPT;
+    }
+}

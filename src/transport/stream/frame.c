@@ -1,0 +1,103 @@
+/* The frame on the wire: fixed offsets, little endian, nothing that depends on a compiler's idea of
+ * a struct.
+ *
+ * decode() is the first thing that looks at bytes from a peer, so it refuses every header that no
+ * honest peer writes: an unknown kind, a set reserved bit, a length that its kind cannot have. What
+ * it lets through is safe to act on as a *length*; whether it is *true* is known only when the sum
+ * over header and payload has been compared. */
+#include "transport/stream/frame.h"
+
+#include "base/bytes.h"
+#include "base/crc.h"
+#include "base/status.h"
+
+#include <string.h>
+
+#define SUMMED_BYTES 28 /* of the header: all but the sum itself */
+#define KIND_SHIFT   28
+#define LENGTH_MASK  0xffffffu
+
+enum offset {
+    AT_LENGTH = 0,
+    AT_EPOCH = 4,
+    AT_COMM = 6,
+    AT_SEQUENCE = 8,
+    AT_LANE = 16,
+    AT_ORDER = 18,
+    AT_FINGERPRINT = 20,
+    AT_CRC = 28
+};
+
+static bool length_fits(uint32_t kind, uint32_t length)
+{
+    switch (kind) {
+    case GYRE_FRAME_DATA:
+        return length <= GYRE_EAGER_MOST;
+    case GYRE_FRAME_PIECE:
+        return length <= GYRE_FRAME_PAYLOAD_MAX;
+    case GYRE_FRAME_GRANT:
+    case GYRE_FRAME_ASK:
+        return length == sizeof(uint64_t);
+    case GYRE_FRAME_POINT:
+        return length == 2 * sizeof(uint64_t);
+    case GYRE_FRAME_PLACE:
+        return length == GYRE_FRAME_PLACE_BYTES;
+    case GYRE_FRAME_RECALL:
+    case GYRE_FRAME_SPARED:
+    case GYRE_FRAME_TAKEN:
+    case GYRE_FRAME_CREDIT:
+    case GYRE_FRAME_BYE:
+    case GYRE_FRAME_VOID:
+        return length == 0;
+    default:
+        return false;
+    }
+}
+
+uint32_t gyre_frame_sum(const uint8_t in[GYRE_FRAME_BYTES])
+{
+    return gyre_crc32c(0, in, SUMMED_BYTES);
+}
+
+void gyre_frame_encode(const struct gyre_frame *frame, const void *payload,
+                       uint8_t out[GYRE_FRAME_BYTES])
+{
+    gyre_put32(out + AT_LENGTH, (uint32_t)frame->kind << KIND_SHIFT | frame->length);
+    gyre_put16(out + AT_EPOCH, frame->epoch);
+    gyre_put16(out + AT_COMM, frame->match.comm);
+    gyre_put64(out + AT_SEQUENCE, frame->match.sequence);
+    gyre_put16(out + AT_LANE, frame->match.lane);
+    gyre_put16(out + AT_ORDER, frame->match.order);
+    gyre_put64(out + AT_FINGERPRINT, frame->match.fingerprint);
+    uint32_t crc = gyre_frame_sum(out);
+    if (payload && frame->length > 0) {
+        crc = gyre_crc32c(crc, payload, frame->length);
+    }
+    gyre_put32(out + AT_CRC, crc);
+}
+
+int gyre_frame_decode(const uint8_t in[GYRE_FRAME_BYTES], struct gyre_frame *frame)
+{
+    uint32_t word = gyre_get32(in + AT_LENGTH);
+    uint32_t kind = word >> KIND_SHIFT, length = word & LENGTH_MASK;
+    if ((word >> 24 & 0xf) != 0 || !length_fits(kind, length)) {
+        return GYRE_CORRUPT;
+    }
+    *frame = (struct gyre_frame){.kind = (enum gyre_frame_kind)kind,
+                                 .length = length,
+                                 .epoch = gyre_get16(in + AT_EPOCH),
+                                 .match = {.comm = gyre_get16(in + AT_COMM),
+                                           .lane = gyre_get16(in + AT_LANE),
+                                           .order = gyre_get16(in + AT_ORDER),
+                                           .sequence = gyre_get64(in + AT_SEQUENCE),
+                                           .fingerprint = gyre_get64(in + AT_FINGERPRINT)},
+                                 .crc = gyre_get32(in + AT_CRC)};
+    return 0;
+}
+
+bool gyre_frame_verify(const uint8_t in[GYRE_FRAME_BYTES], uint32_t payload_crc,
+                       uint32_t payload_length)
+{
+    return gyre_crc32c_combine(gyre_frame_sum(in), payload_crc, payload_length) ==
+           gyre_get32(in + AT_CRC);
+}

@@ -1,0 +1,44 @@
+/* The words every part of the transport shares: what names a message, and what says that a post has
+ * ended. */
+#ifndef GYRE_TRANSPORT_STREAM_MATCH_H
+#define GYRE_TRANSPORT_STREAM_MATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Names one message between two ranks in one direction. `fingerprint` is not part of the name: it
+ * says what the operation is (type, count, …), and two ends that disagree about it fail with
+ * GYRE_MISMATCH. */
+struct gyre_match {
+    uint16_t comm;
+    uint16_t lane;  /* slice of the operation, modulo 2^16 */
+    uint16_t order; /* round, modulo 2^16 */
+    uint64_t sequence;
+    uint64_t fingerprint;
+};
+
+/* Marks of `comm`, above the communicator's id, on messages from rank to rank. */
+#define GYRE_MATCH_PAIR  0x8000u /* `fingerprint` is gyre_match_terms() */
+#define GYRE_MATCH_DOWN  0x4000u /* from the higher to the lower rank */
+#define GYRE_MATCH_BLOCK 0x2000u /* a block of operation `sequence`; else the pair's own count */
+#define GYRE_MATCH_ID    0x0fffu
+
+/* What both ends of such a message must mean alike: a type and a count. */
+static inline uint64_t gyre_match_terms(uint32_t type, uint64_t count)
+{
+    return UINT64_C(1) << 63 | (uint64_t)(type & 127) << 56 | (count & ((UINT64_C(1) << 56) - 1));
+}
+
+/* Exactly one per accepted post. */
+struct gyre_completion {
+    uint64_t token; /* as given to the post */
+    int status;     /* 0 or negative */
+};
+
+static inline bool gyre_match_same(const struct gyre_match *a, const struct gyre_match *b)
+{
+    return a->sequence == b->sequence && a->comm == b->comm && a->lane == b->lane &&
+           a->order == b->order;
+}
+
+#endif

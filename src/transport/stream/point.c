@@ -1,0 +1,128 @@
+/* Messages that are read where they lie.
+ *
+ *      sender                                   receiver
+ *      send, in memory that both see    ◀─ GRANT ─ recv
+ *      located ─ POINT region, offset ─▶           points ─▶ copied, a piece at a time
+ *      complete                         ◀─ TAKEN ─ complete
+ *
+ * One copy instead of two, and none of them by the sender. The receiver alone touches the other's
+ * memory, and only reads it, so a sender that fails and goes on in its buffer harms nobody but an
+ * operation that has failed. What it says of the place is looked up, never believed: the region must
+ * be one that this very peer has shared, and hold the message.
+ *
+ * Where one end is memory that the CPU cannot touch, a device copies (device.c). */
+#include "transport/stream/inside.h"
+
+#include "base/bytes.h"
+#include "base/copy.h"
+
+#include <string.h>
+
+bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send)
+{
+    const struct gyre_sight *sight = stream->sight;
+    if (sight && !send->region)
+        send->region = sight->locate(sight->context, send->data, send->length, &send->offset);
+    if (!send->region)
+        return false;
+    send->state = GYRE_SEND_LOCATED;
+    gyre_queue_push(&stream->out.points, send);
+    return true;
+}
+
+int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_incoming *in = &stream->in;
+    uint64_t region = gyre_get64(in->control), offset = gyre_get64(in->control + 8);
+    struct gyre_receive *receive = gyre_stream_granted_receive(stream, match);
+    if (!stream->sight || in->bye_heard || !receive || !receive->invited || receive->region ||
+        receive->got || !region || region > UINT32_MAX)
+        return GYRE_CORRUPT;
+    int status = receive->live ? gyre_stream_agree_check(stream, match) : 0;
+    if (status)
+        return status;
+    receive->region = (uint32_t)region;
+    receive->offset = offset;
+    gyre_queue_push(&in->points, receive);
+    return 0;
+}
+
+/* The record leaves the hash with its name, and is free when TAKEN has been said. */
+void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    if (receive->live)
+        gyre_stream_end_receive(stream, receive, 0);
+    if (receive->landing) {
+        gyre_stream_give_receive(stream, receive);
+        return;
+    }
+    gyre_table_remove(&stream->receives, receive);
+    gyre_queue_push(&stream->out.takens, receive);
+}
+
+static uint64_t piece_of(const struct gyre_receive *receive)
+{
+    uint64_t left = receive->length - receive->got;
+    return left < GYRE_FRAME_PAYLOAD_MAX ? left : GYRE_FRAME_PAYLOAD_MAX;
+}
+
+/* The next piece, as the CPU sees it. */
+static const void *look(const struct gyre_stream *stream, const struct gyre_receive *receive)
+{
+    const struct gyre_sight *sight = stream->sight;
+    return receive->landing ? receive->ashore
+                            : sight->view(sight->context, stream->peer, receive->region,
+                                          receive->offset + receive->got, piece_of(receive));
+}
+
+static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive, const void *from)
+{
+    uint64_t bytes = piece_of(receive);
+    if (receive->live)
+        gyre_copy(receive->data + receive->got, from, bytes);
+    receive->got += bytes;
+    if (receive->got < receive->length)
+        return;
+    gyre_queue_pop(&stream->in.points);
+    gyre_stream_take(stream, receive);
+}
+
+int gyre_stream_fetch(struct gyre_stream *stream)
+{
+    int moved = gyre_stream_end_trips(stream);
+    if (moved >= 0 && stream->out.lading.head) {
+        int laden = gyre_stream_run_lading(stream);
+        moved = laden < 0 ? laden : laden | moved;
+    }
+    struct gyre_receive *receive = (struct gyre_receive *)stream->in.points.head;
+    if (stream->status || !receive)
+        return moved;
+    const void *from = receive->live ? look(stream, receive) : NULL;
+    if (receive->live && (receive->away || (!from && stream->ferry))) {
+        int sent = gyre_stream_send_off(stream, receive, from != NULL);
+        return sent < 0 ? sent : sent | moved;
+    }
+    if (receive->live && !from)
+        return moved;
+    copy_piece(stream, receive, from);
+    return 1;
+}
+
+bool gyre_stream_pending(const struct gyre_stream *stream)
+{
+    const struct gyre_send *send = (const struct gyre_send *)stream->out.lading.head;
+    return !stream->status && (stream->in.points.head || (send && !send->trip));
+}
+
+int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_send *send = gyre_table_find(&stream->sends, match);
+    while (send && send->state != GYRE_SEND_POINTED)
+        send = gyre_table_next(send, match);
+    if (!send)
+        return GYRE_CORRUPT;
+    gyre_table_remove(&stream->sends, send);
+    stream->out.unframed--;
+    gyre_stream_finish_send(stream, send, 0);
+    return 0;
+}

@@ -1,0 +1,176 @@
+/* Messages that the carrier writes into the posted buffer, past the stream.
+ *
+ *      sender                                     receiver
+ *      send, where the carrier can write from  ◀─ PLACE ─ recv, where the peer can write
+ *      reached ─ take_write()                             placed
+ *      the carrier writes … and says so ────────────────▶ arrived(number): complete
+ *      end_write(): complete
+ *
+ * A PLACE is a GRANT with an address. The sender whose message the carrier cannot write from there
+ * sends pieces, as for a GRANT, and the first of them takes the place back.
+ *
+ * A receive that is withdrawn while the peer may write into it ends when that is over: RECALL asks
+ * for it. The answer is what has begun (the message arrives, or comes in pieces, or is void), or, if
+ * no send was posted yet, SPARED; its message will come in pieces then, which nobody keeps. */
+#include "transport/stream/inside.h"
+
+#include "base/bytes.h"
+
+#include <errno.h>
+
+/* -- the receiver ------------------------------------------------------------------------------ */
+
+bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    const struct gyre_reach *reach = stream->reach;
+    receive->placed =
+        reach && receive->live && receive->length > stream->eager && stream->places < reach->most &&
+        reach->expose(reach->context, receive->data, receive->length, &receive->place);
+    stream->places += receive->placed;
+    return receive->placed;
+}
+
+uint32_t gyre_stream_number(const struct gyre_stream *stream, const struct gyre_receive *receive)
+{
+    return (uint32_t)(((const uint8_t *)receive - stream->receives.records) /
+                      stream->receives.stride);
+}
+
+/* What was put off until the peer cannot write any more. */
+void gyre_stream_unplace(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    if (!receive->placed)
+        return;
+    receive->placed = false;
+    stream->places--;
+    if (receive->recall_due)
+        gyre_queue_unlink(&stream->out.recalls, receive);
+    receive->recall_due = false;
+    if (receive->recalled && receive->live) {
+        gyre_stream_end_receive(stream, receive, -ECANCELED);
+        receive->data = NULL;
+    }
+    receive->recalled = false;
+}
+
+bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    if (!receive->placed || stream->in.bye_heard)
+        return false;
+    if (!receive->recalled) {
+        receive->recalled = receive->recall_due = true;
+        gyre_queue_push(&stream->out.recalls, receive);
+    }
+    return true;
+}
+
+/* The receive into which the peer may write under this number; NULL: there is none. */
+static struct gyre_receive *find_placed(struct gyre_stream *stream, uint32_t number)
+{
+    struct gyre_receive *receive = gyre_table_record(&stream->receives, number);
+    return receive && receive->placed && !receive->got && stream->in.receive != receive ? receive
+                                                                                        : NULL;
+}
+
+uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t *length)
+{
+    const struct gyre_receive *receive = stream->status ? NULL : find_placed(stream, number);
+    if (receive)
+        *length = receive->length;
+    return receive ? receive->data : NULL;
+}
+
+int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
+{
+    struct gyre_receive *receive = find_placed(stream, number);
+    if (stream->status)
+        return stream->status;
+    if (!receive) {
+        gyre_stream_fail(stream, GYRE_CORRUPT);
+        return GYRE_CORRUPT;
+    }
+    const struct gyre_reach *reach = stream->reach;
+    int status = receive->away && reach->flush ? reach->flush(reach->context) : 0;
+    if (status) {
+        gyre_stream_fail(stream, status);
+        return status;
+    }
+    gyre_stream_unplace(stream, receive);
+    gyre_stream_end_granted(stream, receive, 0);
+    return 0;
+}
+
+int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_receive *receive = gyre_stream_granted_receive(stream, match);
+    if (!receive || !receive->placed || !receive->recalled)
+        return GYRE_CORRUPT;
+    gyre_stream_unplace(stream, receive);
+    return 0;
+}
+
+/* -- the sender -------------------------------------------------------------------------------- */
+
+bool gyre_stream_reach(struct gyre_stream *stream, struct gyre_send *send)
+{
+    const struct gyre_reach *reach = stream->reach;
+    if (!send->placed || !reach->covers(reach->context, send->data, send->length))
+        return false;
+    send->state = GYRE_SEND_REACHED;
+    gyre_queue_push(&stream->out.reached, send);
+    return true;
+}
+
+static struct gyre_send *find_reached(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_slot *slot = stream->out.reached.head;
+    while (slot && !gyre_match_same(&slot->match, match))
+        slot = slot->next;
+    return (struct gyre_send *)slot;
+}
+
+/* Nothing is written that has not begun. */
+int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_note *note = gyre_table_find(&stream->grants, match);
+    struct gyre_send *send = find_reached(stream, match);
+    if (!stream->reach)
+        return GYRE_CORRUPT;
+    if (note && note->placed) {
+        note->placed = false;
+        note->spared_due = true;
+        gyre_queue_push(&stream->out.spared, note);
+    } else if (send) {
+        gyre_queue_unlink(&stream->out.reached, send);
+        send->placed = false;
+        gyre_stream_granted(stream, send);
+    }
+    return 0;
+}
+
+void gyre_stream_write_of(const struct gyre_send *send, struct gyre_stream_write *write)
+{
+    *write = (struct gyre_stream_write){.from = send->data,
+                                        .length = send->length,
+                                        .place = send->place,
+                                        .number = send->number,
+                                        .send = (struct gyre_send *)send};
+}
+
+bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write *write)
+{
+    struct gyre_send *send = stream->status ? NULL : gyre_queue_pop(&stream->out.reached);
+    if (!send)
+        return false;
+    send->state = GYRE_SEND_WRITING;
+    gyre_stream_write_of(send, write);
+    return true;
+}
+
+void gyre_stream_end_write(struct gyre_stream *stream, struct gyre_send *send)
+{
+    if (stream->status)
+        return;
+    stream->out.unframed--;
+    gyre_stream_finish_send(stream, send, 0);
+}

@@ -1,0 +1,133 @@
+/* Signatures as text. */
+#include "transport/stream/signature.h"
+
+#include "transport/stream/match.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+static const char *pick(const char *const *names, uint32_t count, uint32_t index)
+{
+    return index < count ? names[index] : "?";
+}
+
+const char *gyre_verb_name(uint32_t verb)
+{
+    static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
+                                        "reduce_scatter", "all_to_all", "gather", "scatter"};
+    switch (verb) {
+    case GYRE_SIGNATURE_ALL_GATHER_V:
+        return "all_gather_v";
+    case GYRE_SIGNATURE_ALL_TO_ALL_V:
+        return "all_to_all_v";
+    case GYRE_SIGNATURE_RECV:
+        return "recv";
+    case GYRE_SIGNATURE_SEND:
+        return "send";
+    case GYRE_SIGNATURE_BARRIER:
+        return "barrier";
+    default:
+        return pick(names, 8, verb);
+    }
+}
+
+const char *gyre_type_name(uint32_t type)
+{
+    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
+                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
+    return pick(names, 14, type);
+}
+
+const char *gyre_op_name(uint32_t op)
+{
+    static const char *const names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
+    return pick(names, 8, op);
+}
+
+/* Behind a type. */
+static void tell_reduction(char *out, size_t size, uint32_t op)
+{
+    if (op >= GYRE_SIGNATURE_SCALED)
+        snprintf(out, size, " own scaled sum %u", op - GYRE_SIGNATURE_SCALED);
+    else if (op >= GYRE_SIGNATURE_FUNCTION)
+        snprintf(out, size, " own function %u", op - GYRE_SIGNATURE_FUNCTION);
+    else
+        snprintf(out, size, " %s", gyre_op_name(op));
+}
+
+static uint32_t calls_in(uint64_t signature)
+{
+    return signature >> 24 & 255;
+}
+
+/* What only moves goes in a group as bytes, whatever its calls are of. */
+void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count)
+{
+    uint32_t verb = signature & 255, type = signature >> 8 & 255, op = signature >> 16 & 255;
+    uint32_t calls = calls_in(signature);
+    bool reduces = verb == GYRE_SIGNATURE_ALL_REDUCE || verb == GYRE_SIGNATURE_REDUCE ||
+                   verb == GYRE_SIGNATURE_REDUCE_SCATTER;
+    bool to_root = verb == GYRE_SIGNATURE_REDUCE || verb == GYRE_SIGNATURE_GATHER ||
+                   verb == GYRE_SIGNATURE_SEND;
+    bool from_root = verb == GYRE_SIGNATURE_BROADCAST || verb == GYRE_SIGNATURE_SCATTER ||
+                     verb == GYRE_SIGNATURE_RECV;
+    char root[32] = "", reduction[32] = "", group[32] = "";
+    if (reduces)
+        tell_reduction(reduction, sizeof reduction, op);
+    if (to_root || from_root)
+        snprintf(root, sizeof root, " %s rank %u", to_root ? "to" : "from",
+                 (unsigned)(signature >> 32));
+    if (calls)
+        snprintf(group, sizeof group, "group of %s%u ", calls == 255 ? "at least " : "", calls);
+    if (verb == GYRE_SIGNATURE_BARRIER)
+        snprintf(out, size, "%sbarrier", group);
+    else if (verb == GYRE_SIGNATURE_ALL_TO_ALL_V)
+        snprintf(out, size, "%s %s", gyre_verb_name(verb), gyre_type_name(type));
+    else if (calls && !reduces)
+        snprintf(out, size, "%s%s%s, %llu bytes", group, gyre_verb_name(verb), root,
+                 (unsigned long long)count);
+    else
+        snprintf(out, size, "%s%s %s%s%s, %s%llu elements", group, gyre_verb_name(verb),
+                 gyre_type_name(type), reduction, root,
+                 verb == GYRE_SIGNATURE_ALL_GATHER_V ? "at most " : "", (unsigned long long)count);
+}
+
+const char *gyre_signature_untold(uint64_t signature)
+{
+    if (calls_in(signature))
+        return "the calls of the group";
+    return (signature & 255) == GYRE_SIGNATURE_ALL_GATHER_V
+               ? "the lengths or places of the blocks"
+               : "how it is cut and what algorithm runs it";
+}
+
+static uint64_t count_in(uint64_t terms)
+{
+    return terms & ((UINT64_C(1) << 56) - 1);
+}
+
+static void tell_terms(char *out, size_t size, uint32_t rank, bool sends, uint64_t terms)
+{
+    snprintf(out, size, "rank %u %s %llu elements of %s", rank, sends ? "sends" : "expects",
+             (unsigned long long)count_in(terms), gyre_type_name(terms >> 56 & 127));
+}
+
+void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t peer,
+                                 const struct gyre_match *mine, uint64_t theirs)
+{
+    bool sends = (rank > peer) == ((mine->comm & GYRE_MATCH_DOWN) != 0);
+    char here[96], there[96];
+    if (!(mine->comm & GYRE_MATCH_PAIR)) {
+        snprintf(out, size,
+                 "rank %u and rank %u disagree about operation %llu of communicator %u: "
+                 "fingerprint %016llx here, %016llx there",
+                 rank, peer, (unsigned long long)mine->sequence, mine->comm,
+                 (unsigned long long)mine->fingerprint, (unsigned long long)theirs);
+        return;
+    }
+    tell_terms(here, sizeof here, rank, sends, mine->fingerprint);
+    tell_terms(there, sizeof there, peer, !sends, theirs);
+    snprintf(out, size, "%s %llu of communicator %u: %s, but %s",
+             mine->comm & GYRE_MATCH_BLOCK ? "all_to_all_v as operation" : "message",
+             (unsigned long long)mine->sequence, mine->comm & GYRE_MATCH_ID, here, there);
+}

@@ -1,0 +1,61 @@
+/* An operation's signature in 64 bits, so that whoever notices that two ranks disagree can print
+ * what each of them asked for. Packed by the communicator, carried by heartbeats, formatted by
+ * whoever tells the story. */
+#ifndef GYRE_TRANSPORT_STREAM_SIGNATURE_H
+#define GYRE_TRANSPORT_STREAM_SIGNATURE_H
+
+#include <gyre/gyre.h>
+
+/* Counts as enum gyre_verb of collectives/schedule.h does. */
+enum gyre_signature_verb {
+    GYRE_SIGNATURE_ALL_REDUCE,
+    GYRE_SIGNATURE_BROADCAST,
+    GYRE_SIGNATURE_REDUCE,
+    GYRE_SIGNATURE_ALL_GATHER,
+    GYRE_SIGNATURE_REDUCE_SCATTER,
+    GYRE_SIGNATURE_ALL_TO_ALL,
+    GYRE_SIGNATURE_GATHER,
+    GYRE_SIGNATURE_SCATTER,
+    GYRE_SIGNATURE_ALL_GATHER_V = 250, /* count: the longest block's */
+    GYRE_SIGNATURE_ALL_TO_ALL_V = 251, /* its count differs from rank to rank */
+    GYRE_SIGNATURE_RECV = 252,         /* root: the other rank, of the world */
+    GYRE_SIGNATURE_SEND = 253,
+    GYRE_SIGNATURE_BARRIER = 255
+};
+
+/* Reductions that the caller made count from here on, by what they are. */
+#define GYRE_SIGNATURE_FUNCTION 64u
+#define GYRE_SIGNATURE_SCALED   128u
+
+/* verb 8 bits, type 8, reduction 8, calls 8, root 32 (upper half). */
+static inline uint64_t gyre_signature_pack(enum gyre_signature_verb verb, enum gyre_type type,
+                                           uint32_t op, uint32_t root)
+{
+    return (uint64_t)root << 32 | (uint64_t)(op & 255) << 16 | ((uint64_t)type & 255) << 8 |
+           ((uint64_t)verb & 255);
+}
+
+/* To be added to it: so many calls of a group go as this one; 255 stands for more, too. */
+static inline uint64_t gyre_signature_calls(uint32_t calls)
+{
+    return (uint64_t)(calls < 255 ? calls : 255) << 24;
+}
+
+const char *gyre_verb_name(uint32_t verb); /* "all_reduce", "broadcast", "barrier", "?" */
+const char *gyre_type_name(uint32_t type); /* "f32" */
+const char *gyre_op_name(uint32_t op);     /* "sum" */
+
+/* What two ends that disagree about a message mean: `mine` is this rank's, `theirs` the peer's
+ * fingerprint. */
+struct gyre_match;
+void gyre_signature_disagreement(char *out, size_t size, uint32_t rank, uint32_t peer,
+                                 const struct gyre_match *mine, uint64_t theirs);
+
+/* "all_reduce f32 sum, 1000 elements" / "broadcast f64 from rank 2, 10 elements" / "barrier";
+ * "group of 3 all_reduce f32 sum, 1000 elements" / "group of 3 broadcast from rank 2, 96 bytes". */
+void gyre_signature_text(char *out, size_t size, uint64_t signature, uint64_t count);
+
+/* In what two operations differ whose texts are the same: "the lengths or places of the blocks". */
+const char *gyre_signature_untold(uint64_t signature);
+
+#endif

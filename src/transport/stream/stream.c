@@ -1,0 +1,257 @@
+/* The life of a stream: its memory, its completions, its end.
+ *
+ * Every post is a record in a table, every record is found by its message's name, and all memory is
+ * one piece that is cut up at create(). A post is accepted while fewer than `posts` of its
+ * direction are accepted and not yet fetched by complete(), so the ring of completions never
+ * overflows.
+ *
+ *     stream │ completions │ stage │ receives sends grants asks agreements stored │ ahead │ store
+ *            └── what every message touches lies together; the rest is not even mapped until used
+ *
+ * Withdrawn posts complete at once, but a record on which the peer relies stays: a granted receive
+ * swallows its message when it comes, an asked or granted send answers VOID. So each table holds
+ * twice as many records as posts. */
+#include "transport/stream/inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define POSTS_MAX  65536u
+#define CACHE_LINE 64u
+
+/* -- create and destroy ------------------------------------------------------------------------ */
+
+struct table_plan {
+    size_t table; /* offset in struct gyre_stream */
+    uint32_t capacity, stride;
+};
+
+#define TABLES 6
+
+static void plan_tables(uint32_t posts, uint32_t stored, struct table_plan plan[TABLES])
+{
+    uint32_t most = 2 * posts;
+    const struct table_plan all[TABLES] = {
+        {offsetof(struct gyre_stream, receives), most, sizeof(struct gyre_receive)},
+        {offsetof(struct gyre_stream, sends), most, sizeof(struct gyre_send)},
+        {offsetof(struct gyre_stream, grants), most, sizeof(struct gyre_note)},
+        {offsetof(struct gyre_stream, asks), most, sizeof(struct gyre_note)},
+        {offsetof(struct gyre_stream, agreements), 4 * most + stored,
+         sizeof(struct gyre_agreement)},
+        {offsetof(struct gyre_stream, stored), stored, sizeof(struct gyre_stored)}};
+    for (int i = 0; i < TABLES; i++) {
+        plan[i] = all[i];
+    }
+}
+
+static uint32_t done_capacity(uint32_t posts)
+{
+    uint32_t capacity = 2;
+    while (capacity < 2 * posts) {
+        capacity *= 2;
+    }
+    return capacity;
+}
+
+/* The next `bytes` of `memory`; NULL memory only counts. What is used first lies first. */
+static void *carve(uint8_t *memory, size_t *used, size_t bytes)
+{
+    size_t at = *used;
+    *used += (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    return memory ? memory + at : NULL;
+}
+
+static size_t lay_out(uint8_t *memory, uint32_t posts, uint32_t unexpected)
+{
+    size_t used = 0;
+    struct table_plan plan[TABLES];
+    struct gyre_stream *stream = carve(memory, &used, sizeof *stream);
+    uint32_t done = done_capacity(posts);
+    void *completions = carve(memory, &used, done * sizeof(struct gyre_done));
+    void *stage = carve(memory, &used, GYRE_STREAM_STAGE_BYTES);
+    plan_tables(posts, unexpected / GYRE_UNEXPECTED_CHARGE, plan);
+    for (int i = 0; i < TABLES; i++) {
+        void *table = carve(memory, &used, gyre_table_bytes(plan[i].capacity, plan[i].stride));
+        if (memory) {
+            gyre_table_init((struct gyre_table *)(memory + plan[i].table), table, plan[i].capacity,
+                            plan[i].stride);
+        }
+    }
+    void *ahead = carve(memory, &used, GYRE_STREAM_AHEAD_BYTES);
+    void *store = carve(memory, &used, gyre_store_bytes(unexpected));
+    if (memory) {
+        stream->done = completions;
+        stream->done_mask = done - 1;
+        stream->out.stage = stage;
+        stream->in.ahead = ahead;
+        gyre_store_init(&stream->store, store, unexpected);
+    }
+    return used;
+}
+
+int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream)
+{
+    uint32_t eager = options->eager ? options->eager : GYRE_EAGER_MAX;
+    uint32_t unexpected = GYRE_UNEXPECTED_TIMES * eager;
+    if (options->posts == 0 || options->posts > POSTS_MAX || eager > GYRE_EAGER_MOST) {
+        return GYRE_INVALID;
+    }
+    size_t bytes = lay_out(NULL, options->posts, unexpected);
+    struct gyre_stream *fresh = calloc(1, bytes); /* untouched pages stay unused */
+    if (!fresh) {
+        return -ENOMEM;
+    }
+    lay_out((uint8_t *)fresh, options->posts, unexpected);
+    fresh->eager = eager;
+    fresh->unexpected = unexpected;
+    fresh->epoch = options->epoch;
+    fresh->checksum = options->checksum;
+    fresh->peer = options->peer;
+    fresh->sight = options->sight;
+    fresh->reach = options->reach;
+    fresh->ferry = options->sight && options->sight->ferry ? options->sight->ferry : options->ferry;
+    fresh->posts = options->posts;
+    fresh->footprint = bytes;
+    *stream = fresh;
+    return 0;
+}
+
+void gyre_stream_destroy(struct gyre_stream *stream)
+{
+    struct gyre_receive *receive;
+    if (!stream) {
+        return;
+    }
+    gyre_stream_settle(stream);
+    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
+        free(receive->ashore);
+    }
+    struct gyre_send *send;
+    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
+        free(send->aboard);
+    }
+    free(stream->out.torn);
+    free(stream);
+}
+
+size_t gyre_stream_footprint(const struct gyre_stream *stream)
+{
+    return stream->footprint;
+}
+
+/* -- completions ------------------------------------------------------------------------------- */
+
+void gyre_stream_tell(struct gyre_stream *stream, uint64_t token, int status, bool send)
+{
+    stream->done[stream->done_end++ & stream->done_mask] =
+        (struct gyre_done){.completion = {.token = token, .status = status}, .send = send};
+}
+
+bool gyre_stream_waits(const struct gyre_stream *stream)
+{
+    return stream->sends_out + stream->receives_out != stream->done_end - stream->done_first;
+}
+
+int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out, int max)
+{
+    int count = 0;
+    while (count < max && stream->done_first != stream->done_end) {
+        const struct gyre_done *done = &stream->done[stream->done_first++ & stream->done_mask];
+        out[count++] = done->completion;
+        *(done->send ? &stream->sends_out : &stream->receives_out) -= 1;
+    }
+    return count;
+}
+
+void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, int status)
+{
+    gyre_stream_tell(stream, send->token, status, true);
+    send->live = false;
+    gyre_stream_agree_leave(stream, send->agreement, false);
+}
+
+void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send)
+{
+    free(send->aboard);
+    send->aboard = NULL;
+    send->state = GYRE_SEND_FREE;
+    gyre_table_give(&stream->sends, send);
+}
+
+void gyre_stream_finish_send(struct gyre_stream *stream, struct gyre_send *send, int status)
+{
+    gyre_stream_end_send(stream, send, status);
+    gyre_stream_release_send(stream, send);
+}
+
+void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *receive, int status)
+{
+    gyre_stream_tell(stream, receive->token, status, false);
+    receive->live = false;
+    gyre_stream_agree_leave(stream, receive->agreement, false);
+}
+
+void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    gyre_table_remove(&stream->receives, receive);
+    gyre_stream_give_receive(stream, receive);
+}
+
+void gyre_stream_give_receive(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    free(receive->ashore);
+    receive->ashore = NULL;
+    gyre_table_give(&stream->receives, receive);
+}
+
+void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive *receive,
+                                int status)
+{
+    gyre_stream_end_receive(stream, receive, status);
+    gyre_stream_release_receive(stream, receive);
+}
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+void gyre_stream_fail(struct gyre_stream *stream, int status)
+{
+    if (stream->status) {
+        return;
+    }
+    stream->status = status;
+    gyre_stream_settle(stream);
+    struct gyre_send *send;
+    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
+        if (send->live) {
+            gyre_stream_end_send(stream, send, status);
+        }
+    }
+    struct gyre_receive *receive;
+    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
+        if (receive->live) {
+            gyre_stream_end_receive(stream, receive, status);
+        }
+    }
+}
+
+void gyre_stream_bye(struct gyre_stream *stream)
+{
+    stream->out.bye_asked = true;
+}
+
+bool gyre_stream_said_bye(const struct gyre_stream *stream)
+{
+    return stream->out.bye_said;
+}
+
+bool gyre_stream_heard_bye(const struct gyre_stream *stream)
+{
+    return stream->in.bye_heard;
+}
+
+void gyre_stream_mismatch(const struct gyre_stream *stream, struct gyre_match *mine,
+                          uint64_t *theirs)
+{
+    *mine = stream->mine;
+    *theirs = stream->theirs;
+}

@@ -1,0 +1,72 @@
+/* Rank 0's roll call: what every rank said last about its operations, and what follows from it.
+ *
+ * Pure. Times are the vigil's own clock. */
+#ifndef GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
+#define GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
+
+#include "transport/watch/message.h"
+
+#include <stdbool.h>
+
+struct gyre_roll;
+
+enum gyre_roll_verdict {
+    GYRE_ROLL_FINE,
+    GYRE_ROLL_MISMATCH, /* calls differ under one number, all stand still in different ones, or one
+                           that others made was refused */
+    GYRE_ROLL_LEFT, /* others wait for a rank in its gyre_finalize(): the text follows its name */
+    GYRE_ROLL_SLOW, /* a rank has waited long for ranks that have not joined; told once */
+    GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
+};
+
+struct gyre_roll_finding {
+    enum gyre_roll_verdict verdict;
+    uint32_t comm;
+    uint64_t sequence; /* the operation */
+    uint32_t rank;     /* the only one that is missing; UINT32_MAX if there are several or none */
+    char text[GYRE_WATCH_TEXT_MAX];
+};
+
+/* `dead_ns`, 0 for never: when all ranks wait, in operations of different number, and nothing
+ * has moved for so long, they stand still; a refused call that others wait in has half of it to be
+ * made after all. `timeout_ns`, 0 for never: of one operation. */
+struct gyre_roll_limits {
+    uint64_t patience_ns, dead_ns, timeout_ns;
+};
+
+int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct gyre_roll **roll);
+void gyre_roll_destroy(struct gyre_roll *roll);
+
+/* States of ranks ≥ n are ignored. */
+void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state);
+
+/* Looks for the worst finding. O(n), and only when something changed or a limit has passed. */
+void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding);
+
+/* How far the rank is in that communicator; false if its state does not tell of it. */
+bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
+                        uint64_t *finished);
+
+/* Two ranks are in operations of one number and different fingerprint: the text says which of their
+ * last calls differed first, as far as their states remember. */
+void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
+                    struct gyre_roll_finding *finding);
+
+/* As tell(), of what two ranks of the roll said last; false if that does not tell how they differ. */
+bool gyre_roll_compare(const struct gyre_roll *roll, uint32_t one, uint32_t two,
+                       struct gyre_roll_finding *finding);
+
+/* Two ranks part after different numbers of operations of a communicator: one has called that
+ * operation and is `how` in it, the other has left. The finding is GYRE_ROLL_LEFT. */
+struct gyre_roll_parted {
+    const struct gyre_watch_state *behind, *ahead;
+    uint32_t comm;
+    uint64_t number;
+    const char *how;
+};
+void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding);
+
+/* Does the rank wait in that operation (or still in an earlier one, with that one started)? */
+bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence);
+
+#endif

@@ -1,0 +1,86 @@
+/* Who has left too early.
+ *
+ * A goodbye carries how far its sender got. What it has not started by then it will never start:
+ *
+ *      rank 1:  operation 1, 2, goodbye(2)     rank 0:  operation 1, 2, 3 … waits for rank 1
+ *
+ * On shared memory nothing breaks when a rank leaves, so nobody but the watch can tell. It looks
+ * when a goodbye comes, at every beat, and once more when this rank says its own goodbye: then both
+ * have finished everything, and must have finished the same. That also finds a root that got away
+ * with a call in which nobody followed it, or that others made and it refused. Both ends look at
+ * both numbers, so it does not matter whose goodbye comes first; rank 0 has everybody's and looks at
+ * each before it says that all have left, so nobody ends well while another does not. */
+#include "transport/watch/detect/inside.h"
+
+#include <stdio.h>
+
+/* The first operation that this rank has started and the other never will; 0: none. */
+static uint64_t never_joined(const struct gyre_watch_state *mine,
+                             const struct gyre_watch_state *last)
+{
+    uint64_t sequence, finished;
+
+    if (mine->comm == GYRE_WATCH_PAIRS || mine->finished >= mine->sequence ||
+        !gyre_roll_progress(last, mine->comm, &sequence, &finished) || sequence >= mine->sequence)
+        return 0;
+    return (sequence > mine->finished ? sequence : mine->finished) + 1;
+}
+
+static void tell_left(struct gyre_vigil *vigil, const struct gyre_roll_parted *parted)
+{
+    struct gyre_roll_finding finding;
+    struct gyre_vigil_record record;
+
+    gyre_roll_tell_left(parted, &finding);
+    gyre_vigil_compose(vigil, &record, GYRE_MISMATCH, finding.rank, "%s", finding.text);
+    gyre_vigil_found(vigil, &record);
+}
+
+/* Both have finished. What a state does not tell of was over long ago. */
+static bool compare_numbers(struct gyre_vigil *vigil, const struct gyre_watch_state *last,
+                            uint32_t comm, uint64_t number)
+{
+    const struct gyre_watch_state *mine = &vigil->mine;
+    uint64_t sequence, finished;
+
+    if (comm == GYRE_WATCH_PAIRS || !gyre_roll_progress(last, comm, &sequence, &finished) ||
+        sequence == number)
+        return false;
+    bool first = sequence < number;
+    tell_left(vigil, &(struct gyre_roll_parted){first ? last : mine, first ? mine : last, comm,
+                                                first ? number : sequence, "has called"});
+    return true;
+}
+
+static void compare_ends(struct gyre_vigil *vigil, const struct gyre_watch_state *last)
+{
+    const struct gyre_watch_state *mine = &vigil->mine;
+    struct gyre_roll_finding finding;
+    struct gyre_vigil_record record = {.status = GYRE_MISMATCH, .rank = GYRE_NOBODY};
+    bool differ = compare_numbers(vigil, last, mine->comm, mine->sequence);
+
+    for (uint32_t i = 0; !differ && i < mine->elsewheres; i++)
+        differ = compare_numbers(vigil, last, (uint32_t)mine->elsewhere[i].comm,
+                                 mine->elsewhere[i].sequence);
+    if (differ || mine->comm != last->comm || mine->comm == GYRE_WATCH_PAIRS ||
+        last->fingerprint == mine->fingerprint)
+        return;
+    gyre_roll_tell(mine, last, &finding);
+    snprintf(record.text, sizeof record.text, "%s", finding.text);
+    gyre_vigil_found(vigil, &record);
+}
+
+void gyre_vigil_compare(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel)
+{
+    const struct gyre_watch_state *last = &channel->last;
+    uint64_t number;
+
+    if (!channel->left || vigil->stage >= GYRE_VIGIL_PROPOSED || vigil->all_left)
+        return;
+    number = never_joined(&vigil->mine, last);
+    if (number > 0)
+        tell_left(vigil, &(struct gyre_roll_parted){last, &vigil->mine, vigil->mine.comm, number,
+                                                    "waits in"});
+    else if (vigil->leaving)
+        compare_ends(vigil, last);
+}

@@ -1,0 +1,96 @@
+/* The vigil's parts, shared by failure_detector.c (what happens), tree.c (who talks to whom),
+ * failure.c (one failure), inquiry.c (what two ranks that differ have called), early_leave.c
+ * (who left too early) and outbox.c (what is said). Nobody else includes this. */
+#ifndef GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
+#define GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
+
+#include "transport/watch/detect/failure_detector.h"
+#include "transport/watch/detect/audit.h"
+
+/* The lowest bit is the most urgent. */
+enum gyre_vigil_owed {
+    GYRE_OWED_FAILURE = 1,
+    GYRE_OWED_ASK = 2,
+    GYRE_OWED_TELL = 4,
+    GYRE_OWED_BYE = 8,
+    GYRE_OWED_ALL_BYE = 16,
+    GYRE_OWED_WARNING = 32,
+    GYRE_OWED_BEAT = 64
+};
+
+enum gyre_vigil_stage { GYRE_VIGIL_CALM, GYRE_VIGIL_HELD, GYRE_VIGIL_PROPOSED, GYRE_VIGIL_DECIDED };
+
+struct gyre_vigil_channel {
+    uint32_t peer;
+    uint8_t owed;
+    bool kin; /* an edge of the tree: beats in both directions, silence counts */
+    bool heard, left, gone;
+    uint64_t heard_at;
+    struct gyre_watch_state last; /* once it has left */
+};
+
+struct gyre_vigil_post { /* what a rank said that rank 0 has not been told yet */
+    struct gyre_watch_state state;
+    bool fresh;
+};
+
+struct gyre_vigil_side { /* of a mismatch: a rank that rank 0 has asked what it does */
+    uint32_t rank;
+    bool told;
+};
+
+struct gyre_vigil {
+    struct gyre_vigil_options is;
+    uint64_t now, granted, clock; /* clock = now − granted */
+    uint64_t interval, lateness_max, next_beat, held_at, deadline;
+    enum gyre_vigil_stage stage;
+    bool verdict; /* the record is decided for the whole job, or stands in for that */
+    bool leaving, all_left, warned;
+    bool asked;                     /* rank 0 wants this rank's state */
+    struct gyre_vigil_side side[2]; /* rank 0 only, while a mismatch is HELD */
+    struct gyre_watch_state mine;   /* as of the last beat, or of the goodbye */
+    struct gyre_vigil_record record;
+    char warning[GYRE_WATCH_TEXT_MAX];
+    uint32_t leader; /* lowest rank of this node */
+    uint32_t channels, left;
+    struct gyre_vigil_channel *channel; /* by peer, ascending */
+    struct gyre_vigil_post *post;       /* [0] this rank, [1 + i] channel i; unused on rank 0 */
+    struct gyre_roll *roll;             /* rank 0 only */
+};
+
+/* tree.c */
+int gyre_vigil_furnish(struct gyre_vigil *vigil); /* draws channels, makes tables; 0, -ENOMEM */
+uint32_t gyre_vigil_parent(const struct gyre_vigil *vigil);
+
+/* failure.c: a failure whose cause is known; one that may be the echo of another; one that a
+ * peer tells; one that counts at once; and what to do when the time to wait is over. */
+void gyre_vigil_found(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
+void gyre_vigil_hold(struct gyre_vigil *vigil, uint32_t holder,
+                     const struct gyre_vigil_record *record);
+void gyre_vigil_hear_failure(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
+                             const struct gyre_watch_message *message);
+void gyre_vigil_adopt(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
+void gyre_vigil_stop_waiting(struct gyre_vigil *vigil);
+void gyre_vigil_all_told(
+    struct gyre_vigil *vigil); /* nobody is waited for longer than for an echo */
+
+/* "rank 3 (host, pid 123) " and the rest as the format says. */
+void gyre_vigil_compose(const struct gyre_vigil *vigil, struct gyre_vigil_record *record,
+                        int status, uint32_t rank, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* inquiry.c, on rank 0: asks the two ranks that differ; hears an answer; and tells what it makes of
+ * both, when it has them. */
+void gyre_vigil_doubt(struct gyre_vigil *vigil, uint32_t holder, uint32_t other);
+void gyre_vigil_hear_tell(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
+                          const struct gyre_watch_message *message);
+void gyre_vigil_settle_doubt(struct gyre_vigil *vigil);
+
+/* early_leave.c: does what this rank does go with how far that peer, which has left, got? */
+void gyre_vigil_compare(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel);
+
+/* outbox.c */
+void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
+                    const struct gyre_vigil_channel *except);
+
+#endif

@@ -1,0 +1,170 @@
+/* Regions that peers of this node share with this process: the other end of share.c.
+ *
+ *     SHARE ─▶ import by the device of its kind ─▶ a view under (peer, id) ─▶ REPLY
+ *     UNSHARE ─▶ the view is dropped ─▶ of CUDA memory, REPLY
+ *
+ * All of it is done by the watch's thread, whatever the program computes. A region on trial is
+ * mapped, tried (transport/memory/proof.h) and let go of before the answer; one without bytes is a doorbell. Views are
+ * looked up without a lock (transport/memory/views.h); before one is unmapped the ferry, which copies from CUDA
+ * memory, is halted. */
+#include "transport/watch/inside.h"
+
+#include "base/bytes.h"
+#include "transport/memory/copy_queue.h"
+#include "transport/memory/proof.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A region of no bytes is a doorbell: an eventfd that the peer sleeps on. The first one counts. */
+static int keep_bell(struct gyre_watch *watch, uint32_t peer, int passed)
+{
+    struct gyre_watch_link *link = &watch->link[gyre_vigil_channel(watch->vigil, peer)];
+    int kept = fcntl(passed, F_DUPFD_CLOEXEC, 0), none = 0;
+
+    if (kept < 0)
+        return -errno;
+    if (!atomic_compare_exchange_strong(&link->bell, &none, kept + 1))
+        close(kept);
+    return 0;
+}
+
+int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer)
+{
+    int index = gyre_vigil_channel(watch->vigil, peer);
+    return index < 0 ? -1
+                     : atomic_load_explicit(&watch->link[index].bell, memory_order_acquire) - 1;
+}
+
+/* An address is believed of a rank of this process only. */
+static bool tells_address(const struct gyre_watch *watch, uint32_t peer,
+                          const struct gyre_watch_message *message)
+{
+    return message->flags & GYRE_WATCH_CUDA && message->payload_bytes == GYRE_WATCH_ADDRESS_BYTES &&
+           gyre_job_here(watch->is.job, peer);
+}
+
+/* Maps it by the device of its kind, on this process's own. */
+static int map(const struct gyre_watch *watch, uint32_t peer,
+               const struct gyre_watch_message *message, int passed, struct gyre_region *region,
+               struct gyre_trouble *trouble)
+{
+    bool cuda = message->flags & GYRE_WATCH_CUDA;
+    enum gyre_share share =
+        message->flags & GYRE_WATCH_SEALED ? GYRE_SHARE_SEALED : GYRE_SHARE_OPEN;
+
+    if (cuda && watch->is.cuda_device < 0)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "it is CUDA memory, and this process has no CUDA device");
+    if (tells_address(watch, peer, message))
+        return gyre_device_of(GYRE_MEMORY_CUDA)
+            ->adopt(watch->is.cuda_device, (void *)(uintptr_t)gyre_get64(message->payload),
+                    message->region_length, region, trouble);
+    return gyre_device_of(cuda ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST)
+        ->import(cuda ? watch->is.cuda_device : 0, passed, message->region_length, share, region,
+                 trouble);
+}
+
+/* The peer's region is on trial: it is let go of at once. */
+static int answer_trial(const struct gyre_watch *watch, struct gyre_region *region,
+                        struct gyre_trouble *trouble)
+{
+    const struct gyre_joined *joined = watch->is.joined;
+    uint32_t place = (uint32_t)joined->member[joined->rank].local_rank;
+    int status = region->kind == GYRE_MEMORY_CUDA && watch->is.ferry != NULL
+                     ? gyre_proof_answer(watch->is.ferry, region, place, trouble)
+                     : gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nothing copies it here");
+
+    gyre_device_of(region->kind)->unimport(region);
+    return status;
+}
+
+static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_watch_message *message,
+                  int passed, bool *copied, struct gyre_trouble *trouble)
+{
+    struct gyre_region region;
+
+    if (passed < 0 && !tells_address(watch, peer, message))
+        return gyre_trouble_set(trouble, -EBADF,
+                                "no descriptor came along: this process has too many open files");
+    if (message->region_length == 0)
+        return keep_bell(watch, peer, passed);
+    int status = map(watch, peer, message, passed, &region, trouble);
+    if (status != 0)
+        return status;
+    if (message->flags & GYRE_WATCH_TRIAL)
+        return answer_trial(watch, &region, trouble);
+    *copied = region.copied;
+    status = gyre_views_put(watch->views, peer, message->id, &region);
+    if (status == 0)
+        return 0;
+    gyre_device_of(region.kind)->unimport(&region);
+    return gyre_trouble_set(trouble, status, "no room for another region (the most is %d)",
+                            GYRE_VIEWS_MAX);
+}
+
+static void hear_offer(struct gyre_watch *watch, uint32_t link,
+                       const struct gyre_watch_message *message, int passed)
+{
+    struct gyre_trouble trouble = {0}, told = {0};
+    struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
+    bool copied = false;
+
+    reply.status =
+        import(watch, gyre_vigil_peer(watch->vigil, link), message, passed, &copied, &trouble);
+    reply.flags = copied ? GYRE_WATCH_COPIED : 0;
+    if (reply.status != 0) {
+        gyre_trouble_set(&told, reply.status,
+                         "rank %u cannot map region %u of %" PRIu64 " bytes: %.700s",
+                         watch->is.joined->rank, message->id, message->region_length, trouble.text);
+        reply.payload = (const uint8_t *)told.text;
+        reply.payload_bytes = (uint32_t)strlen(told.text);
+    }
+    gyre_watch_post(watch, link, &reply, -1);
+}
+
+static void hear_end(struct gyre_watch *watch, uint32_t link,
+                     const struct gyre_watch_message *message)
+{
+    struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
+
+    gyre_ferry_halt(watch->is.ferry);
+    gyre_views_drop(watch->views, gyre_vigil_peer(watch->vigil, link), message->id);
+    gyre_ferry_resume(watch->is.ferry);
+    if (message->flags & GYRE_WATCH_CUDA)
+        gyre_watch_post(watch, link, &reply, -1);
+}
+
+void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message, int passed)
+{
+    if (!watch->link[link].node)
+        return;
+    if (message->kind == GYRE_WATCH_SHARE)
+        hear_offer(watch, link, message, passed);
+    else if (message->kind == GYRE_WATCH_REPLY)
+        gyre_watch_hear_reply(watch, link, message);
+    else if (message->kind == GYRE_WATCH_UNSHARE)
+        hear_end(watch, link, message);
+}
+
+void gyre_watch_let_go(struct gyre_watch *watch)
+{
+    if (watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    watch->is.cuda_device = -1;
+    gyre_ferry_halt(watch->is.ferry);
+    gyre_views_drop_kind(watch->views, GYRE_MEMORY_CUDA);
+    gyre_ferry_resume(watch->is.ferry);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
+                      enum gyre_memory_kind kind, uint64_t length)
+{
+    return gyre_views_find(watch->views, peer, id, kind, length);
+}

@@ -1,0 +1,83 @@
+/* What watch.c, loop.c (the thread), share.c (own regions) and import.c (the peers')
+ * share. Nobody else includes this.
+ *
+ * `lock` protects everything but what is atomic and the views, which are read without it. */
+#ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
+#define GYRE_TRANSPORT_WATCH_INSIDE_H
+
+#include "transport/memory/views.h"
+#include "transport/watch/detect/failure_detector.h"
+#include "transport/watch/watch.h"
+#include "transport/watch/channel.h"
+
+#include <pthread.h>
+
+struct gyre_watch_link { /* to one peer; same index as the vigil's channel */
+    struct gyre_watch_channel channel;
+    int pidfd; /* borrowed, -1: another node, or ended */
+    bool node; /* of this node: regions are shared with it */
+    bool broken;
+    bool deaf;       /* the peer reads no more; what it said before is read to its end */
+    bool wants_room; /* epoll tells when the socket has room again */
+    _Atomic bool ended;
+    _Atomic int bell; /* the peer's doorbell + 1, 0: not passed */
+};
+
+struct gyre_watch_export; /* a region that this process shares */
+
+struct gyre_watch {
+    struct gyre_watch_options is;
+    struct gyre_vigil *vigil;
+    uint32_t links;
+    struct gyre_watch_link *link;
+    struct gyre_views *views;
+    struct gyre_watch_export *exports;
+    uint32_t export_count;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a share was answered, the failure is known, or all have left */
+    pthread_t thread;
+    int poller, nudge; /* an epoll; an eventfd that wakes the thread */
+    int launcher;      /* borrowed, -1: none */
+    uint16_t epoch;
+    bool locks, ending, told;
+    uint64_t parts_until; /* the end of the wait for peers at the end; 0: this rank does not part */
+    struct gyre_watch_state mine; /* this rank's, as last seen */
+    uint64_t looks, looked_at;    /* of the activity, and when they last grew or did not matter */
+    uint64_t absences;            /* spans of ABSENT in which nobody looked */
+    pid_t pid; /* of the process that started the watch; a forked child has no thread */
+    uint8_t buffer[GYRE_WATCH_MESSAGE_MAX]; /* for incoming messages */
+};
+
+enum gyre_watch_source { /* of an event of the poller; the index is a link's */
+                         GYRE_WATCH_FROM_LINK,
+                         GYRE_WATCH_FROM_PIDFD,
+                         GYRE_WATCH_FROM_LAUNCHER,
+                         GYRE_WATCH_FROM_NUDGE
+};
+
+/* loop.c. The thread's function; what it sleeps on; and, with the lock held, one turn without
+ * sleeping, acting on what the vigil concluded, and sending what it owes to one peer. */
+void *gyre_watch_run(void *watch);
+int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
+                      enum gyre_watch_source source, uint32_t index);
+void gyre_watch_turn(struct gyre_watch *watch);
+void gyre_watch_settle(struct gyre_watch *watch);
+void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
+
+enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
+
+/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's. Of
+ * these hear_reply() takes REPLY. forget_peer(): this peer answers no share any more. */
+void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
+                     const struct gyre_watch_message *message, int pass);
+void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message, int passed);
+void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message);
+void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link);
+void gyre_watch_drop_exports(struct gyre_watch *watch);
+
+/* A condition variable's deadline of CLOCK_MONOTONIC. */
+void gyre_watch_deadline(uint64_t at_ns, struct timespec *out);
+
+#endif

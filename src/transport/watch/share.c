@@ -1,0 +1,358 @@
+/* Regions inside a node.
+ *
+ *     share(id) ── SHARE id, length, fd ──▶ each peer's watch imports the region, keeps it under
+ *        ⋮                                  (peer, id) in its views, and answers
+ *     returns ◀─── REPLY id, status ─────── when all have answered; one refusal withdraws the
+ *                                           region everywhere
+ *
+ * The peers' threads do their part at once whatever their ranks compute, so share() takes a
+ * fraction of a millisecond and nobody else has to call anything. A peer that is gone or has said
+ * goodbye counts as having answered: it will not read the region, and if its end is a failure then
+ * health says so.
+ *
+ * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told its
+ * address and needs no descriptor, which the driver might not open where it comes from. Its UNSHARE is answered too, and
+ * unshare() waits for that: the driver does not forgive memory that is freed while others have it
+ * open. Where the device of a peer in this process cannot map it, but copies it, the answer says so.
+ *
+ * Here is the owner's end; what its peers do is in import.c. */
+#include "transport/watch/inside.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORTS_MAX  4096
+#define ANSWER_EXTRA (5 * GYRE_SECOND) /* beyond the dead time: a peer may still be starting */
+#define MOMENT       (250 * GYRE_MS)
+
+struct gyre_watch_export {
+    struct gyre_watch_export *next;
+    uint32_t id, waiting;
+    enum gyre_memory_kind kind;
+    bool copied; /* by a peer that cannot map it */
+    struct gyre_trouble refusal;
+    bool *owes;   /* per link: its answer is due */
+    bool *agreed; /* per link: it has answered, and maps it */
+};
+
+static struct gyre_watch_export **find_export(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_export **at = &watch->exports;
+
+    while (*at != NULL && (*at)->id != id)
+        at = &(*at)->next;
+    return at;
+}
+
+static void free_export(struct gyre_watch_export *export)
+{
+    free(export->owes);
+    free(export);
+}
+
+static struct gyre_watch_export *add_export(struct gyre_watch *watch, uint32_t id,
+                                            enum gyre_memory_kind kind)
+{
+    struct gyre_watch_export *export = calloc(1, sizeof *export);
+
+    if (export == NULL || (export->owes = calloc(watch->links, 2 * sizeof *export->owes)) == NULL) {
+        free(export);
+        return NULL;
+    }
+    export->agreed = export->owes + watch->links;
+    export->id = id;
+    export->kind = kind;
+    export->next = watch->exports;
+    watch->exports = export;
+    watch->export_count++;
+    return export;
+}
+
+static void remove_export(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_export **at = find_export(watch, id), *export = *at;
+
+    if (export == NULL)
+        return;
+    *at = export->next;
+    watch->export_count--;
+    free_export(export);
+}
+
+void gyre_watch_drop_exports(struct gyre_watch *watch)
+{
+    while (watch->exports != NULL)
+        remove_export(watch, watch->exports->id);
+}
+
+/* -- offering ---------------------------------------------------------------------------------- */
+
+/* Whether the peer is a rank of this process. */
+static bool is_here(const struct gyre_watch *watch, uint32_t link)
+{
+    return gyre_job_here(watch->is.job, gyre_vigil_peer(watch->vigil, link));
+}
+
+/* A peer that is there owes an answer from now on. */
+static void ask(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link,
+                const struct gyre_watch_message *message, int pass)
+{
+    if (!watch->link[link].node || watch->link[link].broken ||
+        gyre_vigil_has_left(watch->vigil, link))
+        return;
+    export->waiting += !export->owes[link];
+    export->owes[link] = true;
+    gyre_watch_post(watch, link, message, pass);
+}
+
+static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
+                  const struct gyre_region *region, uint8_t flags)
+{
+    struct gyre_watch_message message = {
+        .kind = GYRE_WATCH_SHARE,
+        .flags = (uint8_t)(flags | (region->kind == GYRE_MEMORY_CUDA ? GYRE_WATCH_CUDA : 0)),
+        .id = export->id,
+        .region_length = region->length,
+    };
+    struct gyre_watch_message inside = message;
+    uint8_t address[GYRE_WATCH_ADDRESS_BYTES];
+
+    gyre_put64(address, (uint64_t)(uintptr_t)region->base);
+    inside.payload = address;
+    inside.payload_bytes = sizeof address;
+    for (uint32_t i = 0; i < watch->links; i++)
+        if (region->kind == GYRE_MEMORY_CUDA && is_here(watch, i))
+            ask(watch, export, i, &inside, -1);
+        else
+            ask(watch, export, i, &message, region->fd);
+}
+
+static void withdraw(struct gyre_watch *watch, uint32_t id)
+{
+    struct gyre_watch_message message = {.kind = GYRE_WATCH_UNSHARE, .id = id};
+
+    remove_export(watch, id);
+    for (uint32_t i = 0; i < watch->links; i++)
+        if (watch->link[i].node && !watch->link[i].broken)
+            gyre_watch_post(watch, i, &message, -1);
+}
+
+static int failed(struct gyre_watch *watch, struct gyre_trouble *trouble)
+{
+    int status = atomic_load_explicit(&watch->is.health->status, memory_order_acquire);
+
+    if (status != 0)
+        gyre_trouble_set(trouble, status, "%s", watch->is.health->failure.text);
+    return status;
+}
+
+/* How long answers may take: a peer that cannot answer is found dead before. */
+static uint64_t patience(const struct gyre_watch *watch)
+{
+    uint64_t wait_ms =
+        (uint64_t)(watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms);
+    return wait_ms * GYRE_MS + ANSWER_EXTRA;
+}
+
+/* Sleeps for at most a moment. Returns how long it was, but no more than that moment: what is longer,
+ * the whole job may have been stopped (Ctrl-Z, a suspended machine), and then nobody is late. */
+static uint64_t doze(struct gyre_watch *watch, uint64_t most)
+{
+    uint64_t began = gyre_now_ns(), slept;
+    struct timespec limit;
+
+    gyre_watch_deadline(began + (most < MOMENT ? most : MOMENT), &limit);
+    pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+    slept = gyre_now_ns() - began;
+    return slept < MOMENT ? slept : MOMENT;
+}
+
+/* Sleeps until all have answered, the job has failed, or the time is over. */
+static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *export,
+                         struct gyre_trouble *trouble)
+{
+    uint64_t left = patience(watch);
+
+    while (export->waiting > 0 && atomic_load(&watch->is.health->status) == 0 && left > 0) {
+        uint64_t slept = doze(watch, left);
+        left -= slept < left ? slept : left;
+    }
+    if (failed(watch, trouble) != 0)
+        return atomic_load(&watch->is.health->status);
+    if (export->waiting > 0)
+        return gyre_trouble_set(trouble, GYRE_TIMED_OUT,
+                                "sharing memory: %u ranks of this node did not answer",
+                                export->waiting);
+    if (export->refusal.status != 0)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s", export->refusal.text);
+    return 0;
+}
+
+/* Does a peer need a descriptor of it? */
+static bool needs_descriptor(const struct gyre_watch *watch, const struct gyre_region *region)
+{
+    bool needed = region->kind == GYRE_MEMORY_HOST;
+    for (uint32_t i = 0; i < watch->links; i++)
+        needed |= watch->link[i].node && !is_here(watch, i);
+    return needed;
+}
+
+static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                           struct gyre_trouble *trouble)
+{
+    if (failed(watch, trouble) != 0)
+        return atomic_load(&watch->is.health->status);
+    if (region->fd < 0 && needs_descriptor(watch, region))
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "sharing memory: region %u has no descriptor to pass", id);
+    if (watch->export_count == EXPORTS_MAX)
+        return gyre_trouble_set(
+            trouble, GYRE_UNSUPPORTED,
+            "sharing memory: this process shares %d regions already, the most it can", EXPORTS_MAX);
+    if (*find_export(watch, id) != NULL)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "sharing memory: region id %u is in use",
+                                id);
+    return 0;
+}
+
+/* *export stays in the list, also where this fails; NULL: there is none. */
+static int share_locked(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                        uint8_t flags, struct gyre_watch_export **export,
+                        struct gyre_trouble *trouble)
+{
+    int status = check_shareable(watch, id, region, trouble);
+
+    *export = status == 0 ? add_export(watch, id, region->kind) : NULL;
+    if (status != 0)
+        return status;
+    if (*export == NULL)
+        return gyre_trouble_set(trouble, -ENOMEM, "sharing memory: out of memory");
+    offer(watch, *export, region, flags);
+    return await_answers(watch, *export, trouble);
+}
+
+static int check_process(const struct gyre_watch *watch, struct gyre_trouble *trouble)
+{
+    return watch->pid == getpid()
+               ? 0
+               : gyre_trouble_set(trouble, GYRE_FORKED,
+                                  "sharing memory: the watch belongs to the parent process");
+}
+
+int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                     enum gyre_share share, struct gyre_trouble *trouble)
+{
+    struct gyre_watch_export *export;
+    uint8_t flags = share == GYRE_SHARE_SEALED ? GYRE_WATCH_SEALED : 0;
+    int status = check_process(watch, trouble);
+
+    if (status != 0)
+        return status;
+    pthread_mutex_lock(&watch->lock);
+    status = share_locked(watch, id, region, flags, &export, trouble);
+    if (status != 0 && export != NULL)
+        withdraw(watch, id);
+    pthread_mutex_unlock(&watch->lock);
+    return status;
+}
+
+bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id)
+{
+    pthread_mutex_lock(&watch->lock);
+    const struct gyre_watch_export *export = *find_export(watch, id);
+    bool copied = export != NULL && export->copied;
+    pthread_mutex_unlock(&watch->lock);
+    return copied;
+}
+
+/* Who agreed, by rank; whether bytes were wrong for one who did not. */
+static int read_answers(struct gyre_watch *watch, const struct gyre_watch_export *export,
+                        int status, bool *agreed)
+{
+    for (uint32_t i = 0; i < watch->links; i++)
+        agreed[gyre_vigil_peer(watch->vigil, i)] = export->agreed[i];
+    return status == GYRE_UNSUPPORTED && export->refusal.status == GYRE_CORRUPT ? GYRE_CORRUPT
+                                                                                : status;
+}
+
+int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
+                   bool *agreed, struct gyre_trouble *trouble)
+{
+    struct gyre_watch_export *export;
+    int status = check_process(watch, trouble);
+
+    if (status != 0)
+        return status;
+    pthread_mutex_lock(&watch->lock);
+    status = share_locked(watch, id, region, GYRE_WATCH_TRIAL, &export, trouble);
+    if (export != NULL) {
+        status = read_answers(watch, export, status, agreed);
+        remove_export(watch, id);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return status;
+}
+
+/* Waits until the peers have closed it; a failed job waits for nobody. */
+static void take_back(struct gyre_watch *watch, struct gyre_watch_export *export)
+{
+    struct gyre_watch_message message = {
+        .kind = GYRE_WATCH_UNSHARE, .flags = GYRE_WATCH_CUDA, .id = export->id};
+
+    for (uint32_t i = 0; i < watch->links; i++)
+        ask(watch, export, i, &message, -1);
+    await_answers(watch, export, NULL);
+    remove_export(watch, export->id);
+}
+
+void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id)
+{
+    if (watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    struct gyre_watch_export *export = *find_export(watch, id);
+    if (export != NULL && export->kind != GYRE_MEMORY_HOST)
+        take_back(watch, export);
+    else if (export != NULL)
+        withdraw(watch, id);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static void settle_answer(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link)
+{
+    export->waiting -= export->owes[link];
+    export->owes[link] = false;
+    if (export->waiting == 0)
+        pthread_cond_broadcast(&watch->changed);
+}
+
+void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message)
+{
+    struct gyre_watch_export *export = *find_export(watch, message->id);
+    char text[GYRE_WATCH_TEXT_MAX];
+
+    if (export == NULL || !export->owes[link])
+        return;
+    if (message->status != 0) {
+        gyre_watch_text(message, text, sizeof text);
+        gyre_trouble_set(&export->refusal, message->status, "%s", text);
+    } else {
+        export->agreed[link] = true;
+        export->copied |= (message->flags & GYRE_WATCH_COPIED) != 0;
+    }
+    settle_answer(watch, export, link);
+}
+
+void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link)
+{
+    for (struct gyre_watch_export *export = watch->exports; export != NULL; export = export->next)
+        settle_answer(watch, export, link);
+}

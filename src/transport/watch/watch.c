@@ -1,0 +1,338 @@
+/* The watch: starting it, saying goodbye, and what other threads may call.
+ *
+ * The vigil (transport/watch/detect/failure_detector.h) thinks, loop.c carries its messages on a thread of its own,
+ * share.c and import.c pass regions around. One lock covers them; it is never held while
+ * anything blocks, so report() does its own sending, and a process that exits right after it has
+ * told its peers.
+ *
+ * After a failure the thread goes on until stop(): peers' deaths still matter to whoever waits for
+ * a writer to end. After fork() the child has the memory but no thread: there every call does
+ * nothing and stop() only frees. */
+#include "base/clock.h"
+#include "transport/watch/inside.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define STACK_BYTES (64 * 1024)
+#define PATIENCE    (10 * GYRE_SECOND) /* before ranks that have not joined are named */
+#define LAST_WORDS  (100 * GYRE_MS)    /* for what sockets have not taken when the thread ends */
+
+void gyre_watch_deadline(uint64_t at_ns, struct timespec *out)
+{
+    out->tv_sec = (time_t)(at_ns / GYRE_SECOND);
+    out->tv_nsec = (long)(at_ns % GYRE_SECOND);
+}
+
+/* -- start ------------------------------------------------------------------------------------- */
+
+static int open_link(struct gyre_watch *watch, uint32_t index)
+{
+    struct gyre_watch_link *link = &watch->link[index];
+    const struct gyre_joined *joined = watch->is.joined;
+    uint32_t rank = gyre_vigil_peer(watch->vigil, index);
+    const struct gyre_peer *peer = &joined->peer[rank];
+
+    link->node =
+        joined->member[rank].node == joined->member[joined->rank].node && peer->unix_fd >= 0;
+    link->pidfd = link->node ? peer->pidfd : -1;
+    int status =
+        gyre_watch_channel_init(&link->channel, link->node ? peer->unix_fd : peer->control);
+    if (status == 0)
+        status = gyre_watch_listen(watch, link->channel.fd, EPOLLIN, GYRE_WATCH_FROM_LINK, index);
+    if (status == 0 && link->pidfd >= 0)
+        status = gyre_watch_listen(watch, link->pidfd, EPOLLIN, GYRE_WATCH_FROM_PIDFD, index);
+    return status;
+}
+
+static int open_links(struct gyre_watch *watch, struct gyre_trouble *trouble)
+{
+    watch->links = gyre_vigil_channels(watch->vigil);
+    watch->link = calloc(watch->links + 1, sizeof *watch->link);
+    if (watch->link == NULL)
+        return gyre_trouble_set(trouble, -ENOMEM, "watch: out of memory for %u links",
+                                watch->links);
+    for (uint32_t i = 0; i < watch->links; i++) {
+        int status = open_link(watch, i);
+        if (status != 0)
+            return gyre_trouble_set(trouble, status,
+                                    "watch: cannot watch the channel to rank %u: %s",
+                                    gyre_vigil_peer(watch->vigil, i), gyre_status_name(status));
+    }
+    return 0;
+}
+
+static int create_lock(struct gyre_watch *watch)
+{
+    pthread_condattr_t attributes;
+    int status;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    status = -pthread_mutex_init(&watch->lock, NULL);
+    if (status == 0)
+        status = -pthread_cond_init(&watch->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    watch->locks = status == 0;
+    return status;
+}
+
+static int open_descriptors(struct gyre_watch *watch)
+{
+    int status;
+
+    watch->poller = epoll_create1(EPOLL_CLOEXEC);
+    watch->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watch->poller < 0 || watch->nudge < 0)
+        return -errno;
+    status = gyre_watch_listen(watch, watch->nudge, EPOLLIN, GYRE_WATCH_FROM_NUDGE, 0);
+    if (status == 0 && watch->launcher >= 0)
+        status = gyre_watch_listen(watch, watch->launcher, 0, GYRE_WATCH_FROM_LAUNCHER, 0);
+    return status;
+}
+
+static int build(struct gyre_watch *watch)
+{
+    const struct gyre_watch_options *is = &watch->is;
+    struct gyre_vigil_options options = {
+        .rank = is->joined->rank,
+        .n = is->joined->n,
+        .epoch = watch->epoch,
+        .member = is->joined->member,
+        .dead_ns = (uint64_t)is->dead_time_ms * GYRE_MS,
+        .timeout_ns = (uint64_t)is->timeout_ms * GYRE_MS,
+        .patience_ns = PATIENCE,
+    };
+    int status = create_lock(watch);
+
+    if (status == 0)
+        status = open_descriptors(watch);
+    if (status == 0)
+        status = gyre_views_create(&watch->views);
+    if (status == 0)
+        status = gyre_vigil_create(&options, gyre_now_ns(), &watch->vigil);
+    return status;
+}
+
+static void destroy(struct gyre_watch *watch)
+{
+    for (uint32_t i = 0; watch->link != NULL && i < watch->links; i++) {
+        gyre_watch_channel_deinit(&watch->link[i].channel);
+        if (atomic_load(&watch->link[i].bell) > 0)
+            close(atomic_load(&watch->link[i].bell) - 1);
+    }
+    gyre_watch_drop_exports(watch);
+    gyre_views_destroy(watch->views);
+    gyre_vigil_destroy(watch->vigil);
+    if (watch->poller >= 0)
+        close(watch->poller);
+    if (watch->nudge >= 0)
+        close(watch->nudge);
+    if (watch->locks && watch->pid == getpid()) {
+        pthread_cond_destroy(&watch->changed);
+        pthread_mutex_destroy(&watch->lock);
+    }
+    free(watch->link);
+    free(watch);
+}
+
+static int start_thread(struct gyre_watch *watch)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = -pthread_create(&watch->thread, &attributes, gyre_watch_run, watch);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (status != 0)
+        return status;
+    pthread_setname_np(watch->thread, "gyre-watch");
+    return 0;
+}
+
+int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
+                     struct gyre_trouble *trouble)
+{
+    struct gyre_watch *fresh = calloc(1, sizeof *fresh);
+
+    if (fresh == NULL)
+        return gyre_trouble_set(trouble, -ENOMEM, "watch: out of memory");
+    fresh->is = *options;
+    fresh->poller = fresh->nudge = -1;
+    fresh->pid = getpid();
+    fresh->epoch = options->job->epoch;
+    fresh->launcher = options->job->launcher_fd;
+    int status = build(fresh);
+    if (status == 0)
+        status = open_links(fresh, trouble);
+    if (status == 0) {
+        fresh->mine.rank = options->joined->rank;
+        gyre_watch_turn(fresh); /* the first beat: from now on silence counts */
+        status = start_thread(fresh);
+    }
+    if (status == 0) {
+        *watch = fresh;
+        return 0;
+    }
+    destroy(fresh);
+    return gyre_trouble_set(trouble, status, "watch: cannot start: %s", gyre_status_name(status));
+}
+
+/* -- stop -------------------------------------------------------------------------------------- */
+
+static void nudge(struct gyre_watch *watch)
+{
+    uint64_t one = 1;
+
+    if (write(watch->nudge, &one, sizeof one) < 0)
+        return; /* full: it is readable already */
+}
+
+static uint64_t part(struct gyre_watch *watch)
+{
+    int wait_ms = watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms;
+    if (watch->parts_until == 0)
+        watch->parts_until = gyre_now_ns() + (uint64_t)wait_ms * GYRE_MS;
+    return watch->parts_until;
+}
+
+uint64_t gyre_watch_part(struct gyre_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    uint64_t until = part(watch);
+    pthread_mutex_unlock(&watch->lock);
+    return until;
+}
+
+static void say_goodbye(struct gyre_watch *watch)
+{
+    struct timespec limit;
+    int late = 0;
+
+    gyre_watch_deadline(part(watch), &limit);
+    gyre_watch_turn(watch); /* the state that goes with the goodbye */
+    gyre_vigil_leave(watch->vigil, gyre_now_ns(), &watch->mine);
+    gyre_watch_settle(watch);
+    while (!watch->told && !gyre_vigil_all_left(watch->vigil) && late == 0)
+        late = pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+    watch->ending = true;
+}
+
+/* Waits until the socket has taken all that is kept for it; false if it does not in time. */
+static bool drain(struct gyre_watch_link *link, uint64_t limit)
+{
+    struct pollfd room = {.fd = link->channel.fd, .events = POLLOUT};
+
+    while (!link->broken && !link->deaf && gyre_watch_channel_waits(&link->channel)) {
+        uint64_t now = gyre_now_ns();
+        if (now >= limit)
+            return false;
+        poll(&room, 1, (int)((limit - now) / GYRE_MS) + 1);
+        link->broken = gyre_watch_channel_flush(&link->channel) != 0;
+    }
+    return !link->broken && !link->deaf;
+}
+
+/* The thread is gone; gives sockets that were full a moment to take the rest. */
+static void flush_last_words(struct gyre_watch *watch)
+{
+    uint64_t limit = gyre_now_ns() + LAST_WORDS;
+
+    for (uint32_t i = 0; i < watch->links; i++) {
+        if (!drain(&watch->link[i], limit))
+            continue;
+        gyre_watch_send_owed(watch, i);
+        drain(&watch->link[i], limit);
+    }
+}
+
+void gyre_watch_stop(struct gyre_watch *watch)
+{
+    if (watch == NULL)
+        return;
+    if (watch->pid == getpid()) {
+        pthread_mutex_lock(&watch->lock);
+        say_goodbye(watch);
+        pthread_mutex_unlock(&watch->lock);
+        nudge(watch);
+        pthread_join(watch->thread, NULL);
+        flush_last_words(watch);
+    }
+    destroy(watch);
+}
+
+/* -- any thread -------------------------------------------------------------------------------- */
+
+void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
+                       const char *text)
+{
+    struct gyre_vigil_record record = {.status = status, .rank = rank};
+
+    if (watch->pid != getpid())
+        return;
+    snprintf(record.text, sizeof record.text, "%s", text);
+    pthread_mutex_lock(&watch->lock);
+    gyre_vigil_report(watch->vigil, gyre_now_ns(), &record, echo);
+    gyre_watch_settle(watch);
+    pthread_mutex_unlock(&watch->lock);
+    nudge(watch);
+}
+
+void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity)
+{
+    if (watch == NULL || watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    activity->next = watch->is.activity->next;
+    watch->is.activity->next = activity;
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity)
+{
+    struct gyre_activity *mine = activity;
+
+    if (watch == NULL || watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    for (struct gyre_activity *at = watch->is.activity; at->next != NULL; at = at->next)
+        if (at->next == activity) {
+            at->next = activity->next;
+            break;
+        }
+    atomic_compare_exchange_strong(&watch->is.activity->focus, &mine, NULL);
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
+                       const char *why)
+{
+    if (watch == NULL || watch->pid != getpid())
+        return;
+    pthread_mutex_lock(&watch->lock);
+    activity->refused.at = gyre_now_ns();
+    activity->refused.sequence = sequence;
+    if (why != NULL) {
+        memset(activity->refused.why, 0, GYRE_WATCH_WHY_MAX);
+        if (snprintf(activity->refused.why, GYRE_WATCH_WHY_MAX, "%s", why) >= GYRE_WATCH_WHY_MAX)
+            memcpy(activity->refused.why + GYRE_WATCH_WHY_MAX - 4, "...", 4);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer)
+{
+    int index = gyre_vigil_channel(watch->vigil, peer);
+    return index >= 0 && atomic_load_explicit(&watch->link[index].ended, memory_order_acquire);
+}
