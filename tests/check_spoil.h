@@ -2,7 +2,7 @@
 #ifndef TESTS_CHECK_SPOIL_H
 #define TESTS_CHECK_SPOIL_H
 
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #include <stddef.h>
 

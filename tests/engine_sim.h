@@ -4,8 +4,8 @@
 #ifndef GYRE_TESTS_ENGINE_SIM_H
 #define GYRE_TESTS_ENGINE_SIM_H
 
-#include "collectives/engine.h"
-#include "collectives/layout.h"
+#include "collectives/engine/engine.h"
+#include "collectives/schedule/layout.h"
 #include "sim_rough.h"
 #include "transport/link/sim/world.h"
 
@@ -46,7 +46,7 @@ void sim_close(struct sim *sim);
 void sim_start(struct sim *sim, const struct sim_run *run);
 void sim_play(struct sim *sim);
 
-/* Is that rank's OUTPUT what the table in schedule.h says? */
+/* Is that rank's OUTPUT what the table in collectives/schedule/schedule.h says? */
 void sim_check_rank(const struct sim *sim, const struct sim_run *run, uint32_t rank);
 
 /* All of it; the trace of the world. */

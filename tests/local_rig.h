@@ -7,7 +7,7 @@
 #define GYRE_TESTS_LOCAL_RIG_H
 
 #include "collectives_rig.h"
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 #include "device/device.h"
 #include "fakecuda/fakecuda.h"
 #include "haste.h"

@@ -8,8 +8,8 @@
 #define GYRE_TESTS_MESH_SIM_H
 
 #include "base/rng.h"
-#include "collectives/engine.h"
-#include "collectives/mesh.h"
+#include "collectives/engine/engine.h"
+#include "collectives/mapped/mesh.h"
 
 #define MESH_SIM_RANKS GYRE_PEERS_MAPPED_MAX
 

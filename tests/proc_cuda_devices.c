@@ -4,7 +4,7 @@
 #include "comm_rig.h"
 #include "fakecuda/fakecuda.h"
 
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  * counted there. */
 #include "cuda_messages_rig.h"
 
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

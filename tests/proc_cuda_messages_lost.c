@@ -3,7 +3,7 @@
  * has the first group run on real devices. */
 #include "cuda_messages_rig.h"
 
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -2,12 +2,12 @@
  * post; here the stand-in says of every event that it has been reached. What the operations then give
  * must be seen to be wrong, else the tests that call it right prove nothing:
  *
- *     shadow.c         buffers that no peer maps, on shared memory and over links
- *     push_device.c    buffers that all map
+ *     collectives/staging/host_mirror.c         buffers that no peer maps, on shared memory and over links
+ *     collectives/mapped/push_device.c    buffers that all map
  *     transport/stream/device.c, transport/memory/copy_queue.c   long messages, from and into device memory
- *     haul.c           short ones, and those to other nodes
+ *     collectives/messages/staged_message.c           short ones, and those to other nodes
  *
- * Work is late by up to 1 ms, so that what is not waited for is not there. carrier.c has its own in
+ * Work is late by up to 1 ms, so that what is not waited for is not there. collectives/staging/device_queue.c has its own in
  * test_carrier, cuda_memory.c in test_device_regions. */
 #include "comm_rig.h"
 #include "device/device.h"

@@ -4,7 +4,7 @@
 #include <gyre/ddp.h>
 
 #include "base/rng.h"
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 #include "comm_rig.h"
 #include "ddp_hooks.h"
 

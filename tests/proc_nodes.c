@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 #include "comm_rig.h"
 
 static int32_t value(int rank, uint64_t i)

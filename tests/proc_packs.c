@@ -5,7 +5,7 @@
  * Every byte is looked at by collectives_rig.c. The engine's own count says how many operations a
  * group was. */
 #include "collectives_rig.h"
-#include "collectives/comm.h"
+#include "collectives/comm/comm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/tuning.h"
+#include "collectives/choose/tuning.h"
 
 static struct rig rig;
 static char file[512];

@@ -1,6 +1,6 @@
 /* The carrier over the stand-in: tickets in order, a queue that is full, gates, and everything that
  * a device can refuse. */
-#include "collectives/carrier.h"
+#include "collectives/staging/device_queue.h"
 #include "collectives/kernels/reduce.h"
 #include "fakecuda/fakecuda.h"
 

@@ -7,9 +7,9 @@
 #include "check_spoil.h"
 #include "haste.h"
 
-#include "collectives/check.h"
-#include "collectives/layout.h"
-#include "collectives/play.h"
+#include "collectives/prove/check.h"
+#include "collectives/schedule/layout.h"
+#include "collectives/prove/play.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

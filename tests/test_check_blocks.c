@@ -3,8 +3,8 @@
  * cut into slices. In haste 1 to 5, 8, 11 and 16 ranks, then 33 and 100. */
 #include "haste.h"
 
-#include "collectives/check.h"
-#include "collectives/play.h"
+#include "collectives/prove/check.h"
+#include "collectives/prove/play.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,9 +6,9 @@
  * ranks. In haste nothing above 64 ranks. */
 #include "haste.h"
 
-#include "collectives/layout.h"
+#include "collectives/schedule/layout.h"
 
-#include "collectives/check.h"
+#include "collectives/prove/check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "collectives/pace.h"
+#include "collectives/mapped/store_policy.h"
 
 struct machine {
     uint64_t ns[2]; /* of a piece of 256 KiB: plain, around */

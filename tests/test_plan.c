@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "collectives/plan.h"
-#include "collectives/select.h"
+#include "collectives/plan/plan.h"
+#include "collectives/plan/question.h"
 
 static struct gyre_plan *make(const char *algorithm, enum gyre_verb verb, uint32_t n, uint32_t rank,
                               uint64_t count, bool mapped)

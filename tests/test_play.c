@@ -2,7 +2,7 @@
  * on others, in the given and in random order; and the player's own complaints. */
 #include "haste.h"
 
-#include "collectives/play.h"
+#include "collectives/prove/play.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* What readers and programs get to see, letter by letter. */
-#include "collectives/print.h"
+#include "collectives/prove/print.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
  * In haste all to 7 ranks, then 17, 33 and 64. */
 #include "haste.h"
 
-#include "collectives/check.h"
+#include "collectives/prove/check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "collectives/choose.h"
-#include "collectives/layout.h"
-#include "collectives/preference.h"
+#include "collectives/choose/choose.h"
+#include "collectives/schedule/layout.h"
+#include "collectives/choose/preference.h"
 #include "transport/link/tcp/inside.h"
 #include "transport/stream/frame.h"
 

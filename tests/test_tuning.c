@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "collectives/fit.h"
-#include "collectives/tuning.h"
+#include "collectives/choose/fit.h"
+#include "collectives/choose/tuning.h"
 
 static uint32_t kinds; /* of the last text that was read */
 

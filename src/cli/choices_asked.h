@@ -3,8 +3,8 @@
 #define GYRE_CLI_CHOICES_ASKED_H
 
 #include "cli/flags.h"
-#include "collectives/choose.h"
-#include "collectives/preference.h"
+#include "collectives/choose/choose.h"
+#include "collectives/choose/preference.h"
 
 enum { RANKS, NODES, OP, TRANSPORT, TYPE, TYPE_BYTES, FROM, TO, JSON, HELP, FLAGS };
 

@@ -3,8 +3,8 @@
 
 #include "base/env.h"
 #include "collectives/kernels/reduce.h"
-#include "collectives/layout.h"
-#include "collectives/shape.h"
+#include "collectives/schedule/layout.h"
+#include "collectives/plan/shape.h"
 #include "transport/stream/signature.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 
 #include "cli/choices_asked.h"
 #include "cli/commands.h"
-#include "collectives/layout.h"
+#include "collectives/schedule/layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>

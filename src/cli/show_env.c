@@ -10,7 +10,7 @@
 #include "cli/knobs.h"
 
 #include "base/env.h"
-#include "collectives/preference.h"
+#include "collectives/choose/preference.h"
 
 #include <stdio.h>
 #include <stdlib.h>

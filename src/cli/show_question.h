@@ -3,7 +3,7 @@
 #define GYRE_CLI_SHOW_QUESTION_H
 
 #include "cli/flags.h"
-#include "collectives/print.h"
+#include "collectives/prove/print.h"
 
 #define GYRE_SHOW_RUN_MAX 64 /* ranks and elements whose numbers still fit a screen */
 

@@ -4,7 +4,7 @@
 
 #include "base/env.h"
 #include "base/size.h"
-#include "collectives/layout.h"
+#include "collectives/schedule/layout.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #define GYRE_CLI_TUNE_H
 
 #include "base/status.h"
-#include "collectives/schedule.h"
-#include "collectives/tuning.h"
+#include "collectives/schedule/schedule.h"
+#include "collectives/choose/tuning.h"
 
 enum {
     GYRE_TUNE_SIZES = 4,

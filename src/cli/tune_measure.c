@@ -1,5 +1,5 @@
 /* gyre tune, as a rank: all-reduces whose algorithm is known, because GYRE_ALGO names one for each
- * size, are timed in turns, and prices fitted to the times (collectives/fit.h).
+ * size, are timed in turns, and prices fitted to the times (collectives/choose/fit.h).
  *
  *     size        8          16        24       4096       …
  *     rules   doubling:-12 direct:-20 ring:-2060 …               one slice, one lane
@@ -8,7 +8,7 @@
  * two ranks they too become one pass, so the rings stay unpriced. */
 #include "cli/tune.h"
 
-#include "collectives/layout.h"
+#include "collectives/schedule/layout.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* gyre tune: what was timed, told as trials of the model, and the prices that explain them. */
 #include "cli/tune.h"
 
-#include "collectives/choose.h"
-#include "collectives/fit.h"
+#include "collectives/choose/choose.h"
+#include "collectives/choose/fit.h"
 
 #include <string.h>
 

@@ -22,7 +22,7 @@
  * stays in SCRATCH for that, or INPUT. So INPUT is read to the end before OUTPUT is written, and
  * nothing differs in place. Blocks have to be of equal length, for who hands one on must know it.
  * Copies are 32 to a round. */
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define COPIES_PER_ROUND 32
 

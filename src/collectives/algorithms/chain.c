@@ -21,7 +21,7 @@
  * A partial sum waits in OUTPUT, in the element's type. Where the accumulator
  * is wider it would be rounded there, and the fold would not be rounded once:
  * such slices do not suit. */
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define SEGMENT_BYTES (UINT64_C(16) << 10) /* at least, … */
 #define SEGMENTS_MAX  64                   /* … and at most so many */

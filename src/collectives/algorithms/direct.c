@@ -28,7 +28,7 @@
  * All-to-all pairs ranks instead: i and j meet in turn (i + j) mod n, 32 turns to a round, and so
  * both give up the very block that they get. Who works in place saves these 32 blocks in the round
  * before and sends from there. */
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define PEERS_PER_ROUND 32
 #define ONE_SHOT_BYTES  (UINT64_C(4) << 10) /* unless the slice says otherwise */

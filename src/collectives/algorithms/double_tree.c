@@ -23,7 +23,7 @@
  * way down only. With layouts, numbers are places in the order of nodes: neighbours in a tree are
  * mostly neighbours there. */
 #include "collectives/algorithms/order.h"
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define SEGMENT_BYTES (UINT64_C(32) << 10) /* at least, … */
 #define SEGMENTS_MAX  8                    /* … and at most so many of a half */

@@ -15,7 +15,7 @@
  *
  *        n = 6, e = 2:    1 ─▶ 0    3 ─▶ 2    then 0, 2, 4, 5 as four    0 ─▶ 1    2 ─▶ 3 */
 #include "base/size.h"
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 struct team {
     uint32_t places; /* the largest power of two that is not above n */

@@ -3,7 +3,7 @@
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
 #define GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
 
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define GYRE_KNOMIAL_VERBS                                                                         \
     (1u << GYRE_VERB_ALL_REDUCE | 1u << GYRE_VERB_REDUCE_SCATTER | 1u << GYRE_VERB_ALL_GATHER)

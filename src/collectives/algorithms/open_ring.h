@@ -3,7 +3,7 @@
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_OPEN_RING_H
 #define GYRE_COLLECTIVES_ALGORITHMS_OPEN_RING_H
 
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 struct gyre_extent gyre_open_ring_extent(const struct gyre_slice *slice);
 void gyre_open_ring_round(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);

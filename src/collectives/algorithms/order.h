@@ -3,7 +3,7 @@
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_ORDER_H
 #define GYRE_COLLECTIVES_ALGORITHMS_ORDER_H
 
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 static inline uint32_t gyre_order_place(const struct gyre_slice *slice, uint32_t rank)
 {

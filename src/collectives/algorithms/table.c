@@ -1,7 +1,7 @@
 /* Every algorithm of the house: one file beside this one, one line below. The checker, the tests,
  * `gyre show` and the selector walk this table, so a new line is proved, printed and offered
  * without any other edit. */
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define ALGORITHMS(line)                                                                           \
     line(ring) line(direct) line(tree) line(doubling) line(halving_doubling) line(knomial)         \

@@ -4,7 +4,7 @@
 #define GYRE_COLLECTIVES_ALGORITHMS_TREE_H
 
 #include "collectives/algorithms/order.h"
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 static inline uint32_t gyre_tree_depth(uint32_t n)
 {

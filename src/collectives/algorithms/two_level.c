@@ -21,7 +21,7 @@
  *
  * With one node it is direct's two-shot; with one rank per node it is the ring. */
 #include "collectives/algorithms/order.h"
-#include "collectives/schedule.h"
+#include "collectives/schedule/schedule.h"
 
 #define PEERS_PER_ROUND 32 /* in a node, as in direct.c */
 

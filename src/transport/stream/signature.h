@@ -6,7 +6,7 @@
 
 #include <gyre/gyre.h>
 
-/* Counts as enum gyre_verb of collectives/schedule.h does. */
+/* Counts as enum gyre_verb of collectives/schedule/schedule.h does. */
 enum gyre_signature_verb {
     GYRE_SIGNATURE_ALL_REDUCE,
     GYRE_SIGNATURE_BROADCAST,

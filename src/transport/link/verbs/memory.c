@@ -4,7 +4,7 @@
  *     gyre_register()                      likewise                            likewise
  *     a CUDA device's, by                  registered by its dma-buf, or by    refused: the binder
  *     gyre_alloc_device() or               its addresses, where the kernel     stages it through the
- *     gyre_register()                      knows the device (peer memory)      host's (collectives/haul.c)
+ *     gyre_register()                      knows the device (peer memory)      host's (collectives/messages/staged_message.c)
  *
  * Only memory whose life the library knows is registered, a region at a time, when a message lies
  * in it first; what the program frees behind the library's back could not be known to be stale. A

@@ -1,0 +1,277 @@
+/* Choosing.
+ *
+ *     every algorithm that builds the verb ──▶ its cost in slices of 1 MiB ──▶ the cheapest
+ *     the cheapest, in other slices, with 1, 2, 4 lanes                    ──▶ the cut
+ *
+ * Two steps, because a plan must be made in microseconds. Of more than 4 MiB each algorithm is tried
+ * in every cut, for there is time then, and whoever sends many messages (a ring of many ranks,
+ * direct) gains more by long slices than others do. Whoever is dearer than the best so far is not
+ * walked to the end. Where two cost the same, the one that keeps the order of ranks is taken, then
+ * the one that was walked first.
+ *
+ * An algorithm that knows two ways by `small` (direct: one-shot, two-shot) is asked for both. */
+#include "collectives/choose/choose.h"
+
+#include <errno.h>
+
+#define SLICE_BYTES     (UINT64_C(1) << 20)
+#define SLICE_LEAST     (UINT64_C(64) << 10)
+#define SLICE_LONG      4u /* times the usual one, at most */
+#define CUT_GAIN        2  /* no cut makes an algorithm so many times as fast */
+#define LANES           2u
+#define FEW_ROUNDS      UINT64_MAX
+#define FEW_BYTES       1
+#define SMALL_OPERATION (UINT64_C(4) << 20) /* above, fewer rounds never win */
+
+uint64_t gyre_slice_elements(uint64_t count, uint32_t element, uint64_t slice_bytes)
+{
+    uint64_t per_slice = slice_bytes / element / 64 * 64;
+    if (per_slice == 0)
+        per_slice = 64;
+    return count / 2 < per_slice ? count : per_slice;
+}
+
+bool gyre_choosable(const struct gyre_question *q, const struct gyre_algorithm *algorithm,
+                    const char **why)
+{
+    *why = NULL;
+    if (!(algorithm->verbs & 1u << q->whole.verb))
+        *why = "it has no such schedule";
+    else if (!gyre_algorithm_builds(algorithm, &q->whole))
+        *why = "not for this type, reduction or layout";
+    else if (q->in_order && gyre_verb_reduces(q->whole.verb) && !algorithm->rank_order)
+        *why = "it does not sum in the order of ranks";
+    return *why == NULL;
+}
+
+/* -- one candidate ----------------------------------------------------------------------------- */
+
+struct chooser {
+    const struct gyre_question *question;
+    struct gyre_walk walk;
+    int status;
+};
+
+/* Blocks of a slice that are under way together. */
+static uint64_t blocks_of(const struct gyre_question *q)
+{
+    bool many = gyre_verb_gathers(q->whole.verb) || gyre_verb_scatters(q->whole.verb);
+    return many ? q->whole.n : 1;
+}
+
+/* Fills in lanes (where not settled) and cost of *c, which has the rest; dearer than `limit` is
+ * enough to know. */
+static void price(struct chooser *chooser, struct gyre_choice *c, uint64_t limit)
+{
+    const struct gyre_question *q = chooser->question;
+    struct gyre_slice slice = q->whole;
+    struct gyre_cost cost;
+    slice.count = gyre_slice_elements(slice.count, slice.element, c->slice_bytes);
+    slice.small = c->small;
+    int status = gyre_cost_slice(c->algorithm, &slice, &q->roads, limit, &chooser->walk, &cost);
+    c->cost_ps = GYRE_COST_NEVER;
+    c->lanes = q->lanes ? q->lanes : LANES;
+    if (status == -ENOMEM)
+        chooser->status = status;
+    if (status)
+        return;
+    for (uint32_t lanes = q->lanes ? q->lanes : 1; lanes <= (q->lanes ? q->lanes : 4); lanes *= 2) {
+        uint64_t total =
+            gyre_cost_total(&cost, q->whole.count, slice.count,
+                            slice.count * slice.element * blocks_of(q), lanes, q->roads.tuning);
+        if (total < c->cost_ps || (lanes == LANES && total == c->cost_ps)) {
+            c->lanes = lanes;
+            c->cost_ps = total;
+        }
+    }
+}
+
+static uint64_t usual_slice(const struct gyre_question *q)
+{
+    uint64_t bytes = SLICE_BYTES;
+    while (bytes > SLICE_LEAST && bytes * blocks_of(q) > SLICE_BYTES)
+        bytes /= 2;
+    if (q->slice_bytes)
+        bytes = q->slice_bytes;
+    uint64_t most = q->mapped ? GYRE_CHOOSE_MAPPED_SLICE / blocks_of(q) : UINT64_MAX;
+    return bytes < most ? bytes : most;
+}
+
+/* Does `small` make a difference to it? */
+static bool has_two_ways(const struct gyre_question *q, const struct gyre_algorithm *algorithm,
+                         uint64_t slice_bytes)
+{
+    struct gyre_slice a = q->whole, b;
+    a.count = gyre_slice_elements(a.count, a.element, slice_bytes);
+    b = a;
+    a.small = FEW_BYTES;
+    b.small = FEW_ROUNDS;
+    struct gyre_extent x = algorithm->extent(&a), y = algorithm->extent(&b);
+    return x.rounds != y.rounds || x.scratch_bytes != y.scratch_bytes;
+}
+
+/* The better of its two ways. */
+static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_algorithm *algorithm,
+                                    uint64_t slice_bytes, uint64_t limit)
+{
+    const struct gyre_question *q = chooser->question;
+    struct gyre_choice few_bytes = {.algorithm = algorithm,
+                                    .slice_bytes = slice_bytes,
+                                    .small = q->mapped ? GYRE_CHOOSE_MAPPED_SMALL : FEW_BYTES};
+    struct gyre_choice few_rounds = few_bytes;
+    price(chooser, &few_bytes, limit);
+    if (q->mapped || q->whole.count * q->whole.element > SMALL_OPERATION ||
+        !has_two_ways(q, algorithm, slice_bytes))
+        return few_bytes;
+    few_rounds.small = FEW_ROUNDS;
+    price(chooser, &few_rounds, few_bytes.cost_ps < limit ? few_bytes.cost_ps : limit);
+    return few_rounds.cost_ps < few_bytes.cost_ps ? few_rounds : few_bytes;
+}
+
+/* *best in other slices, where that is cheaper than it is and than `limit`. */
+static void choose_cut(struct chooser *chooser, struct gyre_choice *best, uint64_t limit)
+{
+    const struct gyre_question *q = chooser->question;
+    uint64_t usual = usual_slice(q), all = q->whole.count * q->whole.element;
+    if (q->slice_bytes || q->mapped)
+        return;
+    for (uint64_t bytes = usual / 4; bytes <= usual * SLICE_LONG && bytes < all; bytes *= 2) {
+        struct gyre_choice c = {
+            .algorithm = best->algorithm, .slice_bytes = bytes, .small = best->small};
+        if (bytes < SLICE_LEAST || bytes == usual)
+            continue;
+        price(chooser, &c, best->cost_ps < limit ? best->cost_ps : limit);
+        if (c.cost_ps < best->cost_ps)
+            *best = c;
+    }
+}
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+static bool better(const struct gyre_choice *a, const struct gyre_choice *b)
+{
+    if (!b->algorithm || a->cost_ps != b->cost_ps)
+        return !b->algorithm || a->cost_ps < b->cost_ps;
+    return a->algorithm->rank_order && !b->algorithm->rank_order;
+}
+
+/* Who needs the fewest rounds is walked first: the others then often need not be walked to the end.
+ */
+static const struct gyre_algorithm *shortest(const struct gyre_question *q)
+{
+    const struct gyre_algorithm *found = NULL;
+    uint64_t fewest = UINT64_MAX;
+    const char *why;
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it; it++) {
+        uint64_t rounds = gyre_choosable(q, *it, &why) ? (*it)->extent(&q->whole).rounds : fewest;
+        if (rounds < fewest) {
+            fewest = rounds;
+            found = *it;
+        }
+    }
+    return found;
+}
+
+static void consider(struct chooser *chooser, const struct gyre_algorithm *algorithm,
+                     struct gyre_choice *best, struct gyre_choice *second)
+{
+    const struct gyre_question *q = chooser->question;
+    const char *why;
+    if (!gyre_choosable(q, algorithm, &why))
+        return;
+    /* without a second, whoever is dearer than the best need not be known exactly */
+    uint64_t usual = usual_slice(q), limit = second ? second->cost_ps : best->cost_ps;
+    struct gyre_choice c = candidate(chooser, algorithm, usual, limit);
+    if (q->whole.count * q->whole.element > SLICE_LONG * usual && c.cost_ps / CUT_GAIN < limit)
+        choose_cut(chooser, &c, limit);
+    if (better(&c, best)) {
+        if (second)
+            *second = *best;
+        *best = c;
+    } else if (second && better(&c, second)) {
+        *second = c;
+    }
+}
+
+static void choose_algorithm(struct chooser *chooser, struct gyre_choice *best,
+                             struct gyre_choice *second)
+{
+    const struct gyre_question *q = chooser->question;
+    const struct gyre_algorithm *first = q->algorithm ? q->algorithm : shortest(q);
+    if (first)
+        consider(chooser, first, best, second);
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; !q->algorithm && *it; it++)
+        if (*it != first)
+            consider(chooser, *it, best, second);
+}
+
+static int refuse(const struct gyre_question *q, struct gyre_trouble *trouble)
+{
+    const char *verb = gyre_verb_word[q->whole.verb], *why;
+    if (!q->algorithm)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "no algorithm builds %s%s", verb,
+                                q->in_order ? " in the order of ranks" : "");
+    gyre_choosable(q, q->algorithm, &why);
+    return gyre_trouble_set(
+        trouble, GYRE_INVALID,
+        "algorithm \"%s\" does not build %s (%s); GYRE_ALGO=auto takes one that does",
+        q->algorithm->name, verb, why ? why : "its rounds outgrow their extent");
+}
+
+/* Priced as it runs: on mapped memory as one pass, or, for comparison, over messages. */
+static int ask(const struct gyre_question *question, struct gyre_choice *best,
+               struct gyre_choice *second, struct gyre_trouble *trouble)
+{
+    struct chooser chooser = {.question = question};
+    *best = (struct gyre_choice){.cost_ps = GYRE_COST_NEVER};
+    if (second)
+        *second = *best;
+    choose_algorithm(&chooser, best, second);
+    if (best->algorithm)
+        choose_cut(&chooser, best, best->cost_ps);
+    gyre_walk_deinit(&chooser.walk);
+    if (chooser.status)
+        return gyre_trouble_set(trouble, chooser.status, "no memory to choose an algorithm");
+    return best->algorithm ? 0 : refuse(question, trouble);
+}
+
+/* On mapped memory the binder turns `direct` into one pass, and nothing is faster. */
+static bool choose_mapped(const struct gyre_question *q, struct gyre_choice *best)
+{
+    const struct gyre_algorithm *taken =
+        q->algorithm ? q->algorithm : gyre_algorithm_find("direct");
+    const char *why;
+    if (!q->mapped || !taken || !gyre_choosable(q, taken, &why))
+        return false;
+    *best = (struct gyre_choice){.algorithm = taken,
+                                 .slice_bytes = usual_slice(q),
+                                 .small = GYRE_CHOOSE_MAPPED_SMALL,
+                                 .lanes = q->lanes ? q->lanes : LANES,
+                                 .cost_ps = GYRE_COST_NEVER};
+    return true;
+}
+
+/* The same with the runner-up and the prices, for people. */
+static int compare_mapped(const struct gyre_question *q, struct gyre_choice *best,
+                          struct gyre_choice *second, struct gyre_trouble *trouble)
+{
+    struct gyre_question fused = *q, others = *q;
+    struct gyre_choice first;
+    fused.roads.near = fused.roads.far = GYRE_LINK_MAPPED;
+    fused.algorithm = best->algorithm;
+    others.roads.near = others.roads.far = GYRE_LINK_SHM;
+    int status = ask(&fused, best, NULL, trouble);
+    if (!status)
+        status = ask(&others, &first, second, trouble);
+    if (!status && first.algorithm != best->algorithm)
+        *second = first;
+    return status;
+}
+
+int gyre_choose(const struct gyre_question *question, struct gyre_choice *best,
+                struct gyre_choice *second, struct gyre_trouble *trouble)
+{
+    if (!choose_mapped(question, best))
+        return ask(question, best, second, trouble);
+    return second ? compare_mapped(question, best, second, trouble) : 0;
+}

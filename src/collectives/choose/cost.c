@@ -1,0 +1,348 @@
+/* The price of a schedule.
+ *
+ *     round      r₀ sends 3, receives 3   ┐  the dearest rank counts: that is the path
+ *                r₁ sends 1               ┘
+ *     rank       latency of the slowest kind used + messages × price + bytes × price + folded bytes
+ *     slice      path: the sum over rounds.  busy, work: the sum over a rank's rounds, without
+ *                latency; the fullest rank counts
+ *     operation  ▐ path ▐ one slice more ▐ one more …   each takes what is scarcest: the links, the
+ *                core, or the path shared by the lanes that run beside each other
+ *
+ * Everything is whole picoseconds, so all machines compute the same. Ranks of one node share its
+ * way to the network: what they send there together passes through it. What the network takes is
+ * kept apart, for a slice that outgrows the cache slows only what a core moves. On mapped memory no
+ * message is sent; what a receive would bring is read and written in place. */
+#include "collectives/choose/cost.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ALL_RANKS  16u
+#define SAMPLE_MAX 32u
+
+/* What one rank does in one round, by kind of link. */
+struct traffic {
+    uint64_t sends, receives;
+    uint64_t sent, received;
+    bool granted;
+};
+
+struct actor {
+    uint32_t rank, node;
+    struct traffic traffic[GYRE_LINK_KINDS];
+    uint64_t folded;        /* bytes read and written in this round */
+    struct gyre_spell busy; /* over all rounds, as is work */
+    uint64_t work;
+};
+
+struct sample {
+    const struct gyre_roads *roads;
+    struct gyre_slice slice;
+    struct actor actor[SAMPLE_MAX];
+    uint32_t actors;
+};
+
+/* -- numbers ----------------------------------------------------------------------------------- */
+
+static uint64_t scaled(uint64_t a, uint64_t b, uint64_t divisor)
+{
+    uint64_t usual;
+    if (!__builtin_mul_overflow(a, b, &usual))
+        return usual / divisor;
+    unsigned __int128 product = (unsigned __int128)a * b / divisor;
+    return product < GYRE_COST_NEVER ? (uint64_t)product : GYRE_COST_NEVER - 1;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) || sum == GYRE_COST_NEVER ? GYRE_COST_NEVER - 1 : sum;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct gyre_spell both(struct gyre_spell a, struct gyre_spell b)
+{
+    return (struct gyre_spell){plus(a.all, b.all), plus(a.network, b.network)};
+}
+
+static struct gyre_spell longer(struct gyre_spell a, struct gyre_spell b)
+{
+    return b.all > a.all ? b : a;
+}
+
+/* -- who is looked at -------------------------------------------------------------------------- */
+
+static uint32_t node_of(const struct gyre_slice *slice, uint32_t rank)
+{
+    return slice->layout ? slice->layout->node[rank] : 0;
+}
+
+static void look_at(struct sample *sample, uint32_t rank)
+{
+    for (uint32_t i = 0; i < sample->actors; i++)
+        if (sample->actor[i].rank == rank)
+            return;
+    if (sample->actors < SAMPLE_MAX)
+        sample->actor[sample->actors++] =
+            (struct actor){.rank = rank, .node = node_of(&sample->slice, rank)};
+}
+
+/* All, or the first node as far as it is small, the root, and some places where algorithms like to
+ * do something special. */
+static void choose_ranks(struct sample *sample)
+{
+    const struct gyre_slice *s = &sample->slice;
+    uint32_t n = s->n;
+    for (uint32_t rank = 0; rank < n && n <= ALL_RANKS; rank++)
+        look_at(sample, rank);
+    if (n <= ALL_RANKS)
+        return;
+    uint32_t special[] = {0, n - 1, s->root, (s->root + 1) % n, n / 2, n / 3, 1};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        look_at(sample, special[i]);
+    for (uint32_t i = 0; s->layout && i < s->layout->start[1] && i < ALL_RANKS; i++)
+        look_at(sample, s->layout->order[i]);
+}
+
+/* -- one rank's round -------------------------------------------------------------------------- */
+
+static enum gyre_link_kind kind_to(const struct sample *sample, const struct actor *actor,
+                                   uint32_t peer)
+{
+    return node_of(&sample->slice, peer) == actor->node ? sample->roads->near : sample->roads->far;
+}
+
+static void count_step(const struct sample *sample, struct actor *actor,
+                       const struct gyre_step *step)
+{
+    if (step->kind == GYRE_REDUCE || step->kind == GYRE_COPY) {
+        actor->folded = plus(actor->folded, scaled(step->length, step->sources + 1, 1));
+        return;
+    }
+    enum gyre_link_kind kind = kind_to(sample, actor, step->peer);
+    struct traffic *traffic = &actor->traffic[kind];
+    traffic->granted |=
+        step->length > (kind >= GYRE_LINK_SHM ? GYRE_COST_UNASKED_NEAR : GYRE_COST_UNASKED);
+    if (step->kind == GYRE_SEND) {
+        traffic->sends++;
+        traffic->sent += kind == GYRE_LINK_MAPPED ? 0 : step->length;
+    } else {
+        traffic->receives++;
+        traffic->received +=
+            kind == GYRE_LINK_MAPPED && step->at.buffer == GYRE_SCRATCH ? 0 : step->length;
+    }
+}
+
+static int count_round(struct sample *sample, const struct gyre_algorithm *algorithm,
+                       struct actor *actor, uint64_t index, struct gyre_round *round)
+{
+    sample->slice.rank = actor->rank;
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        actor->traffic[kind] = (struct traffic){0};
+    actor->folded = 0;
+    gyre_round_clear(round);
+    algorithm->round(&sample->slice, index, round);
+    for (uint32_t i = 0; i < round->steps; i++)
+        count_step(sample, actor, &round->step[i]);
+    return round->overflow ? GYRE_INVALID : 0;
+}
+
+/* Bytes that this rank's node sends to or receives from the network in this round. */
+static uint64_t through_the_door(const struct sample *sample, const struct actor *actor)
+{
+    const struct gyre_layout *layout = sample->slice.layout;
+    uint64_t sent = 0, received = 0, seen = 0;
+    for (uint32_t i = 0; layout && i < sample->actors; i++)
+        if (sample->actor[i].node == actor->node) {
+            sent = plus(sent, sample->actor[i].traffic[GYRE_LINK_NETWORK].sent);
+            received = plus(received, sample->actor[i].traffic[GYRE_LINK_NETWORK].received);
+            seen++;
+        }
+    uint64_t ranks = layout ? layout->start[actor->node + 1] - layout->start[actor->node] : 1;
+    if (actor->node == 0 && seen) /* of other nodes too few are looked at */
+        return scaled(larger(sent, received), ranks, seen);
+    return larger(sent, received);
+}
+
+/* The price of a KiB is that of one sent and one received. The network does both at once; inside a
+ * machine cores do both, and two thirds of it are the sender's (measured over loopback: 1 MiB in 123
+ * µs one way, in 185 both ways). */
+static uint64_t bytes_paid(const struct sample *sample, const struct actor *actor, int kind)
+{
+    const struct traffic *t = &actor->traffic[kind];
+    if (kind == GYRE_LINK_NETWORK)
+        return larger(larger(t->sent, t->received), through_the_door(sample, actor));
+    return plus(plus(t->sent, t->sent), t->received) / 3;
+}
+
+static uint64_t price_traffic(const struct sample *sample, const struct actor *actor, int kind)
+{
+    const struct gyre_tuning *tuning = sample->roads->tuning;
+    const struct traffic *t = &actor->traffic[kind];
+    uint64_t bytes = bytes_paid(sample, actor, kind), messages = larger(t->sends, t->receives);
+    if (messages > tuning->crowd)
+        messages += messages - tuning->crowd;
+    return plus(scaled(messages, tuning->link[kind].message_ns, 1) * 1000,
+                scaled(bytes, tuning->link[kind].kib_ps, 1024));
+}
+
+static struct gyre_spell spell_of(int kind, uint64_t ps)
+{
+    return (struct gyre_spell){ps, kind == GYRE_LINK_NETWORK ? ps : 0};
+}
+
+static struct gyre_spell price_latency(const struct sample *sample, const struct actor *actor)
+{
+    struct gyre_spell latency = {0};
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++) {
+        const struct gyre_price *price = &sample->roads->tuning->link[kind];
+        const struct traffic *t = &actor->traffic[kind];
+        uint64_t ns = price->latency_ns + (t->granted ? price->grant_ns : 0);
+        if (t->sends + t->receives)
+            latency = longer(latency, spell_of(kind, ns * 1000));
+    }
+    return latency;
+}
+
+/* On mapped memory folds are what moves the bytes. */
+static uint64_t price_folds(const struct sample *sample, const struct actor *actor)
+{
+    const struct gyre_tuning *tuning = sample->roads->tuning;
+    bool mapped = sample->roads->near == GYRE_LINK_MAPPED;
+    return scaled(actor->folded,
+                  mapped ? tuning->link[GYRE_LINK_MAPPED].kib_ps : tuning->fold_kib_ps, 1024);
+}
+
+/* How long this round takes the rank. */
+static struct gyre_spell price_round(const struct sample *sample, struct actor *actor)
+{
+    struct gyre_spell links = {0}, fold = {.all = price_folds(sample, actor)};
+    actor->work = plus(actor->work, fold.all);
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        if (actor->traffic[kind].sends + actor->traffic[kind].receives) {
+            struct gyre_spell price = spell_of(kind, price_traffic(sample, actor, kind));
+            links = both(links, price);
+            actor->work = plus(actor->work, price.all - price.network);
+        }
+    actor->busy = both(actor->busy, links);
+    return both(both(price_latency(sample, actor), links), fold);
+}
+
+/* -- the walk ---------------------------------------------------------------------------------- */
+
+static int fit(struct gyre_walk *walk, const struct gyre_algorithm *algorithm,
+               struct sample *sample, uint64_t *rounds, uint64_t *idle)
+{
+    uint32_t steps = 0, sources = 0;
+    *rounds = *idle = 0;
+    for (uint32_t i = 0; i < sample->actors; i++) {
+        sample->slice.rank = sample->actor[i].rank;
+        struct gyre_extent extent = algorithm->extent(&sample->slice);
+        *rounds = larger(*rounds, extent.rounds);
+        *idle = larger(*idle, extent.idle_rounds);
+        steps = extent.step_max > steps ? extent.step_max : steps;
+        sources = extent.source_max > sources ? extent.source_max : sources;
+    }
+    struct gyre_round *round = &walk->round;
+    if (round->step && round->step_max >= steps && round->source_max >= sources)
+        return 0;
+    gyre_walk_deinit(walk);
+    round->step_max = steps;
+    round->source_max = sources;
+    round->step = calloc((size_t)steps + 1, sizeof(*round->step));
+    round->source = calloc((size_t)sources + 1, sizeof(*round->source));
+    return round->step && round->source ? 0 : -ENOMEM;
+}
+
+void gyre_walk_deinit(struct gyre_walk *walk)
+{
+    free(walk->round.step);
+    free(walk->round.source);
+    *walk = (struct gyre_walk){0};
+}
+
+/* *busy: somebody of the sample has something to do. */
+static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
+                      struct gyre_walk *walk, struct gyre_spell *time, bool *busy)
+{
+    *time = (struct gyre_spell){0};
+    *busy = false;
+    for (uint32_t i = 0; i < sample->actors; i++) {
+        if (count_round(sample, algorithm, &sample->actor[i], index, &walk->round))
+            return GYRE_INVALID;
+        *busy |= walk->round.steps > 0;
+    }
+    for (uint32_t i = 0; i < sample->actors; i++)
+        *time = longer(*time, price_round(sample, &sample->actor[i]));
+    return 0;
+}
+
+/* In every round that is not idle some rank works. Where it is none of the sample (a chain goes from
+ * rank to rank), the round takes as long as those that were seen, on average. */
+static struct gyre_spell with_unseen(struct gyre_spell path, uint64_t rounds, uint64_t seen)
+{
+    if (!seen)
+        return path;
+    return (struct gyre_spell){scaled(path.all, rounds, seen), scaled(path.network, rounds, seen)};
+}
+
+int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
+                    const struct gyre_roads *roads, uint64_t limit, struct gyre_walk *walk,
+                    struct gyre_cost *cost)
+{
+    struct sample sample = {.roads = roads, .slice = *slice};
+    uint64_t rounds, idle, seen = 0;
+    *cost = (struct gyre_cost){0};
+    choose_ranks(&sample);
+    int status = fit(walk, algorithm, &sample, &rounds, &idle);
+    for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
+        struct gyre_spell time;
+        bool busy;
+        status = walk_round(&sample, algorithm, r, walk, &time, &busy);
+        cost->path = both(cost->path, time);
+        seen += busy;
+    }
+    if (cost->path.all <= limit)
+        cost->path = with_unseen(cost->path, rounds - idle, seen);
+    for (uint32_t i = 0; i < sample.actors; i++) {
+        cost->busy = longer(cost->busy, sample.actor[i].busy);
+        cost->work = larger(cost->work, sample.actor[i].work);
+    }
+    if (cost->path.all > limit)
+        cost->path.all = GYRE_COST_NEVER;
+    return status;
+}
+
+/* -- the operation ----------------------------------------------------------------------------- */
+
+/* Percent that bytes cost where slices do not stay in the cache. */
+static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
+{
+    uint64_t percent = 100;
+    for (uint64_t window = tuning->window_kib * 1024; window < bytes && percent < 1000; window *= 2)
+        percent += tuning->spill_percent;
+    return percent;
+}
+
+/* The spell at this percent, which the network does not feel. */
+static uint64_t slowed(struct gyre_spell spell, uint64_t percent)
+{
+    return plus(spell.network, scaled(spell.all - spell.network, percent, 100));
+}
+
+uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
+                         uint64_t slice_bytes, uint32_t lanes, const struct gyre_tuning *tuning)
+{
+    if (slice->path.all == GYRE_COST_NEVER)
+        return GYRE_COST_NEVER;
+    if (count <= slice_count)
+        return slice->path.all;
+    uint64_t percent = spill(scaled(slice_bytes, lanes, 1), tuning);
+    uint64_t path = slowed(slice->path, percent), links = slowed(slice->busy, percent);
+    uint64_t each = larger(path / lanes, larger(links, scaled(slice->work, percent, 100)));
+    return plus(path, scaled(each, count - slice_count, slice_count));
+}

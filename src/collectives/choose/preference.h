@@ -1,0 +1,59 @@
+/* What the user prefers, beside slices and lanes: GYRE_ALGO, GYRE_REPRODUCIBLE, GYRE_TUNE_FILE.
+ * Equal on all ranks, which the handshake sees to.
+ *
+ * GYRE_ALGO is one name for everything, `auto`, or rules; the first that fits is taken, and where
+ * none fits the model chooses:
+ *
+ *     all_reduce:ring:1M-;direct:-64K
+ *     ~~~~~~~~~~ ~~~~ ~~~             operation (optional), algorithm, and sizes from 1M on; then
+ *                                     direct below 64K, for every operation that it builds
+ *
+ * The size is that of one block: the count of the call times the size of an element. A range holds
+ * its lower end and not its upper one. */
+#ifndef GYRE_COLLECTIVES_CHOOSE_PREFERENCE_H
+#define GYRE_COLLECTIVES_CHOOSE_PREFERENCE_H
+
+#include "collectives/schedule/schedule.h"
+#include "collectives/choose/tuning.h"
+
+#define GYRE_RULES_MAX       32
+#define GYRE_RULES_TEXT      256
+#define GYRE_PREFERENCE_TEXT 384
+
+struct gyre_rule {
+    const struct gyre_algorithm *algorithm; /* NULL: auto, the model chooses */
+    uint32_t verbs;                         /* bits 1 << verb */
+    bool unequal;                           /* only all_gather_v, not all_gather */
+    uint64_t from, to;                      /* bytes, from <= size < to */
+};
+
+struct gyre_rules {
+    /* one name, for every operation, whether it builds it or not; NULL: the rules */
+    const struct gyre_algorithm *only;
+    struct gyre_rule rule[GYRE_RULES_MAX];
+    uint32_t rules;
+};
+
+/* `name` is what messages call the text. GYRE_INVALID names the word that is wrong and the nearest
+ * right one. */
+int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rules,
+                     struct gyre_trouble *trouble);
+
+/* For an operation, as one slice. NULL: the model chooses. A rule whose algorithm does not build it
+ * (because of its verb, type or layout, or of the order of ranks, where the operation wants it) is
+ * passed over; one name alone is returned in any case. */
+const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
+                                             const struct gyre_slice *whole, bool in_order);
+
+struct gyre_preference {
+    struct gyre_rules rules;
+    bool reproducible;
+    struct gyre_tuning tuning;
+    char text[GYRE_PREFERENCE_TEXT]; /* NAME=VALUE words for the handshake */
+};
+
+/* From the environment. A rule that gives a sum to an algorithm without rank order is refused
+ * where reproducible results are wanted. */
+int gyre_preference_read(struct gyre_preference *preference, struct gyre_trouble *trouble);
+
+#endif

@@ -1,0 +1,114 @@
+/* The helper: progress for started operations while the application computes.
+ *
+ * It sleeps while there is no started work. With work it takes the domain whenever nobody is
+ * inside, drives, and gives way as soon as somebody wants in: a blocking call never hands over to a
+ * thread, it only takes the helper's place. */
+#include "collectives/comm/progress.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+static void drive(struct gyre_hub *hub)
+{
+    struct gyre_wait wait = {.deadline = UINT64_MAX};
+    hub->helping = true;
+    while (hub->busies && !gyre_domain_attended(hub->domain) && !gyre_hub_turn(hub, &wait))
+        continue;
+    hub->helping = false;
+}
+
+/* Returns false when it shall end. Waits for work, or a little while for somebody who is inside to
+ * leave. */
+static bool await_work(struct gyre_helper *helper, bool busy)
+{
+    struct timespec until;
+    pthread_mutex_lock(&helper->lock);
+    atomic_store(&helper->asleep, true);
+    if (busy && !helper->stop) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += 200000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&helper->wake, &helper->lock, &until);
+    }
+    while (!helper->stop && atomic_load(&helper->work) == 0)
+        pthread_cond_wait(&helper->wake, &helper->lock);
+    atomic_store(&helper->asleep, false);
+    bool go_on = !helper->stop;
+    pthread_mutex_unlock(&helper->lock);
+    return go_on;
+}
+
+static void *helper_main(void *argument)
+{
+    struct gyre_hub *hub = argument;
+    bool busy = false;
+    pthread_setname_np(pthread_self(), "gyre-helper");
+    while (await_work(&hub->helper, busy)) {
+        busy = true;
+        if (!gyre_domain_try_enter(hub->domain))
+            continue;
+        drive(hub);
+        if (!hub->busies)
+            atomic_store(&hub->helper.work, 0);
+        gyre_domain_leave(hub->domain);
+    }
+    return NULL;
+}
+
+static int make(struct gyre_hub *hub)
+{
+    struct gyre_helper *helper = &hub->helper;
+    pthread_condattr_t monotonic;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    pthread_mutex_init(&helper->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&helper->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 128 * 1024);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = -pthread_create(&helper->thread, &attr, helper_main, hub);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    helper->made = status == 0;
+    return status;
+}
+
+int gyre_helper_poke(struct gyre_hub *hub)
+{
+    struct gyre_helper *helper = &hub->helper;
+    if (!helper->made) {
+        int status = make(hub);
+        if (status)
+            return status;
+    }
+    atomic_store(&helper->work, 1);
+    if (atomic_load(&helper->asleep)) {
+        pthread_mutex_lock(&helper->lock);
+        pthread_cond_signal(&helper->wake);
+        pthread_mutex_unlock(&helper->lock);
+    }
+    return 0;
+}
+
+void gyre_helper_stop(struct gyre_hub *hub)
+{
+    struct gyre_helper *helper = &hub->helper;
+    if (!helper->made)
+        return;
+    pthread_mutex_lock(&helper->lock);
+    helper->stop = true;
+    pthread_cond_signal(&helper->wake);
+    pthread_mutex_unlock(&helper->lock);
+    pthread_join(helper->thread, NULL);
+    pthread_cond_destroy(&helper->wake);
+    pthread_mutex_destroy(&helper->lock);
+}

@@ -1,0 +1,385 @@
+/* Several ranks in one process: gyre_init_local().
+ *
+ * Each rank is what it would be in a process of its own: a domain with its watch, its links, its
+ * device and its queue there. So nothing above or below tells such ranks from others, but for memory
+ * of a device, which a rank of this process maps by its handle and not by a descriptor
+ * (transport/watch/share.c).
+ *
+ *     processes      process 0 (3 devices)      process 1 (1 device)
+ *                      │ joined as a job of processes, which tells counts, then the port │
+ *     ranks          0  1  2                    3
+ *                      └──┴──┴── joined as a job of ranks, a thread for each ──┘
+ *
+ * Whatever is wrong on one process before the ranks join is told to all, so that all fail with it.
+ * The key of the ranks' job comes from the session of the first one, which is over then.
+ *
+ * One thread may hold all of the process's communicators. What it starts is driven by each one's
+ * helper; what must wait for other ranks waits for the last of them: groups (collectives/group/group.c), and the end. */
+#include "collectives/comm/local_inside.h"
+
+#include "base/log.h"
+#include "transport/net/crypto.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What processes tell each other. */
+struct word {
+    int32_t status, count;
+    uint32_t port; /* of process 0: the meeting place of all ranks */
+    char host[64];
+    char text[GYRE_TROUBLE_MAX]; /* why, where the status is not 0 */
+};
+
+struct muster {
+    const struct gyre_options *options;
+    const int *devices;
+    int count, first, world, place; /* ranks here; before; of all; before on this node */
+    struct gyre_comm *processes;
+    struct word *word;
+    struct gyre_job job; /* of each rank, but for its number */
+    struct gyre_local *local;
+    struct gyre_trouble *trouble;
+};
+
+/* -- threads ----------------------------------------------------------------------------------- */
+
+enum { GATE_SHUT, GATE_OPEN, GATE_CLOSED };
+
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int state;
+};
+
+struct task {
+    struct gate *gate;
+    struct gyre_comm *comm;
+    void (*work)(struct task *task);
+    struct gyre_trouble trouble;
+    int status;
+    pthread_t thread;
+};
+
+static void set_gate(struct gate *gate, int state)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->state = state;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static bool pass_gate(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    while (gate->state == GATE_SHUT)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    bool open = gate->state == GATE_OPEN;
+    pthread_mutex_unlock(&gate->lock);
+    return open;
+}
+
+static void *task_main(void *argument)
+{
+    struct task *task = argument;
+    if (pass_gate(task->gate))
+        task->work(task);
+    return NULL;
+}
+
+/* Runs all tasks at once, each in a thread, or none where threads are not to be had. */
+static int run_all(struct task *task, int count, void (*work)(struct task *task))
+{
+    struct gate gate = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, GATE_SHUT};
+    sigset_t all, before;
+    int made = 0, status = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (; made < count && !status; made += !status) {
+        task[made].gate = &gate;
+        task[made].work = work;
+        status = -pthread_create(&task[made].thread, NULL, task_main, &task[made]);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    set_gate(&gate, status ? GATE_CLOSED : GATE_OPEN);
+    while (made > 0)
+        pthread_join(task[--made].thread, NULL);
+    return status;
+}
+
+/* -- processes --------------------------------------------------------------------------------- */
+
+static uint32_t number(const struct muster *muster)
+{
+    return muster->processes->rank;
+}
+
+/* Every process's word to every process: the first failure is everybody's. */
+static int exchange(struct muster *muster, struct word *mine)
+{
+    struct gyre_trouble *trouble = muster->trouble;
+    const struct gyre_member *member = gyre_domain_joined(muster->processes->domain)->member;
+    uint32_t n = muster->processes->n;
+    mine->status = trouble->status;
+    snprintf(mine->text, sizeof mine->text, "%s", trouble->text);
+    int status = gyre_all_gather(muster->processes, mine, muster->word, sizeof *mine, GYRE_U8);
+    if (status)
+        return gyre_trouble_set(trouble, status, "%s", gyre_error(muster->processes));
+    for (uint32_t i = 0; i < n && n > 1; i++)
+        if (muster->word[i].status) {
+            *trouble = (struct gyre_trouble){0};
+            return gyre_trouble_set(trouble, muster->word[i].status,
+                                    "process %u of %u (%.63s, pid %d): %.900s", i, n,
+                                    member[i].host, member[i].pid, muster->word[i].text);
+        }
+    return trouble->status;
+}
+
+static int check_count(const struct muster *muster)
+{
+    if (muster->count >= 1 && muster->count <= GYRE_LOCAL_MAX)
+        return 0;
+    return gyre_trouble_set(muster->trouble, GYRE_INVALID,
+                            "gyre_init_local: a process of %d ranks: 1 to %d are possible",
+                            muster->count, GYRE_LOCAL_MAX);
+}
+
+/* Ranks of a process follow those of the processes before it. */
+static int count_ranks(struct muster *muster)
+{
+    const struct gyre_joined *joined = gyre_domain_joined(muster->processes->domain);
+    struct word mine = {.count = muster->count};
+    check_count(muster);
+    int status = exchange(muster, &mine);
+    for (uint32_t i = 0; !status && i < joined->n; i++) {
+        int count = muster->word[i].count;
+        bool before = i < joined->rank;
+        muster->world += count;
+        muster->first += before ? count : 0;
+        muster->place += before && joined->member[i].node == joined->node ? count : 0;
+    }
+    return status;
+}
+
+/* -- the ranks' job ---------------------------------------------------------------------------- */
+
+static int derive(const struct muster *muster, const char *purpose, uint8_t *out, size_t length)
+{
+    const uint8_t *session = gyre_domain_joined(muster->processes->domain)->session_key;
+    struct gyre_piece salt = {"gyre_init_local", 15}, info = {purpose, strlen(purpose)};
+    int status =
+        gyre_hkdf_sha256((struct gyre_piece){session, GYRE_KEY_BYTES}, salt, info, out, length);
+    return status ? gyre_trouble_set(muster->trouble, status,
+                                     "gyre_init_local: libcrypto cannot derive a key")
+                  : 0;
+}
+
+static int make_job(struct muster *muster)
+{
+    struct gyre_job *job = &muster->job;
+    *job = *gyre_domain_job(muster->processes->domain);
+    job->world = muster->world;
+    job->local_world = -1;
+    job->root_kind = GYRE_ROOT_HELD;
+    job->root_port_tries = 1;
+    job->root_fd = -1;
+    job->first_here = muster->first;
+    job->ranks_here = muster->count;
+    int status = derive(muster, "id", job->id, sizeof job->id);
+    if (!status)
+        status = derive(muster, "key", job->key, sizeof job->key);
+    return status ? status : derive(muster, "key id", job->key_id, sizeof job->key_id);
+}
+
+static int make_ranks(struct muster *muster)
+{
+    struct gyre_domain_options options = {.user = muster->options, .job = &muster->job};
+    int status = make_job(muster);
+    for (int i = 0; i < muster->count && !status; i++) {
+        muster->job.rank = muster->first + i;
+        muster->job.local_rank = muster->place + i;
+        options.device = muster->devices ? &muster->devices[i] : NULL;
+        status = gyre_world_create(&options, &muster->local->rank[i], muster->trouble);
+        if (!status && muster->count > 1)
+            muster->local->rank[i]->hub->local = muster->local;
+    }
+    return status;
+}
+
+/* Every process has its ranks, or none goes on; then all know where rank 0 is. */
+static int agree(struct muster *muster)
+{
+    struct word mine = {.count = muster->count};
+    uint16_t port = 0;
+    int fd = -1;
+    if (number(muster) == 0 && !muster->trouble->status)
+        fd = gyre_domain_listen(muster->processes->domain, mine.host, &port, muster->trouble);
+    mine.port = port;
+    int status = exchange(muster, &mine);
+    for (int i = 0; i < muster->count && !status; i++)
+        gyre_domain_set_root(muster->local->rank[i]->domain, muster->word[0].host,
+                             (uint16_t)muster->word[0].port, fd);
+    muster->job.root_fd = fd;
+    return status;
+}
+
+/* -- joining ----------------------------------------------------------------------------------- */
+
+/* A rank that fails alone would leave the others waiting. */
+static void meet(struct task *task)
+{
+    task->status = gyre_world_meet(task->comm, "gyre_init_local", &task->trouble);
+    struct gyre_watch *watch = gyre_domain_watch(task->comm->domain);
+    if (task->status && watch)
+        gyre_watch_report(watch, task->status, gyre_domain_joined(task->comm->domain)->rank, false,
+                          task->trouble.text);
+}
+
+static int meet_all(struct muster *muster)
+{
+    struct task *task = calloc((size_t)muster->count, sizeof *task);
+    if (!task)
+        return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
+    for (int i = 0; i < muster->count; i++)
+        task[i].comm = muster->local->rank[i];
+    int status = run_all(task, muster->count, meet);
+    if (status)
+        gyre_trouble_set(muster->trouble, status, "gyre_init_local: no thread for each rank: %s",
+                         gyre_status_name(status));
+    for (int i = 0; i < muster->count && !status; i++)
+        if ((status = task[i].status))
+            gyre_trouble_set(muster->trouble, status, "%s", task[i].trouble.text);
+    free(task);
+    return status;
+}
+
+static void end_rank(struct task *task)
+{
+    task->status = gyre_world_end(task->comm, &task->trouble);
+}
+
+/* Where there are no threads a rank waits for its peers in vain, but not for ever. */
+static int end_all(struct gyre_local *local, struct gyre_trouble *trouble)
+{
+    int count = local->count, status = 0;
+    struct task task[GYRE_LOCAL_MAX] = {{.status = 0}};
+    for (int i = 0; i < count; i++)
+        task[i].comm = local->rank[i];
+    bool one_by_one = run_all(task, count, end_rank) != 0;
+    for (int i = 0; i < count; i++) {
+        if (one_by_one)
+            end_rank(&task[i]);
+        if (!status && task[i].trouble.status)
+            *trouble = task[i].trouble;
+        status = status ? status : task[i].status;
+    }
+    gyre_local_free(local);
+    return status;
+}
+
+static void free_ranks(struct gyre_local *local)
+{
+    for (int i = 0; i < local->count; i++)
+        if (local->rank[i])
+            gyre_world_free(local->rank[i], NULL);
+    gyre_local_free(local);
+}
+
+/* -- the call ---------------------------------------------------------------------------------- */
+
+/* Joins the processes; what they tell each other has room. */
+static int open_processes(struct muster *muster)
+{
+    const int none = -1;
+    struct gyre_domain_options options = {.user = muster->options, .device = &none};
+    int status = gyre_world_create(&options, &muster->processes, muster->trouble);
+    if (!status)
+        status = gyre_world_meet(muster->processes, "gyre_init_local", muster->trouble);
+    if (!status && !(muster->word = calloc(muster->processes->n, sizeof *muster->word)))
+        status = gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
+    return status;
+}
+
+static int open_ranks(struct muster *muster)
+{
+    int status = count_ranks(muster);
+    if (status)
+        return status;
+    muster->local = gyre_local_create(muster->count);
+    if (muster->local)
+        make_ranks(muster);
+    else
+        gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
+    status = agree(muster);
+    if (!status)
+        status = meet_all(muster);
+    if (muster->job.root_fd >= 0)
+        close(muster->job.root_fd);
+    return status;
+}
+
+static void close_muster(struct muster *muster, int status)
+{
+    if (status && muster->local)
+        free_ranks(muster->local);
+    if (muster->processes && status)
+        gyre_world_free(muster->processes, NULL);
+    else if (muster->processes)
+        gyre_world_end(muster->processes, NULL);
+    gyre_wipe(&muster->job, sizeof muster->job);
+    free(muster->word);
+}
+
+/* One rank alone is as gyre_init() has made it. */
+static void hand_over(struct muster *muster, struct gyre_comm **comms)
+{
+    memcpy(comms, muster->local->rank, (size_t)muster->count * sizeof *comms);
+    if (muster->count == 1)
+        gyre_local_free(muster->local);
+}
+
+int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
+                    const struct gyre_options *options)
+{
+    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
+    struct gyre_options taken;
+    struct muster muster = {.options = &taken,
+                            .devices = devices,
+                            .count = count,
+                            .job.root_fd = -1,
+                            .trouble = &story};
+    *trouble = (struct gyre_trouble){0};
+    if (!comms)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_init_local: the place for the communicators is NULL");
+    for (int i = 0; i < count; i++)
+        comms[i] = NULL;
+    int status = gyre_options_take(options, &taken, &story);
+    if (!status)
+        status = open_processes(&muster);
+    if (!status)
+        status = open_ranks(&muster);
+    if (!status)
+        hand_over(&muster, comms);
+    close_muster(&muster, status);
+    if (status)
+        gyre_trouble_set(&story, status, "gyre_init_local: %s", gyre_status_name(status));
+    *trouble = story;
+    return status;
+}
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+int gyre_local_leave(struct gyre_comm *world, struct gyre_trouble *trouble)
+{
+    struct gyre_local *local = world->hub->local;
+    int status = gyre_world_status(world, trouble);
+    pthread_mutex_lock(&local->lock);
+    bool last = ++local->left == local->count;
+    pthread_mutex_unlock(&local->lock);
+    return last ? end_all(local, trouble) : status;
+}

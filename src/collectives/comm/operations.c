@@ -1,0 +1,324 @@
+/* The operations, once their arguments are known to be right (collectives/calls/calls.c): plan, start, drive.
+ *
+ * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for
+ * up to 4 KiB on mapped memory and nothing else in flight, is two calls into collectives/mapped/exchange.c without an
+ * operation in between. */
+#include "collectives/comm/comm.h"
+
+#include "base/clock.h"
+#include "collectives/staging/host_mirror.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* -- driving ----------------------------------------------------------------------------------- */
+
+static bool op_over(void *context)
+{
+    const struct gyre_operation *op = context;
+    return atomic_load_explicit(&op->status, memory_order_acquire) != GYRE_AGAIN;
+}
+
+int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
+{
+    struct gyre_wait wait = {op_over, op, UINT64_MAX, {0}};
+    gyre_hub_wait(comm->hub, &wait);
+    return op->status;
+}
+
+/* -- starting ---------------------------------------------------------------------------------- */
+
+struct room {
+    const struct gyre_engine *engine;
+    uint32_t orders; /* in flight when it was looked at */
+};
+
+static bool one_ended(void *context)
+{
+    const struct room *room = context;
+    return __atomic_load_n(&room->engine->orders, __ATOMIC_RELAXED) < room->orders;
+}
+
+/* Room for one more, in the engine and among the plans: handles give back what has ended, or one in
+ * flight has to end first. */
+static int make_room(struct gyre_comm *comm)
+{
+    const struct gyre_engine *engine = comm->engine;
+    int status = 0;
+    while (!status && !gyre_engine_has_room(engine)) {
+        struct room room = {engine, engine->orders};
+        struct gyre_wait wait = {one_ended, &room, UINT64_MAX, {0}};
+        gyre_work_collect(comm);
+        if (!room.orders)
+            break;
+        if (!gyre_engine_has_room(engine))
+            status = gyre_hub_wait(comm->hub, &wait);
+    }
+    return status;
+}
+
+static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
+                     struct gyre_plan **plan)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    trouble->status = 0; /* of an earlier call */
+    int status = make_room(comm);
+    if (!status)
+        status = gyre_engine_plan(comm->engine, shape, plan, trouble);
+    return gyre_comm_refused(comm, status);
+}
+
+int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
+                         void *output, struct gyre_operation **op)
+{
+    struct gyre_shadow *shadow = NULL;
+    int status = make_room(comm);
+    bool direct = comm->mesh && gyre_push_suits_device(comm->engine, plan, input, output);
+    if (!status && direct)
+        status = gyre_carrier_open(&comm->hub->carrier, gyre_thread_trouble());
+    else if (!status)
+        status =
+            gyre_shadow_make(comm->engine, plan, input, output, &shadow, gyre_thread_trouble());
+    if (status)
+        return gyre_comm_refused(comm, status);
+    *op = gyre_engine_start(comm->engine, plan, input, output);
+    if (!*op) {
+        gyre_shadow_release(shadow);
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("%u operations are held by a group", GYRE_OPS_MAX));
+    }
+    (*op)->direct = direct;
+    gyre_shadow_cast(*op, shadow);
+    gyre_comm_note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
+    gyre_hub_drive(comm);
+    return 0;
+}
+
+int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, struct gyre_operation **op)
+{
+    struct gyre_plan *plan;
+    int status = find_plan(comm, shape, &plan);
+    return status ? status : gyre_comm_start_plan(comm, plan, input, output, op);
+}
+
+struct exchange {
+    struct gyre_hub *hub;
+    struct gyre_engine *engine;
+    struct gyre_plan *plan;
+    struct gyre_op_name name;
+    bool begun;
+};
+
+/* Peers may send what this rank will receive later: it is read before anybody sleeps. */
+static bool exchange_came(void *context)
+{
+    const struct exchange *exchange = context;
+    bool moved = gyre_hub_poll(exchange->hub);
+    return moved ||
+           gyre_exchange_ready(exchange->engine, exchange->plan, exchange->name, exchange->begun);
+}
+
+/* Another thread wants in, and will drive: from here on it is an operation like any other. False
+ * where the engine has no room for one. */
+static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *exchange,
+                            const void *input, void *output, int *status)
+{
+    struct gyre_operation *op;
+    if (!gyre_domain_wanted(comm->domain))
+        return false;
+    op = gyre_exchange_adopt(comm->engine, exchange->plan, input, output, exchange->begun);
+    if (!op)
+        return false;
+    gyre_hub_drive(comm);
+    *status = gyre_comm_drive(comm, op);
+    gyre_engine_release(comm->engine, op);
+    return true;
+}
+
+/* The shortest way. The caller owns the domain and nothing is in flight. */
+static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
+                        void *output)
+{
+    struct gyre_engine *engine = comm->engine;
+    const uint64_t sequence = ++engine->sequence;
+    struct exchange exchange = {comm->hub,
+                                engine,
+                                plan,
+                                {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
+                                false};
+    struct gyre_idle idle = {0};
+    uint32_t looks = gyre_comm_looks(comm);
+    int status = 0;
+    exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
+    /* The books are kept while the line travels. */
+    gyre_comm_note_started(comm, plan, sequence, exchange.name.fingerprint);
+    while (!exchange.begun && !status) {
+        if (go_the_long_way(comm, &exchange, input, output, &status))
+            return status;
+        status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
+        exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
+    }
+    idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were inside */
+    while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.name, looks)) {
+        if (go_the_long_way(comm, &exchange, input, output, &status))
+            return status;
+        gyre_hub_tell_fault(comm);
+        status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
+    }
+    gyre_engine_remember(engine, exchange.name.fingerprint);
+    if (status)
+        gyre_hub_fail(comm->hub, status);
+    else
+        gyre_comm_note_finished(comm);
+    return status;
+}
+
+int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (!gyre_carrier_owns(carrier, to) && !gyre_carrier_owns(carrier, from)) {
+        memmove(to, from, bytes);
+        return 0;
+    }
+    gyre_domain_enter(comm->domain);
+    int status = gyre_carrier_copy_now(carrier, to, from, bytes);
+    gyre_domain_leave(comm->domain);
+    return status ? gyre_trouble_set(gyre_thread_trouble(), status, "%s", carrier->trouble.text)
+                  : 0;
+}
+
+/* One rank alone has one block, and every verb is a copy of it. */
+static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                     void *output)
+{
+    uint64_t bytes = gyre_shape_input_bytes(shape, 1, 0);
+    uint8_t *to = (uint8_t *)output + gyre_shape_displacement(shape, 0);
+    return bytes && input != to ? gyre_comm_copy(comm, to, input, bytes) : 0;
+}
+
+/* The CPU can touch both. Astray is what a call's checks refuse: one that is run again without them asks
+ * here. */
+static bool at_home(const struct gyre_comm *comm, const void *input, const void *output)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    return gyre_carrier_is_host(carrier, input) && gyre_carrier_is_host(carrier, output);
+}
+
+bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                         void *output, int *status)
+{
+    if (!comm->mesh || shape->count > GYRE_EXCHANGE_MAX) /* bytes: no exchange has more elements */
+        return false;
+    gyre_domain_enter(comm->domain);
+    struct gyre_plan *plan = comm->engine->recent;
+    bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
+                 gyre_shape_same(&plan->shape, shape, comm->n) &&
+                 gyre_plan_takes(plan, input, output) && at_home(comm, input, output);
+    if (again)
+        *status = run_exchange(comm, plan, input, output);
+    gyre_domain_leave(comm->domain);
+    return again;
+}
+
+int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                  void *output)
+{
+    if (comm->n == 1)
+        return run_alone(comm, shape, input, output);
+    gyre_domain_enter(comm->domain);
+    struct gyre_plan *plan;
+    struct gyre_operation *op;
+    int status = find_plan(comm, shape, &plan);
+    if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
+        at_home(comm, input, output)) {
+        status = run_exchange(comm, plan, input, output);
+    } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
+        status = gyre_comm_drive(comm, op);
+        gyre_engine_release(comm->engine, op);
+    }
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, void *buffer, struct gyre_work **out)
+{
+    struct gyre_started *started;
+    int status = gyre_work_new(comm, &started);
+    if (status)
+        return gyre_comm_refused(comm, status);
+    if (comm->n == 1) {
+        started->status = run_alone(comm, shape, input, output);
+    } else {
+        gyre_domain_enter(comm->domain);
+        status = gyre_comm_start(comm, shape, input, output, &started->op);
+        if (!status && gyre_hub_poll(comm->hub))
+            gyre_domain_ring(comm->domain);
+        gyre_domain_leave(comm->domain);
+        if (!status && started->op->status == GYRE_AGAIN)
+            gyre_helper_poke(comm->hub);
+    }
+    started->buffer = status ? NULL : buffer;
+    if (status)
+        gyre_work_free(started);
+    else
+        *out = started->handle;
+    return status;
+}
+
+/* -- streams ----------------------------------------------------------------------------------- */
+
+/* Nobody else is waited for: the host waits for the stream. */
+static int run_alone_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                        void *output, void *stream)
+{
+    uint64_t gate;
+    gyre_domain_enter(comm->domain);
+    int status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, gyre_thread_trouble());
+    while (!status && !gyre_carrier_reached(&comm->hub->carrier, gate))
+        status = gyre_carrier_poll(&comm->hub->carrier) ? comm->hub->carrier.status : 0;
+    gyre_domain_leave(comm->domain);
+    return status ? status : run_alone(comm, shape, input, output);
+}
+
+/* Owner. */
+static int begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                    void *output, void *stream)
+{
+    struct gyre_plan *plan;
+    struct gyre_operation *op;
+    uint64_t gate;
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    int status = find_plan(comm, shape, &plan);
+    if (!status)
+        status = gyre_hold_open(comm->hub->carrier.device, comm->hub->carrier.index, trouble);
+    if (!status)
+        status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, trouble);
+    if (!status)
+        status = gyre_comm_start_plan(comm, plan, input, output, &op);
+    if (status)
+        return status;
+    status = gyre_engine_bind_stream(comm->engine, op, gate, stream, trouble);
+    if (status) { /* peers count on it: it is run to its end */
+        gyre_comm_drive(comm, op);
+        gyre_engine_release(comm->engine, op);
+    }
+    return status;
+}
+
+int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
+                       void *output, void *stream)
+{
+    if (comm->n == 1)
+        return run_alone_on(comm, shape, input, output, stream);
+    gyre_domain_enter(comm->domain);
+    int status = begin_on(comm, shape, input, output, stream);
+    if (!status && gyre_hub_poll(comm->hub))
+        gyre_domain_ring(comm->domain);
+    bool more = comm->hub->busies > 0;
+    gyre_domain_leave(comm->domain);
+    if (more)
+        gyre_helper_poke(comm->hub);
+    return status;
+}

@@ -1,0 +1,97 @@
+/* The hub: the communicators of one domain, and their progress.
+ *
+ * Whoever holds the domain drives all of them. Links are polled once a turn; a completion finds its
+ * communicator by the upper 16 bits of its token, which are the communicator's id.
+ *
+ * All calls: owner (gyre_domain_enter), but for what says otherwise. */
+#ifndef GYRE_COLLECTIVES_COMM_PROGRESS_H
+#define GYRE_COLLECTIVES_COMM_PROGRESS_H
+
+#include "collectives/staging/device_queue.h"
+#include "collectives/engine/engine.h"
+#include "transport/domain/domain.h"
+
+#include <pthread.h>
+
+#define GYRE_COMM_ID_BITS 12u /* of matches and tokens; the watch puts the lowest rank above */
+#define GYRE_COMM_IDS     (1u << GYRE_COMM_ID_BITS)
+
+struct gyre_comm;
+struct gyre_local;
+
+/* A thread that drives started work while nobody is inside a call. Made by the first start. */
+struct gyre_helper {
+    pthread_t thread;
+    bool made;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stop;             /* under lock */
+    _Atomic bool asleep;   /* it waits for work */
+    _Atomic uint32_t work; /* something was started and not seen to end */
+};
+
+struct gyre_hub {
+    struct gyre_domain *domain;
+    struct gyre_local *local;    /* the ranks of this process; NULL: only this one */
+    struct gyre_links *links;    /* NULL in a world of 1 */
+    _Atomic int failed;          /* status of every call on every communicator from now on */
+    struct gyre_trouble trouble; /* of a world of 1; otherwise the domain's health */
+    bool fault_told;
+    bool helping;     /* the helper drives: no thread of the application waits */
+    uint64_t moves;   /* turns in which something moved */
+    uint64_t carried; /* by the links, when last looked */
+    uint32_t unasked; /* turns that had nothing to ask the links for */
+    struct gyre_helper helper;
+    struct gyre_carrier carrier;           /* of memory that the CPU cannot touch */
+    uint32_t activities;                   /* that the watch may hear of */
+    struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */
+    struct gyre_comm *busy[GYRE_COMM_IDS]; /* those with something in flight */
+    uint32_t busies;
+    bool retired[GYRE_COMM_IDS];     /* ids not to be used again: messages may still be under way */
+    uint64_t reached[GYRE_COMM_IDS]; /* behind the last operation under that id here */
+    struct gyre_preference preference;   /* of the environment */
+    struct gyre_engine_options settings; /* what every engine is told alike, and nothing else */
+};
+
+/* `hub` is zeroed memory; the domain outlives it. */
+void gyre_hub_init(struct gyre_hub *hub, struct gyre_domain *domain);
+
+void gyre_hub_add(struct gyre_hub *hub, struct gyre_comm *comm);
+void gyre_hub_remove(struct gyre_hub *hub, struct gyre_comm *comm); /* idle; it may not be in */
+
+/* Something of this communicator is in flight: it is driven until it is idle. */
+void gyre_hub_drive(struct gyre_comm *comm);
+
+/* Moves everything that can move, on every communicator. True if anything did. */
+bool gyre_hub_poll(struct gyre_hub *hub);
+
+/* Is anything in flight, on any communicator? */
+bool gyre_hub_pending(const struct gyre_hub *hub);
+
+/* What a thread waits for. over() is asked by threads that do not own the domain, too. */
+struct gyre_wait {
+    bool (*over)(void *context);
+    void *context;
+    uint64_t deadline;
+    struct gyre_idle idle;
+};
+
+/* A poll, or a turn of waiting where nothing moved. The job's failure is looked for before anything
+ * is read or written, 256 KiB at most at a time; it is returned, and every communicator's then. */
+int gyre_hub_turn(struct gyre_hub *hub, struct gyre_wait *wait);
+
+/* Turns until over(): 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way to threads
+ * that want in and may stand by meanwhile; it is the owner again when it returns. */
+int gyre_hub_wait(struct gyre_hub *hub, struct gyre_wait *wait);
+
+/* Only the waiting of a turn, for callers that look for themselves. */
+int gyre_hub_idle_turn(struct gyre_hub *hub, struct gyre_idle *idle, bool (*ready)(void *context),
+                       void *context, uint64_t deadline);
+void gyre_hub_fail(struct gyre_hub *hub, int status);
+void gyre_hub_tell_fault(struct gyre_comm *comm); /* to the job, if it has one; once */
+
+/* helper.c. poke: work was started; makes the thread on first use. */
+int gyre_helper_poke(struct gyre_hub *hub);
+void gyre_helper_stop(struct gyre_hub *hub);
+
+#endif

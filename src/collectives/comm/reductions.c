@@ -1,0 +1,195 @@
+/* Reductions that the caller makes: a sum of inputs each multiplied by the rank's own number, and a
+ * function of the user's.
+ *
+ *   scaled   input ──× scalar──▶ output, or a buffer where the rank has none ──▶ SUM in place
+ *   user     a fold that calls the function: ((rank 0 · rank 1) · rank 2) …, never otherwise
+ *
+ * A handle is GYRE_OP_MADE + its place in the communicator's table. It and what it is are
+ * part of the operation's fingerprint, so ranks must make their reductions in the same order. */
+#include "collectives/comm/comm.h"
+#include "collectives/kernels/reduce_cuda.h"
+
+#include "transport/stream/signature.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(GYRE_OP_MADE == GYRE_SIGNATURE_FUNCTION &&
+                   GYRE_OP_MADE + GYRE_REDUCTIONS_MAX <= GYRE_SIGNATURE_SCALED,
+               "a handle's number in a signature");
+
+#define FOLD_BYTES 8192u /* between two calls of the user's function */
+
+/* -- user functions ---------------------------------------------------------------------------- */
+
+/* Destinations may be sources: the result is made beside them. */
+static void fold_piece(const struct gyre_fold_task *task, const struct gyre_user_op *user,
+                       uint64_t at, uint64_t count)
+{
+    _Alignas(64) uint8_t sum[FOLD_BYTES];
+    uint64_t element = gyre_type_size(user->type), bytes = count * element;
+    memcpy(sum, (const uint8_t *)task->source[0] + at * element, bytes);
+    for (uint32_t s = 1; s < task->sources; s++)
+        user->fold(sum, (const uint8_t *)task->source[s] + at * element, count, user->type,
+                   user->context);
+    for (uint32_t d = 0; d < task->destinations; d++)
+        memcpy((uint8_t *)task->destination[d] + at * element, sum, bytes);
+}
+
+static void fold_by_user(const struct gyre_fold_task *task, void *queue)
+{
+    const struct gyre_user_op *user = task->context;
+    uint64_t most = FOLD_BYTES / gyre_type_size(user->type);
+    (void)queue;
+    for (uint64_t at = 0; at < task->count; at += most)
+        fold_piece(task, user, at, task->count - at < most ? task->count - at : most);
+}
+
+/* -- handles ----------------------------------------------------------------------------------- */
+
+static struct gyre_reduction *find(struct gyre_comm *comm, enum gyre_op op)
+{
+    uint32_t place = (uint32_t)op - GYRE_OP_MADE;
+    return (uint32_t)op >= GYRE_OP_MADE && place < GYRE_REDUCTIONS_MAX &&
+                   comm->reduction[place].kind != GYRE_REDUCTION_NONE
+               ? &comm->reduction[place]
+               : NULL;
+}
+
+static int make(struct gyre_comm *comm, const char *call, enum gyre_op *op,
+                struct gyre_reduction **out)
+{
+    int status = gyre_comm_check(comm, call);
+    if (status)
+        return status;
+    if (!op)
+        return gyre_refuse("%s: the place for the reduction is NULL", call);
+    for (uint32_t place = 0; place < GYRE_REDUCTIONS_MAX; place++)
+        if (comm->reduction[place].kind == GYRE_REDUCTION_NONE) {
+            *op = (enum gyre_op)(GYRE_OP_MADE + place);
+            *out = &comm->reduction[place];
+            return 0;
+        }
+    return gyre_refuse("%s: %u reductions are made already; gyre_op_free() some", call,
+                       GYRE_REDUCTIONS_MAX);
+}
+
+int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
+                   enum gyre_op *op)
+{
+    struct gyre_reduction *made = NULL;
+    int status = make(comm, "gyre_op_scaled", op, &made);
+    if (status)
+        return status;
+    if (!scalar || !gyre_type_size(type))
+        return gyre_refuse("gyre_op_scaled: %s",
+                           scalar ? "the type is unknown" : "the scalar is NULL");
+    *made = (struct gyre_reduction){.kind = GYRE_REDUCTION_SCALED, .type = type};
+    memcpy(made->scalar, scalar, gyre_type_size(type));
+    return 0;
+}
+
+int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *context, enum gyre_op *op)
+{
+    struct gyre_reduction *made = NULL;
+    int status = make(comm, "gyre_op_user", op, &made);
+    if (status)
+        return status;
+    if (!fold)
+        return gyre_refuse("gyre_op_user: the function is NULL");
+    *made = (struct gyre_reduction){.kind = GYRE_REDUCTION_USER};
+    for (int type = 0; type < GYRE_TYPE_COUNT; type++)
+        made->user[type] = (struct gyre_user_op){fold, context, (enum gyre_type)type};
+    return 0;
+}
+
+int gyre_op_free(struct gyre_comm *comm, enum gyre_op op)
+{
+    int status = gyre_comm_check(comm, "gyre_op_free");
+    if (status)
+        return status;
+    struct gyre_reduction *made = find(comm, op);
+    if (!made)
+        return gyre_refuse("gyre_op_free: %d is no reduction of this communicator", (int)op);
+    made->kind = GYRE_REDUCTION_NONE;
+    return 0;
+}
+
+/* -- what becomes of a call -------------------------------------------------------------------- */
+
+int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape)
+{
+    struct gyre_reduction *made = find(comm, shape->op);
+    if (!made)
+        return gyre_refuse("%s: reduction %d is unknown", call, (int)shape->op);
+    if (made->kind == GYRE_REDUCTION_USER) {
+        shape->fold = fold_by_user;
+        shape->context = &made->user[shape->type];
+        shape->in_order = true;
+        return 0;
+    }
+    if (made->type != shape->type)
+        return gyre_refuse("%s: the reduction was made for %s, the type is %s", call,
+                           gyre_type_name(made->type), gyre_type_name(shape->type));
+    shape->fold = gyre_reduce_table_for(GYRE_MEMORY_HOST, shape->count * gyre_type_size(made->type))
+                      ->fold[made->type][GYRE_SUM];
+    return 0;
+}
+
+static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum gyre_type type)
+{
+    struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (!gyre_carrier_owns(carrier, task->destination[0])) {
+        gyre_scale(type)(task, NULL);
+        return 0;
+    }
+    gyre_domain_enter(comm->domain);
+    int status = gyre_carrier_open(carrier, gyre_thread_trouble());
+    if (!status)
+        status =
+            gyre_carrier_await(carrier, gyre_carrier_fold(carrier, gyre_scale_cuda(type), task));
+    gyre_domain_leave(comm->domain);
+    return status;
+}
+
+/* Nowhere to multiply: the carrier has no memory of its own. */
+static int check_place(const struct gyre_comm *comm, const void *input, const void *to)
+{
+    const struct gyre_carrier *carrier = &comm->hub->carrier;
+    if (gyre_carrier_owns(carrier, input) == gyre_carrier_owns(carrier, to))
+        return 0;
+    return gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
+                            "a reduction by gyre_op_scaled() wants input and output in one kind of "
+                            "memory and of one length, where the input is a device's");
+}
+
+int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
+                         void *output, void **buffer)
+{
+    const struct gyre_reduction *made = find(comm, shape->op);
+    uint64_t bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
+    bool fits = gyre_shape_output_bytes(shape, comm->n, comm->rank) == bytes;
+    void *to = output;
+    *buffer = NULL;
+    if (!made || made->kind != GYRE_REDUCTION_SCALED || !bytes)
+        return 0;
+    if (!fits && !(to = *buffer = malloc(bytes)))
+        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "no memory for %llu scaled bytes",
+                                (unsigned long long)bytes);
+    int status = check_place(comm, *input, to);
+    if (status) {
+        free(*buffer);
+        *buffer = NULL;
+        return status;
+    }
+    const struct gyre_fold_task task = {.destination = &to,
+                                        .destinations = 1,
+                                        .source = input,
+                                        .sources = 1,
+                                        .count = bytes / gyre_type_size(shape->type),
+                                        .context = made->scalar};
+    status = scale(comm, &task, shape->type);
+    *input = to;
+    return status;
+}

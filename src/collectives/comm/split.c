@@ -1,0 +1,332 @@
+/* Parts of a communicator as communicators of their own.
+ *
+ *   rank      0    1    2    3        told by everybody to everybody, over the parent
+ *   color     7    7    9   -1
+ *   key       5    1    0    0
+ *             ╰────╳────╯
+ *   child     1    0    0   none      ranks of a color by key, then by the parent's rank
+ *
+ * Three agreements, each an all-reduce on the parent: who is what; which ids are in use anywhere,
+ * of which the lowest free one is taken (colors have no rank in common, so one id serves all of
+ * them); and, of ranks that share a node, under which ids each shares its board. An id is in use on
+ * a rank until that rank has left the child's last operation, so no message of an old one can meet
+ * a new one's. That last operation goes by messages: it ends when nobody looks at a board any more.
+ *
+ * The watch's states are older than that: some still tell of the old one when the new one, under the
+ * same id, is in use. So operations are not counted from 1 again but go on from where any rank of
+ * the child has been under its id: then a state that is late is only behind. */
+#include "collectives/comm/comm.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct claim { /* what a rank says of itself; rows of two are summed, others being 0 */
+    int64_t color, key;
+};
+
+struct member {
+    int64_t key;
+    uint32_t rank; /* the parent's */
+};
+
+struct asset { /* what a rank brings; summed, like claims */
+    int64_t board, outbox, reached;
+};
+
+struct ballot {
+    struct gyre_comm *parent;
+    struct claim *claim;          /* n */
+    uint8_t *used;                /* GYRE_COMM_IDS */
+    struct asset *asset;          /* n, and one whose `board` counts who failed */
+    struct gyre_trouble *trouble; /* of this rank */
+};
+
+/* -- agreements -------------------------------------------------------------------------------- */
+
+static int agree(struct gyre_comm *parent, void *table, uint64_t count, enum gyre_type type,
+                 enum gyre_op op)
+{
+    const struct gyre_shape shape = {
+        .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
+    return gyre_comm_run(parent, &shape, table, table);
+}
+
+static int ballot_open(struct ballot *ballot, struct gyre_comm *parent)
+{
+    ballot->parent = parent;
+    ballot->trouble = gyre_thread_trouble();
+    ballot->claim = calloc(parent->n, sizeof(*ballot->claim));
+    ballot->used = calloc(GYRE_COMM_IDS, 1);
+    ballot->asset = calloc((size_t)parent->n + 1, sizeof(*ballot->asset));
+    *ballot->trouble = (struct gyre_trouble){0};
+    if (ballot->claim && ballot->used && ballot->asset)
+        return 0;
+    return gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory for %u ranks",
+                            parent->n);
+}
+
+static void ballot_close(struct ballot *ballot)
+{
+    free(ballot->claim);
+    free(ballot->used);
+    free(ballot->asset);
+}
+
+/* Id 0 is the world's. 0: none is free. */
+static uint32_t free_id(const struct ballot *ballot)
+{
+    for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
+        if (!ballot->used[id])
+            return id;
+    return 0;
+}
+
+/* Who is what, and which id the new ones get. */
+static int vote(struct ballot *ballot, int color, int key, uint32_t *id)
+{
+    struct gyre_comm *parent = ballot->parent;
+    ballot->claim[parent->rank] = (struct claim){color, key};
+    for (uint32_t i = 0; i < GYRE_COMM_IDS; i++)
+        ballot->used[i] = parent->hub->comm[i] || parent->hub->retired[i];
+    int status = agree(parent, ballot->claim, 2 * (uint64_t)parent->n, GYRE_I64, GYRE_SUM);
+    if (!status)
+        status = agree(parent, ballot->used, GYRE_COMM_IDS, GYRE_U8, GYRE_MAX);
+    if (status)
+        return status;
+    *id = free_id(ballot);
+    return *id ? 0
+               : gyre_refuse("gyre_split: all %u communicators are in use; gyre_finalize() some",
+                             GYRE_COMM_IDS);
+}
+
+/* -- a child ----------------------------------------------------------------------------------- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct member *one = a, *two = b;
+    if (one->key != two->key)
+        return one->key < two->key ? -1 : 1;
+    return one->rank < two->rank ? -1 : 1;
+}
+
+/* Ranks of this rank's color, in the child's order; the child's n and rank. */
+static int gather_members(const struct ballot *ballot, struct gyre_comm *child)
+{
+    struct gyre_comm *parent = ballot->parent;
+    struct member *member = calloc(parent->n, sizeof(*member));
+    if (!member)
+        return -ENOMEM;
+    for (uint32_t rank = 0; rank < parent->n; rank++)
+        if (ballot->claim[rank].color == ballot->claim[parent->rank].color)
+            member[child->n++] = (struct member){ballot->claim[rank].key, rank};
+    qsort(member, child->n, sizeof(*member), by_key);
+    child->above = calloc(child->n, sizeof(*child->above));
+    child->world = calloc(child->n, sizeof(*child->world));
+    for (uint32_t rank = 0; child->above && child->world && rank < child->n; rank++) {
+        child->above[rank] = member[rank].rank;
+        child->world[rank] = gyre_comm_world(parent, member[rank].rank);
+        if (member[rank].rank == parent->rank)
+            child->rank = rank;
+    }
+    free(member);
+    return child->above && child->world ? 0 : -ENOMEM;
+}
+
+/* Unlike that of any other group that lives: those of one id have no rank in common. */
+static uint32_t name_of(const struct gyre_comm *child)
+{
+    uint32_t lowest = child->world[0];
+    for (uint32_t rank = 1; rank < child->n; rank++)
+        lowest = child->world[rank] < lowest ? child->world[rank] : lowest;
+    return lowest << GYRE_COMM_ID_BITS | child->id;
+}
+
+static int furnish(const struct ballot *ballot, struct gyre_comm *child)
+{
+    struct gyre_trouble unshared = {0};
+    int status = gather_members(ballot, child);
+    child->activity = calloc(1, sizeof(*child->activity));
+    if (status || !child->activity)
+        return gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory for %u ranks",
+                                child->n);
+    child->name = name_of(child);
+    atomic_store(&child->activity->comm, child->name);
+    status = gyre_comm_lay_out(child, ballot->trouble);
+    struct gyre_mesh_options options = {child->rank, child->n, child->world};
+    if (!status && child->n > 1 && child->n <= GYRE_PEERS_MAPPED_MAX && child->seat.nodes == 1)
+        gyre_mesh_create(child->domain, &options, &child->mesh, &unshared); /* else: by messages */
+    return status;
+}
+
+static struct gyre_comm *new_child(struct gyre_comm *parent, uint32_t id)
+{
+    struct gyre_comm *child = calloc(1, sizeof(*child));
+    if (!child)
+        return NULL;
+    child->hub = parent->hub;
+    child->domain = parent->domain;
+    child->id = id;
+    pthread_mutex_init(&child->registered_lock, NULL);
+    return child;
+}
+
+static void drop_mesh(struct gyre_comm *child)
+{
+    if (child->mesh)
+        gyre_mesh_withdraw(child->mesh);
+    gyre_mesh_destroy(child->mesh);
+    child->mesh = NULL;
+}
+
+/* All boards of the child are known, or all its operations go by messages. */
+static int meet(const struct ballot *ballot, struct gyre_comm *child)
+{
+    uint32_t id[2 * GYRE_PEERS_MAPPED_MAX];
+    bool all = child->mesh != NULL;
+    for (uint32_t rank = 0; all && rank < child->n; rank++) {
+        const struct asset *asset = &ballot->asset[child->above[rank]];
+        id[2 * rank] = (uint32_t)asset->board;
+        id[2 * rank + 1] = (uint32_t)asset->outbox;
+        all = asset->board && asset->outbox;
+    }
+    if (!all)
+        drop_mesh(child);
+    return all ? gyre_mesh_meet(child->mesh, id, ballot->trouble) : 0;
+}
+
+/* Counts on from the furthest that a rank of the child has been under its id. */
+static void go_on(const struct ballot *ballot, struct gyre_comm *child)
+{
+    int64_t reached = 0;
+    for (uint32_t rank = 0; rank < child->n; rank++) {
+        int64_t there = ballot->asset[child->above[rank]].reached;
+        reached = there > reached ? there : reached;
+    }
+    if (child->engine)
+        child->engine->sequence = (uint64_t)reached;
+    atomic_store(&child->activity->sequence, (uint64_t)reached);
+    gyre_activity_finish(child->activity, (uint64_t)reached);
+}
+
+static int open_child(const struct ballot *ballot, struct gyre_comm *child)
+{
+    int status = meet(ballot, child);
+    if (!status)
+        status = gyre_comm_open_engine(child, ballot->trouble);
+    if (!status)
+        go_on(ballot, child);
+    return status;
+}
+
+/* Every rank learns whether every rank has what it needs, so that all fail or none. */
+static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
+{
+    struct gyre_comm *parent = ballot->parent;
+    struct asset *mine = &ballot->asset[parent->rank], *failed = &ballot->asset[parent->n];
+    if (child)
+        mine->reached = (int64_t)parent->hub->reached[child->id];
+    if (child && child->mesh) {
+        mine->board = child->mesh->board_id;
+        mine->outbox = child->mesh->outbox_id;
+    }
+    failed->board = status != 0;
+    int agreed = agree(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64, GYRE_SUM);
+    if (agreed || status)
+        return agreed ? agreed : status;
+    if (failed->board)
+        return gyre_trouble_set(ballot->trouble, -ENOMEM,
+                                "gyre_split: another rank has no memory for the communicator");
+    return child ? open_child(ballot, child) : 0;
+}
+
+static void enlist(struct gyre_comm *child)
+{
+    gyre_domain_enter(child->domain);
+    gyre_hub_add(child->hub, child);
+    gyre_domain_leave(child->domain);
+}
+
+static int split(struct ballot *ballot, int color, int key, struct gyre_comm **out)
+{
+    struct gyre_comm *child = NULL;
+    uint32_t id;
+    int status = vote(ballot, color, key, &id);
+    if (status)
+        return status;
+    if (color >= 0) {
+        child = new_child(ballot->parent, id);
+        status = child ? furnish(ballot, child)
+                       : gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory");
+    }
+    status = complete(ballot, child, status);
+    if (status && child) {
+        drop_mesh(child);
+        gyre_comm_free(child);
+    }
+    if (!status && child)
+        enlist(child);
+    *out = status ? NULL : child;
+    return status;
+}
+
+int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
+{
+    struct ballot ballot = {0};
+    if (!out)
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("gyre_split: the place for the communicator is NULL"));
+    *out = NULL;
+    int status = gyre_comm_check(comm, "gyre_split");
+    if (status)
+        return status;
+    if (comm->group.depth)
+        return gyre_comm_refused(comm, gyre_refuse("gyre_split: a group is open on the "
+                                                   "communicator; gyre_group_end() it"));
+    status = gyre_comm_refused(comm, ballot_open(&ballot, comm));
+    if (!status)
+        status = split(&ballot, color, key, out);
+    ballot_close(&ballot);
+    return status;
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+/* When this is over, every rank has left all operations before it. Messages sent and not received
+ * by anybody are the sum over all ranks. */
+static int part(struct gyre_comm *child, int64_t *lost)
+{
+    const struct gyre_shape shape = {
+        .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true};
+    if (child->n == 1)
+        return 0;
+    child->engine->planning.mapped = false;
+    return gyre_comm_run(child, &shape, lost, lost);
+}
+
+int gyre_comm_end(struct gyre_comm *child)
+{
+    struct gyre_hub *hub = child->hub;
+    int64_t lost = 0;
+    gyre_comm_finish_work(child);
+    int status = atomic_load(&hub->failed);
+    lost = gyre_pairs_balance(child);
+    if (!status)
+        status = part(child, &lost);
+    gyre_domain_enter(child->domain);
+    gyre_pairs_withdraw(child);
+    gyre_hub_remove(hub, child);
+    gyre_domain_leave(child->domain);
+    hub->retired[child->id] = status || lost;
+    if (child->engine)
+        hub->reached[child->id] = child->engine->sequence + 1;
+    if (!status && lost)
+        gyre_log(GYRE_LOG_WARN, "communicator %u ends with %lld messages that nobody received",
+                 child->id, (long long)lost);
+    if (!status)
+        drop_mesh(child);
+    gyre_comm_unregister_all(child);
+    gyre_comm_free(child);
+    return status;
+}

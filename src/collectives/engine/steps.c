@@ -1,0 +1,404 @@
+/* Lanes: rounds of a schedule over message links.
+ *
+ *   lane 0   [slice 0: round 0 │ 1 │ 2 ][slice 2: …        a lane takes the next slice when it has
+ *   lane 1      [slice 1: round 0 │ 1 │ 2 ][slice 3: …     finished one; no lane waits for another
+ *
+ * A round is generated when it begins. Short sends leave at once where a link lets them, without a
+ * post; then its receives are posted, but for what has come already; then its other sends, then its
+ * local steps run in pieces of at most 256 KiB; when every post has completed the next round begins.
+ * A completion finds its lane by the token. */
+#include "collectives/staging/host_mirror.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t token_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
+{
+    return (uint64_t)engine->comm << 48 | (uint64_t)(lane - engine->lane) << 32 | lane->generation;
+}
+
+static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
+{
+    if (place.buffer == GYRE_SCRATCH)
+        return lane->scratch + place.offset;
+    uint8_t *buffer =
+        place.buffer == GYRE_OUTPUT ? lane->op->output : (uint8_t *)(uintptr_t)lane->op->input;
+    return buffer + lane->base + place.offset;
+}
+
+/* -- storage ----------------------------------------------------------------------------------- */
+
+/* Where links write into scratch by themselves it is memory that the domain knows of. */
+static uint8_t *scratch_take(const struct gyre_engine *engine, uint64_t bytes)
+{
+    uint64_t whole = (bytes + 4096) & ~UINT64_C(4095);
+    uint8_t *scratch = engine->keeper && bytes ? gyre_domain_keep(engine->keeper, whole) : NULL;
+    return scratch ? scratch : aligned_alloc(4096, whole);
+}
+
+static void scratch_give(const struct gyre_engine *engine, uint8_t *scratch)
+{
+    if (engine->keeper && gyre_domain_forked(engine->keeper))
+        return; /* the parent's */
+    if (!engine->keeper || !scratch || gyre_domain_unshare(engine->keeper, scratch))
+        free(scratch);
+}
+
+static void lane_free(const struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    scratch_give(engine, lane->scratch);
+    free(lane->round.step);
+    free(lane->round.source);
+    free(lane->pointer);
+    *lane = (struct gyre_lane){.generation = lane->generation};
+}
+
+static int lane_fit(const struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    const struct gyre_extent *extent = &engine->extent;
+    if (lane->round.step && lane->scratch_bytes >= extent->scratch_bytes &&
+        lane->round.step_max >= extent->step_max && lane->round.source_max >= extent->source_max)
+        return 0;
+    lane_free(engine, lane);
+    lane->scratch_bytes = extent->scratch_bytes;
+    lane->round.step_max = extent->step_max;
+    lane->round.source_max = extent->source_max;
+    lane->scratch = scratch_take(engine, extent->scratch_bytes);
+    lane->round.step = calloc(extent->step_max + 1, sizeof(*lane->round.step));
+    lane->round.source = calloc(extent->source_max + 1, sizeof(*lane->round.source));
+    lane->pointer = calloc(extent->source_max + 1, sizeof(*lane->pointer));
+    if (lane->scratch && lane->round.step && lane->round.source && lane->pointer)
+        return 0;
+    lane_free(engine, lane);
+    return -ENOMEM;
+}
+
+int gyre_steps_fit(struct gyre_engine *engine, uint32_t lanes)
+{
+    for (uint32_t i = 0; i < lanes; i++)
+        if (!engine->lane[i].op && lane_fit(engine, &engine->lane[i]))
+            return -ENOMEM;
+    return 0;
+}
+
+void gyre_steps_deinit(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        lane_free(engine, &engine->lane[i]);
+}
+
+void gyre_steps_drop(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++) {
+        engine->lane[i].op = NULL;
+        engine->lane[i].generation++;
+    }
+}
+
+/* -- one lane ---------------------------------------------------------------------------------- */
+
+static void begin_round(struct gyre_lane *lane)
+{
+    gyre_round_clear(&lane->round);
+    lane->op->plan->algorithm->round(&lane->slice, lane->index, &lane->round);
+    lane->pass = 0;
+    lane->posted = 0;
+    lane->outstanding = 0;
+    lane->local = 0;
+    lane->local_bytes = 0;
+}
+
+/* Is there another slice, and its INPUT here? */
+static bool has_slice(const struct gyre_engine *engine, const struct gyre_operation *op)
+{
+    return op->next_slice < op->plan->slices && gyre_engine_due(engine, op) &&
+           (!op->shadow || gyre_shadow_ready(op->shadow, op->next_slice));
+}
+
+/* Takes the operation's next slice; false when there is none. */
+static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    struct gyre_operation *op = lane->op;
+    if (!has_slice(engine, op))
+        return false;
+    lane->slice_index = op->next_slice++;
+    lane->base = lane->slice_index * op->plan->slice_count * op->plan->element;
+    lane->slice = gyre_plan_slice(op->plan, engine->n, engine->rank, lane->slice_index);
+    lane->slice.in_place =
+        gyre_shape_in_place(&op->plan->shape, engine->rank, op->input, op->output);
+    lane->rounds = op->plan->algorithm->extent(&lane->slice).rounds;
+    lane->index = 0;
+    if (lane->rounds)
+        begin_round(lane);
+    return true;
+}
+
+static struct gyre_match name_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
+{
+    return (struct gyre_match){.comm = engine->comm,
+                               .lane = (uint16_t)lane->slice_index,
+                               .order = (uint16_t)lane->index,
+                               .sequence = lane->op->sequence,
+                               .fingerprint = lane->op->fingerprint};
+}
+
+static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *lane,
+                     const struct gyre_step *step)
+{
+    struct gyre_match match = name_of(engine, lane);
+    uint8_t *at = address(lane, step->at);
+    uint32_t peer = gyre_engine_world(engine, step->peer);
+    return step->kind == GYRE_SEND
+               ? gyre_link_send_now(engine->links, peer, &match, at, step->length)
+               : !gyre_link_recv_now(engine->links, peer, &match, at, step->length);
+}
+
+static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step)
+{
+    struct gyre_match match = name_of(engine, lane);
+    uint8_t *at = address(lane, step->at);
+    uint64_t token = token_of(engine, lane);
+    uint32_t peer = gyre_engine_world(engine, step->peer);
+    return step->kind == GYRE_SEND
+               ? gyre_link_send(engine->links, peer, &match, at, step->length, token)
+               : gyre_link_recv(engine->links, peer, &match, at, step->length, token);
+}
+
+void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status)
+{
+    struct gyre_trouble trouble = {0};
+    int told = gyre_link_state(engine->links, peer, &trouble);
+    if (!told && status == GYRE_PEER_LOST)
+        status = gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                                  "rank %u has left by gyre_finalize(), but rank %u still needs it",
+                                  peer, gyre_engine_world(engine, engine->rank));
+    else if (!trouble.status)
+        gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
+                         gyre_status_name(status));
+    gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
+}
+
+enum { NOW, RECEIVES, SENDS, PASSES }; /* over the steps of a round, in this order */
+
+#define OVER (UINT32_C(1) << 31) /* of a step's flags, beside the schedule's: it had no post */
+
+/* Of receives those that come before any was posted: if one has to wait, so will the others. */
+static bool suits_now(const struct gyre_lane *lane)
+{
+    return lane->pass == NOW || (lane->pass == RECEIVES && lane->outstanding == 0);
+}
+
+/* Not 0: the link has no room, or has failed. */
+static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct gyre_step *step)
+{
+    if (step->kind != (lane->pass == RECEIVES ? GYRE_RECV : GYRE_SEND) || step->flags & OVER)
+        return 0;
+    if (suits_now(lane) && runs_now(engine, lane, step))
+        step->flags |= OVER;
+    if (lane->pass == NOW || step->flags & OVER)
+        return 0;
+    int status = post(engine, lane, step);
+    lane->outstanding += status == 0;
+    if (status < 0)
+        gyre_engine_link_failed(engine, gyre_engine_world(engine, step->peer), status);
+    return status;
+}
+
+/* Stops where a link has no room. True if it got any further. */
+static bool post_round(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    uint32_t pass = lane->pass, posted = lane->posted;
+    for (; lane->pass < PASSES; lane->pass++, lane->posted = 0)
+        for (; lane->posted < lane->round.steps; lane->posted++)
+            if (try_step(engine, lane, &lane->round.step[lane->posted]))
+                return lane->pass != pass || lane->posted != posted;
+    return pass != PASSES;
+}
+
+static void run_piece(struct gyre_engine *engine, struct gyre_lane *lane,
+                      const struct gyre_step *step, uint64_t bytes)
+{
+    const struct gyre_plan *plan = lane->op->plan;
+    void *to = address(lane, step->at) + lane->local_bytes;
+    for (uint32_t s = 0; s < step->sources; s++)
+        lane->pointer[s] = address(lane, lane->round.source[step->first + s]) + lane->local_bytes;
+    if (step->kind == GYRE_COPY) {
+        if (to != lane->pointer[0])
+            engine->device->copy(engine->queue, to, lane->pointer[0], bytes, 0);
+        return;
+    }
+    struct gyre_fold_task task = {.destination = &to,
+                                  .destinations = 1,
+                                  .source = lane->pointer,
+                                  .sources = step->sources,
+                                  .count = gyre_plan_elements(plan, bytes),
+                                  .context = plan->shape.context,
+                                  .divisor = step->flags & GYRE_STEP_FINAL ? plan->divisor : 0};
+    engine->device->reduce(engine->queue, plan->fold, &task, 0);
+}
+
+/* One piece of the next local step. True if there was one. */
+static bool run_local(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    for (; lane->local < lane->round.steps; lane->local++, lane->local_bytes = 0) {
+        const struct gyre_step *step = &lane->round.step[lane->local];
+        if (step->kind != GYRE_COPY && step->kind != GYRE_REDUCE)
+            continue;
+        uint64_t left = step->length - lane->local_bytes;
+        uint64_t most = GYRE_PIECE_BYTES / lane->op->plan->element * lane->op->plan->element;
+        uint64_t bytes = left < most ? left : most;
+        if (bytes)
+            run_piece(engine, lane, step, bytes);
+        lane->local_bytes += bytes;
+        if (lane->local_bytes < step->length)
+            return true;
+    }
+    return false;
+}
+
+static bool round_over(const struct gyre_lane *lane)
+{
+    return lane->pass == PASSES && lane->outstanding == 0 && lane->local == lane->round.steps;
+}
+
+static void lane_end(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    struct gyre_operation *op = lane->op;
+    lane->op = NULL;
+    lane->generation++;
+    if (--op->lanes == 0 && op->next_slice == op->plan->slices)
+        gyre_engine_finish(engine, op, 0);
+}
+
+/* As far as this lane gets. True if anything moved. */
+static bool lane_run(struct gyre_engine *engine, struct gyre_lane *lane)
+{
+    bool moved = false;
+    for (;;) {
+        if (lane->index == lane->rounds) {
+            struct gyre_shadow *shadow = lane->op->shadow;
+            if (shadow && !gyre_shadow_give(shadow, lane->slice_index))
+                return moved;
+            if (!begin_slice(engine, lane)) {
+                lane_end(engine, lane);
+                return true;
+            }
+            moved = true;
+            continue;
+        }
+        moved |= post_round(engine, lane);
+        if (run_local(engine, lane))
+            return true;
+        if (engine->fault.status || !round_over(lane))
+            return moved;
+        moved = true;
+        if (++lane->index < lane->rounds)
+            begin_round(lane);
+    }
+}
+
+/* -- all lanes --------------------------------------------------------------------------------- */
+
+static struct gyre_lane *idle_lane(struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        if (!engine->lane[i].op)
+            return &engine->lane[i];
+    return NULL;
+}
+
+/* Lanes go to operations in order of sequence: nobody is served while an earlier one still wants
+ * more. */
+static bool grant_lanes(struct gyre_engine *engine)
+{
+    bool granted = false;
+    for (uint32_t i = 0; i < engine->orders; i++) {
+        struct gyre_operation *op = engine->order[i];
+        if (op->plan->form != GYRE_FORM_STEPS)
+            continue;
+        while (op->lanes < op->plan->lanes && op->next_slice < op->plan->slices) {
+            struct gyre_lane *lane = idle_lane(engine);
+            if (!lane || !has_slice(engine, op) || lane_fit(engine, lane))
+                return granted;
+            lane->op = op;
+            lane->index = lane->rounds = 0;
+            begin_slice(engine, lane);
+            op->lanes++;
+            granted = true;
+        }
+    }
+    return granted;
+}
+
+void gyre_engine_post_failed(struct gyre_engine *engine, int status)
+{
+    struct gyre_trouble trouble = {0};
+    uint32_t peer = UINT32_MAX;
+    if (!gyre_links_fault(engine->links, &peer, &trouble))
+        gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
+    gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
+}
+
+static bool first_with_its_peer(const struct gyre_round *round, uint32_t s)
+{
+    const struct gyre_step *step = round->step;
+    bool first = step[s].kind == GYRE_SEND || step[s].kind == GYRE_RECV;
+    for (uint32_t i = 0; i < s && first; i++)
+        first = (step[i].kind != GYRE_SEND && step[i].kind != GYRE_RECV) ||
+                step[i].peer != step[s].peer;
+    return first;
+}
+
+/* The links are well, but one of these peers has said goodbye; which one the completion does not
+ * say. */
+static void tell_departed(struct gyre_engine *engine, const struct gyre_lane *lane)
+{
+    struct gyre_trouble trouble = {0};
+    char peers[64] = "";
+    size_t used = 0;
+    uint32_t peer = engine->rank;
+    for (uint32_t s = 0; s < lane->round.steps && used + 16 < sizeof(peers); s++) {
+        if (!first_with_its_peer(&lane->round, s))
+            continue;
+        peer = lane->round.step[s].peer;
+        used += (size_t)snprintf(peers + used, sizeof(peers) - used, "%srank %u",
+                                 used ? " or " : "", gyre_engine_world(engine, peer));
+    }
+    gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                     "%s has left by gyre_finalize(), but operation %llu of communicator %u needs "
+                     "it: every rank must call the same operations in the same order",
+                     peers, (unsigned long long)lane->op->sequence, engine->comm);
+    gyre_engine_fault(engine, GYRE_MISMATCH, gyre_engine_world(engine, peer), true, &trouble);
+}
+
+static void tell_failure(struct gyre_engine *engine, const struct gyre_lane *lane, int status)
+{
+    struct gyre_trouble trouble = {0};
+    uint32_t peer;
+    if (status == GYRE_PEER_LOST && !gyre_links_fault(engine->links, &peer, &trouble))
+        tell_departed(engine, lane);
+    else
+        gyre_engine_post_failed(engine, status);
+}
+
+void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completion *done)
+{
+    struct gyre_lane *lane = &engine->lane[done->token >> 32 & (GYRE_LANE_POOL - 1)];
+    if (!lane->op || lane->generation != (uint32_t)done->token)
+        return;
+    lane->outstanding--;
+    if (done->status)
+        tell_failure(engine, lane, done->status);
+}
+
+bool gyre_steps_run(struct gyre_engine *engine)
+{
+    if (!engine->links || engine->fault.status)
+        return false;
+    bool moved = grant_lanes(engine);
+    for (uint32_t i = 0; i < GYRE_LANE_POOL; i++)
+        if (engine->lane[i].op)
+            moved |= lane_run(engine, &engine->lane[i]);
+    return moved;
+}

@@ -1,0 +1,75 @@
+/* Calls of a group, and packs of them: the inside of group.c and pack.c. */
+#ifndef GYRE_COLLECTIVES_GROUP_INSIDE_H
+#define GYRE_COLLECTIVES_GROUP_INSIDE_H
+
+#include "collectives/comm/comm.h"
+
+#define GYRE_PACK_BYTES   (256u * 1024) /* of all blocks of a pack */
+#define GYRE_PACK_UNASKED (64u * 1024)  /* what TCP sends before the peer is asked */
+#define GYRE_PACK_GRAIN   4096u         /* its memory is a multiple */
+#define GYRE_GROUP_WINDOW 32u           /* operations of a group in flight */
+
+struct gyre_group_call {
+    struct gyre_shape shape;
+    const void *input;
+    void *output;
+    struct gyre_started *started;     /* of one with a handle; NULL: the group waits */
+    void *buffer;                     /* of a scaled input, or of tables; freed at the end */
+    const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
+    struct gyre_pack *pack;           /* it was taken into; NULL: none */
+    uint32_t leader;                  /* the pack's first call */
+    struct gyre_pack_share share;     /* in the pack */
+};
+
+struct gyre_pack {
+    struct gyre_pack *next;
+    uint32_t holders;     /* the group and handles, until they have taken their results; 0: free */
+    uint64_t room, pitch; /* bytes of its memory; from block to block in it */
+    uint8_t *bytes, *input, *output;
+};
+
+/* An operation of the group that is under way: one call, or a pack of several. */
+struct gyre_flight {
+    struct gyre_operation *op;
+    struct gyre_pack *pack; /* NULL: none */
+    uint32_t first;
+};
+
+struct gyre_group_run {
+    struct gyre_comm *comm;
+    struct gyre_flight flight[GYRE_GROUP_WINDOW];
+    uint64_t begun, ended;
+    uint32_t next; /* call to be started */
+    int status;    /* the first failure */
+};
+
+/* group.c. Starts the next call of a group, false when all are started; waits for all of them. Owner.
+ * Leaves the domain, to the helper if there is more to do. */
+bool gyre_run_start_next(struct gyre_group_run *run);
+void gyre_run_end(struct gyre_group_run *run);
+void gyre_group_leave(struct gyre_comm *comm);
+
+/* Runs a whole group, of one communicator. Then its calls are over. */
+int gyre_group_run(struct gyre_comm *comm);
+void gyre_group_empty(struct gyre_group *group);
+int gyre_group_no_memory(struct gyre_group *group);
+
+/* local.c. Of one of several ranks in this process: lists the group that this thread opens;
+ * takes it off; ends it, which waits for those that the thread has open on other ranks. */
+int gyre_group_list(struct gyre_comm *comm);
+void gyre_group_unlist(struct gyre_comm *comm);
+int gyre_group_end_with_others(struct gyre_comm *comm);
+
+/* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is NULL
+ * where the call stays alone. -ENOMEM. */
+int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pack,
+                   struct gyre_shape *shape);
+
+/* Is the call in the pack that call `first` leads, or that call itself? */
+bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call);
+
+/* Hands out the results of the calls that the group itself waits for, and leaves the pack. */
+void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op,
+                     uint32_t first, int status);
+
+#endif

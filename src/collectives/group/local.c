@@ -1,0 +1,120 @@
+/* Groups of a thread that holds several ranks of its process (collectives/comm/local.c).
+ *
+ *     group_start 0, 1, 2    calls on each    group_end 0 ─▶ waits    1 ─▶ waits    2 ─▶ runs all
+ *
+ * A rank's operations wait for all ranks, so groups that the thread has open on several end together,
+ * with the last. Calls are started by turns, one of each rank, so that none is ever further than one
+ * call before the others; the helpers drive meanwhile. A group that waits for others' end counts as
+ * open: what is called on its communicator until then is collected too. */
+#include "collectives/group/inside.h"
+#include "collectives/comm/local_inside.h"
+
+/* Lists a group that this thread opens. */
+int gyre_group_list(struct gyre_comm *comm)
+{
+    struct gyre_local *local = comm->hub->local;
+    struct gyre_group *group = &comm->group;
+    if (!group->room && !(group->room = malloc(sizeof(*group->room))))
+        return gyre_group_no_memory(group);
+    pthread_mutex_lock(&local->lock);
+    group->thread = pthread_self();
+    group->next = local->groups;
+    local->groups = comm;
+    pthread_mutex_unlock(&local->lock);
+    return 0;
+}
+
+/* Has the thread a group on another rank that has not ended? Under the lock; but for their chain and
+ * whose they are, other threads write theirs without it. */
+static bool waits_for_others(const struct gyre_comm *comm)
+{
+    const struct gyre_comm *at = comm->hub->local->groups;
+    while (at && (!pthread_equal(at->group.thread, comm->group.thread) || at->hub == comm->hub ||
+                  at->group.ended))
+        at = at->group.next;
+    return at != NULL;
+}
+
+/* Takes the thread's groups that have ended out of the list: their chain. Under the lock. */
+static struct gyre_comm *take_ended(struct gyre_local *local, pthread_t thread)
+{
+    struct gyre_comm *taken = NULL, **at = &local->groups;
+    while (*at) {
+        struct gyre_comm *comm = *at;
+        if (!pthread_equal(comm->group.thread, thread) || !comm->group.ended) {
+            at = &comm->group.next;
+            continue;
+        }
+        *at = comm->group.next;
+        comm->group.next = taken;
+        taken = comm;
+    }
+    return taken;
+}
+
+static bool start_turn(struct gyre_comm *comm)
+{
+    gyre_domain_enter(comm->domain);
+    bool started = gyre_run_start_next(comm->group.room);
+    if (gyre_hub_poll(comm->hub))
+        gyre_domain_ring(comm->domain);
+    gyre_group_leave(comm);
+    return started;
+}
+
+/* A chain of several. */
+static int run_together(struct gyre_comm *first)
+{
+    int status = 0;
+    bool more_to_start = true;
+    for (struct gyre_comm *comm = first; comm; comm = comm->group.next)
+        *comm->group.room = (struct gyre_group_run){.comm = comm};
+    while (more_to_start) {
+        more_to_start = false;
+        for (struct gyre_comm *comm = first; comm; comm = comm->group.next)
+            more_to_start |= comm->n > 1 && start_turn(comm);
+    }
+    for (struct gyre_comm *comm = first, *next; comm; comm = next) {
+        struct gyre_group_run *run = comm->group.room;
+        next = comm->group.next;
+        if (comm->n == 1) {
+            run->status = gyre_group_run(comm);
+        } else {
+            gyre_domain_enter(comm->domain);
+            gyre_run_end(run);
+            gyre_group_leave(comm);
+        }
+        status = status ? status : run->status;
+        gyre_group_empty(&comm->group);
+    }
+    return status;
+}
+
+int gyre_group_end_with_others(struct gyre_comm *comm)
+{
+    struct gyre_local *local = comm->hub->local;
+    pthread_mutex_lock(&local->lock);
+    comm->group.ended = true;
+    struct gyre_comm *first = waits_for_others(comm) ? NULL : take_ended(local, comm->group.thread);
+    pthread_mutex_unlock(&local->lock);
+    if (!first)
+        return 0;
+    if (first->group.next)
+        return run_together(first);
+    int status = gyre_group_run(comm);
+    gyre_group_empty(&comm->group);
+    return status;
+}
+
+/* One that ends with a group open. */
+void gyre_group_unlist(struct gyre_comm *comm)
+{
+    struct gyre_local *local = comm->hub->local;
+    pthread_mutex_lock(&local->lock);
+    struct gyre_comm **at = &local->groups;
+    while (*at && *at != comm)
+        at = &(*at)->group.next;
+    if (*at)
+        *at = comm->group.next;
+    pthread_mutex_unlock(&local->lock);
+}

@@ -1,0 +1,279 @@
+/* Packs: small calls of a group, of one kind, that go as one.
+ *
+ *      call 0   [ a a ]        ─┐                            ┌─▶ output 0
+ *      call 1   (longer)        ├─▶ [ a a │ c c c │ d ] ─────┼─▶ output 2
+ *      call 2   [ c c c ]      ─┤      one operation         └─▶ output 3, when its handle is
+ *      call 3   [ d ], handle  ─┘                                waited for
+ *
+ * They share every round of every message. Where a buffer has n blocks, a block of the pack is that
+ * block of all its calls:
+ *
+ *      call 0   [ a₀ │ a₁ │ a₂ ]   call 2   [ c₀ │ c₁ │ c₂ ]   ─▶   [ a₀ c₀ │ a₁ c₁ │ a₂ c₂ ]
+ *
+ * So every operation can be packed, and what this file knows of one is its line in gains[]. A pack
+ * runs in place, as its operation means it, in one piece of memory: the longer of its buffers. What
+ * only moves may be of different types, for the pack counts its bytes; what is reduced is of one type
+ * and one reduction.
+ *
+ * Only what is equal on all ranks decides who goes with whom. All that the calls are is in the
+ * pattern, a part of the pack's fingerprint, so ranks whose groups differ are told. A pack is held by
+ * the group and by every handle in it until they have taken their results; the last one ends the
+ * operation too. */
+#include "collectives/group/inside.h"
+
+#include "base/copy.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "transport/stream/signature.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* -- which go together ------------------------------------------------------------------------- */
+
+/* Bytes of a block up to which a call gains from company, on mapped memory and over links; 0: it goes
+ * alone. A line per operation. */
+static const struct gain {
+    uint32_t mapped, links;
+} gains[GYRE_VERBS] = {
+    [GYRE_VERB_ALL_REDUCE] = {4096, 8192},     [GYRE_VERB_BROADCAST] = {4096, 8192},
+    [GYRE_VERB_REDUCE] = {4096, 8192},         [GYRE_VERB_ALL_GATHER] = {4096, 8192},
+    [GYRE_VERB_REDUCE_SCATTER] = {4096, 8192}, [GYRE_VERB_ALL_TO_ALL] = {4096, 8192},
+    [GYRE_VERB_GATHER] = {4096, 8192},         [GYRE_VERB_SCATTER] = {4096, 8192},
+};
+
+static uint64_t block_bytes(const struct gyre_group_call *call)
+{
+    return call->shape.count * gyre_type_size(call->shape.type);
+}
+
+/* Of the longest buffer of any rank. */
+static uint32_t blocks_of(const struct gyre_comm *comm, enum gyre_verb verb)
+{
+    return gyre_verb_gathers(verb) || gyre_verb_scatters(verb) ? comm->n : 1;
+}
+
+/* Bytes of a pack's block. What goes one way only is under way pack after pack, if no peer has to be
+ * asked first. */
+static uint64_t most_together(const struct gyre_comm *comm, enum gyre_verb verb)
+{
+    uint64_t most = GYRE_PACK_BYTES / blocks_of(comm, verb);
+    return gyre_verb_has_root(verb) && !comm->mesh && most > GYRE_PACK_UNASKED ? GYRE_PACK_UNASKED
+                                                                               : most;
+}
+
+static bool suits(const struct gyre_comm *comm, const struct gyre_group_call *call)
+{
+    const struct gain *gain = &gains[call->shape.verb];
+    uint64_t most = comm->mesh ? gain->mapped : gain->links;
+    return !call->pack && !call->vector && !call->shape.blocks.count && most &&
+           block_bytes(call) <= most && block_bytes(call) <= most_together(comm, call->shape.verb);
+}
+
+/* A reduction of the program's own is what its handle says. */
+static bool same_kind(const struct gyre_shape *a, const struct gyre_shape *b)
+{
+    return a->verb == b->verb && a->root == b->root && a->barrier == b->barrier &&
+           (!gyre_verb_reduces(a->verb) || (a->type == b->type && a->op == b->op));
+}
+
+/* Takes call `first` and as many of its kind as fit; *shape is what they are together. How many. */
+static uint32_t choose(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack,
+                       struct gyre_shape *shape)
+{
+    struct gyre_group *group = &comm->group;
+    uint64_t bytes = 0, most = most_together(comm, group->call[first].shape.verb);
+    *shape = group->call[first].shape;
+    if (!gyre_verb_reduces(shape->verb))
+        shape->type = GYRE_U8;
+    for (uint32_t i = first; i < group->calls; i++) {
+        struct gyre_group_call *call = &group->call[i];
+        if (!suits(comm, call) || !same_kind(&call->shape, &group->call[first].shape) ||
+            bytes + block_bytes(call) > most)
+            continue;
+        call->pack = pack;
+        call->leader = first;
+        bytes += block_bytes(call);
+        shape->pattern =
+            gyre_mix64(shape->pattern + call->shape.count * GYRE_TYPE_COUNT + call->shape.type + 1);
+        shape->calls++;
+    }
+    shape->count = bytes / gyre_type_size(shape->type);
+    if (shape->fold && !shape->in_order) /* a scaled sum: by the kernel for so many */
+        shape->fold = gyre_reduce_table_for(GYRE_MEMORY_HOST, bytes)->fold[shape->type][GYRE_SUM];
+    return shape->calls;
+}
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+static struct gyre_pack *free_pack(struct gyre_group *group)
+{
+    struct gyre_pack *pack = group->pack;
+    while (pack && pack->holders)
+        pack = pack->next;
+    if (pack || !(pack = calloc(1, sizeof(*pack))))
+        return pack;
+    pack->next = group->pack;
+    return group->pack = pack;
+}
+
+/* Room for the pack, and where in it this rank's buffers begin. */
+static bool lay_out(const struct gyre_comm *comm, struct gyre_pack *pack,
+                    const struct gyre_shape *shape)
+{
+    bool gathers = gyre_verb_gathers(shape->verb), scatters = gyre_verb_scatters(shape->verb);
+    uint64_t block = shape->count * gyre_type_size(shape->type);
+    uint64_t bytes = blocks_of(comm, shape->verb) * block;
+    uint64_t apart = gyre_shape_displacement(shape, comm->rank);
+    if (bytes > pack->room || !pack->bytes) {
+        free(pack->bytes);
+        pack->room = (bytes / GYRE_PACK_GRAIN + 1) * GYRE_PACK_GRAIN;
+        pack->bytes = aligned_alloc(GYRE_PACK_GRAIN, pack->room);
+        if (!pack->bytes)
+            return false;
+    }
+    pack->pitch = block;
+    pack->input = pack->bytes + (scatters ? 0 : apart);
+    pack->output = pack->bytes + (gathers ? 0 : apart);
+    return true;
+}
+
+/* -- bytes into the pack, and out of it -------------------------------------------------------- */
+
+/* Blocks of one call, on the one side and on the other, so many bytes in all. */
+struct strides {
+    uint64_t block, to, from, bytes;
+};
+
+static void move(struct gyre_carrier *carrier, uint8_t *to, const uint8_t *from,
+                 const struct strides *strides)
+{
+    bool away = gyre_carrier_owns(carrier, to) || gyre_carrier_owns(carrier, from);
+    uint64_t ticket = 0;
+    if (!strides->bytes || (away && gyre_carrier_open(carrier, &carrier->trouble)))
+        return;
+    for (uint64_t moved = 0; moved < strides->bytes; moved += strides->block) {
+        if (away)
+            ticket = gyre_carrier_copy(carrier, to, from, strides->block);
+        else
+            gyre_copy(to, from, strides->block);
+        to += strides->to;
+        from += strides->from;
+    }
+    if (away)
+        gyre_carrier_await(carrier, ticket);
+}
+
+static void put_in(struct gyre_comm *comm, const struct gyre_group_call *call, uint64_t at)
+{
+    struct strides strides = {
+        .block = block_bytes(call),
+        .to = call->pack->pitch,
+        .from = block_bytes(call),
+        .bytes = gyre_shape_input_bytes(&call->shape, comm->n, comm->rank),
+    };
+    move(&comm->hub->carrier, call->pack->input + at, call->input, &strides);
+}
+
+static void take_out(struct gyre_comm *comm, const struct gyre_pack_share *share)
+{
+    struct strides strides = {share->block, share->block, share->pitch, share->bytes};
+    move(&comm->hub->carrier, share->to, share->from, &strides);
+}
+
+static void fill(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack)
+{
+    struct gyre_group *group = &comm->group;
+    uint64_t at = 0;
+    for (uint32_t i = first; i < group->calls; i++) {
+        struct gyre_group_call *call = &group->call[i];
+        if (!gyre_pack_has(group, first, i))
+            continue;
+        put_in(comm, call, at);
+        call->share = (struct gyre_pack_share){
+            .from = pack->output + at,
+            .to = call->output,
+            .block = block_bytes(call),
+            .bytes = gyre_shape_output_bytes(&call->shape, comm->n, comm->rank),
+            .pitch = pack->pitch,
+        };
+        at += block_bytes(call);
+    }
+}
+
+/* -- a pack's life ----------------------------------------------------------------------------- */
+
+int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **out,
+                   struct gyre_shape *shape)
+{
+    struct gyre_group_call *leader = &comm->group.call[first];
+    *out = NULL;
+    if (!suits(comm, leader))
+        return 0;
+    struct gyre_pack *pack = free_pack(&comm->group);
+    if (!pack)
+        return -ENOMEM;
+    if (choose(comm, first, pack, shape) == 1) {
+        leader->pack = NULL;
+        return 0;
+    }
+    if (!lay_out(comm, pack, shape))
+        return -ENOMEM;
+    fill(comm, first, pack);
+    *out = pack;
+    return 0;
+}
+
+/* A pack may be another's by now, its leader is its own. */
+bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call)
+{
+    return call == first || (group->call[call].pack && group->call[call].leader == first);
+}
+
+/* Whoever holds it last ends the operation too. */
+static void leave_pack(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op)
+{
+    if (--pack->holders == 0)
+        gyre_engine_release(comm->engine, op);
+}
+
+void gyre_group_settle(struct gyre_started *started, int status)
+{
+    if (!status)
+        take_out(started->comm, &started->share);
+    leave_pack(started->comm, started->pack, started->op);
+}
+
+/* Another rank's group is another: the story says which operation that is, and this line what its
+ * calls are here. As many as a line holds. */
+static void tell_calls(const struct gyre_comm *comm, uint32_t first, uint64_t sequence)
+{
+    const struct gyre_group *group = &comm->group;
+    const struct gyre_shape *shape = &group->call[first].shape;
+    char calls[400];
+    size_t used = 0;
+    for (uint32_t i = first; i < group->calls && used + 40 < sizeof(calls); i++)
+        if (gyre_pack_has(group, first, i))
+            used +=
+                (size_t)snprintf(calls + used, sizeof(calls) - used, "%s%llu %s", used ? ", " : "",
+                                 (unsigned long long)group->call[i].shape.count,
+                                 gyre_type_name(group->call[i].shape.type));
+    gyre_log(GYRE_LOG_WARN,
+             "operation %llu of communicator %u is here a group of %s; elements of its calls: %s%s",
+             (unsigned long long)sequence, comm->id,
+             gyre_verb_name(shape->barrier ? GYRE_SIGNATURE_BARRIER : shape->verb), calls,
+             used + 40 < sizeof(calls) ? "" : " ...");
+}
+
+void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op,
+                     uint32_t first, int status)
+{
+    const struct gyre_group *group = &comm->group;
+    if (status == GYRE_MISMATCH)
+        tell_calls(comm, first, op->sequence);
+    for (uint32_t i = first; !status && i < group->calls; i++)
+        if (gyre_pack_has(group, first, i) && !group->call[i].started)
+            take_out(comm, &group->call[i].share);
+    leave_pack(comm, pack, op);
+}

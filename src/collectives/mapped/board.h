@@ -1,0 +1,70 @@
+/* The board: what one rank shows to the others of its node, in shared memory that only it can
+ * write.
+ *
+ *   finished             turns that this rank needs nothing of any more: the reader's own counter
+ *   line[turn % 16]      "I am in this operation, it is this one, and my data is here"
+ *   progress[turn % 16]  how far this rank is inside it
+ *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line
+ *   stage                inputs that live in memory which peers cannot map, slice by slice
+ *
+ * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is
+ * overwritten only when every peer's `finished` says that it is done with the turn before (16 turns
+ * ago), so a rank that runs ahead (a broadcast's root) stops there, and nothing is ever reused by
+ * guess. The second region, the outbox, can be written by peers: they put finished blocks there for
+ * a rank whose output they cannot map. Where a plan allows it, what peers read of INPUT is shown
+ * there too, and what they write takes its place; then nothing goes through the stage. */
+#ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
+#define GYRE_COLLECTIVES_MAPPED_BOARD_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GYRE_BOARD_SLOTS      16u
+#define GYRE_LINE_PAYLOAD     48u
+#define GYRE_EXCHANGE_MAX     4096u
+#define GYRE_STAGE_SLOTS      4u
+#define GYRE_STAGE_BYTES      (512u * 1024)
+#define GYRE_PEERS_MAPPED_MAX 64u /* ranks of one mapped operation */
+
+/* Where a rank's buffers are: a region of its own that peers have mapped, or 0: through stage and
+ * outbox. */
+struct gyre_announcement {
+    uint64_t input_offset, output_offset;
+    uint32_t input_region, output_region;
+    bool device; /* these regions are a device's: of use only where every rank says so */
+};
+
+struct gyre_line {
+    alignas(64) _Atomic uint64_t stamp; /* the turn; written last */
+    uint64_t fingerprint;
+    union {
+        uint8_t payload[GYRE_LINE_PAYLOAD];
+        struct gyre_announcement places;
+    };
+};
+
+/* Counted in slices of the operation. */
+struct gyre_progress {
+    alignas(64) _Atomic uint64_t staged; /* slices of my input that may be read */
+    _Atomic uint64_t drained;            /* slices of my outbox that I have emptied */
+    alignas(
+        64) _Atomic uint64_t pushed; /* slices that I have read everywhere and written everywhere */
+};
+
+struct gyre_board {
+    alignas(64) _Atomic uint64_t finished;
+    struct gyre_line line[GYRE_BOARD_SLOTS];
+    struct gyre_progress progress[GYRE_BOARD_SLOTS];
+    alignas(64) uint8_t payload[GYRE_BOARD_SLOTS][GYRE_EXCHANGE_MAX];
+    alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
+};
+
+struct gyre_outbox {
+    alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
+};
+
+_Static_assert(sizeof(struct gyre_line) == 64, "one line is one cache line");
+
+#endif

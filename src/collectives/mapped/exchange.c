@@ -1,0 +1,128 @@
+/* EXCHANGE: up to 4 KiB of INPUT per rank, in the entry lines.
+ *
+ *      rank 0:  payload, stamp ──▶ ┌ line of 0 │ 48 bytes, or payload beside it ┐ ──▶ 1 folds both
+ *      rank 1:  payload, stamp ──▶ └ line of 1 │ …                              ┘ ──▶ 0 folds both
+ *
+ * Everybody puts its INPUT into its line, stamps the line with the turn, and folds what it reads in
+ * the others' lines: one trip of a cache line between two cores. A rank writes its own OUTPUT only,
+ * and its INPUT has been copied out before, so any rank may run in place. */
+#include "collectives/mapped/inside.h"
+
+#include "base/copy.h"
+#include "base/cpu.h"
+
+static const uint8_t *payload_of(const struct gyre_board *board, const struct gyre_plan *plan,
+                                 uint64_t turn)
+{
+    uint32_t slot = turn % GYRE_BOARD_SLOTS;
+    return plan->line_bytes <= GYRE_LINE_PAYLOAD ? board->line[slot].payload : board->payload[slot];
+}
+
+/* A rank whose input nobody reads stamps its line too: whoever is in another operation finds out
+ * there. */
+void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                           uint64_t fingerprint)
+{
+    struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
+    if (plan->published_bytes)
+        gyre_copy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
+                  plan->published_bytes);
+    line->fingerprint = fingerprint;
+    atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
+}
+
+static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                          const uint8_t *input, uint8_t *output)
+{
+    uint64_t pitch = plan->shape.count * plan->element; /* of blocks in INPUT */
+    for (uint32_t m = 0; m < plan->full->moves; m++) {
+        const struct gyre_move *move = &plan->full->move[m];
+        const struct gyre_tap *end = move->destination;
+        const void *from[GYRE_PEERS_MAPPED_MAX];
+        void *to = output + gyre_plan_block_at(plan, end->block) + end->offset;
+        uint64_t bytes = gyre_part_bytes(plan, 0, end->block, end->offset, move->length);
+        for (uint32_t s = 0; s < move->sources; s++) {
+            const struct gyre_tap *tap = &move->source[s];
+            const uint8_t *base = tap->rank == mesh->rank
+                                      ? input
+                                      : payload_of(mesh->board[tap->rank], plan, mesh->turn);
+            from[s] = base + tap->block * pitch + tap->offset;
+        }
+        if (bytes)
+            gyre_mapped_fold(plan, &to, 1, from, move->sources, bytes, false);
+    }
+}
+
+/* What the next turn of the same kind will write. */
+static void prefetch_next(struct gyre_mesh *mesh, const struct gyre_plan *plan)
+{
+    const uint8_t *payload = payload_of(mesh->mine, plan, mesh->turn + 1);
+    gyre_prefetch_to_write(gyre_own_line(mesh, mesh->turn + 1));
+    for (uint64_t at = 0; at < plan->published_bytes; at += 64)
+        gyre_prefetch_to_write(payload + at);
+}
+
+int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                        struct gyre_op_name name)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    if (!gyre_turn_is_free(mesh, mesh->turn + 1))
+        return GYRE_AGAIN;
+    mesh->turn++;
+    gyre_exchange_publish(mesh, plan, input, name.fingerprint);
+    prefetch_next(mesh, plan);
+    gyre_domain_ring(mesh->domain);
+    return 0;
+}
+
+/* All lines that this rank folds are there: 0. One is not, after `spins` looks: GYRE_AGAIN. */
+static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan,
+                       struct gyre_op_name name, uint32_t spins)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    for (uint32_t m = 0; m < plan->full->moves; m++)
+        for (uint32_t s = 0; s < plan->full->move[m].sources; s++) {
+            uint32_t rank = plan->full->move[m].source[s].rank;
+            int state = rank == mesh->rank ? 0 : gyre_line_state(mesh, rank, name.fingerprint);
+            for (uint32_t i = 0; state == GYRE_AGAIN && i < spins; i++) {
+                gyre_pause_between_looks(i);
+                state = gyre_line_state(mesh, rank, name.fingerprint);
+            }
+            if (state == GYRE_MISMATCH)
+                gyre_turn_mismatch(engine, rank, name.sequence);
+            if (state)
+                return state;
+        }
+    return 0;
+}
+
+bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         struct gyre_op_name name, bool begun)
+{
+    if (!begun)
+        return gyre_turn_is_free(engine->mesh, engine->mesh->turn + 1);
+    return await_lines(engine, plan, name, 0) != GYRE_AGAIN;
+}
+
+int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
+                         const void *input, void *output, struct gyre_op_name name, uint32_t spins)
+{
+    int status = await_lines(engine, plan, name, spins);
+    if (status)
+        return status;
+    exchange_fold(engine->mesh, plan, input, output);
+    gyre_turn_end(engine->mesh);
+    return 0;
+}
+
+struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
+                                           const void *input, void *output, bool begun)
+{
+    engine->sequence--; /* it has its number */
+    struct gyre_operation *op = gyre_engine_start(engine, plan, input, output);
+    if (!op)
+        engine->sequence++;
+    else if (begun)
+        engine->mesh->current = (struct gyre_turn){.op = op};
+    return op;
+}

@@ -1,0 +1,83 @@
+/* Making a mesh: everybody shares a board that only it can write and an outbox that all can, and
+ * finds the others'.
+ *
+ * The world's ranks share theirs first of all, so a peer's region ids are this rank's own; the
+ * ranks of a part of it tell each other theirs. */
+#include "collectives/mapped/mesh.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+static int find_peer(struct gyre_mesh *mesh, uint32_t rank, uint32_t board, uint32_t outbox,
+                     struct gyre_trouble *trouble)
+{
+    const struct timespec pause = {0, 20000};
+    struct gyre_health *health = gyre_domain_health(mesh->domain);
+    uint32_t peer = gyre_mesh_world(mesh, rank);
+    for (;;) {
+        mesh->board[rank] = gyre_domain_view(mesh->domain, peer, board, GYRE_MEMORY_HOST, 0,
+                                             sizeof(struct gyre_board));
+        mesh->outbox[rank] = gyre_domain_view(mesh->domain, peer, outbox, GYRE_MEMORY_HOST, 0,
+                                              sizeof(struct gyre_outbox));
+        if (mesh->board[rank] && mesh->outbox[rank])
+            return 0;
+        int status = atomic_load(&health->status);
+        if (status)
+            return gyre_trouble_set(trouble, status, "%s", health->failure.text);
+        nanosleep(&pause, NULL);
+    }
+}
+
+int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options *options,
+                     struct gyre_mesh **out, struct gyre_trouble *trouble)
+{
+    struct gyre_mesh *mesh = calloc(1, sizeof(*mesh));
+    void *board = NULL, *outbox = NULL;
+    if (!mesh)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a mesh");
+    mesh->domain = domain;
+    mesh->rank = options->rank;
+    mesh->n = options->n;
+    mesh->world = options->world;
+    int status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_board),
+                                   GYRE_SHARE_SEALED, &board, &mesh->board_id, trouble);
+    if (!status)
+        status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_outbox),
+                                   GYRE_SHARE_OPEN, &outbox, &mesh->outbox_id, trouble);
+    mesh->mine = board;
+    mesh->board[mesh->rank] = board;
+    mesh->outbox[mesh->rank] = outbox;
+    if (status) {
+        gyre_mesh_withdraw(mesh);
+        free(mesh);
+        return status;
+    }
+    *out = mesh;
+    return 0;
+}
+
+int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble)
+{
+    int status = 0;
+    for (uint32_t rank = 0; !status && rank < mesh->n; rank++)
+        if (rank != mesh->rank)
+            status = find_peer(mesh, rank, ids ? ids[2 * rank] : mesh->board_id,
+                               ids ? ids[2 * rank + 1] : mesh->outbox_id, trouble);
+    return status;
+}
+
+void gyre_mesh_withdraw(struct gyre_mesh *mesh)
+{
+    if (mesh->mine)
+        gyre_domain_unshare(mesh->domain, mesh->mine);
+    if (mesh->outbox[mesh->rank])
+        gyre_domain_unshare(mesh->domain, mesh->outbox[mesh->rank]);
+}
+
+void gyre_mesh_destroy(struct gyre_mesh *mesh)
+{
+    free(mesh); /* its shared memory is the domain's */
+}

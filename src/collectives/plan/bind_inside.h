@@ -1,0 +1,63 @@
+/* The binder's inside, for bind.c, bind_safety.c and bind_pack.c only. Its outside is plan.h. */
+#ifndef GYRE_COLLECTIVES_PLAN_BIND_INSIDE_H
+#define GYRE_COLLECTIVES_PLAN_BIND_INSIDE_H
+
+#include "collectives/plan/plan.h"
+
+struct gyre_bind_held { /* SCRATCH [at, at + length) holds bytes of tap.rank's INPUT */
+    uint64_t at, length;
+    struct gyre_tap tap;
+};
+
+struct gyre_bind_act { /* a move in the making */
+    uint64_t length;
+    uint32_t sources, destinations;
+    uint32_t first;           /* use of its first source; the others follow */
+    struct gyre_place result; /* where its rank has it: GYRE_INPUT for nowhere */
+};
+
+struct gyre_bind_use { /* act `act` of rank `by` reads or writes there */
+    struct gyre_tap tap;
+    uint32_t by, act;
+    bool writes;
+};
+
+struct gyre_bind_player {
+    struct gyre_round round;
+    struct gyre_bind_act *act;
+    struct gyre_bind_held *held;
+    uint32_t acts, helds;
+};
+
+struct gyre_bind_game {
+    const struct gyre_algorithm *algorithm;
+    struct gyre_slice slice;
+    enum gyre_copier copier;
+    uint32_t n;
+    uint32_t act_max, held_max;      /* of a player */
+    struct gyre_bind_player *player; /* n */
+    struct gyre_bind_use *use;
+    uint32_t uses, use_max;
+};
+
+static inline const struct gyre_bind_act *gyre_bind_act_of(const struct gyre_bind_game *game,
+                                                           const struct gyre_bind_use *use)
+{
+    return &game->player[use->by].act[use->act];
+}
+
+static inline bool gyre_bind_same_tap(struct gyre_tap a, struct gyre_tap b)
+{
+    return a.rank == b.rank && a.block == b.block && a.offset == b.offset;
+}
+
+/* Every rank writes its own OUTPUT only. */
+bool gyre_bind_stays_at_home(const struct gyre_bind_game *game);
+
+/* No rank's INPUT is written while somebody may read it, whoever runs in place. */
+bool gyre_bind_safe_in_place(const struct gyre_bind_game *game);
+
+/* What rank game->slice.rank does, in one piece of memory. NULL: none left. */
+struct gyre_fused *gyre_bind_pack(const struct gyre_bind_game *game);
+
+#endif

@@ -1,0 +1,112 @@
+/* May a bound schedule run in place?
+ *
+ * Acts of different ranks run at different times, and every rank may run in place. So an act may
+ * write a rank's OUTPUT only where no other act reads that rank's INPUT. Where one of the two is a
+ * single block and the other has n, in place means that the one is block `rank` of the other:
+ *
+ *     OUTPUT of rank 1   [ block 0 │ block 1 │ block 2 ]   whoever writes blocks 0 and 2: fine
+ *     its INPUT                    [  block  ]             read by 0 and 2: nobody may write here
+ *
+ * What one rank does by itself happens in order, and the schedule was proved for that. */
+#include "collectives/plan/bind_inside.h"
+
+#include <stdlib.h>
+
+/* The tap as it stands in the longer of its rank's two buffers when that rank runs in place. */
+static struct gyre_tap in_place(const struct gyre_bind_game *game, const struct gyre_bind_use *use)
+{
+    bool gathers = gyre_verb_gathers(game->slice.verb);
+    bool scatters = gyre_verb_scatters(game->slice.verb);
+    struct gyre_tap tap = use->tap;
+    if (gathers != scatters && use->writes == scatters)
+        tap.block = tap.rank;
+    return tap;
+}
+
+static bool overlap(struct gyre_tap a, uint64_t a_length, struct gyre_tap b, uint64_t b_length)
+{
+    return a.rank == b.rank && a.block == b.block && a_length && b_length &&
+           a.offset < b.offset + b_length && b.offset < a.offset + a_length;
+}
+
+/* In place, such a copy writes what is there already. */
+static bool copies_onto_itself(const struct gyre_bind_game *game,
+                               const struct gyre_bind_use *writer)
+{
+    const struct gyre_bind_act *act = gyre_bind_act_of(game, writer);
+    return act->sources == 1 &&
+           gyre_bind_same_tap(in_place(game, &game->use[act->first]), in_place(game, writer));
+}
+
+/* May the one be written while, or before, the other is read? */
+static bool compatible(const struct gyre_bind_game *game, const struct gyre_bind_use *writer,
+                       const struct gyre_bind_use *reader)
+{
+    struct gyre_tap to = in_place(game, writer), from = in_place(game, reader);
+    if (!overlap(to, gyre_bind_act_of(game, writer)->length, from,
+                 gyre_bind_act_of(game, reader)->length))
+        return true;
+    return writer->by == reader->by &&
+           (reader->act < writer->act ||
+            (reader->act == writer->act && gyre_bind_same_tap(to, from)));
+}
+
+/* Uses that read, by whose INPUT it is: those of rank r are reader[begin[r]] … before
+ * reader[begin[r + 1]]. */
+struct readers {
+    const struct gyre_bind_use **reader;
+    uint32_t *begin;
+};
+
+static bool readers_create(const struct gyre_bind_game *game, struct readers *readers)
+{
+    uint32_t *begin = calloc(game->n + 1, sizeof(*begin));
+    readers->begin = begin;
+    readers->reader = calloc(game->uses + 1, sizeof(readers->reader[0]));
+    if (!begin || !readers->reader)
+        return false;
+    for (uint32_t u = 0; u < game->uses; u++)
+        begin[game->use[u].tap.rank] += !game->use[u].writes;
+    for (uint32_t r = 1; r <= game->n; r++)
+        begin[r] += begin[r - 1];
+    for (uint32_t u = game->uses; u-- > 0;)
+        if (!game->use[u].writes)
+            readers->reader[--begin[game->use[u].tap.rank]] = &game->use[u];
+    return true;
+}
+
+static void readers_destroy(struct readers *readers)
+{
+    free(readers->reader);
+    free(readers->begin);
+}
+
+static bool write_is_safe(const struct gyre_bind_game *game, const struct readers *readers,
+                          const struct gyre_bind_use *writer)
+{
+    uint32_t rank = writer->tap.rank;
+    if (copies_onto_itself(game, writer))
+        return true;
+    for (uint32_t r = readers->begin[rank]; r < readers->begin[rank + 1]; r++)
+        if (!compatible(game, writer, readers->reader[r]))
+            return false;
+    return true;
+}
+
+bool gyre_bind_safe_in_place(const struct gyre_bind_game *game)
+{
+    struct readers readers;
+    bool safe = readers_create(game, &readers);
+    for (uint32_t u = 0; safe && u < game->uses; u++)
+        safe = !game->use[u].writes || write_is_safe(game, &readers, &game->use[u]);
+    readers_destroy(&readers);
+    return safe;
+}
+
+bool gyre_bind_stays_at_home(const struct gyre_bind_game *game)
+{
+    for (uint32_t u = 0; u < game->uses; u++)
+        if (game->use[u].writes && game->use[u].tap.rank != game->use[u].by)
+            return false;
+    return true;
+}

@@ -1,0 +1,287 @@
+/* Making a plan: select, cut, bind. Runs once per shape; allocation is allowed here and nowhere
+ * later. */
+#include "collectives/plan/plan.h"
+
+#include "base/cpu.h"
+#include "base/rng.h"
+#include "base/size.h"
+#include "collectives/plan/question.h"
+#include "transport/stream/signature.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index)
+{
+    if (index + 1 < plan->slices)
+        return plan->slice_count;
+    return plan->shape.count - plan->slice_count * (plan->slices - 1);
+}
+
+struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
+                                  uint64_t index)
+{
+    return (struct gyre_slice){.verb = plan->shape.verb,
+                               .n = n,
+                               .rank = rank,
+                               .root = plan->shape.root,
+                               .element = plan->element,
+                               .small = plan->small,
+                               .layout = plan->layout,
+                               .narrow = gyre_shape_narrow(&plan->shape),
+                               .first = index * plan->slice_count,
+                               .stride = plan->shape.count,
+                               .out = plan->blocks,
+                               .count = gyre_plan_slice_count(plan, index)};
+}
+
+/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; the last takes the
+ * rest and is the longest, up to twice as long, so that no slice is too short for the form of the
+ * others. At least one, even for no elements. */
+static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
+{
+    plan->slice_count = gyre_slice_elements(plan->shape.count, plan->element, slice_bytes);
+    plan->slices = plan->slice_count ? plan->shape.count / plan->slice_count : 1;
+}
+
+static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
+{
+    return (struct gyre_extent){a.rounds > b.rounds ? a.rounds : b.rounds,
+                                a.scratch_bytes > b.scratch_bytes ? a.scratch_bytes
+                                                                  : b.scratch_bytes,
+                                a.step_max > b.step_max ? a.step_max : b.step_max,
+                                a.source_max > b.source_max ? a.source_max : b.source_max};
+}
+
+/* Of a slice, whether this rank runs in place or not. */
+static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_slice slice)
+{
+    struct gyre_extent apart = plan->algorithm->extent(&slice);
+    slice.in_place = true;
+    return larger(apart, plan->algorithm->extent(&slice));
+}
+
+static void measure(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
+    struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
+    plan->extent = larger(extent_of(plan, full), extent_of(plan, last));
+    if (plan->lanes > plan->slices)
+        plan->lanes = (uint32_t)plan->slices;
+}
+
+/* -- binding ----------------------------------------------------------------------------------- */
+
+/* Both kinds of slice, and what holds for both. False if one does not bind. */
+static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_options *options,
+                      enum gyre_copier copier, struct gyre_fused **full, struct gyre_fused **last,
+                      struct gyre_binding *binding)
+{
+    struct gyre_slice first = gyre_plan_slice(plan, options->n, options->rank, 0);
+    struct gyre_slice end = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
+    struct gyre_binding of_first, of_end;
+    *full = gyre_bind_fused(plan->algorithm, &first, copier, &of_first);
+    *last = gyre_bind_fused(plan->algorithm, &end, copier, &of_end);
+    if (*full && *last) {
+        binding->stays_at_home = of_first.stays_at_home && of_end.stays_at_home;
+        binding->safe_in_place = of_first.safe_in_place && of_end.safe_in_place;
+        return true;
+    }
+    free(*full);
+    free(*last);
+    *full = *last = NULL;
+    return false;
+}
+
+/* The longest INPUT of any rank: the root's, where only it has one. */
+static uint64_t longest_input(const struct gyre_shape *shape, uint32_t n)
+{
+    uint64_t blocks = gyre_verb_scatters(shape->verb) ? n : 1;
+    return blocks * shape->count * gyre_type_size(shape->type);
+}
+
+static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    plan->line_bytes = longest_input(&plan->shape, options->n);
+    plan->read_by_peers = plan->full->reads || plan->last->reads;
+    plan->written_by_peers = plan->full->writes || plan->last->writes;
+    plan->published_bytes = plan->read_by_peers ? plan->input_bytes : 0;
+}
+
+/* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
+ * of them can be mapped: else what is written goes through outboxes, and is copied twice. */
+static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    struct gyre_binding binding;
+    if (plan->form == GYRE_FORM_PUSH && plan->shape.verb == GYRE_VERB_ALL_GATHER &&
+        bind_both(plan, options, GYRE_SENDER_COPIES, &plan->spread_full, &plan->spread_last,
+                  &binding) &&
+        !binding.safe_in_place) {
+        free(plan->spread_full);
+        free(plan->spread_last);
+        plan->spread_full = plan->spread_last = NULL;
+    }
+}
+
+/* May what peers write of a slice take the place of what they read of it? Both are one block then,
+ * and a slot is like a buffer of a rank that runs in place. */
+static bool can_stage_in_outbox(const struct gyre_plan *plan, const struct gyre_binding *binding)
+{
+    return binding->safe_in_place && gyre_verb_reduces(plan->shape.verb) &&
+           !gyre_verb_scatters(plan->shape.verb);
+}
+
+/* Where all blocks end at one rank, that rank would copy alone: their senders do it together. */
+static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
+{
+    struct gyre_binding binding;
+    bool small = plan->slices == 1 && longest_input(&plan->shape, options->n) <= GYRE_EXCHANGE_MAX;
+    bool to_one = !small && plan->shape.verb == GYRE_VERB_GATHER;
+    plan->form = GYRE_FORM_STEPS;
+    if (!options->mapped)
+        return;
+    plan->copier = GYRE_SENDER_COPIES;
+    if (!(to_one && bind_both(plan, options, plan->copier, &plan->full, &plan->last, &binding))) {
+        plan->copier = GYRE_RECEIVER_COPIES;
+        if (!bind_both(plan, options, plan->copier, &plan->full, &plan->last, &binding))
+            return;
+    }
+    note_use(plan, options);
+    if (small && binding.stays_at_home)
+        plan->form = GYRE_FORM_EXCHANGE;
+    else if (binding.safe_in_place || binding.stays_at_home)
+        plan->form = GYRE_FORM_PUSH;
+    plan->stage_in_place = !binding.safe_in_place;
+    plan->stage_in_outbox = can_stage_in_outbox(plan, &binding);
+    bind_spread(plan, options);
+}
+
+static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
+{
+    uint64_t value = gyre_mix64(plan->signature) ^ gyre_shape_hash(&plan->shape, n);
+    for (const char *c = plan->algorithm->name; *c; c++)
+        value = gyre_mix64(value + (uint8_t)*c);
+    return gyre_mix64(gyre_mix64(value) ^ plan->slice_count ^ ((uint64_t)plan->form << 60));
+}
+
+/* Of all buffers of all ranks. */
+static uint64_t all_bytes(const struct gyre_shape *shape, uint32_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < n; rank++)
+        bytes += gyre_shape_input_bytes(shape, n, rank) + gyre_shape_output_bytes(shape, n, rank);
+    return bytes;
+}
+
+/* The caller's tables of unequal blocks end with its call. */
+static int copy_blocks(struct gyre_plan *plan, uint32_t n, struct gyre_trouble *trouble)
+{
+    const struct gyre_shape given = plan->shape;
+    uint64_t *count = malloc(2 * (uint64_t)n * sizeof(*count));
+    if (!count)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan of %u ranks", n);
+    uint64_t *at = count + n;
+    for (uint32_t block = 0; block < n; block++) {
+        count[block] = given.blocks.count[block];
+        at[block] = gyre_shape_block_at(&given, block);
+    }
+    plan->blocks = (struct gyre_blocks){at, count};
+    plan->shape.blocks = (struct gyre_blocks){given.blocks.at ? at : NULL, count};
+    return 0;
+}
+
+static enum gyre_signature_verb told_verb(const struct gyre_shape *shape)
+{
+    if (shape->barrier)
+        return GYRE_SIGNATURE_BARRIER;
+    return shape->blocks.count ? GYRE_SIGNATURE_ALL_GATHER_V
+                               : (enum gyre_signature_verb)shape->verb;
+}
+
+/* A scaled sum and a function may have one number on two ranks, and are not the same. */
+static uint32_t told_op(const struct gyre_shape *shape)
+{
+    bool scaled = shape->fold && !shape->in_order;
+    return shape->op + (scaled ? GYRE_SIGNATURE_SCALED - GYRE_SIGNATURE_FUNCTION : 0);
+}
+
+/* What the choice of an algorithm decides, and what follows from the shape. */
+static void settle(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                   const struct gyre_choice *choice)
+{
+    const struct gyre_shape *shape = &plan->shape;
+    const struct gyre_reduce_table *table =
+        gyre_reduce_table_for(GYRE_MEMORY_HOST, shape->count * plan->element);
+    plan->algorithm = choice->algorithm;
+    plan->small = choice->small;
+    plan->lanes = choice->lanes < GYRE_LANES_MAX ? choice->lanes : GYRE_LANES_MAX;
+    plan->fold = shape->fold ? shape->fold : table->fold[shape->type][shape->op];
+    plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
+    plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
+    plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
+    plan->signature =
+        gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root) |
+        gyre_signature_calls(shape->calls);
+    plan->input_bytes = gyre_shape_input_bytes(shape, options->n, options->rank);
+    plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
+    plan->in_place = gyre_shape_distance(shape, options->rank);
+    cut(plan, choice->slice_bytes);
+    measure(plan, options);
+    bind(plan, options);
+    plan->fingerprint = fingerprint(plan, options->n);
+}
+
+int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                     struct gyre_plan **out, struct gyre_trouble *trouble)
+{
+    struct gyre_plan *plan = calloc(1, sizeof(*plan));
+    struct gyre_shape question = *shape;
+    struct gyre_choice choice;
+    if (!plan)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a plan");
+    plan->shape = *shape;
+    plan->element = (uint32_t)gyre_type_size(shape->type);
+    plan->layout = options->layout;
+    int status = shape->blocks.count ? copy_blocks(plan, options->n, trouble) : 0;
+    question.blocks = plan->blocks;
+    if (!status)
+        status = gyre_select(&question, options, &choice, trouble);
+    if (status) {
+        gyre_plan_destroy(plan);
+        return status;
+    }
+    settle(plan, options, &choice);
+    if (plan->form == GYRE_FORM_PUSH && !plan->stream && !shape->fold)
+        plan->pace = calloc(1, sizeof(*plan->pace)); /* or do without */
+    *out = plan;
+    return 0;
+}
+
+bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank)
+{
+    struct gyre_slice slice = gyre_plan_slice(plan, n, rank, 0);
+    struct gyre_binding binding;
+    if (plan->whole)
+        return true;
+    slice.count = plan->shape.count;
+    plan->whole = gyre_bind_fused(plan->algorithm, &slice, plan->copier, &binding);
+    if (!plan->whole || binding.safe_in_place || binding.stays_at_home)
+        return plan->whole;
+    free(plan->whole);
+    plan->whole = NULL;
+    return false;
+}
+
+void gyre_plan_destroy(struct gyre_plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->full);
+    free(plan->last);
+    free(plan->spread_full);
+    free(plan->spread_last);
+    free(plan->whole);
+    free(plan->pace);
+    free((uint64_t *)(uintptr_t)plan->blocks.count);
+    free(plan);
+}

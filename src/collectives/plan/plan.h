@@ -1,0 +1,164 @@
+/* A plan is an operation prepared: which algorithm, how it is cut, and the form in which the engine
+ * will run it.
+ *
+ * It depends only on what is equal on all ranks (operation, count, type, reduction, root,
+ * algorithm, cut): never on addresses, alignment, kind of memory or in-place. So every rank makes
+ * the same plan without asking anybody, and a plan is made once and then found again.
+ *
+ *   STEPS      rounds over message links, in lanes
+ *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds
+ *   PUSH       larger, on mapped memory: one pass from n sources to m destinations, in place
+ *
+ * The last two are what the binder makes of a schedule when all ranks share memory: it follows each
+ * byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds. */
+#ifndef GYRE_COLLECTIVES_PLAN_PLAN_H
+#define GYRE_COLLECTIVES_PLAN_PLAN_H
+
+#include "collectives/mapped/board.h"
+#include "collectives/kernels/reduce.h"
+#include "collectives/mapped/store_policy.h"
+#include "collectives/choose/preference.h"
+#include "collectives/plan/shape.h"
+
+#define GYRE_LANES_MAX 8u
+
+enum gyre_plan_form {
+    GYRE_FORM_STEPS,
+    GYRE_FORM_EXCHANGE,
+    GYRE_FORM_PUSH,
+    GYRE_FORM_BLOCKS /* one message to every rank and one from it, each of its own length */
+};
+
+/* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
+ * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where
+ * the caller put it; in its stage or outbox the slice's parts of blocks stand close together. */
+struct gyre_tap {
+    uint32_t rank, block;
+    uint64_t offset;
+};
+
+/* One pass over memory: destination[*] = fold of source[*], `length` bytes. A single source is a
+ * copy. */
+struct gyre_move {
+    uint64_t length;
+    uint32_t sources, destinations;
+    const struct gyre_tap *source, *destination;
+};
+
+/* What peers read of this rank's INPUT, or write of its OUTPUT: all that ever goes through its
+ * stage or outbox. */
+struct gyre_part {
+    uint32_t block;
+    uint64_t offset, length;
+};
+
+/* What one rank does for one slice on mapped memory; one piece of memory. */
+struct gyre_fused {
+    uint32_t moves, reads, writes;
+    struct gyre_move *move;
+    struct gyre_part *read, *written;
+};
+
+/* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
+enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
+
+struct gyre_plan {
+    struct gyre_shape shape;
+    const struct gyre_algorithm *algorithm;
+    enum gyre_plan_form form;
+    uint64_t fingerprint; /* of the shape and the plan; the sequence is mixed in per operation */
+    uint64_t signature;   /* the shape packed for messages */
+
+    struct gyre_blocks blocks; /* unequal ones of OUTPUT, with `at` filled in; NULL: equal */
+    uint32_t element;
+    uint64_t slices;                  /* the operation is cut into this many */
+    uint64_t slice_count;             /* elements of every slice but the last */
+    uint64_t small;                   /* as in struct gyre_slice */
+    const struct gyre_layout *layout; /* the communicator's; NULL: all on one node */
+    uint32_t lanes;                   /* slices under way at a time */
+    struct gyre_extent extent;        /* the larger of full and last slice */
+
+    gyre_fold fold;
+    gyre_fold copy;         /* of bytes, from one source, whatever their alignment */
+    uint32_t divisor;       /* of an average, 0 otherwise */
+    bool stream;            /* all buffers together are larger than the cache */
+    struct gyre_pace *pace; /* PUSH: how it stores where they are not; NULL: as `stream` says */
+
+    enum gyre_copier copier;        /* in the next two, and in `whole` */
+    struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
+    /* PUSH: the same done by the senders of copies, better where peers can map every OUTPUT */
+    struct gyre_fused *spread_full, *spread_last;
+    struct gyre_fused *whole; /* the same in one slice, for devices; NULL: not asked for, or none */
+    uint64_t line_bytes;      /* EXCHANGE: the longest INPUT of any rank */
+    uint64_t published_bytes; /* EXCHANGE: of this rank's, 0 if nobody folds it */
+    bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
+    bool stage_in_place;  /* PUSH: a rank that runs in place shows its INPUT through its stage */
+    bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
+
+    uint64_t input_bytes, output_bytes; /* of this rank's buffers */
+    uintptr_t in_place;                 /* gyre_shape_distance() */
+    uint64_t used;                      /* when, for the cache */
+};
+
+/* How the caller wants it cut and served; equal on all ranks. */
+struct gyre_plan_options {
+    uint32_t n, rank;
+    bool mapped;                              /* every pair of ranks shares memory */
+    const struct gyre_layout *layout;         /* NULL: all on one node; outlives the plan */
+    enum gyre_link_kind near, far;            /* links inside a node and to the others */
+    const struct gyre_preference *preference; /* NULL: none, and the built-in prices */
+    const struct gyre_algorithm *algorithm;   /* NULL: select */
+    uint64_t slice_bytes;                     /* 0: select */
+    uint32_t lanes;                           /* 0: select */
+};
+
+/* Makes a plan on the heap. GYRE_INVALID: the algorithm cannot build this operation. */
+int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                     struct gyre_plan **plan, struct gyre_trouble *trouble);
+void gyre_plan_destroy(struct gyre_plan *plan);
+
+/* Binds a PUSH in one slice, once; false where that cannot be. */
+bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank);
+
+/* Elements of slice `index`, and the slice itself as an algorithm sees it. */
+uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
+struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
+                                  uint64_t index);
+
+/* Bytes from the beginning of a buffer to where its block begins. */
+static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t block)
+{
+    return (plan->blocks.at ? plan->blocks.at[block] : block * plan->shape.count) * plan->element;
+}
+
+/* Elements in so many bytes; every type's size is a power of two. */
+static inline uint64_t gyre_plan_elements(const struct gyre_plan *plan, uint64_t bytes)
+{
+    return bytes >> __builtin_ctz(plan->element);
+}
+
+/* May an operation of this shape have these buffers? */
+static inline bool gyre_plan_takes(const struct gyre_plan *plan, const void *input,
+                                   const void *output)
+{
+    uintptr_t in = (uintptr_t)input, out = (uintptr_t)output;
+    if ((!in && plan->input_bytes) || (!out && plan->output_bytes))
+        return false;
+    return out - in == plan->in_place ||
+           !gyre_buffers_overlap(in, plan->input_bytes, out, plan->output_bytes);
+}
+
+/* What the binder found, the same on every rank. */
+struct gyre_binding {
+    bool stays_at_home; /* every rank writes its own OUTPUT only */
+    bool safe_in_place; /* whoever runs in place: no INPUT is written while it may be read */
+};
+
+/* The binder: follows the slice's bytes through all ranks' schedules and returns what this rank
+ * does on mapped memory, to be given to free(). Blocks are taken as equally long. NULL if the
+ * schedule does not have that shape, or memory is short. */
+struct gyre_fused *gyre_bind_fused(const struct gyre_algorithm *algorithm,
+                                   const struct gyre_slice *slice, enum gyre_copier copier,
+                                   struct gyre_binding *binding);
+
+#endif

@@ -1,0 +1,52 @@
+/* Selection: what the communicator is and what the user wants, put as a question to collectives/choose/choose.c. */
+#include "collectives/plan/question.h"
+
+_Static_assert(GYRE_CHOOSE_MAPPED_RANKS == GYRE_PEERS_MAPPED_MAX, "ranks that share boards");
+_Static_assert(GYRE_CHOOSE_MAPPED_SMALL == GYRE_EXCHANGE_MAX, "bytes in a line's payload");
+_Static_assert(GYRE_CHOOSE_MAPPED_SLICE == GYRE_STAGE_BYTES / 2, "half of a stage's slot");
+
+static struct gyre_slice whole_of(const struct gyre_shape *shape,
+                                  const struct gyre_plan_options *options)
+{
+    return (struct gyre_slice){.verb = shape->verb,
+                               .n = options->n,
+                               .root = shape->root,
+                               .element = (uint32_t)gyre_type_size(shape->type),
+                               .count = shape->count,
+                               .layout = options->layout,
+                               .narrow = gyre_shape_narrow(shape),
+                               .stride = shape->count,
+                               .out = shape->blocks};
+}
+
+static struct gyre_question question_of(const struct gyre_shape *shape,
+                                        const struct gyre_plan_options *options)
+{
+    const struct gyre_preference *wish = options->preference;
+    struct gyre_question question = {
+        .whole = whole_of(shape, options),
+        .roads = {options->near, options->far, wish ? &wish->tuning : &gyre_tuning_built_in},
+        .mapped = options->mapped,
+        .in_order = shape->in_order || (wish && wish->reproducible),
+        .algorithm = options->algorithm,
+        .slice_bytes = options->slice_bytes,
+        .lanes = options->lanes};
+    if (wish && !question.algorithm)
+        question.algorithm = gyre_rules_find(&wish->rules, &question.whole, question.in_order);
+    return question;
+}
+
+int gyre_select(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                struct gyre_choice *choice, struct gyre_trouble *trouble)
+{
+    struct gyre_question question = question_of(shape, options);
+    return gyre_choose(&question, choice, NULL, trouble);
+}
+
+int gyre_select_priced(const struct gyre_shape *shape, const struct gyre_plan_options *options,
+                       struct gyre_choice *choice, struct gyre_trouble *trouble)
+{
+    struct gyre_question question = question_of(shape, options);
+    struct gyre_choice second; /* asking for it makes the chooser compute */
+    return gyre_choose(&question, choice, &second, trouble);
+}

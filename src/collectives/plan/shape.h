@@ -1,0 +1,74 @@
+/* A shape is what the caller asked for, without addresses: equal on all ranks, and therefore the
+ * key of a plan. How long a rank's INPUT and OUTPUT are, and what in place means, follows from it.
+ */
+#ifndef GYRE_COLLECTIVES_PLAN_SHAPE_H
+#define GYRE_COLLECTIVES_PLAN_SHAPE_H
+
+#include "collectives/schedule/schedule.h"
+
+#include "device/device.h"
+
+#include <gyre/gyre.h>
+
+struct gyre_shape {
+    enum gyre_verb verb;
+    enum gyre_type type;
+    enum gyre_op op; /* GYRE_SUM where nothing is reduced */
+    uint32_t root;
+    uint64_t count; /* elements of one block; of the largest, where they differ */
+    /* all_gather_v: unequal blocks of OUTPUT; at NULL: one after the other. The caller's, or the
+     * plan's own */
+    struct gyre_blocks blocks;
+    bool barrier;        /* an all-reduce that nobody reads */
+    bool in_order;       /* only the left fold over ranks 0 … n-1 will do */
+    uint32_t calls;      /* of a group that go as this one; 0: it is a call of its own */
+    uint64_t pattern;    /* of those: what else must be equal on all ranks */
+    gyre_fold fold;      /* of a reduction that the caller made; NULL: the kernels' own */
+    const void *context; /* for that one */
+};
+
+/* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?
+ */
+bool gyre_shape_narrow(const struct gyre_shape *shape);
+
+bool gyre_blocks_same(const struct gyre_blocks *a, const struct gyre_blocks *b, uint32_t n);
+
+static inline bool gyre_shape_same(const struct gyre_shape *a, const struct gyre_shape *b,
+                                   uint32_t n)
+{
+    return a->count == b->count && a->type == b->type && a->op == b->op && a->verb == b->verb &&
+           a->root == b->root && a->barrier == b->barrier && a->in_order == b->in_order &&
+           a->pattern == b->pattern && a->fold == b->fold && a->context == b->context &&
+           ((!a->blocks.count && !b->blocks.count) || gyre_blocks_same(&a->blocks, &b->blocks, n));
+}
+
+uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n);
+
+/* First element of an unequal block. */
+uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block);
+
+/* Do two of n unequal blocks overlap? Each ends where memory does, or before. */
+bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n);
+
+/* Bytes of rank's buffers; 0 where it has none. */
+uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
+uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
+
+/* Bytes from the first of the longer buffer to where the other begins in place: INPUT is OUTPUT's
+ * block `rank`, or the other way round; 0 where both are equally long. */
+uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank);
+
+/* Bytes from INPUT to OUTPUT where a rank that has both runs in place, modulo 2⁶⁴. */
+uintptr_t gyre_shape_distance(const struct gyre_shape *shape, uint32_t rank);
+
+static inline bool gyre_buffers_overlap(uintptr_t in, uint64_t in_bytes, uintptr_t out,
+                                        uint64_t out_bytes)
+{
+    return in_bytes && out_bytes && in < out + out_bytes && out < in + in_bytes;
+}
+
+/* Do this rank's buffers stand to each other as in place means for the verb? */
+bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,
+                         const void *output);
+
+#endif

@@ -1,0 +1,230 @@
+/* A schedule is data: what moves where, for one rank, in one lane.
+ *
+ * An algorithm is a pure function of a slice (who am I, how many are we, how many elements) and of
+ * a round's index. It writes the steps of that round and nothing else: no pointer, no clock, no
+ * allocation, no I/O. So a schedule can be printed, compared, simulated, proved (collectives/prove/check.h) and run
+ * (collectives/engine/engine.h) by code that knows nothing of its idea.
+ *
+ *   lane      one slice of the data, run by itself; the caller cuts a large operation into slices,
+ *             and each lane that runs has its own SCRATCH. Lanes never wait for each other.
+ *   round     steps that do not depend on each other. They are posted together, receives first;
+ *             the round ends when this rank's own steps have ended. There is no barrier.
+ *   step      SEND, RECV, REDUCE or COPY. Operands are a buffer and a byte offset in it.
+ *
+ * Rules that every schedule keeps and collectives/prove/check.h proves:
+ *   - the RECV that matches a SEND stands in the same round of the peer, with the same length;
+ *     between two ranks there is at most one message per direction and round. So (comm, sequence,
+ *     lane, round) names a message.
+ *   - nothing is written twice or written and read by two steps of one round, whether INPUT and
+ *     OUTPUT are one buffer or two; every rank chooses that for itself. A REDUCE or COPY may land
+ *     exactly on its own source, and a COPY from INPUT to the same place of OUTPUT may stand
+ *     beside others that read that INPUT: in place it does nothing.
+ *   - INPUT is never written. SCRATCH and OUTPUT are undefined until written. No step names a
+ *     buffer that its rank does not have: who folds and has no OUTPUT folds into SCRATCH and
+ *     sends from there (reduce by direct: one REDUCE into a place of SCRATCH that nothing else
+ *     uses, one SEND of just that place).
+ *   - exactly one REDUCE per output element carries GYRE_STEP_FINAL, on the rank that completes
+ *     it. */
+#ifndef GYRE_COLLECTIVES_SCHEDULE_SCHEDULE_H
+#define GYRE_COLLECTIVES_SCHEDULE_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What one buffer of an operation holds: nothing, one block, or n of them, one per rank.
+ *
+ *                        INPUT            OUTPUT             in place
+ *   all_reduce           block            block              INPUT is OUTPUT
+ *   broadcast            block at root    block              at the root: INPUT is OUTPUT
+ *   reduce               block            block at root      at the root: INPUT is OUTPUT
+ *   all_gather           block            n blocks           INPUT is OUTPUT's block `rank`
+ *   reduce_scatter       n blocks         block              OUTPUT is INPUT's block `rank`
+ *   all_to_all           n blocks         n blocks           INPUT is OUTPUT
+ *   gather               block            n blocks at root   at the root, as all_gather
+ *   scatter              n at root        block              at the root, as reduce_scatter */
+enum gyre_verb {
+    GYRE_VERB_ALL_REDUCE,
+    GYRE_VERB_BROADCAST,
+    GYRE_VERB_REDUCE,
+    GYRE_VERB_ALL_GATHER,
+    GYRE_VERB_REDUCE_SCATTER,
+    GYRE_VERB_ALL_TO_ALL,
+    GYRE_VERB_GATHER,
+    GYRE_VERB_SCATTER,
+    GYRE_VERBS
+};
+
+/* Has the verb n blocks in that buffer (somewhere)? */
+static inline bool gyre_verb_gathers(enum gyre_verb verb) /* OUTPUT */
+{
+    return verb == GYRE_VERB_ALL_GATHER || verb == GYRE_VERB_GATHER || verb == GYRE_VERB_ALL_TO_ALL;
+}
+
+static inline bool gyre_verb_scatters(enum gyre_verb verb) /* INPUT */
+{
+    return verb == GYRE_VERB_REDUCE_SCATTER || verb == GYRE_VERB_SCATTER ||
+           verb == GYRE_VERB_ALL_TO_ALL;
+}
+
+static inline bool gyre_verb_reduces(enum gyre_verb verb)
+{
+    return verb == GYRE_VERB_ALL_REDUCE || verb == GYRE_VERB_REDUCE ||
+           verb == GYRE_VERB_REDUCE_SCATTER;
+}
+
+static inline bool gyre_verb_has_root(enum gyre_verb verb)
+{
+    return verb == GYRE_VERB_BROADCAST || verb == GYRE_VERB_REDUCE || verb == GYRE_VERB_GATHER ||
+           verb == GYRE_VERB_SCATTER;
+}
+
+enum gyre_buffer { GYRE_INPUT, GYRE_OUTPUT, GYRE_SCRATCH };
+
+enum gyre_step_kind { GYRE_SEND, GYRE_RECV, GYRE_REDUCE, GYRE_COPY };
+
+#define GYRE_STEP_FINAL 1u /* REDUCE: the result is complete, an average is divided here */
+
+struct gyre_place {
+    enum gyre_buffer buffer;
+    uint64_t offset; /* bytes, relative to the slice's first byte in INPUT and OUTPUT */
+};
+
+struct gyre_step {
+    enum gyre_step_kind kind;
+    uint32_t flags;
+    uint32_t peer;           /* SEND, RECV */
+    uint32_t first, sources; /* REDUCE, COPY: round->source[first … first + sources), in order */
+    struct gyre_place at;    /* SEND: what goes out; otherwise what is written */
+    uint64_t length;         /* bytes; may be 0: an empty message still says "I am here" */
+};
+
+/* Storage of one round; the owner sets the arrays and their limits, the algorithm fills them
+ * through gyre_round_*(). */
+struct gyre_round {
+    struct gyre_step *step;
+    struct gyre_place *source;
+    uint32_t steps, step_max;
+    uint32_t sources, source_max;
+    bool overflow; /* more was asked for than the extent promised: a defect of the algorithm */
+};
+
+/* Blocks of unequal length (all_gather_v, all_to_all_v): elements, by rank. */
+struct gyre_blocks {
+    const uint64_t *at, *count;
+};
+
+/* Which ranks share a node; the same on every rank. */
+struct gyre_layout {
+    uint32_t nodes;
+    const uint32_t *node;  /* of a rank */
+    const uint32_t *order; /* ranks, node after node, ascending within */
+    const uint32_t *place; /* of a rank in `order` */
+    const uint32_t *start; /* of a node in `order`; nodes + 1 of them */
+};
+
+/* One lane's task: elements first … first + count - 1 of the operation, or of each of its blocks.
+ * Offsets of steps count from that first element: gyre_slice_block() says where blocks are. */
+struct gyre_slice {
+    enum gyre_verb verb;
+    uint32_t n, rank;
+    uint32_t root;    /* where the verb has one; 0 otherwise */
+    uint32_t element; /* bytes of one element */
+    uint64_t count;   /* elements of the slice, of each block; may be less than n, or 0 */
+    uint64_t first;   /* elements before it */
+    uint64_t stride;  /* elements from one block to the next, where there are n of equal length */
+    struct gyre_blocks in, out; /* unequal ones; NULL: equal */
+    uint64_t small; /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
+    const struct gyre_layout *layout; /* NULL: all on one node */
+    bool in_place; /* this rank's: may change its COPY steps and where its SENDs read, only */
+    bool narrow;   /* the accumulator is wider than the element: a partial sum would be rounded */
+};
+
+struct gyre_span {
+    uint64_t at, bytes; /* at: from the slice's first byte */
+};
+
+/* This slice's part of block `rank` of a buffer that holds n blocks (somewhere). */
+struct gyre_span gyre_slice_in_block(const struct gyre_slice *slice, uint32_t rank);
+struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t rank);
+
+/* Bytes of `blocks` blocks, from block `first` on and after the last from 0 again. */
+uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
+uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
+
+/* Part `index` of a span cut into `parts` by whole elements, the first ones an element longer; and
+ * the span of a slice that has no blocks. */
+struct gyre_span gyre_slice_cut(const struct gyre_slice *slice, struct gyre_span whole,
+                                uint64_t parts, uint64_t index);
+struct gyre_span gyre_slice_whole(const struct gyre_slice *slice);
+
+/* What a rank answers for where the data is spread over all: its block where the verb has blocks,
+ * else one of n parts, the first ones an element longer. And the bytes of all these. */
+struct gyre_span gyre_slice_share(const struct gyre_slice *slice, uint32_t rank);
+uint64_t gyre_slice_all_bytes(const struct gyre_slice *slice);
+
+/* What this rank has of INPUT or OUTPUT: no, one or n blocks, and block i of them. */
+uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buffer);
+struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,
+                                  uint32_t i);
+
+/* Where this rank works in place, INPUT + x is OUTPUT + x + this. */
+int64_t gyre_slice_shift(const struct gyre_slice *slice);
+
+/* What a slice needs: rounds (the same on every rank, though many of one rank's may be empty) and
+ * the fullest rank's scratch are exact, the rest are upper bounds. */
+struct gyre_extent {
+    uint64_t rounds;
+    uint64_t scratch_bytes;
+    uint32_t step_max, source_max; /* of any one round */
+    uint64_t idle_rounds;          /* of them: with steps of those only who work in place */
+};
+
+struct gyre_algorithm {
+    const char *name;
+    const char *summary; /* one line for `gyre show` */
+    uint32_t verbs;      /* bit 1 << verb for each operation it can build */
+    /* each element is the left fold over ranks 0 … n-1, rounded once: the result depends on nothing
+     * else. Partial folds may be passed on unless the slice is narrow */
+    bool rank_order;
+    /* can it build this slice? equal on all ranks, for every count; NULL: always */
+    bool (*suits)(const struct gyre_slice *slice);
+    struct gyre_extent (*extent)(const struct gyre_slice *slice);
+    /* appends the steps of one round to an empty one */
+    void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);
+    /* the formula: what this rank sends in all rounds */
+    uint64_t (*sent_bytes)(const struct gyre_slice *slice);
+};
+
+/* For people: "all_reduce", "INPUT", "SEND". Indexed by enum gyre_verb, gyre_buffer,
+ * gyre_step_kind. */
+extern const char *const gyre_verb_word[];
+extern const char *const gyre_buffer_name[];
+extern const char *const gyre_step_kind_name[];
+
+/* The table; ends with NULL. Adding an algorithm = one file and one line in algorithms/table.c. */
+extern const struct gyre_algorithm *const gyre_algorithms[];
+const struct gyre_algorithm *gyre_algorithm_find(const char *name); /* NULL if there is none */
+
+/* Does the algorithm build the slice: has it the verb, and does the slice suit it? */
+bool gyre_algorithm_builds(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice);
+
+void gyre_round_clear(struct gyre_round *round);
+void gyre_round_send(struct gyre_round *round, uint32_t peer, struct gyre_place from,
+                     uint64_t length);
+void gyre_round_recv(struct gyre_round *round, uint32_t peer, struct gyre_place to,
+                     uint64_t length);
+void gyre_round_copy(struct gyre_round *round, struct gyre_place to, struct gyre_place from,
+                     uint64_t length);
+/* REDUCE is opened with its destination and then given its sources, in order, until the next step
+ * is added. */
+void gyre_round_reduce(struct gyre_round *round, struct gyre_place to, uint64_t length,
+                       uint32_t flags);
+void gyre_round_source(struct gyre_round *round, struct gyre_place from);
+
+static inline struct gyre_place gyre_at(enum gyre_buffer buffer, uint64_t offset)
+{
+    return (struct gyre_place){buffer, offset};
+}
+
+#endif

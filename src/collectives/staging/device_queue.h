@@ -1,0 +1,123 @@
+/* The carrier: copies and folds of memory that the CPU cannot touch, on a queue of the device that
+ * it is of. One per process; every communicator's operations share it.
+ *
+ * Posts are finished in the order in which they were made, so a ticket, the number of a post, is
+ * all that anybody keeps of one. Nothing on that queue ever waits for a peer or for a stream of the
+ * caller's: it is empty in bounded time. What waits for streams is a second queue that does nothing
+ * else: a stream may itself wait for an operation whose copies are not posted yet.
+ *
+ * All calls: owner (gyre_domain_enter), but for what says otherwise. */
+#ifndef GYRE_COLLECTIVES_STAGING_DEVICE_QUEUE_H
+#define GYRE_COLLECTIVES_STAGING_DEVICE_QUEUE_H
+
+#include "device/device.h"
+
+#include <stdatomic.h>
+
+#define GYRE_CARRIER_HOMES 64
+
+struct gyre_carrier {
+    const struct gyre_device *device;
+    int index;                       /* of the device; negative: there is none */
+    struct gyre_device_queue *queue; /* made by the first use, as the next one */
+    uint64_t posted, finished;       /* tickets */
+    struct gyre_device_queue *gates; /* what streams of the caller's have come to */
+    uint64_t asked, reached;         /* gates, likewise by number */
+    int status;                      /* negative: the device is lost, */
+    struct gyre_trouble trouble;     /* and its story */
+
+    /* Of a rank without a device, where this build could use one; else NULL. */
+    const struct gyre_device *unused;
+    _Atomic(const void *) home[GYRE_CARRIER_HOMES]; /* addresses that were found to be the host's */
+    atomic_uint_least64_t absent_ns;                /* when CUDA was last found not to be loaded */
+};
+
+/* `carrier` is zeroed memory. A negative index: everything is the host's. */
+void gyre_carrier_init(struct gyre_carrier *carrier, int index);
+
+/* Waits for what was posted. May be called twice. */
+void gyre_carrier_deinit(struct gyre_carrier *carrier);
+
+/* Is this memory one that only the carrier can read? Any thread. */
+static inline bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory)
+{
+    return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
+}
+
+/* Is this memory one that nobody here can read: a device's, in a process that has none? A program may
+ * load CUDA after it has joined. What was found to be the host's is not asked again. Any thread. */
+bool gyre_carrier_looks_astray(struct gyre_carrier *carrier, const void *memory);
+
+static inline bool gyre_carrier_astray(struct gyre_carrier *carrier, const void *memory)
+{
+    return carrier->unused && memory && gyre_carrier_looks_astray(carrier, memory);
+}
+
+/* Neither of the two: the CPU can touch it. Any thread. */
+static inline bool gyre_carrier_is_host(struct gyre_carrier *carrier, const void *memory)
+{
+    return !gyre_carrier_owns(carrier, memory) && !gyre_carrier_astray(carrier, memory);
+}
+
+/* GYRE_INVALID where this memory is another device's, which the carrier cannot reach. Any thread. */
+static inline int gyre_carrier_admit(const struct gyre_carrier *carrier, const void *memory,
+                                     struct gyre_trouble *trouble)
+{
+    return gyre_carrier_owns(carrier, memory)
+               ? carrier->device->admit(carrier->index, memory, trouble)
+               : 0;
+}
+
+/* Makes kernels ready and the queues, where that has not been done. May block: once. */
+int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble);
+
+/* A gate is reached when what is on the stream now has finished. */
+int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate,
+                      struct gyre_trouble *trouble);
+
+static inline bool gyre_carrier_reached(const struct gyre_carrier *carrier, uint64_t gate)
+{
+    return gate <= carrier->reached;
+}
+
+/* What is put on the stream from now on waits for *word to be `value`. */
+int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_device_word *word,
+                      uint64_t value, struct gyre_trouble *trouble);
+
+/* A fold on the stream itself: nothing here knows when it is over. */
+int gyre_carrier_fold_on(struct gyre_carrier *carrier, void *stream, gyre_fold fold,
+                         const struct gyre_fold_task *task, struct gyre_trouble *trouble);
+
+/* How many posts it takes now. */
+uint32_t gyre_carrier_room(const struct gyre_carrier *carrier);
+
+/* Post, and wait for the oldest where there is no room: whoever must not looks at the room first.
+ * The ticket; one that is never done where the device is lost. */
+uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from,
+                           uint64_t bytes);
+uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
+                           const struct gyre_fold_task *task);
+
+static inline bool gyre_carrier_done(const struct gyre_carrier *carrier, uint64_t ticket)
+{
+    return ticket <= carrier->finished;
+}
+
+static inline bool gyre_carrier_busy(const struct gyre_carrier *carrier)
+{
+    return carrier->posted != carrier->finished || carrier->asked != carrier->reached;
+}
+
+/* Learns what has finished; true if anything had. */
+bool gyre_carrier_poll(struct gyre_carrier *carrier);
+
+/* A copy between any two memories, finished when this returns: 0 or the carrier's status. */
+int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes);
+
+/* Waits for a ticket: 0 or the carrier's status. */
+int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket);
+
+/* Waits for all that was posted, but not for ever: on a job that has failed. */
+void gyre_carrier_settle(struct gyre_carrier *carrier);
+
+#endif

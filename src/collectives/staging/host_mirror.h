@@ -1,0 +1,48 @@
+/* Shadows: how an operation runs on buffers that the CPU cannot touch, over links that cannot
+ * either.
+ *
+ *     INPUT on the device ──copy──▶ shadow ──▶ the operation, as ever ──▶ shadow ──copy──▶ OUTPUT
+ *
+ * The shadow is host memory laid out as the caller's buffers are. A slice's bytes are copied when the
+ * slice is due and given back when it has run, so the device's copy engine works beside the wire, and
+ * beside the processors on mapped memory. Peers learn nothing of it: each rank chooses for itself
+ * where its buffers are.
+ *
+ * All calls: owner. */
+#ifndef GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
+#define GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
+
+#include "collectives/staging/device_queue.h"
+#include "collectives/engine/engine.h"
+
+struct gyre_shadow; /* of one operation; from a pool of the engine */
+
+/* The shadow that these buffers want; NULL where they are the host's. Allocates where the pool has
+ * none that is large enough. Nothing is copied yet. */
+int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                     void *output, struct gyre_shadow **shadow, struct gyre_trouble *trouble);
+
+/* From here on the operation runs on the shadow. NULL: on its own buffers. */
+void gyre_shadow_cast(struct gyre_operation *op, struct gyre_shadow *shadow);
+
+/* Asks for what is due, and learns what has come. True if anything moved. */
+bool gyre_shadow_run(struct gyre_shadow *shadow);
+
+/* Is the slice's INPUT here? Of an EXCHANGE, which is not cut, all of it. */
+bool gyre_shadow_ready(const struct gyre_shadow *shadow, uint64_t slice);
+
+/* STEPS: gives the slice's OUTPUT back. False: there is no room on the queue now, ask again. */
+bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice);
+
+/* On mapped memory, where slices end in their order: the first so many have. True if anything was
+ * given back; what was not is asked for again. */
+bool gyre_shadow_give_before(struct gyre_shadow *shadow, uint64_t slices);
+
+/* Has all of OUTPUT been given back; and has it arrived? */
+bool gyre_shadow_given(const struct gyre_shadow *shadow);
+bool gyre_shadow_over(const struct gyre_shadow *shadow);
+
+void gyre_shadow_release(struct gyre_shadow *shadow); /* to the pool; NULL allowed */
+void gyre_shadow_deinit(struct gyre_engine *engine);  /* frees the pool */
+
+#endif
