@@ -47,9 +47,9 @@ allowed() {
     src/model/report*) echo 'base/*|model/report*' ;;
     src/model/*) echo 'base/*|device/*|ddp/*|sampler/*|model/*' ;;
     src/launch/*) echo 'base/*|transport/job/job.h|transport/join/join.h|transport/net/handshake.h|launch/*' ;;
-    src/cli/doctor.c | src/cli/doctor_try.c) echo 'base/*|device/device.h|transport/link/cuda_ipc.h|cli/*' ;;
-    src/cli/knobs.c) echo 'base/*|collectives/kernels/reduce.h|cli/*' ;;
-    src/cli/choices_settle.c) echo "base/*|$schedules|collectives/kernels/reduce.h|collectives/plan/shape.h|transport/stream/signature.h|cli/*" ;;
+    src/cli/doctor/doctor.c | src/cli/doctor/try.c) echo 'base/*|device/device.h|transport/link/cuda_ipc.h|cli/*' ;;
+    src/cli/show/knobs.c) echo 'base/*|collectives/kernels/reduce.h|cli/*' ;;
+    src/cli/show/choices_settle.c) echo "base/*|$schedules|collectives/kernels/reduce.h|collectives/plan/shape.h|transport/stream/signature.h|cli/*" ;;
     src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|sampler/safetensors.h|sampler/json_out.h" ;;
     *) echo '*' ;;
     esac

@@ -8,7 +8,7 @@
  *     collectives/messages/staged_message.c           short ones, and those to other nodes
  *
  * Work is late by up to 1 ms, so that what is not waited for is not there. collectives/staging/device_queue.c has its own in
- * test_carrier, cuda_memory.c in test_device_regions. */
+ * test_carrier, device/cuda/memory.c in test_device_regions. */
 #include "comm_rig.h"
 #include "device/device.h"
 #include "fakecuda/fakecuda.h"

@@ -18,10 +18,10 @@ named=$(find "$source/src" -name '*.[ch]' ! -name knobs.c ! -name status.c -exec
 shown=$("$gyre" show env | sed -n 's/^\(GYRE_[A-Z0-9_]*\) .*/\1/p' | sort -u)
 [ "$(echo "$named" | wc -l)" -gt 20 ] || offend "only these names were found in src/: $named"
 for name in $named; do
-    echo "$shown" | grep -qx "$name" || offend "$name is read in src/ but is not in src/cli/knobs.c"
+    echo "$shown" | grep -qx "$name" || offend "$name is read in src/ but is not in src/cli/show/knobs.c"
 done
 for name in $shown; do
-    echo "$named" | grep -qx "$name" || offend "$name is in src/cli/knobs.c, but nothing in src/ reads it"
+    echo "$named" | grep -qx "$name" || offend "$name is in src/cli/show/knobs.c, but nothing in src/ reads it"
     grep -q "\`$name\`" "$source/docs/environment.md" || offend "$name is missing in docs/environment.md"
 done
 

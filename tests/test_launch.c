@@ -1,6 +1,6 @@
 /* The launcher's pure parts: seatings, shares of cores, lines, and the words between launchers. */
 #include "launch/cores.h"
-#include "launch/ear.h"
+#include "launch/launcher_line.h"
 #include "launch/seating.h"
 #include "launch/lines.h"
 

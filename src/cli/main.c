@@ -1,7 +1,7 @@
 /* gyre: one tool, a table of commands. A command parses, calls its room and returns an exit code;
  * nothing else. */
 #include "cli/commands.h"
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #include "base/env.h"
 #include "base/status.h"

@@ -3,7 +3,7 @@
  * A device knows addresses and bytes; it knows no rank, no link and no algorithm. Work (copies and
  * reductions) is posted to a queue and completes by token: the CPU's queue has finished when post()
  * returns, a CUDA stream later. So the engine runs the same code over both, and a new device is one
- * file and one line in device_table.c.
+ * file and one line in table.c.
  *
  * Arithmetic lives above, in collectives/kernels: a `gyre_fold` is a function of the same kind as
  * the device that is given to post(), and the device only decides where and when it runs. */

@@ -6,7 +6,7 @@
  *        │ ◀────── my size: 2 ─────── │
  *        │ ── sizes 4, 2; job 3f… ──▶ │         all know where their ranks begin
  *     ranks 0–3                    ranks 4, 5   … and meet at the same address, which is free again
- *        │ ◀─ signal, failed, done ─▶ │         for as long as ranks run (ear.h)
+ *        │ ◀─ signal, failed, done ─▶ │         for as long as ranks run (launcher_line.h)
  *
  * So the user's key, the rendezvous with its time limits, and its messages are the ones every job
  * has. Only the connection between node 0 and each other node is kept: what one node tells, node 0

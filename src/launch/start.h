@@ -2,7 +2,7 @@
 #ifndef GYRE_LAUNCH_START_H
 #define GYRE_LAUNCH_START_H
 
-#include "launch/crew.h"
+#include "launch/children.h"
 #include "launch/launch.h"
 
 struct gyre_launch_job {

@@ -1,0 +1,216 @@
+/* One trial: two processes, as two ranks would be.
+ *
+ *     owner, on `device`                      peer, on `other`
+ *     alloc, fill ── descriptor, a socket ──▶ import, copy to its own memory, from there to the host
+ *     free  ◀────────────── done ──────────── sum of the bytes as expected?
+ *
+ * Words and verdict stand in a page that they share with the caller. What hangs in a driver is ended
+ * by an alarm. */
+#include "cli/doctor/try.h"
+
+#include "base/crc.h"
+#include "device/device.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LENGTH  (2u << 20)
+#define SECONDS 30u
+
+struct verdict {
+    bool told, right;
+    char words[600];
+};
+
+struct trial {
+    const struct gyre_device *cuda;
+    int device; /* of this process */
+    struct gyre_device_queue *queue;
+    struct gyre_region region;
+    uint8_t *bytes; /* LENGTH of the host's */
+    struct gyre_trouble trouble;
+};
+
+/* By the device, and over when this returns. */
+static int copy(struct trial *trial, void *to, const void *from)
+{
+    uint64_t token;
+    int done, status = trial->cuda->copy(trial->queue, to, from, LENGTH, 1);
+    while (status == 0) {
+        done = trial->cuda->query(trial->queue, &token, 1);
+        status = done > 0 ? 1 : done;
+    }
+    return status > 0 ? 0
+                      : gyre_trouble_set(&trial->trouble, status, "copying on device %d: %s",
+                                         trial->device, gyre_status_name(status));
+}
+
+static int open_trial(struct trial *trial, int device)
+{
+    *trial = (struct trial){.cuda = gyre_device_of(GYRE_MEMORY_CUDA), .device = device};
+    trial->bytes = malloc(LENGTH);
+    if (!trial->bytes)
+        return gyre_trouble_set(&trial->trouble, -ENOMEM, "no memory for a trial");
+    for (uint32_t i = 0; i < LENGTH; i++)
+        trial->bytes[i] = (uint8_t)(i * 31 >> 4 ^ i);
+    return trial->cuda->queue_create(device, &trial->queue, &trial->trouble);
+}
+
+/* -- a descriptor on its way ------------------------------------------------------------------- */
+
+union control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+static int send_descriptor(int socket, int fd)
+{
+    char word = 1;
+    union control control = {0};
+    struct iovec iov = {&word, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), &fd, sizeof(int));
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+/* -1: the owner has ended without one. */
+static int receive_descriptor(int socket)
+{
+    char word;
+    int fd = -1;
+    union control control = {0};
+    struct iovec iov = {&word, 1};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *header = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header && header->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(header), sizeof(int));
+    return fd;
+}
+
+/* -- the two processes ------------------------------------------------------------------------- */
+
+static void tell(struct verdict *verdict, bool right, const char *words)
+{
+    if (verdict->told)
+        return;
+    snprintf(verdict->words, sizeof(verdict->words), "%s", words);
+    verdict->right = right;
+    verdict->told = true;
+}
+
+static void own(int device, int socket, struct verdict *verdict)
+{
+    char word;
+    struct trial trial;
+    int status = open_trial(&trial, device);
+    if (!status)
+        status = trial.cuda->alloc(device, LENGTH, GYRE_SHARE_OPEN, &trial.region, &trial.trouble);
+    if (!status)
+        status = copy(&trial, trial.region.base, trial.bytes);
+    if (!status && trial.region.fd < 0)
+        status = gyre_trouble_set(&trial.trouble, GYRE_UNSUPPORTED,
+                                  "the system gives no handle to pass memory of device %d along",
+                                  device);
+    if (status)
+        tell(verdict, false, trial.trouble.text);
+    else if (send_descriptor(socket, trial.region.fd) == 0)
+        (void)!read(socket, &word, 1);
+    trial.cuda->free(&trial.region);
+}
+
+static void look(int device, int socket, struct verdict *verdict)
+{
+    struct trial trial;
+    int fd = receive_descriptor(socket);
+    if (fd < 0)
+        return;
+    int status = open_trial(&trial, device);
+    struct gyre_region own = {0};
+    uint32_t sum = status ? 0 : gyre_crc32c(0, trial.bytes, LENGTH);
+    if (!status)
+        status =
+            trial.cuda->import(device, fd, LENGTH, GYRE_SHARE_OPEN, &trial.region, &trial.trouble);
+    if (!status)
+        status = trial.cuda->alloc(device, LENGTH, GYRE_SHARE_OPEN, &own, &trial.trouble);
+    if (!status)
+        status = copy(&trial, own.base, trial.region.base);
+    if (!status) {
+        memset(trial.bytes, 0, LENGTH);
+        status = copy(&trial, trial.bytes, own.base);
+    }
+    if (status)
+        tell(verdict, false, trial.trouble.text);
+    else if (gyre_crc32c(0, trial.bytes, LENGTH) != sum)
+        tell(verdict, false, "what was copied differs from what was written: do not use this pair");
+    else
+        tell(verdict, true, "2 MiB were mapped and copied, and were right");
+    trial.cuda->free(&own);
+    trial.cuda->unimport(&trial.region);
+}
+
+static pid_t start(void (*body)(int, int, struct verdict *), int device, const int socket[2],
+                   int end, struct verdict *verdict)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child)
+        return child;
+    close(socket[!end]);
+    signal(SIGALRM, SIG_DFL);
+    alarm(SECONDS);
+    body(device, socket[end], verdict);
+    _exit(0);
+}
+
+static void finish(pid_t child, const char *who, struct verdict *verdict)
+{
+    int ended = 0;
+    char words[80];
+    if (child < 0 || waitpid(child, &ended, 0) != child)
+        snprintf(words, sizeof(words), "the %s could not be started", who);
+    else if (WIFSIGNALED(ended))
+        snprintf(words, sizeof(words), "the %s ended by signal %d", who, WTERMSIG(ended));
+    else
+        return;
+    verdict->told = false;
+    tell(verdict, false, words);
+}
+
+bool gyre_doctor_try(int device, int other, char *words, size_t size)
+{
+    int socket[2];
+    struct verdict *verdict =
+        mmap(NULL, sizeof(*verdict), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (verdict == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socket)) {
+        snprintf(words, size, "%s", gyre_status_name(-errno));
+        return false;
+    }
+    pid_t owner = start(own, device, socket, 0, verdict);
+    pid_t peer = start(look, other, socket, 1, verdict);
+    close(socket[0]);
+    close(socket[1]);
+    finish(peer, "peer", verdict);
+    finish(owner, "owner", verdict);
+    bool right = verdict->right;
+    snprintf(words, size, "%s", verdict->words);
+    munmap(verdict, sizeof(*verdict));
+    return right;
+}

@@ -1,0 +1,96 @@
+/* gyre inspect DIR: every generation of a checkpoint's folder, each checked to its last byte. */
+#include "cli/inspect/inspect.h"
+
+#include "cli/commands.h"
+#include "model/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void print_table(const struct gyre_checkpoint_report *report)
+{
+    printf("%12s  %-8s %8s %14s\n", "step", "state", "ranks", "bytes");
+    for (uint64_t i = 0; i < report->count; i++) {
+        const struct gyre_checkpoint_generation *generation = &report->generation[i];
+        if (generation->trouble.status)
+            printf("%12" PRIu64 "  %-8s %s\n", generation->step, "damaged",
+                   generation->trouble.text);
+        else
+            printf("%12" PRIu64 "  %-8s %8" PRIu64 " %14" PRIu64 "\n", generation->step, "whole",
+                   generation->world, generation->bytes);
+    }
+}
+
+static void print_texts(const char *folder, const struct gyre_checkpoint *checkpoint)
+{
+    char key[GYRE_STORED_SHOWN], value[GYRE_STORED_SHOWN];
+    printf("\nnewest whole: step %" PRIu64 ", model %.16s\n", gyre_checkpoint_step(checkpoint),
+           gyre_checkpoint_model_hash(checkpoint));
+    for (uint64_t i = 0; i < gyre_checkpoint_texts(checkpoint); i++) {
+        const struct gyre_stored_text *text = gyre_checkpoint_text_at(checkpoint, i);
+        printf("%s: %s\n", gyre_stored_shown(text->key, key),
+               gyre_stored_shown(text->value, value));
+    }
+    printf("`gyre inspect %s/step-%08" PRIu64 "/model.safetensors` lists its tensors\n", folder,
+           gyre_checkpoint_step(checkpoint));
+}
+
+static void put_generation(struct gyre_json_out *out,
+                           const struct gyre_checkpoint_generation *generation)
+{
+    gyre_json_put_text(out, "{\"step\":");
+    gyre_json_put_whole(out, generation->step);
+    if (generation->trouble.status) {
+        gyre_json_put_text(out, ",\"whole\":false,\"why\":");
+        gyre_json_put_string(out, generation->trouble.text);
+    } else {
+        gyre_json_put_text(out, ",\"whole\":true,\"world\":");
+        gyre_json_put_whole(out, generation->world);
+        gyre_json_put_text(out, ",\"bytes\":");
+        gyre_json_put_whole(out, generation->bytes);
+    }
+    gyre_json_put_text(out, "}");
+}
+
+static void print_json(const char *folder, const struct gyre_checkpoint_report *report,
+                       const struct gyre_checkpoint *newest)
+{
+    struct gyre_json_out out = {.stream = stdout};
+    gyre_json_put_text(&out, "{\"folder\":");
+    gyre_json_put_string(&out, folder);
+    gyre_json_put_text(&out, ",\n \"generations\":[");
+    for (uint64_t i = 0; i < report->count; i++) {
+        gyre_json_put_text(&out, i ? ",\n  " : "\n  ");
+        put_generation(&out, &report->generation[i]);
+    }
+    gyre_json_put_text(&out, "],\n \"texts\":{");
+    for (uint64_t i = 0; newest && i < gyre_checkpoint_texts(newest); i++) {
+        const struct gyre_stored_text *text = gyre_checkpoint_text_at(newest, i);
+        gyre_json_put_text(&out, i ? "," : "");
+        gyre_json_put_string(&out, text->key);
+        gyre_json_put_text(&out, ":");
+        gyre_json_put_string(&out, text->value);
+    }
+    gyre_json_put_text(&out, "}}\n");
+}
+
+int gyre_inspect_folder(const char *folder, bool json)
+{
+    struct gyre_trouble trouble = {0}, none = {0};
+    struct gyre_checkpoint_report report, skipped;
+    struct gyre_checkpoint *newest;
+    int status = gyre_checkpoint_look(folder, &report, &trouble);
+    if (status)
+        return gyre_cli_fail("inspect", status, &trouble);
+    status = gyre_checkpoint_open(&newest, folder, &skipped, &none);
+    if (json)
+        print_json(folder, &report, newest);
+    else
+        print_table(&report);
+    if (newest && !json)
+        print_texts(folder, newest);
+    gyre_checkpoint_report_free(&report);
+    gyre_checkpoint_report_free(&skipped);
+    gyre_checkpoint_close(newest);
+    return status ? gyre_cli_fail("inspect", status, &none) : 0;
+}

@@ -1,0 +1,37 @@
+/* Every variable of Gyre's own that something in src/ reads: one table for `gyre show env`, which a
+ * test compares with the sources and with docs/environment.md. */
+#ifndef GYRE_CLI_SHOW_KNOBS_H
+#define GYRE_CLI_SHOW_KNOBS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum gyre_knob_kind {
+    GYRE_KNOB_TEXT,
+    GYRE_KNOB_SECRET, /* is never printed */
+    GYRE_KNOB_WORD,   /* one of `words` */
+    GYRE_KNOB_NUMBER, /* from `least` to `most` */
+    GYRE_KNOB_SIZE,
+    GYRE_KNOB_TIME,
+    GYRE_KNOB_KERNELS /* a set of kernels that was built for this kind of machine */
+};
+
+struct gyre_knob {
+    const char *name;
+    const char *fallback; /* what holds without it, for people */
+    const char *meaning;  /* one line */
+    enum gyre_knob_kind kind;
+    bool same;         /* must be equal on all ranks */
+    const char *words; /* "auto tcp shm" */
+    int64_t least, most;
+};
+
+extern const struct gyre_knob gyre_knobs[]; /* ends with a NULL name */
+
+/* Can the text be the knob's value? 0, or GYRE_INVALID and the sentence. What needs a file or a
+ * table (GYRE_ALGO, GYRE_TUNE_FILE, …) is not looked into. */
+int gyre_knob_check(const struct gyre_knob *knob, const char *text, struct gyre_trouble *trouble);
+
+#endif

@@ -1,0 +1,110 @@
+/* gyre show: reads what to build, builds it for all ranks, prints. Nothing is sent anywhere. */
+#include "cli/show/schedule.h"
+
+#include "base/env.h"
+#include "cli/commands.h"
+#include "cli/show/question.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct gyre_flag gyre_show_flags[FLAGS] = {
+    [ALGO] = {"algo", 'a', "NAME", "the algorithm (the first below that builds the operation)"},
+    [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (4)"},
+    [NODES] = {"nodes", 0, "LAYOUT", "ranks of each node: 4+2, 2x2 (one node)"},
+    [COUNT] = {"count", 'c', "COUNT", "elements of the data, or of each block (4 for each rank)"},
+    [COUNTS] = {"counts", 0, "LIST", "elements of each rank's block: 3,0,5"},
+    [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element (4)"},
+    [ROOT] = {"root", 0, "RANK",
+              "where a broadcast or scatter starts, a reduce or gather ends (0)"},
+    [RANK] = {"rank", 'r', "RANK", "show this rank only"},
+    [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
+    [RUN] = {"run", 0, NULL, "play it on small numbers, with every buffer after every round"},
+    [IN_PLACE] = {"in-place", 0, NULL, "with --run: INPUT and OUTPUT are one memory"},
+    [HELP] = {"help", 'h', NULL, "this page"},
+};
+
+static int read_operation(const char *word, struct gyre_show_question *q,
+                          struct gyre_trouble *trouble)
+{
+    char name[32];
+    int index;
+    if (word == NULL)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "which operation? `gyre show all_reduce`, broadcast, reduce, "
+                                "all_gather, reduce_scatter, all_to_all, gather or scatter");
+    snprintf(name, sizeof name, "%s", word);
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : *c;
+    size_t length = strlen(name);
+    if (length > 2 && strcmp(name + length - 2, "_v") == 0) /* all_gather_v: its --counts say so */
+        name[length - 2] = '\0';
+    int status = gyre_parse_word("operation", name, gyre_verb_word, GYRE_VERBS, &index, trouble);
+    if (status == 0)
+        q->slice.verb = (enum gyre_verb)index;
+    return status;
+}
+
+static int read_flags(char **argv, struct gyre_show_question *q, struct gyre_trouble *trouble)
+{
+    struct gyre_flags flags = {.argv = argv, .flag = gyre_show_flags, .count = FLAGS};
+    const char *operation = NULL;
+    int index;
+    do {
+        if (*flags.argv != NULL && **flags.argv != '-' && operation == NULL)
+            operation = *flags.argv++;
+        index = gyre_flags_next(&flags, trouble);
+        if (index >= 0)
+            q->word[index] = flags.value != NULL ? flags.value : "yes";
+    } while (index >= 0);
+    if (index != GYRE_FLAGS_END || q->word[HELP] != NULL)
+        return index == GYRE_FLAGS_END ? 0 : index;
+    if (*flags.argv != NULL)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "unexpected word '%s'; one operation and its flags are expected",
+                                *flags.argv);
+    return read_operation(operation, q, trouble);
+}
+
+static void print_help(void)
+{
+    puts("usage: gyre show OPERATION [FLAGS]\n\noperations:");
+    for (int verb = 0; verb < GYRE_VERBS; verb++)
+        printf("  %s\n", gyre_verb_word[verb]);
+    puts("\nflags:");
+    gyre_flags_print(gyre_show_flags, FLAGS);
+    puts("\nalgorithms:");
+    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
+        printf("  %-18s%s\n", (*it)->name, (*it)->summary);
+    puts("\nexample: gyre show all_reduce --algo ring -n 5 --run\n"
+         "         gyre show all_gather --counts 3,0,5 --run");
+}
+
+static int answer(const struct gyre_show_question *q, struct gyre_trouble *trouble)
+{
+    int status;
+    if (q->word[RUN] != NULL)
+        status = gyre_show_run(q, trouble);
+    else if (q->word[JSON] != NULL)
+        status = gyre_print_json(stdout, q->algorithm, &q->slice, q->ranks);
+    else
+        status = gyre_print_table(stdout, q->algorithm, &q->slice, q->ranks);
+    if (status != 0)
+        gyre_trouble_set(trouble, status, "no memory for a schedule of %u ranks", q->slice.n);
+    return status;
+}
+
+int gyre_cli_show_schedule(char **argv)
+{
+    struct gyre_show_question q = {0};
+    struct gyre_trouble trouble = {0};
+    int status = read_flags(argv, &q, &trouble);
+    if (status == 0 && q.word[HELP] != NULL)
+        return print_help(), 0;
+    if (status == 0)
+        status = gyre_show_settle(&q, &trouble);
+    if (status == 0)
+        status = answer(&q, &trouble);
+    gyre_show_forget(&q);
+    return status == 0 ? 0 : gyre_cli_fail("show", status, &trouble);
+}

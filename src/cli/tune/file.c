@@ -1,0 +1,105 @@
+/* gyre tune's file: read what is there, replace what was measured, write it whole under another
+ * name and rename it, so that nobody ever reads half a file. */
+#include "cli/tune/tune.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEXT_MAX 16384
+
+/* The line of /proc/cpuinfo that names the processor. */
+static void processor(char *name, size_t size)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, size, "unknown processor");
+    while (file && fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !colon)
+            continue;
+        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+/* Adds the comment lines "# kind: …" of the old file whose kind was not measured now. */
+static size_t keep_remarks(FILE *old, uint32_t kinds, char *text, size_t length)
+{
+    char line[512];
+    while (old && fgets(line, sizeof line, old))
+        for (int kind = 0; kind < GYRE_LINK_KINDS; kind++) {
+            size_t name = strlen(gyre_link_kind_name[kind]);
+            if (!(kinds & 1u << kind) && !strncmp(line, "# ", 2) && line[2 + name] == ':' &&
+                !strncmp(line + 2, gyre_link_kind_name[kind], name) &&
+                length + strlen(line) < TEXT_MAX / 2)
+                length += (size_t)snprintf(text + length, TEXT_MAX - length, "%s", line);
+        }
+    return length;
+}
+
+static size_t add_remarks(const struct gyre_measured *measured, char *text, size_t length)
+{
+    char cpu[128], host[64] = "?", date[32];
+    time_t now = time(NULL);
+    processor(cpu, sizeof cpu);
+    gethostname(host, sizeof host - 1);
+    strftime(date, sizeof date, "%F", gmtime(&now));
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        if (measured->kinds & 1u << kind)
+            length +=
+                (size_t)snprintf(text + length, TEXT_MAX - length,
+                                 "# %s: %d ranks on %d node%s, %s, %ld cores of %s, %s, "
+                                 "off by %d %%\n",
+                                 gyre_link_kind_name[kind], measured->ranks, measured->nodes,
+                                 measured->nodes > 1 ? "s" : "", host,
+                                 sysconf(_SC_NPROCESSORS_ONLN), cpu, date, measured->error_percent);
+    return length;
+}
+
+static int save(const char *path, const char *text, struct gyre_trouble *trouble)
+{
+    char part[4096];
+    snprintf(part, sizeof part, "%s.part", path);
+    FILE *file = fopen(part, "we");
+    bool bad = !file || fputs(text, file) < 0;
+    if (file)
+        bad |= fclose(file) != 0;
+    if (!bad && rename(part, path) == 0)
+        return 0;
+    int status = -errno;
+    unlink(part);
+    return gyre_trouble_set(trouble, status, "%s: %s", path, strerror(-status));
+}
+
+int gyre_tune_write(const char *path, const struct gyre_measured *measured,
+                    struct gyre_trouble *trouble)
+{
+    struct gyre_tuning merged = gyre_tuning_built_in;
+    uint32_t kinds = 0;
+    char text[TEXT_MAX] = "# Prices of Gyre's links and folds, written by `gyre tune`; name this "
+                          "file in GYRE_TUNE_FILE.\n";
+    FILE *old = fopen(path, "re");
+    int status = old ? gyre_tuning_read(path, &merged, &kinds, trouble) : 0;
+    if (status) {
+        fclose(old);
+        return status;
+    }
+    size_t length = add_remarks(measured, text, strlen(text));
+    length = keep_remarks(old, measured->kinds, text, length);
+    for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
+        if (measured->kinds & 1u << kind)
+            merged.link[kind] = measured->tuning.link[kind];
+    if (measured->kinds & ~(1u << GYRE_LINK_MAPPED))
+        merged.fold_kib_ps = measured->tuning.fold_kib_ps;
+    gyre_tuning_format(text + length, sizeof text - length, &merged, kinds | measured->kinds);
+    if (old)
+        fclose(old);
+    return save(path, text, trouble);
+}

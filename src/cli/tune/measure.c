@@ -1,0 +1,165 @@
+/* gyre tune, as a rank: all-reduces whose algorithm is known, because GYRE_ALGO names one for each
+ * size, are timed in turns, and prices fitted to the times (collectives/choose/fit.h).
+ *
+ *     size        8          16        24       4096       …
+ *     rules   doubling:-12 direct:-20 ring:-2060 …               one slice, one lane
+ *
+ * On shared memory direct is one pass over mapped memory, and the others go over the rings; with
+ * two ranks they too become one pass, so the rings stay unpriced. */
+#include "cli/tune/tune.h"
+
+#include "collectives/schedule/layout.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BLOCKS  11
+#define LARGEST (UINT64_C(256) * 1024 + 128)
+
+const char *const gyre_tune_algorithm[GYRE_TUNE_ALGORITHMS] = {"doubling", "direct", "ring"};
+
+uint64_t gyre_tune_bytes(int trial)
+{
+    static const uint64_t sizes[GYRE_TUNE_SIZES] = {8, 4096, 32768, 262144};
+    return sizes[trial / GYRE_TUNE_ALGORITHMS] + (uint64_t)(trial % GYRE_TUNE_ALGORITHMS) * 64;
+}
+
+static void settle_environment(void)
+{
+    char rules[256] = "";
+    for (int t = 0; t < GYRE_TUNE_TRIALS; t++) {
+        size_t length = strlen(rules);
+        if (t + 1 < GYRE_TUNE_TRIALS)
+            snprintf(rules + length, sizeof rules - length, "%s:-%llu;",
+                     gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS],
+                     (unsigned long long)(gyre_tune_bytes(t) + gyre_tune_bytes(t + 1)) / 2);
+        else
+            snprintf(rules + length, sizeof rules - length, "%s",
+                     gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS]);
+    }
+    setenv("GYRE_ALGO", rules, 1);
+    setenv("GYRE_SLICE", "64M", 1);
+    setenv("GYRE_LANES", "1", 1);
+    unsetenv("GYRE_REPRODUCIBLE");
+    unsetenv("GYRE_TUNE_FILE");
+}
+
+/* -- who is where ------------------------------------------------------------------------------ */
+
+/* Do all ranks have this rank's host name? */
+static int one_machine(struct gyre_tune_scene *scene, bool *same)
+{
+    char host[256] = "";
+    int64_t hash[2] = {0, 0};
+    gethostname(host, sizeof host - 1);
+    for (const char *c = host; *c; c++)
+        hash[0] = (hash[0] * 31 + (unsigned char)*c) & 0xffffffff;
+    hash[1] = -hash[0];
+    int status = gyre_all_reduce(scene->comm, hash, hash, 2, GYRE_I64, GYRE_MAX);
+    *same = hash[0] == -hash[1];
+    return status;
+}
+
+static int lay_out(struct gyre_tune_scene *scene, struct gyre_trouble *trouble)
+{
+    uint32_t *node = calloc(scene->n, sizeof *node);
+    bool same;
+    int status = node ? one_machine(scene, &same) : -ENOMEM;
+    if (!status) {
+        node[gyre_rank(scene->comm)] = (uint32_t)gyre_node(scene->comm);
+        status = gyre_all_reduce(scene->comm, node, node, scene->n, GYRE_I32, GYRE_SUM);
+        scene->far = same ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
+    }
+    if (!status && gyre_nodes(scene->comm) > 1)
+        status = gyre_layout_create(node, scene->n, &scene->layout, trouble);
+    free(node);
+    return status;
+}
+
+/* -- times ------------------------------------------------------------------------------------- */
+
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int time_block(struct gyre_tune_scene *scene, int trial, double *ns)
+{
+    uint64_t bytes = gyre_tune_bytes(trial);
+    int calls = bytes > 65536 ? 8 : bytes > 8192 ? 40 : 200;
+    int status = gyre_barrier(scene->comm);
+    double begun = now_ns();
+    for (int i = 0; !status && i < calls; i++)
+        status = gyre_all_reduce(scene->comm, scene->input, scene->output, bytes / 4, GYRE_F32,
+                                 GYRE_SUM);
+    *ns = (now_ns() - begun) / calls;
+    return status;
+}
+
+/* The lower quartile of blocks that take turns, so that a busy moment meets all trials and counts
+ * little; then the mean over ranks. The first block only warms up. */
+static int time_all(struct gyre_tune_scene *scene)
+{
+    double block[GYRE_TUNE_TRIALS][BLOCKS];
+    int status = 0;
+    for (int b = -1; !status && b < BLOCKS; b++)
+        for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++)
+            status = time_block(scene, t, &block[t][b < 0 ? 0 : b]);
+    for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++) {
+        qsort(block[t], BLOCKS, sizeof **block, ascending);
+        scene->took_ns[t] = block[t][BLOCKS / 4];
+    }
+    return status ? status
+                  : gyre_all_reduce(scene->comm, scene->took_ns, scene->took_ns, GYRE_TUNE_TRIALS,
+                                    GYRE_F64, GYRE_AVG);
+}
+
+static int measure(struct gyre_tune_scene *scene, struct gyre_measured *measured,
+                   struct gyre_trouble *trouble)
+{
+    void *memory;
+    int status = gyre_alloc(scene->comm, 2 * LARGEST, &memory);
+    scene->input = memory;
+    scene->output = scene->input + LARGEST;
+    if (!status)
+        status = lay_out(scene, trouble);
+    if (!status)
+        status = time_all(scene);
+    if (!status)
+        status = gyre_tune_price(scene, measured);
+    return status;
+}
+
+int gyre_tune_measure(struct gyre_measured *measured, int *rank, struct gyre_trouble *trouble)
+{
+    struct gyre_tune_scene scene = {0};
+    settle_environment();
+    int status = gyre_init(&scene.comm, NULL);
+    if (status)
+        return gyre_trouble_set(trouble, status, "%s", gyre_error(NULL));
+    scene.n = (uint32_t)gyre_size(scene.comm);
+    *rank = gyre_rank(scene.comm);
+    *measured = (struct gyre_measured){.ranks = (int)scene.n, .nodes = gyre_nodes(scene.comm)};
+    if (scene.n < 2)
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "one rank alone has no links: start more with -n, as in `gyre "
+                                  "tune -n 4`, or under a launcher");
+    if (!status && (status = measure(&scene, measured, trouble)))
+        gyre_trouble_set(trouble, status, "%s: %s", gyre_status_name(status),
+                         gyre_error(scene.comm));
+    gyre_layout_destroy(scene.layout);
+    int end = gyre_finalize(scene.comm);
+    return status ? status : end;
+}

@@ -1,0 +1,298 @@
+/* CUDA memory as a device: queues, and who owns an address.
+ *
+ * A queue is a stream, and a ring of as many events as posts may be pending. Behind each post its
+ * event is recorded; query() looks at the oldest ones, so tokens come back in the order of posts:
+ *
+ *     post       stream: copy ▶ record 5 ▶ fold ▶ record 6        ring:  5 6
+ *     query      event 5 reached, event 6 not ready yet                  └─ token of 5
+ *
+ * The stream does not synchronise with the default one; what it has to do with the caller's is in
+ * streams.c.
+ *
+ * Streams of one priority may share a queue of the hardware, and then one that is held keeps up those
+ * that are filled after it: the queue's own work too, which the host waits for before it lets the
+ * stream go. So a queue has the highest priority, which a caller's stream rarely has, and one that
+ * waits for streams the next.
+ *
+ * A fold is given the stream and launches its kernels there, in the device's context.
+ *
+ * An error that work meets while it runs loses the device to this process. A queue that has seen
+ * one is dead: query() and every post return its status, and the sentence is in the log. */
+#include "device/cuda/queue.h"
+
+#include "base/log.h"
+
+#include <cuda_runtime_api.h>
+#include <errno.h>
+#include <stdlib.h>
+
+/* -- who owns an address ----------------------------------------------------------------------- */
+
+/* Memory that CUDA moves between host and device (managed) is host memory too. */
+static enum gyre_memory_kind cuda_classify(const void *address)
+{
+    unsigned type = 0, managed = 0;
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    void *found[] = {&type, &managed};
+    if (!gyre_cuda_load(NULL) ||
+        gyre_cuda->cuPointerGetAttributes(2, wanted, found, (CUdeviceptr)(uintptr_t)address))
+        return GYRE_MEMORY_HOST;
+    return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
+}
+
+/* What a device's queues can reach of another device's memory is asked in its context. A driver that
+ * does not know lets it pass. */
+static int cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
+{
+    int owner = device;
+    unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    CUpointer_attribute whose = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                        whether = CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
+    void *found[] = {&owner};
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    if (gyre_cuda->cuPointerGetAttributes(1, &whose, found, at) || owner == device ||
+        gyre_cuda_enter(device, NULL))
+        return 0;
+    found[0] = &access;
+    CUresult error = gyre_cuda->cuPointerGetAttributes(1, &whether, found, at);
+    gyre_cuda_leave();
+    if (error || access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "%p is memory of CUDA device %d, which device %d, this rank's, cannot "
+                            "access: give memory of the rank's own device",
+                            address, owner, device);
+}
+
+/* -- queues ------------------------------------------------------------------------------------ */
+
+/* In the device's context; leaves what was made to destroy. */
+static int fill_queue(struct gyre_device_queue *queue, bool waits, struct gyre_trouble *trouble)
+{
+    int least = 0, priority = 0;
+    CUresult error = gyre_cuda->cuCtxGetStreamPriorityRange(&least, &priority);
+    if (waits && priority < least)
+        priority++;
+    if (!error)
+        error =
+            gyre_cuda->cuStreamCreateWithPriority(&queue->stream, CU_STREAM_NON_BLOCKING, priority);
+    if (error)
+        return gyre_cuda_failed(error, queue->device, trouble, "cuStreamCreateWithPriority");
+    error = gyre_cuda->cuEventCreate(&queue->gate, CU_EVENT_DISABLE_TIMING);
+    for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && !error; i++)
+        error = gyre_cuda->cuEventCreate(&queue->ring[i].event, CU_EVENT_DISABLE_TIMING);
+    return gyre_cuda_failed(error, queue->device, trouble, "cuEventCreate");
+}
+
+static void cuda_queue_destroy(struct gyre_device_queue *queue)
+{
+    if (queue && gyre_cuda_enter(queue->device, NULL) == 0) {
+        if (queue->stream) /* what was posted may still write buffers */
+            gyre_cuda->cuStreamSynchronize(queue->stream);
+        gyre_cuda_detours_free(queue->detours);
+        for (uint32_t i = 0; i < GYRE_DEVICE_POSTS && queue->ring[i].event; i++)
+            gyre_cuda->cuEventDestroy(queue->ring[i].event);
+        if (queue->gate)
+            gyre_cuda->cuEventDestroy(queue->gate);
+        if (queue->stream)
+            gyre_cuda->cuStreamDestroy(queue->stream);
+        gyre_cuda_leave();
+    }
+    free(queue);
+}
+
+static int create_queue(int device, bool waits, struct gyre_device_queue **queue,
+                        struct gyre_trouble *trouble)
+{
+    *queue = NULL;
+    int status = gyre_cuda_enter(device, trouble);
+    if (status)
+        return status;
+    struct gyre_device_queue *fresh = calloc(1, sizeof *fresh);
+    if (fresh) {
+        fresh->device = device;
+        status = fill_queue(fresh, waits, trouble);
+    } else {
+        status = gyre_trouble_set(trouble, -ENOMEM, "no memory for a queue of %u posts",
+                                  GYRE_DEVICE_POSTS);
+    }
+    gyre_cuda_leave();
+    if (status)
+        cuda_queue_destroy(fresh);
+    else
+        *queue = fresh;
+    return status;
+}
+
+static int cuda_queue_create(int device, struct gyre_device_queue **queue,
+                             struct gyre_trouble *trouble)
+{
+    return create_queue(device, false, queue, trouble);
+}
+
+static int cuda_waiter_create(int device, struct gyre_device_queue **queue,
+                              struct gyre_trouble *trouble)
+{
+    return create_queue(device, true, queue, trouble);
+}
+
+/* -- posting ----------------------------------------------------------------------------------- */
+
+/* Tells the log what went wrong; `deadly` if the queue cannot go on. */
+static int note(struct gyre_device_queue *queue, CUresult error, const char *call, bool deadly)
+{
+    struct gyre_trouble trouble = {0};
+    int status = gyre_cuda_failed(error, queue->device, &trouble, "%s", call);
+    if (status)
+        gyre_log(GYRE_LOG_ERROR, "%s", trouble.text);
+    if (deadly)
+        queue->status = status;
+    return status;
+}
+
+/* 0 in the device's context, if the queue takes one more. */
+static int begin_post(struct gyre_device_queue *queue)
+{
+    if (queue->status)
+        return queue->status;
+    if (queue->posted - queue->reported == GYRE_DEVICE_POSTS)
+        return -EAGAIN;
+    return gyre_cuda_enter(queue->device, NULL);
+}
+
+static int end_post(struct gyre_device_queue *queue, uint64_t token)
+{
+    struct gyre_cuda_pending *slot = &queue->ring[queue->posted % GYRE_DEVICE_POSTS];
+    int status =
+        note(queue, gyre_cuda->cuEventRecord(slot->event, queue->stream), "cuEventRecord", true);
+    slot->token = token;
+    if (!status)
+        queue->posted++;
+    return status;
+}
+
+/* A driver that refuses to copy between two devices, which is tried before it is counted on, takes
+ * nothing else away. */
+static int copy_apart(struct gyre_device_queue *queue, CUdeviceptr to, CUdeviceptr from,
+                      uint64_t length)
+{
+    CUresult error =
+        gyre_cuda_apart_copy(&queue->detours, queue->device, queue->stream, to, from, length);
+    int status = note(queue, error, "copying between devices that do not reach each other", false);
+    return status && status != -EIO ? GYRE_UNSUPPORTED : status;
+}
+
+static int post_copy(struct gyre_device_queue *queue, CUdeviceptr to, CUdeviceptr from,
+                     uint64_t length)
+{
+    if (gyre_cuda_apart(queue->device, to, from))
+        return copy_apart(queue, to, from, length);
+    return note(queue, gyre_cuda->cuMemcpyAsync(to, from, length, queue->stream), "cuMemcpyAsync",
+                false);
+}
+
+static int cuda_copy(struct gyre_device_queue *queue, void *to, const void *from, uint64_t length,
+                     uint64_t token)
+{
+    int status = length ? begin_post(queue) : 1;
+    if (status)
+        return status;
+    status = post_copy(queue, (CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, length);
+    if (!status)
+        status = end_post(queue, token);
+    gyre_cuda_leave();
+    return status;
+}
+
+/* A fold returns nothing; the runtime remembers what its launch met, and what was left over from
+ * before must not be taken for that. */
+static int cuda_reduce(struct gyre_device_queue *queue, gyre_fold fold,
+                       const struct gyre_fold_task *task, uint64_t token)
+{
+    int status = begin_post(queue);
+    if (status)
+        return status;
+    cudaGetLastError();
+    fold(task, queue->stream);
+    status = note(queue, (CUresult)cudaGetLastError(), "launching a fold", false);
+    if (!status)
+        status = end_post(queue, token);
+    gyre_cuda_leave();
+    return status;
+}
+
+static int cuda_mark(struct gyre_device_queue *queue, uint64_t token)
+{
+    int status = begin_post(queue);
+    if (status)
+        return status;
+    status = end_post(queue, token);
+    gyre_cuda_leave();
+    return status;
+}
+
+/* -- completions ------------------------------------------------------------------------------- */
+
+static int look(struct gyre_device_queue *queue, uint64_t *token, int max)
+{
+    int count = 0;
+    while (count < max && queue->reported != queue->posted) {
+        const struct gyre_cuda_pending *oldest = &queue->ring[queue->reported % GYRE_DEVICE_POSTS];
+        CUresult error = gyre_cuda->cuEventQuery(oldest->event);
+        if (error == CUDA_ERROR_NOT_READY)
+            break;
+        if (error)
+            return count ? count : note(queue, error, "work on a queue", true);
+        token[count++] = oldest->token;
+        queue->reported++;
+    }
+    return count;
+}
+
+static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
+{
+    if (queue->status)
+        return queue->status;
+    gyre_cuda_relax();
+    int count = look(queue, token, max);
+    gyre_cuda_unrelax();
+    return count;
+}
+
+static const struct gyre_device device = {
+    .name = "cuda",
+    .kind = GYRE_MEMORY_CUDA,
+    .probe = gyre_cuda_load,
+    .identify = gyre_cuda_identify,
+    .reaches = gyre_cuda_reaches,
+    .exports = gyre_cuda_exports,
+    .current = gyre_cuda_current,
+    .alloc = gyre_cuda_alloc,
+    .free = gyre_cuda_free,
+    .import = gyre_cuda_import,
+    .unimport = gyre_cuda_unimport,
+    .adopt = gyre_cuda_adopt,
+    .detach = gyre_cuda_detach,
+    .pin = gyre_cuda_pin,
+    .unpin = gyre_cuda_unpin,
+    .dma_buf = gyre_cuda_dma_buf,
+    .flush = gyre_cuda_flush,
+    .classify = cuda_classify,
+    .admit = cuda_admit,
+    .prepare = gyre_cuda_prepare,
+    .queue_create = cuda_queue_create,
+    .waiter_create = cuda_waiter_create,
+    .queue_destroy = cuda_queue_destroy,
+    .copy = cuda_copy,
+    .reduce = cuda_reduce,
+    .mark = cuda_mark,
+    .after = gyre_cuda_after,
+    .hold = gyre_cuda_hold,
+    .fold_on = gyre_cuda_fold_on,
+    .query = cuda_query,
+};
+
+extern const struct gyre_device *const gyre_device_cuda;
+
+const struct gyre_device *const gyre_device_cuda = &device;

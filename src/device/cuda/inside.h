@@ -1,0 +1,151 @@
+/* What the files of the CUDA device share: the driver's calls, found while the program runs, and
+ * the ways in and out of a device's context. Nobody else includes this. */
+#ifndef GYRE_DEVICE_CUDA_INSIDE_H
+#define GYRE_DEVICE_CUDA_INSIDE_H
+
+#include "device/device.h"
+
+#include <cuda.h>
+
+/* One line per call of the driver. */
+/* clang-format off */
+#define GYRE_CUDA_CALLS(call) \
+    call(cuInit) \
+    call(cuGetErrorName) \
+    call(cuDeviceGetCount) \
+    call(cuDeviceGet) \
+    call(cuDeviceGetAttribute) \
+    call(cuDeviceGetName) \
+    call(cuDeviceGetUuid) \
+    call(cuDeviceTotalMem) \
+    call(cuDeviceCanAccessPeer) \
+    call(cuDevicePrimaryCtxRetain) \
+    call(cuCtxPushCurrent) \
+    call(cuCtxPopCurrent) \
+    call(cuCtxGetDevice) \
+    call(cuCtxGetStreamPriorityRange) \
+    call(cuCtxSynchronize) \
+    call(cuMemGetInfo) \
+    call(cuMemAlloc) \
+    call(cuMemFree) \
+    call(cuMemGetAllocationGranularity) \
+    call(cuMemCreate) \
+    call(cuMemRelease) \
+    call(cuMemRetainAllocationHandle) \
+    call(cuMemAddressReserve) \
+    call(cuMemAddressFree) \
+    call(cuMemMap) \
+    call(cuMemUnmap) \
+    call(cuMemSetAccess) \
+    call(cuMemExportToShareableHandle) \
+    call(cuMemImportFromShareableHandle) \
+    call(cuMemGetHandleForAddressRange) \
+    call(cuFlushGPUDirectRDMAWrites) \
+    call(cuIpcGetMemHandle) \
+    call(cuIpcOpenMemHandle) \
+    call(cuIpcCloseMemHandle) \
+    call(cuMemHostRegister) \
+    call(cuMemHostUnregister) \
+    call(cuMemHostGetDevicePointer) \
+    call(cuPointerGetAttributes) \
+    call(cuStreamCreate) \
+    call(cuStreamCreateWithPriority) \
+    call(cuStreamDestroy) \
+    call(cuStreamSynchronize) \
+    call(cuStreamWaitEvent) \
+    call(cuStreamWaitValue64) \
+    call(cuStreamIsCapturing) \
+    call(cuStreamGetCtx) \
+    call(cuThreadExchangeStreamCaptureMode) \
+    call(cuEventCreate) \
+    call(cuEventDestroy) \
+    call(cuEventRecord) \
+    call(cuEventQuery) \
+    call(cuMemcpyAsync) \
+    call(cuMemcpyPeerAsync) \
+    call(cuMemsetD8Async)
+/* clang-format on */
+
+#define GYRE_CUDA_POINTER(name) __typeof__(name) *name;
+
+struct gyre_cuda_calls {
+    GYRE_CUDA_CALLS(GYRE_CUDA_POINTER)
+};
+
+/* NULL until gyre_cuda_load() has found devices. */
+extern const struct gyre_cuda_calls *gyre_cuda;
+
+/* Number of devices that this process sees; 0 with the reason. Makes no context. Any thread; what
+ * was found first stands. */
+int gyre_cuda_load(struct gyre_trouble *trouble);
+
+/* Whether there is a device of that number; says what there is. */
+int gyre_cuda_check_device(int device, struct gyre_trouble *trouble);
+
+/* Makes the device's primary context current to this thread, until gyre_cuda_leave() puts back what
+ * was. The first entry to a device makes its context, which lives as long as the process. */
+int gyre_cuda_enter(int device, struct gyre_trouble *trouble);
+void gyre_cuda_leave(void);
+
+/* The context of a device that has one, or that gets it now. */
+int gyre_cuda_context(int device, CUcontext *context);
+
+/* Between these, which nest and are part of the above, nothing that this thread calls spoils a
+ * capture of streams that some other thread, or this one, has begun: what is called here is never
+ * meant for a graph. */
+void gyre_cuda_relax(void);
+void gyre_cuda_unrelax(void);
+
+int gyre_cuda_prepare(int device, void (*load)(void), struct gyre_trouble *trouble);
+
+/* Multiple of which exportable memory is made; the device has been entered before. */
+uint64_t gyre_cuda_granularity(int device);
+
+/* The status for an error of CUDA, whose sentence goes to *trouble: "cuMemCreate of 4194304 bytes
+ * on CUDA device 1: CUDA_ERROR_OUT_OF_MEMORY; …". `call` is printf's. 0 for CUDA_SUCCESS. */
+int gyre_cuda_failed(CUresult error, int device, struct gyre_trouble *trouble, const char *call,
+                     ...) __attribute__((format(printf, 4, 5)));
+
+/* The entries of struct gyre_device that deal with regions (memory.c). */
+int gyre_cuda_alloc(int device, uint64_t length, enum gyre_share share, struct gyre_region *region,
+                    struct gyre_trouble *trouble);
+bool gyre_cuda_exports(int device);
+void gyre_cuda_free(struct gyre_region *region);
+int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
+                     struct gyre_region *region, struct gyre_trouble *trouble);
+void gyre_cuda_unimport(struct gyre_region *region);
+int gyre_cuda_adopt(int device, void *base, uint64_t length, struct gyre_region *region,
+                    struct gyre_trouble *trouble);
+int gyre_cuda_detach(struct gyre_region *region, struct gyre_trouble *trouble);
+int gyre_cuda_dma_buf(int device, const void *base, uint64_t length, struct gyre_trouble *trouble);
+int gyre_cuda_flush(int device, struct gyre_trouble *trouble);
+
+/* Whether exportable memory can be made such that RDMA cards reach it (rdma.c); the device has
+ * been entered before. */
+bool gyre_cuda_rdma(int device);
+
+/* Waits for all work of the device, of whatever stream; GYRE_TIMED_OUT after some seconds. The
+ * device's context need not be current. */
+int gyre_cuda_settle(int device, struct gyre_trouble *trouble);
+
+/* Memory of another device of this process that cannot be mapped (apart.c). add() notes that it
+ * is copied from and to where it stands; drop() forgets it once. apart(): a queue of `device` reaches
+ * one of them in that way only, and copies by copy(), in its device's context; what that makes for a
+ * queue is freed with it. */
+struct gyre_cuda_detour;
+int gyre_cuda_apart_add(int owner, const void *base, uint64_t length, struct gyre_trouble *trouble);
+void gyre_cuda_apart_drop(const void *base);
+bool gyre_cuda_apart(int device, CUdeviceptr to, CUdeviceptr from);
+CUresult gyre_cuda_apart_copy(struct gyre_cuda_detour **detours, int device, CUstream stream,
+                              CUdeviceptr to, CUdeviceptr from, uint64_t length);
+void gyre_cuda_detours_free(struct gyre_cuda_detour *detours);
+
+/* Those that ask what there is, and lock host memory (machine.c). */
+int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
+                       struct gyre_trouble *trouble);
+bool gyre_cuda_reaches(int device, int other);
+int gyre_cuda_current(void);
+int gyre_cuda_pin(int device, void *memory, uint64_t length, struct gyre_trouble *trouble);
+void gyre_cuda_unpin(int device, void *memory);
+
+#endif

@@ -1,0 +1,107 @@
+/* What devices there are, what reaches what, and host memory that devices may use.
+ *
+ * A process may number its devices as it likes (CUDA_VISIBLE_DEVICES); two processes know by the
+ * UUID whether they share one. What is asked here makes no context, for a process that only looks
+ * around must not take hundreds of MiB of every device.
+ *
+ * Host memory is locked once for all devices of the process (PORTABLE) and mapped to them at the
+ * address that the host uses (DEVICEMAP and unified addressing): so a kernel and a copy are given
+ * the same pointer as memcpy(). Memory of a peer's memfd is locked in each process that maps it. */
+#include "device/cuda/inside.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* -- devices ----------------------------------------------------------------------------------- */
+
+int gyre_cuda_identify(int device, struct gyre_device_identity *identity,
+                       struct gyre_trouble *trouble)
+{
+    CUuuid uuid;
+    CUdevice handle;
+    size_t bytes = 0;
+    *identity = (struct gyre_device_identity){0};
+    int status = gyre_cuda_check_device(device, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuDeviceGet(&handle, device);
+    if (!error)
+        error = gyre_cuda->cuDeviceGetUuid(&uuid, handle);
+    if (!error)
+        error = gyre_cuda->cuDeviceGetName(identity->name, sizeof identity->name, handle);
+    if (!error)
+        error = gyre_cuda->cuDeviceTotalMem(&bytes, handle);
+    if (error)
+        return gyre_cuda_failed(error, device, trouble, "asking for UUID, name and memory");
+    memcpy(identity->uuid, uuid.bytes, sizeof identity->uuid);
+    identity->memory_bytes = bytes;
+    return 0;
+}
+
+bool gyre_cuda_reaches(int device, int other)
+{
+    CUdevice one, two;
+    int can = 0;
+    if (gyre_cuda_check_device(device, NULL) || gyre_cuda_check_device(other, NULL))
+        return false;
+    if (device == other)
+        return true;
+    return !gyre_cuda->cuDeviceGet(&one, device) && !gyre_cuda->cuDeviceGet(&two, other) &&
+           !gyre_cuda->cuDeviceCanAccessPeer(&can, one, two) && can;
+}
+
+/* A handle of the driver is the device's number. */
+int gyre_cuda_current(void)
+{
+    CUdevice handle;
+    if (!gyre_device_cuda_present() || !gyre_cuda_load(NULL) || gyre_cuda->cuCtxGetDevice(&handle))
+        return -1;
+    return handle;
+}
+
+/* -- host memory ------------------------------------------------------------------------------- */
+
+/* Kernels are given the host's address, so one that differs is of no use. */
+static int check_address(int device, void *memory, struct gyre_trouble *trouble)
+{
+    CUdeviceptr seen;
+    CUresult error = gyre_cuda->cuMemHostGetDevicePointer(&seen, memory, 0);
+    if (error)
+        return gyre_cuda_failed(error, device, trouble, "cuMemHostGetDevicePointer");
+    if (seen == (CUdeviceptr)(uintptr_t)memory)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                            "CUDA device %d sees locked host memory at another address than the "
+                            "host: it stays unlocked",
+                            device);
+}
+
+int gyre_cuda_pin(int device, void *memory, uint64_t length, struct gyre_trouble *trouble)
+{
+    int status = gyre_cuda_enter(device, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuMemHostRegister(
+        memory, length, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    status = gyre_cuda_failed(error, device, trouble, "cuMemHostRegister of %llu bytes",
+                              (unsigned long long)length);
+    if (!status && (status = check_address(device, memory, trouble)))
+        gyre_cuda->cuMemHostUnregister(memory);
+    gyre_cuda_leave();
+    return status;
+}
+
+void gyre_cuda_unpin(int device, void *memory)
+{
+    struct gyre_trouble trouble = {0};
+    int status = gyre_cuda_enter(device, &trouble);
+    if (!status) {
+        status = gyre_cuda_failed(gyre_cuda->cuMemHostUnregister(memory), device, &trouble,
+                                  "cuMemHostUnregister");
+        gyre_cuda_leave();
+    }
+    if (status)
+        gyre_log(GYRE_LOG_ERROR, "%s", trouble.text);
+}

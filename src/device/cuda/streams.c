@@ -1,0 +1,142 @@
+/* A CUDA queue and the caller's own streams, of the same device.
+ *
+ * after() makes the queue wait for what the caller has put on a stream; NULL is nothing, and the
+ * default stream is CU_STREAM_LEGACY here. hold() is the way back: the caller's stream waits for a word
+ * of the host's memory, so the host, not a kernel, decides when it goes on.
+ *
+ *     the caller's stream   work ─▶ gate ···▶ held until *word ≥ value ─▶ work
+ *     the queue's stream             └─▶ copy ─▶ fold ─▶ … (query) ─┘ a store of the host's
+ *
+ * fold_on() puts a kernel on the caller's stream itself, where nothing has to wait for anything: that
+ * may be part of a graph, too. */
+#include "device/cuda/queue.h"
+
+#include <cuda_runtime_api.h>
+
+/* A stream that is being captured would draw the queue's into its graph, and what is waited for
+ * once would be waited for at every launch of it. */
+static int check_capture(const struct gyre_device_queue *queue, CUstream foreign,
+                         struct gyre_trouble *trouble)
+{
+    CUstreamCaptureStatus capture;
+    CUresult error = gyre_cuda->cuStreamIsCapturing(foreign, &capture);
+    if (error)
+        return gyre_cuda_failed(error, queue->device, trouble,
+                                "cuStreamIsCapturing of the caller's stream");
+    if (capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                                "the caller's stream is being captured into a CUDA graph: an "
+                                "operation is no part of one, start it outside the capture");
+    return 0;
+}
+
+static int check_owner(const struct gyre_device_queue *queue, CUstream foreign,
+                       struct gyre_trouble *trouble)
+{
+    CUcontext own, its;
+    CUresult error = gyre_cuda->cuStreamGetCtx(foreign, &its);
+    if (!error)
+        error = gyre_cuda->cuStreamGetCtx(queue->stream, &own);
+    if (error)
+        return gyre_cuda_failed(error, queue->device, trouble,
+                                "cuStreamGetCtx of the caller's stream");
+    if (its != own)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "the caller's stream is not of CUDA device %d, whose memory is "
+                                "used: give a stream of its primary context",
+                                queue->device);
+    return 0;
+}
+
+/* Without it no stream could be held. It is asked before anything is started that counts on it. */
+static int check_words(const struct gyre_device_queue *queue, struct gyre_trouble *trouble)
+{
+    int supported = 0;
+    CUdevice handle;
+    if (gyre_cuda->cuDeviceGet(&handle, queue->device) ||
+        gyre_cuda->cuDeviceGetAttribute(
+            &supported, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, handle) ||
+        supported)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
+                            "streams of CUDA device %d cannot wait for a word of the host's "
+                            "(CAN_USE_64_BIT_STREAM_MEM_OPS is 0): synchronise the stream and "
+                            "make the call that blocks",
+                            queue->device);
+}
+
+/* 0 in the device's context, if the queue is alive and the stream one of the device's. */
+static int begin_foreign(struct gyre_device_queue *queue, CUstream foreign, bool captured,
+                         struct gyre_trouble *trouble)
+{
+    if (queue->status)
+        return gyre_trouble_set(trouble, queue->status,
+                                "CUDA device %d has failed before: the log says how",
+                                queue->device);
+    int status = gyre_cuda_enter(queue->device, trouble);
+    if (status)
+        return status;
+    if (!captured)
+        status = check_capture(queue, foreign, trouble);
+    if (!status)
+        status = check_owner(queue, foreign, trouble);
+    if (status)
+        gyre_cuda_leave();
+    return status;
+}
+
+int gyre_cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyre_trouble *trouble)
+{
+    if (!foreign)
+        return queue->status;
+    int status = check_words(queue, trouble);
+    if (!status)
+        status = begin_foreign(queue, foreign, false, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuEventRecord(queue->gate, foreign);
+    status =
+        gyre_cuda_failed(error, queue->device, trouble, "cuEventRecord on the caller's stream");
+    if (!status) {
+        error = gyre_cuda->cuStreamWaitEvent(queue->stream, queue->gate, CU_EVENT_WAIT_DEFAULT);
+        status = gyre_cuda_failed(error, queue->device, trouble, "cuStreamWaitEvent");
+    }
+    gyre_cuda_leave();
+    return status;
+}
+
+int gyre_cuda_hold(struct gyre_device_queue *queue, void *foreign, const gyre_device_word *word,
+                   uint64_t value, struct gyre_trouble *trouble)
+{
+    CUdeviceptr at;
+    if (!foreign)
+        return queue->status;
+    int status = begin_foreign(queue, foreign, false, trouble);
+    if (status)
+        return status;
+    CUresult error = gyre_cuda->cuMemHostGetDevicePointer(&at, (void *)(uintptr_t)word, 0);
+    status = gyre_cuda_failed(error, queue->device, trouble,
+                              "cuMemHostGetDevicePointer of the word that releases a stream");
+    if (!status) {
+        error = gyre_cuda->cuStreamWaitValue64(foreign, at, value, CU_STREAM_WAIT_VALUE_GEQ);
+        status = gyre_cuda_failed(error, queue->device, trouble,
+                                  "cuStreamWaitValue64 on the caller's stream");
+    }
+    gyre_cuda_leave();
+    return status;
+}
+
+/* What is left over from before must not be taken for what the launch has met. */
+int gyre_cuda_fold_on(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
+                      const struct gyre_fold_task *task, struct gyre_trouble *trouble)
+{
+    int status = begin_foreign(queue, foreign, true, trouble);
+    if (status)
+        return status;
+    cudaGetLastError();
+    fold(task, foreign);
+    status = gyre_cuda_failed((CUresult)cudaGetLastError(), queue->device, trouble,
+                              "launching a kernel on the caller's stream");
+    gyre_cuda_leave();
+    return status;
+}

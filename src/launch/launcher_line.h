@@ -1,0 +1,42 @@
+/* What launchers say to each other: lines of text on a connection that both hold for as long as
+ * they run.
+ *
+ *     signal 15                       end your ranks with this signal
+ *     failed 137 rank 2 on gnode7 …   the job has failed: exit code, then the story
+ *     done                            my ranks ended well; the end of this connection means nothing
+ *
+ * An end of the connection without "done" says that the launcher behind it has gone. */
+#ifndef GYRE_LAUNCH_LAUNCHER_LINE_H
+#define GYRE_LAUNCH_LAUNCHER_LINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct gyre_ear {
+    int fd;    /* -1: nobody there, or no more */
+    bool mute; /* listens only: the other side does not read (standard input) */
+    bool done;
+    char name[192]; /* who speaks, for reports */
+    char line[1024];
+    size_t length;
+};
+
+enum gyre_word { GYRE_WORD_NONE, GYRE_WORD_SIGNAL, GYRE_WORD_FAILED, GYRE_WORD_GONE };
+
+struct gyre_heard {
+    enum gyre_word word;
+    int number;       /* of the signal, or the exit code */
+    const char *text; /* the story; valid until the ear listens again */
+};
+
+/* Reads once from an ear that poll(2) calls ready, without blocking. Call gyre_ear_next() until it
+ * says NONE. */
+void gyre_ear_read(struct gyre_ear *ear);
+struct gyre_heard gyre_ear_next(struct gyre_ear *ear);
+
+/* Never block; what does not fit into the socket at once is dropped with the connection. */
+void gyre_ear_say(struct gyre_ear *ear, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void gyre_ear_close(struct gyre_ear *ear);
+
+#endif
