@@ -1,4 +1,4 @@
-/* See step_net.h. One step is what src/model/train_step.c makes of it:
+/* See step_net.h. One step is what src/train/step.c makes of it:
  *
  *     begin ─▶ forward ─▶ loss ─▶ backward (every gradient is told as it is ready) ─▶ wait ─▶ update
  *
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/size.h"
-#include "model/init.h"
+#include "model/learning/init.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,9 +3,9 @@
 #ifndef GYRE_BENCH_STEP_NET_H
 #define GYRE_BENCH_STEP_NET_H
 
-#include "model/loss.h"
-#include "model/model.h"
-#include "model/optimizer.h"
+#include "model/learning/loss.h"
+#include "model/nets/model.h"
+#include "model/learning/optimizer.h"
 
 #include <gyre/ddp.h>
 

@@ -6,7 +6,7 @@
  * beside C may be written. `check_dense --bench` prints GFLOP/s for the products of known models. */
 #include "base/clock.h"
 #include "base/rng.h"
-#include "model/dense_parts.h"
+#include "model/kernels/dense_inside.h"
 
 #include <math.h>
 #include <setjmp.h>

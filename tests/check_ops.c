@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "model/ops.h"
+#include "model/kernels/ops.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -50,7 +50,7 @@ allowed() {
     src/cli/doctor/doctor.c | src/cli/doctor/try.c) echo 'base/*|device/device.h|transport/link/cuda_ipc.h|cli/*' ;;
     src/cli/show/knobs.c) echo 'base/*|collectives/kernels/reduce.h|cli/*' ;;
     src/cli/show/choices_settle.c) echo "base/*|$schedules|collectives/kernels/reduce.h|collectives/plan/shape.h|transport/stream/signature.h|cli/*" ;;
-    src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|sampler/safetensors.h|sampler/json_out.h" ;;
+    src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|data/safetensors/safetensors.h|data/json_out.h" ;;
     *) echo '*' ;;
     esac
 }

@@ -4,7 +4,7 @@
 
 #include "file_room.h"
 
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

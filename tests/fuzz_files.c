@@ -7,9 +7,9 @@
  * within it, has an end, and is found by its name. */
 #include "base/bytes.h"
 #include "base/rng.h"
-#include "sampler/csv.h"
-#include "sampler/idx.h"
-#include "sampler/safetensors.h"
+#include "data/csv.h"
+#include "data/idx.h"
+#include "data/safetensors/safetensors.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef TESTS_LAYER_RIG_H
 #define TESTS_LAYER_RIG_H
 
-#include "model/layer.h"
+#include "model/layers/layer.h"
 
 struct layer_rig {
     struct gyre_layer layer;

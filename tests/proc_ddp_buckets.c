@@ -4,7 +4,7 @@
 #include <gyre/ddp.h>
 
 #include "comm_rig.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <sched.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "clean_room.h"
-#include "model/report.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <math.h>

@@ -15,7 +15,7 @@
 
 #include "checkpoint_rig.h"
 
-#include "model/checkpoint_inside.h"
+#include "checkpoint/inside.h"
 
 static struct gyre_trouble trouble;
 static char folder[256];

@@ -18,7 +18,7 @@
 
 #include "checkpoint_rig.h"
 
-#include "model/checkpoint_inside.h"
+#include "checkpoint/inside.h"
 
 #define NEVER   (1 << 30)
 #define CRASHED 42

@@ -13,7 +13,7 @@
 
 #include "file_room.h"
 
-#include "sampler/csv.h"
+#include "data/csv.h"
 
 static struct gyre_trouble trouble;
 

@@ -10,9 +10,9 @@
 
 #include "file_room.h"
 
-#include "sampler/dataset.h"
-#include "sampler/safetensors.h"
-#include "sampler/wine.h"
+#include "data/dataset.h"
+#include "data/safetensors/safetensors.h"
+#include "data/wine.h"
 
 static struct gyre_trouble trouble;
 

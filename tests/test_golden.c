@@ -5,13 +5,13 @@
  * so losses are compared to 1e-5 in the first twenty steps and more loosely after, and the final
  * values by the length of their difference. tests/data/golden/README.md says where the files are
  * from. */
-#include "model/init.h"
-#include "model/loss.h"
-#include "model/model.h"
-#include "model/optimizer.h"
+#include "model/learning/init.h"
+#include "model/learning/loss.h"
+#include "model/nets/model.h"
+#include "model/learning/optimizer.h"
 #include "sampler/permutation.h"
-#include "sampler/safetensors.h"
-#include "sampler/wine.h"
+#include "data/safetensors/safetensors.h"
+#include "data/wine.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -14,8 +14,8 @@
 #include "file_room.h"
 
 #include "base/bytes.h"
-#include "sampler/idx.h"
-#include "sampler/idx_gzip.h"
+#include "data/idx.h"
+#include "data/idx_gzip.h"
 
 static struct gyre_trouble trouble;
 

@@ -1,6 +1,6 @@
 /* What parameters start with, against values that were printed by PyTorch and against SHA-256 of
  * whole models, which a model of its generator in Python gave (without fused multiply-adds). */
-#include "model/init.h"
+#include "model/learning/init.h"
 
 #include <math.h>
 #include <openssl/evp.h>

@@ -1,6 +1,6 @@
 /* The learning rate at its corners: where the warm-up ends, where a step falls, where the cosine
  * begins, has its middle and ends; and settings that make no sense. */
-#include "model/learning_rate.h"
+#include "model/learning/learning_rate.h"
 
 #include <math.h>
 #include <setjmp.h>

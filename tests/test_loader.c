@@ -1,5 +1,5 @@
 /* The loader: the same batches with and without a thread that gathers ahead, from any position. */
-#include "model/loader.h"
+#include "train/loader.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Losses against figures worked out by hand, their gradients against differences, and labels that
  * no model has. */
-#include "model/loss.h"
+#include "model/learning/loss.h"
 
 #include <math.h>
 #include <setjmp.h>

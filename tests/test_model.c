@@ -2,9 +2,9 @@
  * layers, batches in parts against batches at once, precisions, and what is refused. Trainings are
  * in test_golden.c. */
 #include "base/rng.h"
-#include "model/init.h"
-#include "model/loss.h"
-#include "model/model.h"
+#include "model/learning/init.h"
+#include "model/learning/loss.h"
+#include "model/nets/model.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include <gyre/sampler.h>
 
 #include "file_room.h"
-#include "sampler/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Optimisers against PyTorch's formulas, written out in double and run for several steps, and
  * against steps worked out by hand; parts of a range against the whole, bit for bit. */
 #include "base/rng.h"
-#include "model/optimizer.h"
+#include "model/learning/optimizer.h"
 
 #include <math.h>
 #include <setjmp.h>

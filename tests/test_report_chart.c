@@ -1,6 +1,6 @@
 /* The curves of a report: series of any length in 800 bins, and a drawing that XML readers take. */
-#include "model/report_parts.h"
-#include "model/report_scale.h"
+#include "report/inside.h"
+#include "report/scale.h"
 #include "report_rig.h"
 
 #include <ctype.h>

@@ -18,7 +18,7 @@
 #include "file_room.h"
 
 #include "base/bytes.h"
-#include "sampler/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 #define MAKE_MAX 8192
 

@@ -16,7 +16,7 @@
 #include "file_room.h"
 
 #include "base/bytes.h"
-#include "sampler/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 static struct gyre_trouble trouble;
 

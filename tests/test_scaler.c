@@ -1,6 +1,6 @@
 /* The loss scale over thousands of steps, as torch.amp's GradScaler moves it, and calls in an order
  * that it refuses. */
-#include "model/scaler.h"
+#include "model/learning/scaler.h"
 
 #include <float.h>
 #include <math.h>

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 #include <openssl/evp.h>
 
-#include "sampler/scale.h"
-#include "sampler/wine.h"
+#include "data/scale.h"
+#include "data/wine.h"
 
 /* -- what scikit-learn says -------------------------------------------------------------------- */
 

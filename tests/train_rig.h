@@ -5,7 +5,7 @@
 
 #include "launch_rig.h"
 
-#include "sampler/safetensors.h"
+#include "data/safetensors/safetensors.h"
 
 #define STEPS_MOST  4000
 #define EPOCHS_MOST 200

@@ -8,7 +8,7 @@
  * Values are compared the same way: a sum over all parameters first, sums of each where they differ.
  */
 #include "base/crc.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The engine's beginning and end: what gyre/ddp.h promises of construction, and the small queries.
  * A step is in step.c. */
 #include "base/size.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 #include "device/device.h"
 
 #include <errno.h>

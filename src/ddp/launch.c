@@ -7,7 +7,7 @@
  *       and the norm     gathered behind it, for they bring what each rank's blocks add to the norm;
  *                        that takes an operation anyway
  *     by a hook          behind the gradients, if it sums elements that hold a byte; else beside it */
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 /* The bucket as it will travel. */
 struct load {

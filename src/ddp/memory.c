@@ -3,7 +3,7 @@
  * After the first step it is laid out anew, once, if rank 0's gradients became ready in another
  * order than assumed (the reverse of the forward pass): everything moves to the new place, and the
  * old memory is given back. */
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <errno.h>
 #include <stdlib.h>

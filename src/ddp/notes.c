@@ -14,7 +14,7 @@
  * A note is 96 bytes, 128 as f32 or f64 and 192 as halves: those of 64 ranks are as much as 2,048
  * gradients. */
 #include "base/half.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The engine's own passes over gradients. Each result is the same on every machine: sums run over
  * eight partial sums in a fixed order, and a power of two is exact. */
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 /* A NaN or an infinity times zero is NaN, and a NaN stays. As many partial sums as keep additions from
  * waiting for each other. */

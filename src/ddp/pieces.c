@@ -5,7 +5,7 @@
  *     parameters  ├─ 9 ─┼──── 8 ────┼── 7 ──┼──── 6 ─────┤      rank 1's pieces: of 8, and of 7
  */
 #include "base/clock.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
  * of every step on every rank, so all ranks decide alike on what the notes say. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <math.h>
 #include <string.h>

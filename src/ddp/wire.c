@@ -9,7 +9,7 @@
  * one element of each gradient is called piece by piece, so that all five passes find a piece in the
  * cache. What fills a bucket up to its unit is no gradient, is never encoded, and stays 0. */
 #include "base/half.h"
-#include "ddp/parts.h"
+#include "ddp/inside.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "cli/inspect/inspect.h"
 
 #include "cli/commands.h"
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdio.h>

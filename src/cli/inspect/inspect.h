@@ -2,8 +2,8 @@
 #ifndef GYRE_CLI_INSPECT_INSPECT_H
 #define GYRE_CLI_INSPECT_INSPECT_H
 
-#include "sampler/json_out.h"
-#include "sampler/safetensors.h"
+#include "data/json_out.h"
+#include "data/safetensors/safetensors.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/train/ranks.h"
-#include "model/train.h"
+#include "train/train.h"
 
 #include <ctype.h>
 #include <gyre/gyre.h>

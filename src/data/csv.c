@@ -1,0 +1,371 @@
+/* Reading CSV in two passes: the first only counts rows and fields, so that a row with one too many
+ * or too few is named before anything is allocated; the second stores.
+ *
+ *     text ─▶ header? ─▶ count ─▶ allocate ─▶ numbers, each to the labels or to the values
+ *
+ * A number is checked here and only then given to strtod_l in the C locale, which rounds it
+ * correctly. */
+#include "data/csv.h"
+
+#include "data/file.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_MAX 400 /* bytes of one field */
+#define SHOWN_MAX  40
+#define NO_LABEL   UINT64_MAX
+
+struct span {
+    const char *at, *end;
+};
+
+struct table {
+    const char *name;
+    struct span rest; /* the lines not taken yet */
+    uint64_t line;    /* the number of the last one taken */
+    uint64_t fields;  /* of each row */
+    uint64_t label;   /* its field, or NO_LABEL */
+    const struct gyre_csv_options *options;
+    char separator;
+    locale_t locale;
+    struct gyre_csv *csv;
+    struct gyre_trouble *trouble;
+};
+
+/* -- lines and fields -------------------------------------------------------------------------- */
+
+static bool next_line(struct table *table, struct span *line)
+{
+    struct span *rest = &table->rest;
+    if (rest->at == rest->end)
+        return false;
+    const char *feed = memchr(rest->at, '\n', (size_t)(rest->end - rest->at));
+    *line = (struct span){rest->at, feed ? feed : rest->end};
+    rest->at = feed ? feed + 1 : rest->end;
+    if (line->end > line->at && line->end[-1] == '\r')
+        line->end--;
+    table->line++;
+    return true;
+}
+
+static struct span trimmed(struct span field)
+{
+    while (field.at < field.end && (*field.at == ' ' || *field.at == '\t'))
+        field.at++;
+    while (field.end > field.at && (field.end[-1] == ' ' || field.end[-1] == '\t'))
+        field.end--;
+    return field;
+}
+
+/* Behind the quote that closes; "" stands for one " and closes nothing. */
+static const char *skip_quoted(const char *at, const char *end)
+{
+    for (; at < end; at++)
+        if (*at == '"' && (at + 1 == end || *++at != '"'))
+            return at;
+    return end;
+}
+
+/* The separator behind the field that begins at `at`, or NULL; within quotes there is none. */
+static const char *find_cut(const struct table *table, const char *at, const char *end)
+{
+    const char *begin = trimmed((struct span){at, end}).at;
+    if (begin < end && *begin == '"')
+        at = skip_quoted(begin + 1, end);
+    while (at < end && *at != table->separator)
+        at++;
+    return at < end ? at : NULL;
+}
+
+/* Takes a field from the line; false where the line has no more. A line of nothing is one field. */
+static bool next_field(const struct table *table, struct span *line, struct span *field)
+{
+    if (!line->at)
+        return false;
+    const char *cut = find_cut(table, line->at, line->end);
+    *field = trimmed((struct span){line->at, cut ? cut : line->end});
+    line->at = cut ? cut + 1 : NULL;
+    return true;
+}
+
+static uint64_t count_fields(const struct table *table, struct span line)
+{
+    uint64_t fields = 0;
+    struct span field;
+    while (next_field(table, &line, &field))
+        fields++;
+    return fields;
+}
+
+static int refuse(const struct table *table, uint64_t column, struct span field, const char *what)
+{
+    char text[SHOWN_MAX + 4];
+    size_t length = 0;
+    for (; field.at + length < field.end && length < SHOWN_MAX; length++)
+        text[length] = (unsigned char)field.at[length] < ' ' ? '?' : field.at[length];
+    strcpy(text + length, field.at + length < field.end ? "..." : "");
+    return gyre_trouble_set(table->trouble, GYRE_INVALID,
+                            "%s, line %" PRIu64 ", column %" PRIu64 ": \"%s\" %s", table->name,
+                            table->line, column, text, what);
+}
+
+/* -- numbers ----------------------------------------------------------------------------------- */
+
+static const char *skip_digits(const char *at, const char *end)
+{
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at;
+}
+
+/* [+-] digits [. digits] [e [+-] digits], with a digit before or behind the point. */
+static bool is_number(struct span field)
+{
+    const char *at = field.at, *end = field.end;
+    at += at < end && (*at == '+' || *at == '-');
+    const char *whole = skip_digits(at, end);
+    uint64_t digits = (uint64_t)(whole - at);
+    at = whole;
+    if (at < end && *at == '.') {
+        const char *part = skip_digits(at + 1, end);
+        digits += (uint64_t)(part - at - 1);
+        at = part;
+    }
+    if (digits && at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        at += at < end && (*at == '+' || *at == '-');
+        const char *exponent = skip_digits(at, end);
+        digits = (uint64_t)(exponent - at);
+        at = exponent;
+    }
+    return digits && at == end;
+}
+
+static int read_number(const struct table *table, uint64_t column, struct span field, double *value)
+{
+    char text[NUMBER_MAX + 1];
+    size_t length = (size_t)(field.end - field.at);
+    if (!is_number(field))
+        return refuse(table, column, field, "is not a number");
+    if (length > NUMBER_MAX)
+        return refuse(table, column, field, "has more than 400 characters");
+    memcpy(text, field.at, length);
+    text[length] = '\0';
+    *value = strtod_l(text, NULL, table->locale);
+    return isfinite(*value) ? 0 : refuse(table, column, field, "is too large");
+}
+
+static int read_label(const struct table *table, struct span field, double *value)
+{
+    int status = read_number(table, table->label + 1, field, value);
+    if (status || !table->options->classes)
+        return status;
+    if (*value < 0 || *value > INT32_MAX || *value != (double)(int32_t)*value)
+        return refuse(table, table->label + 1, field, "is no class: expected 0, 1, 2, ...");
+    return 0;
+}
+
+/* -- the header -------------------------------------------------------------------------------- */
+
+/* A name without its quotes; "" in quotes is one ". */
+static char *copy_name(struct span field)
+{
+    bool quoted = field.end - field.at >= 2 && *field.at == '"' && field.end[-1] == '"';
+    char *name = malloc((size_t)(field.end - field.at) + 1), *to = name;
+    if (!name)
+        return NULL;
+    for (const char *at = field.at + quoted; at < field.end - quoted; at++) {
+        *to++ = *at;
+        at += quoted && *at == '"' && at + 1 < field.end - quoted && at[1] == '"';
+    }
+    *to = '\0';
+    return name;
+}
+
+static int no_memory(const struct table *table)
+{
+    return gyre_trouble_set(table->trouble, -ENOMEM, "%s: out of memory", table->name);
+}
+
+static bool is_name(const char *name, struct span field)
+{
+    char *copy = copy_name(field);
+    bool same = copy && strcmp(copy, name) == 0;
+    free(copy);
+    return same;
+}
+
+static int refuse_label(const struct table *table, const char *what)
+{
+    return gyre_trouble_set(table->trouble, GYRE_INVALID, "%s, line %" PRIu64 ": %s \"%s\"%s",
+                            table->name, table->line, what, table->options->label,
+                            table->options->header ? "" : ", for the file has no header");
+}
+
+/* Which field the label is; the line is the first. */
+static int find_label(struct table *table, struct span line)
+{
+    const char *label = table->options->label;
+    struct span field;
+    uint64_t found = 0;
+    table->label = NO_LABEL;
+    if (label && strcmp(label, "first") == 0)
+        table->label = 0;
+    else if (label && strcmp(label, "last") == 0)
+        table->label = table->fields - 1;
+    if (!label || table->label != NO_LABEL)
+        return 0;
+    for (uint64_t i = 0; table->options->header && next_field(table, &line, &field); i++)
+        if (is_name(label, field)) {
+            table->label = i;
+            found++;
+        }
+    return found == 1 ? 0 : refuse_label(table, found ? "several columns are" : "no column is");
+}
+
+static int keep_names(const struct table *table, struct span line)
+{
+    struct gyre_csv *csv = table->csv;
+    struct span field;
+    uint64_t column = 0;
+    csv->names = calloc(csv->columns + 1, sizeof *csv->names);
+    if (!csv->names)
+        return no_memory(table);
+    for (uint64_t i = 0; next_field(table, &line, &field); i++) {
+        char **name = i == table->label ? &csv->label_name : &csv->names[column++];
+        if (!(*name = copy_name(field)))
+            return no_memory(table);
+    }
+    return 0;
+}
+
+/* -- rows -------------------------------------------------------------------------------------- */
+
+static int count_rows(struct table table, uint64_t *rows)
+{
+    struct span line;
+    while (next_line(&table, &line)) {
+        uint64_t fields = count_fields(&table, line);
+        if (fields != table.fields)
+            return gyre_trouble_set(table.trouble, GYRE_INVALID,
+                                    "%s, line %" PRIu64 ": %" PRIu64
+                                    " fields, where the first line has %" PRIu64,
+                                    table.name, table.line, fields, table.fields);
+        ++*rows;
+    }
+    if (!*rows)
+        return gyre_trouble_set(table.trouble, GYRE_INVALID, "%s: there are no rows", table.name);
+    return 0;
+}
+
+static int allocate(const struct table *table)
+{
+    struct gyre_csv *csv = table->csv;
+    uint64_t count;
+    if (!gyre_mul_u64(csv->rows, csv->columns + 1, &count))
+        return no_memory(table);
+    csv->values = calloc(count, sizeof *csv->values);
+    if (table->label != NO_LABEL)
+        csv->labels = calloc(csv->rows, sizeof *csv->labels);
+    return csv->values && (csv->labels || table->label == NO_LABEL) ? 0 : no_memory(table);
+}
+
+static int read_row(const struct table *table, struct span line, uint64_t row)
+{
+    struct gyre_csv *csv = table->csv;
+    double *value = csv->values + row * csv->columns;
+    struct span field;
+    int status = 0;
+    for (uint64_t i = 0; !status && next_field(table, &line, &field); i++)
+        status = i == table->label ? read_label(table, field, &csv->labels[row])
+                                   : read_number(table, i + 1, field, value++);
+    return status;
+}
+
+static int read_rows(struct table *table)
+{
+    struct span line;
+    int status = 0;
+    for (uint64_t row = 0; !status && next_line(table, &line); row++)
+        status = read_row(table, line, row);
+    return status;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static int read_table(struct table *table)
+{
+    struct table whole = *table;
+    struct span line;
+    if (!next_line(table, &line))
+        return gyre_trouble_set(table->trouble, GYRE_INVALID, "%s: is empty", table->name);
+    table->fields = count_fields(table, line);
+    int status = find_label(table, line);
+    if (!status) {
+        table->csv->columns = table->fields - (table->label != NO_LABEL);
+        whole.fields = table->fields;
+        whole.label = table->label;
+        if (table->options->header)
+            status = keep_names(table, line);
+        else
+            *table = whole; /* the first line is a row */
+    }
+    if (!status)
+        status = count_rows(*table, &table->csv->rows);
+    if (!status)
+        status = allocate(table);
+    return status ? status : read_rows(table);
+}
+
+int gyre_csv_over(struct gyre_csv *csv, const char *name, const void *text, uint64_t length,
+                  const struct gyre_csv_options *options, struct gyre_trouble *trouble)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    struct table table = {.name = name,
+                          .rest = {text, (const char *)text + length},
+                          .options = options,
+                          .separator = options->separator ? options->separator : ',',
+                          .csv = csv,
+                          .trouble = trouble};
+    *csv = (struct gyre_csv){0};
+    if (length >= 3 && memcmp(text, mark, 3) == 0)
+        table.rest.at += 3;
+    table.locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!table.locale)
+        return no_memory(&table);
+    int status = read_table(&table);
+    freelocale(table.locale);
+    if (status)
+        gyre_csv_close(csv);
+    return status;
+}
+
+int gyre_csv_open(struct gyre_csv *csv, const char *path, const struct gyre_csv_options *options,
+                  struct gyre_trouble *trouble)
+{
+    struct gyre_file file;
+    *csv = (struct gyre_csv){0};
+    int status = gyre_file_map(path, &file, trouble);
+    if (!status)
+        status = gyre_csv_over(csv, path, file.data, file.length, options, trouble);
+    gyre_file_unmap(&file);
+    return status;
+}
+
+void gyre_csv_close(struct gyre_csv *csv)
+{
+    for (uint64_t i = 0; csv->names && i < csv->columns; i++)
+        free(csv->names[i]);
+    free(csv->names);
+    free(csv->label_name);
+    free(csv->values);
+    free(csv->labels);
+    *csv = (struct gyre_csv){0};
+}

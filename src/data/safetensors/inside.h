@@ -1,0 +1,40 @@
+/* What the files safetensors*.c share: the open file, and the way through its header. */
+#ifndef GYRE_DATA_SAFETENSORS_INSIDE_H
+#define GYRE_DATA_SAFETENSORS_INSIDE_H
+
+#include "data/safetensors/safetensors.h"
+
+#include "data/file.h"
+#include "data/json.h"
+
+#include <stdbool.h>
+
+struct gyre_stored_entry {
+    struct gyre_stored_tensor tensor;
+    uint64_t begin, end; /* as the header says */
+};
+
+struct gyre_safetensors {
+    struct gyre_file mapped; /* empty over memory of others */
+    const uint8_t *data;     /* behind the header */
+    uint64_t data_length;
+    struct gyre_stored_entry *entry; /* in the order of their bytes */
+    const struct gyre_stored_entry **by_name;
+    struct gyre_stored_text *text;
+    uint64_t *shape; /* of all tensors, one after the other */
+    char *strings;
+    uint64_t count, texts;
+};
+
+/* One way through the header: without `fill` everything is checked for its form and counted, with it
+ * stored in the file's tables too. The strings need room in both. */
+struct gyre_stored_pass {
+    struct gyre_json json;
+    struct gyre_safetensors *file;
+    bool fill, has_texts;
+    uint64_t count, texts, dims, used;
+};
+
+int gyre_stored_pass(struct gyre_stored_pass *pass);
+
+#endif

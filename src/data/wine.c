@@ -1,0 +1,46 @@
+/* The split of the Wine data set: of a permutation of all rows the first fifth, rounded up, is for
+ * the test, and the rest, in its order, for training. */
+#include "data/wine.h"
+
+#include "sampler/permutation.h"
+#include "data/scale.h"
+
+#include <string.h>
+
+int32_t gyre_wine_class(uint32_t row)
+{
+    return row < 59 ? 0 : row < 59 + 71 ? 1 : 2;
+}
+
+static void gather(const uint32_t *row, uint32_t rows, double (*values)[GYRE_WINE_FEATURES],
+                   int32_t *class)
+{
+    for (uint32_t i = 0; i < rows; i++) {
+        memcpy(values[i], gyre_wine_values[row[i]], sizeof values[i]);
+        class[i] = gyre_wine_class(row[i]);
+    }
+}
+
+static void scale_all(struct gyre_wine *wine)
+{
+    double train[GYRE_WINE_TRAIN][GYRE_WINE_FEATURES], test[GYRE_WINE_TEST][GYRE_WINE_FEATURES];
+    gather(wine->train_row, GYRE_WINE_TRAIN, train, wine->train_class);
+    gather(wine->test_row, GYRE_WINE_TEST, test, wine->test_class);
+    gyre_scale_fit(train[0], GYRE_WINE_TRAIN, GYRE_WINE_FEATURES, wine->mean, wine->scale);
+    gyre_scale_apply(train[0], GYRE_WINE_TRAIN, GYRE_WINE_FEATURES, wine->mean, wine->scale,
+                     wine->train[0]);
+    gyre_scale_apply(test[0], GYRE_WINE_TEST, GYRE_WINE_FEATURES, wine->mean, wine->scale,
+                     wine->test[0]);
+}
+
+void gyre_wine_split(uint32_t seed, struct gyre_wine *wine)
+{
+    uint32_t row[GYRE_WINE_ROWS];
+    struct gyre_permutation order = {.n = GYRE_WINE_ROWS, .narrow = row};
+    struct gyre_mt19937 twister;
+    gyre_mt19937_seed(&twister, seed);
+    gyre_permutation_numpy(&order, &twister);
+    memcpy(wine->test_row, row, sizeof wine->test_row);
+    memcpy(wine->train_row, row + GYRE_WINE_TEST, sizeof wine->train_row);
+    scale_all(wine);
+}

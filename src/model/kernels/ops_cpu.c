@@ -1,0 +1,6 @@
+/* The reference: what the compiler makes of the loops for any CPU of this architecture. */
+#include "model/kernels/ops_sets.h"
+
+#define VARIANT  "scalar"
+#define GYRE_OPS gyre_ops_scalar
+#include "model/kernels/ops_loops.inc"

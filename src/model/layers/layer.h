@@ -1,0 +1,137 @@
+/* A layer: a constant table of functions over memory that the model owns. Nothing is allocated in
+ * a step.
+ *
+ *     create    the model sets `in` and the numbers below it; shape() answers with `out`, what has
+ *               to be kept, and a description of each parameter and buffer
+ *     owner     gives every parameter its value and its gradient, every buffer its value: gradients
+ *               may lie in memory that is sent as it is
+ *     forward   x ──▶ y            x and y stay untouched until backward
+ *     backward  dy ──▶ dx          each parameter's gradient is the SUM over this batch's samples,
+ *                                  put or added; `ready` is told as soon as it is final
+ *
+ * A batch is samples x channels x height x width, row-major. What has no height and width (a linear
+ * layer's output) has 1 and 1. A batch may have no samples: then gradients are zeros, and layers
+ * that talk to other ranks still take part. */
+#ifndef GYRE_MODEL_LAYERS_LAYER_H
+#define GYRE_MODEL_LAYERS_LAYER_H
+
+#include "model/kernels/dense.h"
+#include "model/kernels/ops.h"
+
+#define GYRE_NAME_MOST             64
+#define GYRE_LAYER_PARAMETERS_MOST 2
+#define GYRE_LAYER_BUFFERS_MOST    3
+
+/* What a sample is, or a row of outputs. */
+struct gyre_volume {
+    size_t channels, height, width;
+};
+
+static inline size_t gyre_volume_count(struct gyre_volume shape)
+{
+    return shape.channels * shape.height * shape.width;
+}
+
+/* Names, shapes and order are those of PyTorch's state_dict. */
+struct gyre_parameter {
+    char name[GYRE_NAME_MOST];
+    int dims;
+    size_t shape[4], count;
+    size_t fan_in; /* starts uniform in +-1/sqrt(fan_in) (model/learning/init.h); 0: starts as `fill` */
+    float fill;
+    float *value, *gradient; /* the owner's; the gradient may be NULL where nobody calls backward */
+    bool bounded; /* when ready: backward knows that what it put or added is below 1e30 */
+};
+
+struct gyre_buffer {
+    char name[GYRE_NAME_MOST];
+    int dims; /* 0: one number, or 1 */
+    size_t count;
+    bool whole; /* int64_t, otherwise float */
+    double fill;
+    void *value; /* the owner's */
+};
+
+/* Products of matrices take their two operands as if stored so and sum in f32; all else, and the
+ * parameters themselves, stay f32. */
+enum gyre_precision { GYRE_PRECISION_F32, GYRE_PRECISION_BF16, GYRE_PRECISION_F16 };
+
+/* What all layers of a step share. */
+struct gyre_pass {
+    const struct gyre_ops *ops;
+    struct gyre_dense *dense;
+    enum gyre_precision precision;
+    float *scratch; /* of the largest size that any layer asked for */
+    size_t samples;
+    bool train;      /* batch norm: normalise by this batch and remember it */
+    bool accumulate; /* gradients are added to what is there */
+
+    /* Sums `count` values over all ranks, in place; NULL: batches are normalised by themselves. A
+     * failure ends the pass and is returned. */
+    int (*sum)(void *context, double *values, size_t count);
+    void *sum_context;
+
+    void (*ready)(void *context, struct gyre_parameter *parameter); /* or NULL */
+    void *ready_context;
+
+    struct gyre_trouble *trouble;
+};
+
+struct gyre_layer_kind;
+
+struct gyre_layer {
+    const struct gyre_layer_kind *kind;
+    char name[GYRE_NAME_MOST / 2]; /* goes before the names of its parameters: "layer1.0" */
+    struct gyre_volume in;
+    size_t outputs;                 /* linear, convolution */
+    size_t kernel, stride, padding; /* convolution (stride 1), pooling (padding 0) */
+    bool relu;                      /* linear: its output goes through a ReLU */
+
+    struct gyre_volume out;
+    size_t kept_floats;    /* between forward and backward, for a whole batch */
+    size_t scratch_floats; /* within one call */
+    int parameter_count, buffer_count;
+    struct gyre_parameter parameter[GYRE_LAYER_PARAMETERS_MOST];
+    struct gyre_buffer buffer[GYRE_LAYER_BUFFERS_MOST];
+    float *kept;
+};
+
+struct gyre_layer_kind {
+    const char *name;
+    bool in_place; /* y may be x, and dx dy */
+
+    /* Fills everything from `out` on for batches of up to `batch` samples. GYRE_INVALID if the
+     * layer cannot take `in`. */
+    int (*shape)(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble);
+
+    /* 0 or a negative status with pass->trouble set. */
+    int (*forward)(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                   float *y);
+
+    /* After a forward of the same pass in training, with the same x and y. May overwrite dy. dx
+     * NULL: nobody wants it. */
+    int (*backward)(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                    const float *y, float *dy, float *dx);
+};
+
+extern const struct gyre_layer_kind gyre_layer_linear, gyre_layer_convolution,
+    gyre_layer_batch_norm, gyre_layer_relu, gyre_layer_max_pool, gyre_layer_flatten;
+
+/* -- what layers call -------------------------------------------------------------------------- */
+
+/* Appends a description; the name is layer->name, a point, and `name`. */
+struct gyre_parameter *gyre_layer_parameter(struct gyre_layer *layer, const char *name, int dims,
+                                            const size_t *shape);
+struct gyre_buffer *gyre_layer_buffer(struct gyre_layer *layer, const char *name, size_t count);
+
+/* `to` = `from` as a product takes it in this precision; for f32 returns `from` and copies nothing. */
+const float *gyre_pass_operand(const struct gyre_pass *pass, float *to, const float *from,
+                               size_t count);
+
+static inline void gyre_pass_ready(const struct gyre_pass *pass, struct gyre_parameter *parameter)
+{
+    if (pass->ready)
+        pass->ready(pass->ready_context, parameter);
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* y = x W^T + b, and a ReLU behind it if asked: one pass less over y, and nothing more to keep.
+ *
+ *     forward     Y [samples][out]  =  X [samples][in] * W [out][in]^T + b
+ *     backward    dW += dY^T * X     db += columns of dY     dX = dY * W
+ *
+ * The gradient of W comes before that of the input, so that it can travel while the rest of the
+ * backward pass is computed.
+ *
+ * No element of dY^T X, and no sum on the way to it, is above |dY| |X| (Cauchy and Schwarz). Where W is
+ * larger than both, that norm is the cheap proof that its gradient holds no NaN and no infinity. */
+#include "model/layers/layer.h"
+
+#include <math.h>
+
+#define BOUND_SQUARED 1e60
+
+static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    if (in == 0 || out == 0)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "linear layer %s: %zu inputs and %zu outputs; both must be more "
+                                "than 0",
+                                layer->name, in, out);
+    layer->out = (struct gyre_volume){out, 1, 1};
+    layer->kept_floats = 0;
+    layer->scratch_floats = batch * (in + out) + in * out; /* operands in half precision */
+    layer->parameter_count = layer->buffer_count = 0;
+    gyre_layer_parameter(layer, "weight", 2, (size_t[]){out, in})->fan_in = in;
+    gyre_layer_parameter(layer, "bias", 1, (size_t[]){out})->fan_in = in;
+    return 0;
+}
+
+static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    const struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
+    float *scratch = pass->scratch;
+    const float *a = gyre_pass_operand(pass, scratch, x, pass->samples * in);
+    const float *b = gyre_pass_operand(pass, scratch + pass->samples * in, weight->value, in * out);
+    gyre_dense_multiply(pass->dense, &(struct gyre_product){
+                                         .form = GYRE_DENSE_NT,
+                                         .m = pass->samples,
+                                         .n = out,
+                                         .k = in,
+                                         .alpha = 1,
+                                         .a = a,
+                                         .lda = in,
+                                         .b = b,
+                                         .ldb = in,
+                                         .c = y,
+                                         .ldc = out,
+                                     });
+    pass->ops->add_bias(y, bias->value, pass->samples, out, layer->relu);
+    return 0;
+}
+
+static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
+                            const float *x)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    gyre_dense_multiply(pass->dense, &(struct gyre_product){
+                                         .form = GYRE_DENSE_TN,
+                                         .m = out,
+                                         .n = in,
+                                         .k = pass->samples,
+                                         .alpha = 1,
+                                         .beta = pass->accumulate,
+                                         .a = dy,
+                                         .lda = out,
+                                         .b = x,
+                                         .ldb = in,
+                                         .c = layer->parameter[0].gradient,
+                                         .ldc = in,
+                                     });
+}
+
+static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
+                           const float *weight, float *dx)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    gyre_dense_multiply(pass->dense, &(struct gyre_product){
+                                         .form = GYRE_DENSE_NN,
+                                         .m = pass->samples,
+                                         .n = in,
+                                         .k = out,
+                                         .alpha = 1,
+                                         .a = dy,
+                                         .lda = out,
+                                         .b = weight,
+                                         .ldb = in,
+                                         .c = dx,
+                                         .ldc = in,
+                                     });
+}
+
+static bool is_small(double squares)
+{
+    return squares < BOUND_SQUARED; /* which a NaN is not */
+}
+
+/* Half precision has not this range: nothing is said of it. */
+static bool is_bounded(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                       const float *dy, const float *x)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    if (pass->samples * (in + out) >= in * out || pass->precision == GYRE_PRECISION_F16)
+        return false;
+    double of_dy = pass->ops->squares(dy, 0, pass->samples * out);
+    double of_x = is_small(of_dy) ? pass->ops->squares(x, 0, pass->samples * in) : INFINITY;
+    return is_small(of_x) && is_small(of_dy * of_x);
+}
+
+static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                    const float *y, float *dy, float *dx)
+{
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
+    struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
+    float *for_dy = pass->scratch, *for_x = for_dy + pass->samples * out,
+          *for_weight = for_x + pass->samples * in;
+    if (layer->relu)
+        pass->ops->relu_back(dy, dy, y, pass->samples * out);
+    pass->ops->column_sums(bias->gradient, dy, pass->samples, out, pass->accumulate);
+    gyre_pass_ready(pass, bias);
+    const float *half_dy = gyre_pass_operand(pass, for_dy, dy, pass->samples * out);
+    weight_gradient(layer, pass, half_dy, gyre_pass_operand(pass, for_x, x, pass->samples * in));
+    weight->bounded = is_bounded(layer, pass, dy, x);
+    gyre_pass_ready(pass, weight);
+    if (dx)
+        input_gradient(layer, pass, half_dy,
+                       gyre_pass_operand(pass, for_weight, weight->value, in * out), dx);
+    return 0;
+}
+
+const struct gyre_layer_kind gyre_layer_linear = {
+    .name = "linear",
+    .shape = shape,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,41 @@
+/* See learning_rate.h. After the warm-up, PyTorch's StepLR and CosineAnnealingLR in closed form. */
+#include "model/learning/learning_rate.h"
+
+#include <math.h>
+
+int gyre_rate_check(const struct gyre_rate_settings *s, struct gyre_trouble *trouble)
+{
+    if (!(s->rate >= 0) || isinf(s->rate))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "learning rate %g: expected 0 or more",
+                                s->rate);
+    if (s->kind == GYRE_RATE_STEP && (s->every == 0 || !(s->gamma > 0) || isinf(s->gamma)))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "learning rate times %g every %llu steps: expected a factor and a "
+                                "number of steps, both more than 0",
+                                s->gamma, (unsigned long long)s->every);
+    if (s->kind == GYRE_RATE_COSINE &&
+        (s->total <= s->warmup || !(s->least >= 0) || s->least > s->rate))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "learning rate by cosine from %g to %g in %llu steps after %llu of "
+                                "warm-up: expected a fall, and more steps than the warm-up has",
+                                s->rate, s->least, (unsigned long long)s->total,
+                                (unsigned long long)s->warmup);
+    return 0;
+}
+
+double gyre_rate_at(const struct gyre_rate_settings *s, uint64_t step)
+{
+    if (step < s->warmup)
+        return s->rate * (double)(step + 1) / (double)s->warmup;
+    step -= s->warmup;
+    if (s->kind == GYRE_RATE_STEP)
+        return s->rate * pow(s->gamma, (double)(step / s->every));
+    if (s->kind == GYRE_RATE_COSINE) {
+        const uint64_t length = s->total - s->warmup;
+        if (step >= length)
+            return s->least;
+        const double angle = acos(-1.0) * (double)step / (double)length;
+        return s->least + (s->rate - s->least) * (1 + cos(angle)) / 2;
+    }
+    return s->rate;
+}

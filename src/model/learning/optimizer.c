@@ -1,0 +1,146 @@
+/* See optimizer.h. Constants are doubles until they meet a float, as in Python. */
+#include "model/learning/optimizer.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct gyre_optimizer_settings gyre_optimizer_defaults(enum gyre_optimizer_kind kind)
+{
+    return (struct gyre_optimizer_settings){
+        .kind = kind,
+        .weight_decay = kind == GYRE_ADAMW ? 0.01 : 0,
+        .beta1 = 0.9,
+        .beta2 = 0.999,
+        .epsilon = 1e-8,
+    };
+}
+
+/* -- settings ---------------------------------------------------------------------------------- */
+
+static int check_range(const char *name, double value, double end, struct gyre_trouble *trouble)
+{
+    if (value >= 0 && value < end)
+        return 0;
+    if (isinf(end))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s is %g: expected 0 or more", name, value);
+    return gyre_trouble_set(trouble, GYRE_INVALID, "%s is %g: expected 0 or more and less than %g",
+                            name, value, end);
+}
+
+static int check_sgd(const struct gyre_optimizer_settings *s, struct gyre_trouble *trouble)
+{
+    int status = check_range("momentum", s->momentum, INFINITY, trouble);
+    if (!status && !isfinite(s->dampening))
+        status = gyre_trouble_set(trouble, GYRE_INVALID, "dampening is %g: expected a number",
+                                  s->dampening);
+    if (!status && s->nesterov && (s->momentum == 0 || s->dampening != 0))
+        status = gyre_trouble_set(trouble, GYRE_INVALID,
+                                  "nesterov with momentum %g and dampening %g: it needs a momentum "
+                                  "and no dampening",
+                                  s->momentum, s->dampening);
+    return status;
+}
+
+static int check_settings(const struct gyre_optimizer_settings *s, struct gyre_trouble *trouble)
+{
+    int status = check_range("weight decay", s->weight_decay, INFINITY, trouble);
+    if (status)
+        return status;
+    if (s->kind == GYRE_SGD)
+        return check_sgd(s, trouble);
+    status = check_range("beta1", s->beta1, 1, trouble);
+    if (!status)
+        status = check_range("beta2", s->beta2, 1, trouble);
+    if (!status)
+        status = check_range("epsilon", s->epsilon, INFINITY, trouble);
+    return status;
+}
+
+/* -- making and ending ------------------------------------------------------------------------- */
+
+static void name_states(struct gyre_optimizer *optimizer)
+{
+    if (optimizer->settings.kind != GYRE_SGD) {
+        optimizer->states = 2;
+        optimizer->state_name[0] = "exp_avg";
+        optimizer->state_name[1] = "exp_avg_sq";
+    } else if (optimizer->settings.momentum != 0) {
+        optimizer->states = 1;
+        optimizer->state_name[0] = "momentum_buffer";
+    }
+}
+
+int gyre_optimizer_create(struct gyre_optimizer **out,
+                          const struct gyre_optimizer_settings *settings, size_t count,
+                          struct gyre_trouble *trouble)
+{
+    int status = check_settings(settings, trouble);
+    if (status)
+        return status;
+    struct gyre_optimizer *optimizer = calloc(1, sizeof *optimizer);
+    if (!optimizer)
+        goto fail;
+    optimizer->settings = *settings;
+    optimizer->ops = gyre_ops();
+    optimizer->count = count;
+    name_states(optimizer);
+    for (int i = 0; i < optimizer->states; i++) {
+        optimizer->state[i] = calloc(count ? count : 1, sizeof(float));
+        if (!optimizer->state[i])
+            goto fail;
+    }
+    *out = optimizer;
+    return 0;
+fail:
+    gyre_optimizer_destroy(optimizer);
+    return gyre_trouble_set(trouble, -ENOMEM, "no memory for an optimiser of %zu numbers", count);
+}
+
+void gyre_optimizer_destroy(struct gyre_optimizer *optimizer)
+{
+    if (!optimizer)
+        return;
+    free(optimizer->state[0]);
+    free(optimizer->state[1]);
+    free(optimizer);
+}
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate)
+{
+    const struct gyre_optimizer_settings *s = &optimizer->settings;
+    struct gyre_update *u = &optimizer->update;
+    const double t = (double)++optimizer->steps;
+    *u = (struct gyre_update){.rate = (float)rate, .weight_decay = (float)s->weight_decay};
+    if (s->kind == GYRE_SGD) {
+        u->first = optimizer->steps == 1;
+        u->momentum = (float)s->momentum;
+        u->fresh = u->first ? 1 : (float)(1 - s->dampening);
+        u->nesterov = s->nesterov;
+        return;
+    }
+    if (s->kind == GYRE_ADAMW)
+        u->weight_decay = (float)(rate * s->weight_decay);
+    u->rate = (float)(rate / (1 - pow(s->beta1, t)));
+    u->beta1 = (float)s->beta1;
+    u->beta2 = (float)s->beta2;
+    u->rest1 = (float)(1 - s->beta1);
+    u->rest2 = (float)(1 - s->beta2);
+    u->root_of_bias2 = (float)sqrt(1 - pow(s->beta2, t));
+    u->epsilon = (float)s->epsilon;
+}
+
+void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, size_t count,
+                          float *value, const float *gradient, float factor)
+{
+    const struct gyre_ops *ops = optimizer->ops;
+    gyre_ops_update *const update[] = {
+        [GYRE_SGD] = ops->sgd, [GYRE_ADAM] = ops->adam, [GYRE_ADAMW] = ops->adamw};
+    struct gyre_update constants = optimizer->update;
+    float *m = optimizer->state[0], *v = optimizer->state[1];
+    constants.factor = factor;
+    update[optimizer->settings.kind](value, gradient, m ? m + first : NULL, v ? v + first : NULL,
+                                     count, &constants);
+}

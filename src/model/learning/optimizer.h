@@ -1,0 +1,59 @@
+/* Optimisers over a flat range of numbers, with PyTorch's formulas and defaults; g is the gradient
+ * times a factor, t the number of this step from 1, lr the learning rate:
+ *
+ *     sgd      g += decay p;  m = g at t = 1, else momentum m + (1 - dampening) g
+ *              p -= lr m,  or  lr (g + momentum m)  with nesterov;  without momentum p -= lr g
+ *     adam     g += decay p;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+ *              p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+ *     adamw    p *= 1 - lr decay, then as adam without decay in g
+ *
+ * An optimiser keeps state for the range that it was made for, which may be a part of a model's
+ * memory: ranks that step a part each and then share the results have a full step at a part of the
+ * state each. A step may be applied piece by piece, as gradients arrive, in any order. Every
+ * instruction set gives the same bits (model/kernels/ops.h). */
+#ifndef GYRE_MODEL_LEARNING_OPTIMIZER_H
+#define GYRE_MODEL_LEARNING_OPTIMIZER_H
+
+#include "base/status.h"
+#include "model/kernels/ops.h"
+
+enum gyre_optimizer_kind { GYRE_SGD, GYRE_ADAM, GYRE_ADAMW };
+
+struct gyre_optimizer_settings {
+    enum gyre_optimizer_kind kind;
+    double weight_decay;
+    double momentum, dampening; /* sgd */
+    bool nesterov;
+    double beta1, beta2, epsilon; /* adam, adamw */
+};
+
+struct gyre_optimizer {
+    struct gyre_optimizer_settings settings;
+    const struct gyre_ops *ops;
+    struct gyre_update update; /* this step's constants */
+    size_t count;
+    int64_t steps; /* begun so far; set it when a checkpoint is read */
+    int states;
+    const char *state_name[2]; /* PyTorch's: momentum_buffer; exp_avg and exp_avg_sq */
+    float *state[2];           /* `count` floats each */
+};
+
+/* PyTorch's defaults: decay 0.01 for adamw, else 0; momentum 0; betas 0.9, 0.999; epsilon 1e-8. */
+struct gyre_optimizer_settings gyre_optimizer_defaults(enum gyre_optimizer_kind kind);
+
+/* Allocates zeroed state for `count` numbers. GYRE_INVALID names the setting; -ENOMEM. */
+int gyre_optimizer_create(struct gyre_optimizer **optimizer,
+                          const struct gyre_optimizer_settings *settings, size_t count,
+                          struct gyre_trouble *trouble);
+void gyre_optimizer_destroy(struct gyre_optimizer *optimizer); /* takes NULL */
+
+/* Begins a step: counts it and works out its constants. */
+void gyre_optimizer_begin(struct gyre_optimizer *optimizer, double rate);
+
+/* Applies the step to numbers `first` to `first + count` of the range; `value` and `gradient` are
+ * where `first` lies. Each number once in a step. No call of other pieces meanwhile has to be
+ * waited for: pieces apart may be applied by several threads. */
+void gyre_optimizer_apply(const struct gyre_optimizer *optimizer, size_t first, size_t count,
+                          float *value, const float *gradient, float factor);
+
+#endif

@@ -1,0 +1,243 @@
+/* Layers one behind the other. Forward keeps every layer's output, because backward needs it;
+ * gradients of outputs go back and forth between two spans of the largest size. A layer that works
+ * in place shares its input's memory in both.
+ *
+ *     x ─▶ layer 0 ─▶ y 0 ─▶ layer 1 ─▶ y 1 ─▶ … ─▶ outputs
+ *                  ◀─ span A ◀─      ◀─ span B ◀─   ◀─ span A
+ *
+ * The first layer's input has no gradient. */
+#include "base/size.h"
+#include "model/nets/inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gyre_model {
+    struct gyre_model_settings settings;
+    struct gyre_volume input;
+    int layers, parameters, buffers;
+    struct gyre_layer layer[GYRE_LAYERS_MOST];
+    float *y[GYRE_LAYERS_MOST];
+    struct gyre_parameter *parameter[GYRE_LAYERS_MOST * GYRE_LAYER_PARAMETERS_MOST];
+    struct gyre_buffer *buffer[GYRE_LAYERS_MOST * GYRE_LAYER_BUFFERS_MOST];
+    float *gradient[2];
+    struct gyre_pass pass;
+    const float *x; /* of the last forward */
+    bool trained;   /* and that was one in training, whose backward has not been */
+};
+
+/* -- putting together -------------------------------------------------------------------------- */
+
+static int check_size(const char *what, size_t size, struct gyre_trouble *trouble)
+{
+    if (size > 0 && size <= GYRE_SIZE_MOST)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID, "a model with %s %zu: expected 1 to %zu", what,
+                            size, GYRE_SIZE_MOST);
+}
+
+static bool is_image(struct gyre_volume s)
+{
+    uint64_t count;
+    return gyre_mul_u64(s.channels, s.height, &count) && gyre_mul_u64(count, s.width, &count);
+}
+
+int gyre_model_begin(struct gyre_model **out, struct gyre_volume input,
+                     const struct gyre_model_settings *settings, struct gyre_trouble *trouble)
+{
+    int status = check_size("batches of", settings->batch, trouble);
+    if (!status)
+        status =
+            check_size("inputs of", is_image(input) ? gyre_volume_count(input) : SIZE_MAX, trouble);
+    if (status)
+        return status;
+    struct gyre_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for a model");
+    model->settings = *settings;
+    model->input = input;
+    model->pass.ops = gyre_ops();
+    model->pass.precision = settings->precision;
+    *out = model;
+    return 0;
+}
+
+int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
+                   struct gyre_trouble *trouble)
+{
+    if (model->layers == GYRE_LAYERS_MOST)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "a model has at most %d layers",
+                                GYRE_LAYERS_MOST);
+    struct gyre_layer *added = &model->layer[model->layers];
+    *added = *layer;
+    added->in = model->layers ? model->layer[model->layers - 1].out : model->input;
+    if (added->outputs > GYRE_SIZE_MOST)
+        return check_size("outputs of a layer of", added->outputs, trouble);
+    int status = added->kind->shape(added, model->settings.batch, trouble);
+    if (!status)
+        status = check_size("outputs of a layer of", gyre_volume_count(added->out), trouble);
+    if (status)
+        return status;
+    for (int p = 0; p < added->parameter_count; p++)
+        model->parameter[model->parameters++] = &added->parameter[p];
+    for (int b = 0; b < added->buffer_count; b++)
+        model->buffer[model->buffers++] = &added->buffer[b];
+    model->layers++;
+    return 0;
+}
+
+/* Aligned to cache lines and zeroed; NULL only if there is no memory. */
+static float *floats(size_t count)
+{
+    uint64_t bytes = gyre_round_up((count ? count : 1) * sizeof(float), 64);
+    float *memory = aligned_alloc(64, bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+static bool shares(const struct gyre_model *model, int layer)
+{
+    return layer > 0 && model->layer[layer].kind->in_place;
+}
+
+static int allocate(struct gyre_model *model, struct gyre_trouble *trouble)
+{
+    const size_t batch = model->settings.batch;
+    size_t widest = 1, scratch = 1;
+    bool good = true;
+    for (int i = 0; i < model->layers; i++) {
+        struct gyre_layer *layer = &model->layer[i];
+        size_t out = batch * gyre_volume_count(layer->out);
+        widest = out > widest ? out : widest;
+        scratch = layer->scratch_floats > scratch ? layer->scratch_floats : scratch;
+        model->y[i] = shares(model, i) ? model->y[i - 1] : floats(out);
+        layer->kept = floats(layer->kept_floats);
+        good = good && model->y[i] && layer->kept;
+    }
+    for (int i = 0; i < 2; i++)
+        good = (model->gradient[i] = floats(widest)) && good;
+    good = (model->pass.scratch = floats(scratch)) && good;
+    if (!good)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for batches of %zu samples", batch);
+    return gyre_dense_create(&model->pass.dense, trouble);
+}
+
+int gyre_model_finish(struct gyre_model *model, int status, struct gyre_model **out,
+                      struct gyre_trouble *trouble)
+{
+    if (!status)
+        status = allocate(model, trouble);
+    if (status)
+        gyre_model_destroy(model);
+    else
+        *out = model;
+    return status;
+}
+
+void gyre_model_destroy(struct gyre_model *model)
+{
+    if (!model)
+        return;
+    for (int i = 0; i < model->layers; i++) {
+        if (!shares(model, i))
+            free(model->y[i]);
+        free(model->layer[i].kept);
+    }
+    free(model->gradient[0]);
+    free(model->gradient[1]);
+    free(model->pass.scratch);
+    gyre_dense_destroy(model->pass.dense);
+    free(model);
+}
+
+/* -- what it has ------------------------------------------------------------------------------- */
+
+int gyre_model_parameters(struct gyre_model *model, struct gyre_parameter *const **list)
+{
+    *list = model->parameter;
+    return model->parameters;
+}
+
+int gyre_model_buffers(struct gyre_model *model, struct gyre_buffer *const **list)
+{
+    *list = model->buffer;
+    return model->buffers;
+}
+
+struct gyre_volume gyre_model_input(const struct gyre_model *model)
+{
+    return model->input;
+}
+
+size_t gyre_model_outputs(const struct gyre_model *model)
+{
+    return gyre_volume_count(model->layer[model->layers - 1].out);
+}
+
+const char *gyre_model_products(const struct gyre_model *model)
+{
+    return gyre_dense_name(model->pass.dense);
+}
+
+void gyre_model_connect(struct gyre_model *model, const struct gyre_model_calls *calls)
+{
+    model->pass.sum = calls->sum;
+    model->pass.sum_context = calls->sum_context;
+    model->pass.ready = calls->ready;
+    model->pass.ready_context = calls->ready_context;
+}
+
+/* -- a step ------------------------------------------------------------------------------------ */
+
+int gyre_model_forward(struct gyre_model *model, const float *x, size_t samples, bool train,
+                       const float **outputs, struct gyre_trouble *trouble)
+{
+    model->trained = false;
+    if (samples > model->settings.batch)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "a batch of %zu samples for a model that was made for %zu", samples,
+                                model->settings.batch);
+    model->pass.samples = samples;
+    model->pass.train = train;
+    model->pass.trouble = trouble;
+    const float *from = x;
+    for (int i = 0; i < model->layers; from = model->y[i++]) {
+        struct gyre_layer *layer = &model->layer[i];
+        int status = layer->kind->forward(layer, &model->pass, from, model->y[i]);
+        if (status)
+            return status;
+    }
+    model->x = x;
+    model->trained = train;
+    *outputs = from;
+    return 0;
+}
+
+float *gyre_model_output_gradient(struct gyre_model *model)
+{
+    return model->gradient[0];
+}
+
+int gyre_model_backward(struct gyre_model *model, bool accumulate, struct gyre_trouble *trouble)
+{
+    if (!model->trained)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "backward without a forward in training before it");
+    model->trained = false;
+    model->pass.accumulate = accumulate;
+    model->pass.trouble = trouble;
+    float *dy = model->gradient[0], *other = model->gradient[1];
+    for (int i = model->layers - 1; i >= 0; i--) {
+        struct gyre_layer *layer = &model->layer[i];
+        const float *x = i ? model->y[i - 1] : model->x;
+        float *dx = i == 0 ? NULL : shares(model, i) ? dy : other;
+        int status = layer->kind->backward(layer, &model->pass, x, model->y[i], dy, dx);
+        if (status)
+            return status;
+        if (dx == other) {
+            other = dy;
+            dy = dx;
+        }
+    }
+    return 0;
+}

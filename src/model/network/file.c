@@ -1,0 +1,112 @@
+/* A network's values in a safetensors file, by PyTorch's names. A file is looked at as a whole
+ * before the first value is taken from it. */
+#include "model/network/network.h"
+
+#include "data/safetensors/safetensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int items(const struct gyre_network *n)
+{
+    return n->parameters + n->buffers;
+}
+
+static struct gyre_stored_tensor tensor_of(const struct gyre_ddp_parameter *item)
+{
+    return (struct gyre_stored_tensor){
+        .name = item->name,
+        .type = item->type == GYRE_I64 ? GYRE_STORED_I64 : GYRE_STORED_F32,
+        .dims = (uint32_t)item->dimensions,
+        .shape = item->shape,
+        .data = item->value,
+    };
+}
+
+int gyre_network_save(struct gyre_network *n, const char *path)
+{
+    if (!n || !path)
+        return gyre_refuse("gyre_network_save: the %s is NULL", n ? "path" : "network");
+    struct gyre_trouble *trouble = gyre_network_trouble();
+    struct gyre_stored_tensor *tensor = calloc((size_t)items(n), sizeof *tensor);
+    if (!tensor)
+        return gyre_trouble_set(trouble, -ENOMEM, "%s: no memory to list tensors", path);
+    gyre_network_bind(n);
+    for (int i = 0; i < items(n); i++)
+        tensor[i] = tensor_of(&n->item[i]);
+    int status = gyre_safetensors_write(path, tensor, (uint64_t)items(n), NULL, 0, trouble);
+    free(tensor);
+    return status;
+}
+
+static int expect(const struct gyre_safetensors *file, const char *path,
+                  const struct gyre_stored_tensor *want, struct gyre_trouble *trouble)
+{
+    const struct gyre_stored_tensor *found = gyre_safetensors_find(file, want->name);
+    if (!found)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: has no '%s', which the network has",
+                                path, want->name);
+    if (found->type != want->type)
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: '%s' is %s, the network's is %s", path,
+                                want->name, gyre_stored_type_name(found->type),
+                                gyre_stored_type_name(want->type));
+    if (found->dims != want->dims)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "%s: '%s' has %u dimensions, the network's has %u", path,
+                                want->name, found->dims, want->dims);
+    for (uint32_t d = 0; d < want->dims; d++)
+        if (found->shape[d] != want->shape[d])
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "%s: dimension %u of '%s' is %llu, the network's is %llu", path,
+                                    d, want->name, (unsigned long long)found->shape[d],
+                                    (unsigned long long)want->shape[d]);
+    return 0;
+}
+
+static int expect_no_others(const struct gyre_network *n, const struct gyre_safetensors *file,
+                            const char *path, struct gyre_trouble *trouble)
+{
+    char shown[GYRE_STORED_SHOWN];
+    for (uint64_t t = 0; t < gyre_safetensors_count(file); t++) {
+        const char *name = gyre_safetensors_at(file, t)->name;
+        int i = 0;
+        while (i < items(n) && strcmp(n->item[i].name, name) != 0)
+            i++;
+        if (i == items(n))
+            return gyre_trouble_set(trouble, GYRE_INVALID,
+                                    "%s: has '%s', which the network has not", path,
+                                    gyre_stored_shown(name, shown));
+    }
+    return 0;
+}
+
+static void take(struct gyre_network *n, const struct gyre_safetensors *file)
+{
+    gyre_network_bind(n);
+    for (int i = 0; i < items(n); i++) {
+        const struct gyre_stored_tensor *found = gyre_safetensors_find(file, n->item[i].name);
+        memcpy(n->item[i].value, found->data, found->bytes);
+    }
+}
+
+int gyre_network_load(struct gyre_network *n, const char *path)
+{
+    struct gyre_safetensors *file;
+    if (!n || !path)
+        return gyre_refuse("gyre_network_load: the %s is NULL", n ? "path" : "network");
+    struct gyre_trouble *trouble = gyre_network_trouble();
+    int status = gyre_safetensors_open(&file, path, trouble);
+    if (status)
+        return status;
+    for (int i = 0; !status && i < items(n); i++) {
+        const struct gyre_stored_tensor want = tensor_of(&n->item[i]);
+        status = expect(file, path, &want, trouble);
+    }
+    if (!status)
+        status = expect_no_others(n, file, path, trouble);
+    if (!status)
+        take(n, file);
+    gyre_safetensors_close(file);
+    return status;
+}

@@ -1,6 +1,0 @@
-/* The reference: what the compiler makes of the loops for any CPU of this architecture. */
-#include "model/ops_sets.h"
-
-#define VARIANT  "scalar"
-#define GYRE_OPS gyre_ops_scalar
-#include "model/ops_loops.inc"

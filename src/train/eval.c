@@ -1,0 +1,93 @@
+/* Evaluation: every test sample once, whatever the number of ranks, so that the figure does not depend
+ * on it. It may take longer than an epoch, so ranks vote after every batch whether one of them was
+ * asked to stop, or failed; all have as many batches, some of them empty. */
+#include "train/inside.h"
+
+int gyre_train_share_buffers(struct gyre_train *t)
+{
+    int status = 0;
+    for (int i = 0; !status && i < t->buffers; i++)
+        status = gyre_broadcast(t->comm, t->buffer[i]->value, t->buffer[i]->value,
+                                t->buffer[i]->count, t->buffer[i]->whole ? GYRE_I64 : GYRE_F32, 0);
+    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+}
+
+static int evaluate_batch(struct gyre_train *t, const struct gyre_batch *batch,
+                          struct gyre_loss *loss)
+{
+    size_t width = gyre_model_outputs(t->model);
+    const float *outputs;
+    if (!batch->samples)
+        return 0;
+    int status =
+        gyre_model_forward(t->model, batch->x, batch->samples, false, &outputs, t->trouble);
+    if (status)
+        return status;
+    float *gradient = gyre_model_output_gradient(t->model); /* nobody reads it */
+    if (t->test.label)
+        return gyre_loss_cross_entropy(t->ops, outputs, batch->y, batch->samples, width, 1,
+                                       gradient, loss, t->trouble);
+    gyre_loss_squared_error(outputs, batch->y, batch->samples, width, 1, gradient, loss);
+    return 0;
+}
+
+enum { GO_ON, END, STOP, FAILED };
+
+/* The greatest of all ranks': where one ends all do. */
+static int vote(struct gyre_train *t, int status, int32_t *of_all)
+{
+    *of_all = status < 0 ? FAILED : status ? END : gyre_train_stop_asked() ? STOP : GO_ON;
+    int told = gyre_all_reduce(t->comm, of_all, of_all, 1, GYRE_I32, GYRE_MAX);
+    return told ? gyre_trouble_set(t->trouble, told, "%s", gyre_error(t->comm)) : 0;
+}
+
+static int evaluate_own(struct gyre_train *t, struct gyre_loader *loader, struct gyre_loss *loss)
+{
+    int status = gyre_loader_begin(loader, 0, 0, t->trouble), told = 0;
+    int32_t of_all = GO_ON;
+    struct gyre_batch batch;
+    while (!told && of_all == GO_ON) {
+        if (!status)
+            status = gyre_loader_next(loader, &batch, t->trouble);
+        if (!status)
+            status = evaluate_batch(t, &batch, loss);
+        told = vote(t, status, &of_all);
+    }
+    t->stop |= of_all == STOP;
+    return status < 0 ? status : told;
+}
+
+static int open_test(struct gyre_train *t, struct gyre_sampler **sampler,
+                     struct gyre_loader **loader)
+{
+    struct gyre_sampler_options options = GYRE_SAMPLER_OPTIONS_INIT;
+    options.samples = t->test.samples;
+    options.rank = t->rank;
+    options.world = t->n;
+    options.shuffle = 0;
+    options.tail = GYRE_TAIL_ONCE;
+    int status = gyre_sampler_create(sampler, &options);
+    if (status)
+        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(NULL));
+    return gyre_loader_create(loader, &t->test, *sampler, t->room * (uint64_t)t->n, t->room, 0,
+                              t->trouble);
+}
+
+int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss)
+{
+    struct gyre_sampler *sampler = NULL;
+    struct gyre_loader *loader = NULL;
+    *loss = (struct gyre_loss){0};
+    int status = gyre_train_share_buffers(t);
+    if (!status)
+        status = gyre_train_agree(t, open_test(t, &sampler, &loader));
+    if (!status)
+        status = gyre_train_agree(t, evaluate_own(t, loader, loss));
+    gyre_loader_destroy(loader);
+    gyre_sampler_destroy(sampler);
+    double sums[] = {loss->sum, (double)loss->samples, (double)loss->right};
+    if (!status)
+        status = gyre_all_reduce(t->comm, sums, sums, 3, GYRE_F64, GYRE_SUM);
+    *loss = (struct gyre_loss){sums[0], (uint64_t)sums[1], (uint64_t)sums[2]};
+    return status;
+}

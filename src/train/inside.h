@@ -1,0 +1,202 @@
+/* A training run's inside, for its own files.
+ *
+ *   setup.c   options ─▶ data, model, engine, sampler; ranks agree
+ *   shares.c  how much of a step each rank gets
+ *   step.c    batch ─▶ forward ─▶ loss ─▶ backward ─▶ reduced ─▶ update
+ *   eval.c    every test sample once
+ *   digest.c  who saw what
+ *   save.c    checkpoints
+ *   settings.c   what the run was told, in them
+ *   state.c   what ranks hold together, for them
+ *   train.c         epochs
+ */
+#ifndef GYRE_TRAIN_INSIDE_H
+#define GYRE_TRAIN_INSIDE_H
+
+#include "checkpoint/checkpoint.h"
+#include "model/learning/learning_rate.h"
+#include "train/loader.h"
+#include "model/learning/loss.h"
+#include "model/nets/model.h"
+#include "model/learning/optimizer.h"
+#include "report/report.h"
+#include "model/learning/scaler.h"
+#include "train/train.h"
+
+#include <gyre/ddp.h>
+
+enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM }; /* of gyre_ddp_add() */
+
+/* Part of the optimiser's range: elements first … first + count - 1 of a parameter stand at `at`. */
+struct gyre_train_piece {
+    int parameter;
+    uint64_t first, count, at;
+};
+
+/* What the run was told, for its checkpoints. */
+#define GYRE_TRAIN_WORDS     8
+#define GYRE_TRAIN_CHANGES   4 /* of these may be others than they were */
+#define GYRE_TRAIN_WORD_ROOM 160
+
+struct gyre_train_words {
+    char room[GYRE_TRAIN_WORDS][GYRE_TRAIN_WORD_ROOM];
+    struct gyre_stored_text text[GYRE_TRAIN_WORDS];
+    uint64_t count;
+};
+
+/* What a checkpoint has of the optimiser, until there is one to take it. */
+struct gyre_train_state {
+    float *full[2]; /* rank 0: of all parameters, in their order; NULL: none */
+    int64_t steps;
+    bool given;
+    float *feedback;   /* rank 0: of all ranks, parameter by parameter; NULL: none */
+    double wire_scale; /* rank 0; 0: none */
+    bool feedback_lost;
+    char change[GYRE_TRAIN_CHANGES][3 * GYRE_TRAIN_WORD_ROOM]; /* rank 0: lines */
+    int changes;
+};
+
+/* How much of a step each rank gets. */
+struct gyre_train_shares {
+    double *weight;  /* NULL: all are alike; measured ones are 0 until then */
+    char *text;      /* the same as words for --shares */
+    uint64_t *speed; /* of each rank, in samples per 1000 s; NULL: not measured by this run */
+    bool resumed;    /* rank 0: they are the checkpoint's; */
+    bool refused;    /* or the checkpoint's are those of another number of ranks */
+};
+
+/* Sums over the steps of an epoch. */
+struct gyre_train_tally {
+    double loss, right, samples;
+    double seconds, exposed;
+    uint64_t steps;
+};
+
+/* Who saw what in an epoch; digest.c. */
+struct gyre_train_digest {
+    uint8_t *seen; /* by sample, how often; NULL: not asked for */
+    uint64_t samples, hash;
+    uint64_t before; /* rank 0: of `seen`, before the run was resumed */
+};
+
+struct gyre_train {
+    struct gyre_comm *comm;
+    int rank, n;
+    const struct gyre_train_options *options;
+    struct gyre_trouble *trouble;
+    FILE *terminal;
+
+    struct gyre_dataset data, test;
+    struct gyre_sampler *sampler;
+    struct gyre_loader *loader;
+    struct gyre_train_shares shares;
+    uint64_t span; /* samples of all ranks in a part of a step */
+    uint64_t room; /* of one rank */
+    uint64_t steps_per_epoch;
+
+    const struct gyre_ops *ops;
+    struct gyre_model *model;
+    struct gyre_parameter *const *parameter;
+    struct gyre_buffer *const *buffer;
+    int parameters, buffers;
+    float *values;  /* of all parameters */
+    void **statics; /* of each buffer */
+    struct gyre_ddp *ddp;
+    int ready_status; /* of gyre_ddp_ready() within a backward pass */
+
+    struct gyre_optimizer *optimizer; /* made after the first step */
+    struct gyre_train_piece *piece;
+    int pieces;
+    struct gyre_train_state resumed;
+    struct gyre_rate_settings rate;
+    struct gyre_scaler scaler;
+    double norm; /* of the last gradient, where the engine computes it */
+
+    uint64_t step, epoch, cursor; /* done */
+    struct gyre_train_tally tally;
+    struct gyre_train_digest digest;
+    bool stop;
+    bool common;                /* what has failed is known to all ranks, and fails on all alike */
+    struct gyre_report *report; /* rank 0 */
+    struct gyre_trouble report_trouble; /* what could not be written: training goes on */
+    struct gyre_train_outcome *outcome;
+};
+
+/* -- setup.c ----------------------------------------------------------------------------- */
+
+int gyre_train_open(struct gyre_train *t);
+void gyre_train_close(struct gyre_train *t);
+size_t gyre_train_buffer_size(const struct gyre_buffer *buffer);
+
+/* -- shares.c ---------------------------------------------------------------------------- */
+
+bool gyre_train_shares_are_measured(const struct gyre_train *t);
+int gyre_train_read_shares(struct gyre_train *t);
+/* Rank 0: the text that a checkpoint has of them, or NULL. */
+int gyre_train_resume_shares(struct gyre_train *t, const char *text);
+/* Has the engine, but nobody told yet when gradients are ready. Collective. */
+int gyre_train_settle_shares(struct gyre_train *t);
+void gyre_train_tell_shares(const struct gyre_train *t); /* rank 0 */
+void gyre_train_free_shares(struct gyre_train *t);
+
+/* -- step.c ------------------------------------------------------------------------------ */
+
+/* GYRE_AGAIN at the end of the epoch. */
+int gyre_train_step(struct gyre_train *t);
+void gyre_train_ready(void *context, struct gyre_parameter *parameter);
+int gyre_train_make_optimizer(struct gyre_train *t);
+
+/* Where values and gradients lie now. */
+void gyre_train_connect_memory(struct gyre_train *t);
+/* Forward, loss and backward, and nothing else; `adds` to the gradients, or puts them. */
+int gyre_train_pass(struct gyre_train *t, const struct gyre_batch *batch, bool adds,
+                    struct gyre_loss *loss);
+
+/* -- eval.c ------------------------------------------------------------------------------ */
+
+/* Rank 0's buffers (running means) to all, as PyTorch's are. */
+int gyre_train_share_buffers(struct gyre_train *t);
+int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss);
+
+/* -- digest.c ---------------------------------------------------------------------------- */
+
+int gyre_train_note_before(struct gyre_train *t); /* what a resumed epoch has had */
+void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batch);
+int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
+
+/* -- save.c ------------------------------------------------------------------------------ */
+
+int gyre_train_save(struct gyre_train *t);
+int gyre_train_resume(struct gyre_train *t); /* before the engine is made */
+int gyre_train_load_init(struct gyre_train *t);
+
+/* -- settings.c ----------------------------------------------------------------------------- */
+
+void gyre_train_take_words(const struct gyre_train *t, struct gyre_train_words *words);
+/* Rank 0: GYRE_INVALID if it would be another run; what else differs is noted. */
+int gyre_train_compare_words(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
+
+/* -- state.c ----------------------------------------------------------------------------- */
+
+/* Of the first so many parameters, together. */
+uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
+
+/* Every state of the optimiser, whole, on rank 0: full[s], to be freed, also after a failure. NULL on
+ * the others. */
+int gyre_train_collect_states(struct gyre_train *t, float **full);
+int gyre_train_restore_optimizer(struct gyre_train *t);
+
+/* Of all ranks, on rank 0: n blocks for each parameter, to be freed; NULL where there is none. */
+bool gyre_train_has_feedback(const struct gyre_train *t);
+int gyre_train_collect_feedback(struct gyre_train *t, float **all);
+int gyre_train_restore_feedback(struct gyre_train *t); /* once the engine is made */
+
+/* -- train.c ----------------------------------------------------------------------------------- */
+
+bool gyre_train_stop_asked(void);
+void gyre_train_tell_step(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns);
+
+/* Is `status` of this rank fine on all? Collective: the lowest rank's failure becomes everybody's. */
+int gyre_train_agree(struct gyre_train *t, int status);
+
+#endif

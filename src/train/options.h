@@ -1,0 +1,73 @@
+/* What a training run is told: one table of names, kinds, bounds and help, read alike from flags, from
+ * a file and from a preset. */
+#ifndef GYRE_TRAIN_OPTIONS_H
+#define GYRE_TRAIN_OPTIONS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct gyre_train_options {
+    /* what is trained on what */
+    const char *data, *labels, *test, *test_labels;
+    bool mnist; /* its preset was asked for */
+    int model;  /* enum gyre_train_model */
+    const char *layers, *init;
+    int loss, precision;
+    bool sync_bn;
+    /* how */
+    int optimizer;
+    double lr, momentum, weight_decay, beta1, beta2, eps, clip;
+    bool nesterov;
+    int schedule;
+    int64_t warmup, step_size;
+    double gamma, least_lr;
+    int64_t epochs, batch, global_batch, accumulate, seed;
+    /* over ranks */
+    int mean, tail, wire;
+    bool sharded, no_shuffle, data_digest;
+    const char *shares;
+    uint64_t bucket_cap;
+    int64_t compare_every;
+    /* what is kept and told */
+    const char *save, *metrics, *csv, *tensorboard, *svg;
+    int64_t save_every, keep;
+    bool resume, quiet;
+};
+
+enum gyre_train_model { GYRE_TRAIN_MLP, GYRE_TRAIN_CONVNET };
+enum gyre_train_loss { GYRE_TRAIN_CROSS_ENTROPY, GYRE_TRAIN_MSE };
+enum gyre_train_optimizer { GYRE_TRAIN_SGD, GYRE_TRAIN_ADAM, GYRE_TRAIN_ADAMW };
+enum gyre_train_schedule { GYRE_TRAIN_CONSTANT, GYRE_TRAIN_STEP, GYRE_TRAIN_COSINE };
+enum gyre_train_precision { GYRE_TRAIN_F32, GYRE_TRAIN_BF16, GYRE_TRAIN_F16 };
+
+/* Before anything is set. */
+void gyre_train_options_init(struct gyre_train_options *options);
+
+/* Sets one by its name, without dashes ("weight-decay"). A switch takes NULL, "yes" or "no". Texts are
+ * borrowed. GYRE_INVALID names the nearest known. */
+int gyre_train_option_set(struct gyre_train_options *options, const char *name, const char *value,
+                          struct gyre_trouble *trouble);
+
+/* Sets all of a preset: "wine", "mnist". */
+int gyre_train_option_preset(struct gyre_train_options *options, const char *preset,
+                             struct gyre_trouble *trouble);
+
+/* Sets what stands in a file: a line is `name = value`, or `name` for a switch; `preset = NAME` sets
+ * all of a preset; # begins a comment.
+ * The texts are kept in *storage, which the caller frees after the last use of the options. */
+int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
+                           struct gyre_trouble *trouble);
+
+/* What is missing, or does not go together. */
+int gyre_train_options_check(const struct gyre_train_options *options,
+                             struct gyre_trouble *trouble);
+
+/* Entry i of the table, for help: name, the word for its value (NULL: a switch), what it is. NULL
+ * past the last. */
+const char *gyre_train_option_at(int i, const char **value, const char **help);
+
+#endif

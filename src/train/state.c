@@ -1,0 +1,172 @@
+/* What all ranks hold together of a training's state, on its way to and from rank 0, which alone writes
+ * and reads.
+ *
+ * A state of the optimiser is a whole tensor for each parameter; a rank holds all of it, or where the
+ * engine is sharded its pieces. One parameter after the other passes through the ranks' rooms:
+ *
+ *     rank 0   [ 0.weight │ 0.bias │ 2.weight │ … ]      all of a state
+ *     rank r   [ room ]                                  as large as the largest parameter
+ *
+ * With halves on the wire each rank has a feedback of its own, and a step scales by the one before.
+ * Rank 0 writes all of them, [world, elements] for each parameter; only as many ranks can go on with
+ * them, others begin at zero, which is said. */
+#include "train/inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct gyre_train *t)
+{
+    return gyre_trouble_set(t->trouble, -ENOMEM, "rank %d: no memory for a checkpoint", t->rank);
+}
+
+/* -- the optimiser's state --------------------------------------------------------------------- */
+
+uint64_t gyre_train_elements(const struct gyre_train *t, int parameters)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < parameters; i++)
+        sum += t->parameter[i]->count;
+    return sum;
+}
+
+/* Room for the largest parameter: a state passes through it one parameter after the other, so only
+ * rank 0 ever holds all of one. */
+static float *make_room(const struct gyre_train *t)
+{
+    uint64_t most = 1;
+    for (int i = 0; i < t->parameters; i++)
+        most = t->parameter[i]->count > most ? t->parameter[i]->count : most;
+    return malloc(most * sizeof(float));
+}
+
+static void give_pieces(const struct gyre_train *t, int parameter, int state, float *whole)
+{
+    for (int k = 0; k < t->pieces; k++)
+        if (t->piece[k].parameter == parameter)
+            memcpy(whole + t->piece[k].first, t->optimizer->state[state] + t->piece[k].at,
+                   t->piece[k].count * sizeof(float));
+}
+
+static void take_pieces(struct gyre_train *t, int parameter, int state, const float *whole)
+{
+    for (int k = 0; k < t->pieces; k++)
+        if (t->piece[k].parameter == parameter)
+            memcpy(t->optimizer->state[state] + t->piece[k].at, whole + t->piece[k].first,
+                   t->piece[k].count * sizeof(float));
+}
+
+/* The whole of a state on rank 0. Bits are summed, not numbers: each comes from one rank. */
+static int collect_state(struct gyre_train *t, int state, float *full, float *room)
+{
+    int status = 0;
+    for (int i = 0; !status && i < t->parameters; i++) {
+        float *whole = t->rank ? room : full + gyre_train_elements(t, i);
+        if (!t->rank || t->options->sharded) {
+            memset(whole, 0, t->parameter[i]->count * sizeof(float));
+            give_pieces(t, i, state, whole);
+        }
+        if (t->options->sharded)
+            status =
+                gyre_reduce(t->comm, whole, whole, t->parameter[i]->count, GYRE_U32, GYRE_SUM, 0);
+    }
+    return status;
+}
+
+static int allocate_states(struct gyre_train *t, float **full, float **room)
+{
+    *room = make_room(t);
+    bool good = *room != NULL;
+    for (int s = 0; !t->rank && s < t->optimizer->states; s++) {
+        full[s] = malloc((gyre_train_elements(t, t->parameters) + 1) * sizeof(float));
+        good &= full[s] != NULL;
+    }
+    return good ? 0 : no_memory(t);
+}
+
+int gyre_train_collect_states(struct gyre_train *t, float **full)
+{
+    float *room;
+    int status = gyre_train_agree(t, allocate_states(t, full, &room));
+    for (int s = 0; !status && s < t->optimizer->states; s++)
+        status = collect_state(t, s, full[s], room);
+    free(room);
+    return status;
+}
+
+static int spread_state(struct gyre_train *t, int state, float *room)
+{
+    int status = 0;
+    for (int i = 0; !status && i < t->parameters; i++) {
+        float *whole = t->rank ? room : t->resumed.full[state] + gyre_train_elements(t, i);
+        status = gyre_broadcast(t->comm, whole, whole, t->parameter[i]->count, GYRE_F32, 0);
+        if (!status)
+            take_pieces(t, i, state, whole);
+    }
+    return status;
+}
+
+int gyre_train_restore_optimizer(struct gyre_train *t)
+{
+    t->optimizer->steps = t->resumed.steps;
+    if (!t->resumed.given)
+        return 0;
+    float *room = make_room(t);
+    int status = gyre_train_agree(t, room ? 0 : no_memory(t));
+    for (int s = 0; !status && s < t->optimizer->states; s++)
+        status = spread_state(t, s, room);
+    free(room);
+    for (int s = 0; s < 2; s++) {
+        free(t->resumed.full[s]);
+        t->resumed.full[s] = NULL;
+    }
+    return status;
+}
+
+/* -- what halves on the wire left -------------------------------------------------------------- */
+
+bool gyre_train_has_feedback(const struct gyre_train *t)
+{
+    return t->parameters && gyre_ddp_feedback(t->ddp, 0) && gyre_ddp_wire_scale(t->ddp) > 0;
+}
+
+static float *allocate_feedback(const struct gyre_train *t)
+{
+    uint64_t all = gyre_train_elements(t, t->parameters) * (uint64_t)t->n;
+    return t->rank ? NULL : malloc((all + 1) * sizeof(float));
+}
+
+int gyre_train_collect_feedback(struct gyre_train *t, float **all)
+{
+    *all = gyre_train_has_feedback(t) ? allocate_feedback(t) : NULL;
+    if (!gyre_train_has_feedback(t))
+        return 0;
+    int status = gyre_train_agree(t, t->rank || *all ? 0 : no_memory(t));
+    for (int i = 0; !status && i < t->parameters; i++) {
+        float *blocks = t->rank ? NULL : *all + gyre_train_elements(t, i) * (uint64_t)t->n;
+        status = gyre_gather(t->comm, gyre_ddp_feedback(t->ddp, i), blocks, t->parameter[i]->count,
+                             GYRE_F32, 0);
+    }
+    return status;
+}
+
+int gyre_train_restore_feedback(struct gyre_train *t)
+{
+    double scale = t->resumed.wire_scale;
+    if (!t->parameters || !gyre_ddp_feedback(t->ddp, 0))
+        return 0;
+    int status = gyre_broadcast(t->comm, &scale, &scale, 1, GYRE_F64, 0);
+    if (!status && scale > 0)
+        status = gyre_ddp_set_wire_scale(t->ddp, scale);
+    for (int i = 0; !status && scale > 0 && i < t->parameters; i++) {
+        const float *blocks =
+            t->rank ? NULL : t->resumed.feedback + gyre_train_elements(t, i) * (uint64_t)t->n;
+        status = gyre_scatter(t->comm, blocks, gyre_ddp_feedback(t->ddp, i), t->parameter[i]->count,
+                              GYRE_F32, 0);
+    }
+    free(t->resumed.feedback);
+    t->resumed.feedback = NULL;
+    t->resumed.feedback_lost = t->resumed.given && !(scale > 0);
+    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
+}

@@ -1,0 +1,241 @@
+/* One step: the parts of this rank's batch through the model, gradients reduced on the way, and the
+ * update that all ranks make alike.
+ *
+ * Gradients stay sums over samples. One factor, in the optimiser's own pass over them, takes away
+ * everything at once: 1 / samples of all ranks, the loss scale, and what clipping asks for. */
+#include "train/inside.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- where things lie -------------------------------------------------------------------------- */
+
+void gyre_train_connect_memory(struct gyre_train *t)
+{
+    for (int i = 0; i < t->parameters; i++) {
+        t->parameter[i]->value = gyre_ddp_value(t->ddp, i);
+        t->parameter[i]->gradient = gyre_ddp_gradient(t->ddp, i);
+    }
+}
+
+void gyre_train_ready(void *context, struct gyre_parameter *parameter)
+{
+    struct gyre_train *t = context;
+    for (int i = t->parameters - 1; i >= 0 && !t->ready_status; i--)
+        if (t->parameter[i] == parameter) {
+            if (!parameter->bounded)
+                t->ready_status = gyre_ddp_look_at(t->ddp, i);
+            if (!t->ready_status)
+                t->ready_status = gyre_ddp_ready(t->ddp, i);
+            return;
+        }
+}
+
+/* -- a part: forward and backward -------------------------------------------------------------- */
+
+static int find_loss(struct gyre_train *t, const struct gyre_batch *batch, const float *outputs,
+                     struct gyre_loss *loss)
+{
+    float *gradient = gyre_model_output_gradient(t->model), scale = gyre_scaler_scale(&t->scaler);
+    size_t width = gyre_model_outputs(t->model);
+    if (t->data.label)
+        return gyre_loss_cross_entropy(t->ops, outputs, batch->y, batch->samples, width, scale,
+                                       gradient, loss, t->trouble);
+    gyre_loss_squared_error(outputs, batch->y, batch->samples, width, scale, gradient, loss);
+    return 0;
+}
+
+int gyre_train_pass(struct gyre_train *t, const struct gyre_batch *batch, bool adds,
+                    struct gyre_loss *loss)
+{
+    const float *outputs;
+    int status = gyre_model_forward(t->model, batch->x, batch->samples, true, &outputs, t->trouble);
+    if (!status)
+        status = find_loss(t, batch, outputs, loss);
+    return status ? status : gyre_model_backward(t->model, adds, t->trouble);
+}
+
+/* A rank without samples passes an empty batch where layers talk to each other. */
+static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struct gyre_loss *loss)
+{
+    if (!batch->samples && !t->options->sync_bn)
+        return 0;
+    int status = gyre_train_pass(t, batch, gyre_ddp_adds(t->ddp), loss);
+    return status ? status : t->ready_status;
+}
+
+static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)
+{
+    struct gyre_loss loss = {0};
+    int status = gyre_ddp_no_sync(t->ddp, !last);
+    if (!status)
+        status = gyre_ddp_begin(t->ddp, batch->samples);
+    if (!status)
+        status = run_batch(t, batch, &loss);
+    if (status)
+        return status;
+    gyre_ddp_add(t->ddp, GYRE_TRAIN_LOSS_SUM, loss.sum);
+    gyre_ddp_add(t->ddp, GYRE_TRAIN_RIGHT_SUM, (double)loss.right);
+    if (last && gyre_train_stop_asked())
+        gyre_ddp_ask_stop(t->ddp);
+    return gyre_ddp_wait(t->ddp);
+}
+
+/* -- the update -------------------------------------------------------------------------------- */
+
+static struct gyre_optimizer_settings optimizer_settings(const struct gyre_train_options *o)
+{
+    static const enum gyre_optimizer_kind kinds[] = {GYRE_SGD, GYRE_ADAM, GYRE_ADAMW};
+    struct gyre_optimizer_settings settings = gyre_optimizer_defaults(kinds[o->optimizer]);
+    if (o->weight_decay >= 0)
+        settings.weight_decay = o->weight_decay;
+    settings.momentum = o->momentum;
+    settings.nesterov = o->nesterov;
+    settings.beta1 = o->beta1;
+    settings.beta2 = o->beta2;
+    settings.epsilon = o->eps;
+    return settings;
+}
+
+/* The optimiser's range holds this rank's pieces one after the other. */
+int gyre_train_make_optimizer(struct gyre_train *t)
+{
+    struct gyre_optimizer_settings settings = optimizer_settings(t->options);
+    struct gyre_ddp_piece piece;
+    uint64_t range = 0;
+    while (gyre_ddp_piece(t->ddp, t->pieces, &piece) == 0)
+        t->pieces++;
+    t->piece = calloc((size_t)t->pieces + 1, sizeof *t->piece);
+    if (!t->piece)
+        return gyre_trouble_set(t->trouble, -ENOMEM, "no memory for the optimiser's books");
+    for (int k = 0; k < t->pieces && gyre_ddp_piece(t->ddp, k, &piece) == 0; k++) {
+        t->piece[k] = (struct gyre_train_piece){piece.parameter, piece.first, piece.count, range};
+        range += piece.count;
+    }
+    int status = gyre_optimizer_create(&t->optimizer, &settings, range, t->trouble);
+    return status ? status : gyre_train_restore_optimizer(t);
+}
+
+/* Gradients and values may lie elsewhere than when the books were made; whose they are does not
+ * change. */
+static int apply(struct gyre_train *t, double factor)
+{
+    gyre_optimizer_begin(t->optimizer, gyre_rate_at(&t->rate, t->step));
+    for (int k = 0; k < t->pieces; k++) {
+        const struct gyre_train_piece *piece = &t->piece[k];
+        float *value = gyre_ddp_value(t->ddp, piece->parameter);
+        const float *gradient = gyre_ddp_gradient(t->ddp, piece->parameter);
+        gyre_optimizer_apply(t->optimizer, piece->at, piece->count, value + piece->first,
+                             gradient + piece->first, (float)factor);
+    }
+    return gyre_ddp_gather(t->ddp);
+}
+
+static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
+{
+    const char *name = r->culprit_name;
+    t->common = true;
+    if (r->culprit < 0)
+        return gyre_trouble_set(t->trouble, GYRE_INVALID,
+                                "step %llu: the sum of all ranks' gradients is not finite: the "
+                                "learning rate may be too high, or --clip missing",
+                                (unsigned long long)t->step + 1);
+    if (strncmp(name, "sum ", 4) == 0)
+        name = name[4] == '0' + GYRE_TRAIN_LOSS_SUM ? "its loss" : "a sum";
+    return gyre_trouble_set(
+        t->trouble, GYRE_INVALID,
+        "step %llu: rank %d has a NaN or an infinity in %s%s: look at its data, "
+        "lower --lr, or set --clip",
+        (unsigned long long)t->step + 1, r->culprit,
+        name == r->culprit_name ? "the gradient of " : "", name);
+}
+
+/* Divides out everything, or says that nothing may be updated. */
+static int find_factor(struct gyre_train *t, const struct gyre_ddp_result *r, double *factor,
+                       bool *skip)
+{
+    float unscale = 1;
+    bool overflowed = false;
+    int status = gyre_scaler_unscale(&t->scaler, !r->nonfinite, &unscale, t->trouble);
+    if (!status)
+        status = gyre_scaler_step(&t->scaler, &overflowed, t->trouble);
+    if (status)
+        return status;
+    *skip = overflowed || r->skip > 0;
+    if (r->nonfinite && !t->scaler.enabled)
+        return tell_nonfinite(t, r);
+    t->norm = r->norm * (double)unscale;
+    if (t->options->clip > 0)
+        status = gyre_ddp_clip(t->ddp, t->options->clip / (double)unscale);
+    *factor = r->factor * (double)unscale;
+    return status;
+}
+
+static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
+{
+    double factor = 1;
+    bool skip = false;
+    int status = find_factor(t, r, &factor, &skip);
+    gyre_train_connect_memory(t); /* the first step may have moved it */
+    if (!status && !t->optimizer)
+        status = gyre_train_make_optimizer(t);
+    if (!status && !skip)
+        status = apply(t, factor);
+    return status ? status : gyre_scaler_update(&t->scaler, t->trouble);
+}
+
+/* -- a step ------------------------------------------------------------------------------------ */
+
+static void add_up(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns)
+{
+    t->tally.loss += r->sum[GYRE_TRAIN_LOSS_SUM];
+    t->tally.right += r->sum[GYRE_TRAIN_RIGHT_SUM];
+    t->tally.samples += (double)r->samples;
+    t->tally.seconds += (double)(gyre_now_ns() - since_ns) / 1e9;
+    t->tally.exposed += (double)r->waited_ns / 1e9;
+    t->tally.steps++;
+}
+
+/* All parts of a step; fewer at the end of an epoch. Every rank has the same number of parts, because
+ * spans are of all ranks. */
+static int run_parts(struct gyre_train *t)
+{
+    struct gyre_batch batch;
+    int status = 0;
+    for (int64_t part = 0; !status && part < t->options->accumulate; part++) {
+        status = gyre_loader_next(t->loader, &batch, t->trouble);
+        if (status == GYRE_AGAIN)
+            return part ? GYRE_INVALID : GYRE_AGAIN;
+        if (!status)
+            gyre_train_note_samples(t, &batch);
+        bool last = part + 1 == t->options->accumulate || batch.last;
+        if (!status)
+            status = run_part(t, &batch, last);
+        t->epoch = batch.epoch;
+        t->cursor = batch.cursor;
+        if (last)
+            break;
+    }
+    return status;
+}
+
+int gyre_train_step(struct gyre_train *t)
+{
+    uint64_t since = gyre_now_ns();
+    int status = run_parts(t);
+    if (status)
+        return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm))
+                          : status;
+    const struct gyre_ddp_result *r = gyre_ddp_step(t->ddp);
+    status = update(t, r);
+    if (status)
+        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
+    t->step++;
+    t->stop |= r->stop > 0;
+    add_up(t, r, since);
+    gyre_train_tell_step(t, r, since);
+    return 0;
+}
