@@ -1,7 +1,7 @@
 /* What the benches say must be true: the columns to the byte, and a check that notices. */
-#include "passes.h"
-#include "pattern.h"
-#include "report_json.h"
+#include "harness/passes.h"
+#include "harness/pattern.h"
+#include "harness/report_json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
