@@ -238,17 +238,22 @@ log_output() {
 /g; s/\\"/"/g; s/\\u001b\[[0-9;]*m//g'
 }
 
+# A line of the log is {"name": "project:suite / test", …
+test_name() {
+    sed 's|^{"name": "\([^"]*\)".*|\1|; s|.*[:/] ||'
+}
+
 # Each skip with its reason: a whole program (exit 77, the reason is its last line) or one case of a cmocka program.
 list_skips() {
     while IFS= read -r line; do
-        name=$(printf '%s\n' "$line" | sed 's/^{"name": "\([^"]*\)".*/\1/; s/.*[:/] *//')
+        name=$(printf '%s\n' "$line" | test_name)
         case $line in
         *'"result": "SKIP"'*)
             reason=$(printf '%s\n' "$line" | log_output | grep . | tail -n 1) || reason="no reason given"
             echo "skipped: $name: $reason"
             ;;
         *'[  SKIPPED ] '*)
-            printf '%s\n' "$line" | log_output | sed -n "s/^\\[  SKIPPED \\] \\([a-z].*\\)/skipped: $name: \\1/p" |
+            printf '%s\n' "$line" | log_output | sed -n "s|^\\[  SKIPPED \\] \\([a-z].*\\)|skipped: $name: \\1|p" |
                 grep -v ' test(s)' || true
             ;;
         esac
@@ -259,7 +264,7 @@ list_skips() {
 run_again() {
     bad='FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS'
     names=$(grep "\"result\": \"\($bad\)\"" "$BUILD/meson-logs/testlog.json" |
-        sed 's/^{"name": "\([^"]*\)".*/\1/; s/.*[:/] *//')
+        test_name)
     status=0
     # shellcheck disable=SC2086
     meson test -C "$BUILD" --no-rebuild --print-errorlogs --num-processes 1 "$@" $names || status=$?
@@ -275,7 +280,7 @@ run_again() {
 
 # Suite guest takes minutes in an emulated machine, so it runs where it is asked for.
 with_guests() {
-    case " $* " in *guest* | *' vm '* | *' vm_'*) return 0 ;; esac
+    case " $* " in *guest* | *' vm '* | *' vm/'*) return 0 ;; esac
     return 1
 }
 
@@ -285,9 +290,15 @@ slots() {
     [ -n "${GYRE_TEST_SLOW:-}" ] || echo "--num-processes $(($(nproc) + 2))"
 }
 
+# A test's name is its file's path below tests/ without its ending; the whole path serves, too.
 run_tests() {
     # shellcheck disable=SC2086 # the names are words
     build ${TARGETS:-}
+    for word; do
+        shift
+        case $word in tests/*.c | tests/*.sh) word=${word#tests/} word=${word%.*} ;; esac
+        set -- "$@" "$word"
+    done
     status=0
     left_out=
     [ $# -gt 0 ] || left_out="left out: suite guest, minutes in an emulated machine: ./do test --suite guest"

@@ -25,60 +25,87 @@ files() { # shell patterns: tracked files, and new ones that git does not ignore
 
 # --- includes ---------------------------------------------------------------------------------------------------------
 
-# What a file of this folder may include: shell patterns, the first that fits the folder counts.
+# The rooms, lowest last: a folder, and the folders whose headers its files may include beside its
+# own. A word that ends in .h is one header. Each folder of src has a row.
 #
-#     base ← device ← transport ← collectives ← ddp ← model ← cli
-#     base ← sampler ← model          transport ← launch ← cli
-allowed() {
-    schedules='collectives/schedule*|collectives/check*|collectives/play*|collectives/print*|collectives/provenance*|collectives/layout*|collectives/choose*|collectives/cost*|collectives/fit*|collectives/preference*|collectives/tuning*'
-    case $1 in
-    include/*) echo '' ;;
-    src/base/*) echo 'base/*' ;;
-    src/device/*) echo 'base/*|device/*' ;;
-    src/transport/*) echo 'base/*|device/*|transport/*' ;;
-    src/collectives/algorithms/* | src/collectives/schedule* | src/collectives/check* | src/collectives/play* | \
-        src/collectives/print* | src/collectives/provenance* | src/collectives/layout* | \
-        src/collectives/choose* | src/collectives/cost* | src/collectives/fit* | src/collectives/preference* | src/collectives/tuning*) echo "base/*|collectives/algorithms/*|$schedules" ;;
-    src/collectives/kernels/*) echo 'base/*|device/*|collectives/kernels/*' ;;
-    src/collectives/bind* | src/collectives/engine*) echo 'base/*|device/*|!transport/drivers/*|transport/*|!collectives/algorithms/*|collectives/*' ;;
-    src/collectives/*) echo 'base/*|device/*|!transport/drivers/*|transport/*|collectives/*' ;;
-    src/ddp/*) echo 'base/*|device/*|ddp/*' ;;
-    src/sampler/*) echo 'base/*|sampler/*' ;;
-    src/model/report*) echo 'base/*|model/report*' ;;
-    src/model/*) echo 'base/*|device/*|ddp/*|sampler/*|model/*' ;;
-    src/launch/*) echo 'base/*|transport/job/job.h|transport/join/join.h|transport/net/handshake.h|launch/*' ;;
-    src/cli/doctor/doctor.c | src/cli/doctor/try.c) echo 'base/*|device/device.h|transport/link/cuda_ipc.h|cli/*' ;;
-    src/cli/show/knobs.c) echo 'base/*|collectives/kernels/reduce.h|cli/*' ;;
-    src/cli/show/choices_settle.c) echo "base/*|$schedules|collectives/kernels/reduce.h|collectives/plan/shape.h|transport/stream/signature.h|cli/*" ;;
-    src/cli/*) echo "base/*|launch/*|cli/*|$schedules|model/*|data/safetensors/safetensors.h|data/json_out.h" ;;
-    *) echo '*' ;;
-    esac
+#     base ← device ← transport ← collectives ← ddp ← model, train ← cli
+#     base ← sampler ← data ← checkpoint, model          transport/join ← launch ← cli
+rooms() {
+    cat <<'END'
+cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch
+cli/doctor               base cli device/device.h transport/link/cuda_ipc.h
+cli/inspect              base cli checkpoint data data/files data/safetensors
+cli/show                 base cli collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/stream/signature.h
+cli/train                base cli launch train
+cli/tune                 base cli collectives/choose collectives/schedule
+launch                   base transport/job/job.h transport/join/join.h transport/net/handshake.h
+train                    base checkpoint data model/learning model/nets report sampler
+report                   base
+checkpoint               base data data/files data/safetensors
+model/network            base data data/safetensors model/learning model/nets
+model/nets               base model/layers model/kernels
+model/learning           base model/kernels model/layers sampler
+model/layers             base model/kernels
+model/kernels            base
+data                     base data/files data/safetensors sampler
+data/safetensors         base data/files
+data/files               base
+sampler                  base
+ddp                      base device
+collectives/calls        base collectives/comm collectives/plan collectives/kernels collectives/messages
+collectives/group        base collectives/comm collectives/plan transport/stream
+collectives/comm         base collectives/messages collectives/mapped collectives/engine collectives/staging collectives/plan collectives/kernels collectives/choose collectives/schedule transport/domain transport/memory transport/stream transport/net device
+collectives/messages     base collectives/comm collectives/engine collectives/staging transport/domain transport/stream
+collectives/mapped       base collectives/engine collectives/staging collectives/plan collectives/kernels
+collectives/engine       base collectives/mapped collectives/staging collectives/plan collectives/kernels transport/domain
+collectives/staging      base collectives/engine collectives/kernels device
+collectives/plan         base collectives/mapped collectives/kernels collectives/choose collectives/schedule transport/stream/signature.h device
+collectives/choose       base collectives/algorithms collectives/schedule
+collectives/prove        base collectives/algorithms collectives/schedule
+collectives/algorithms   base collectives/schedule
+collectives/schedule     base
+collectives/kernels      base device
+transport/domain         base device transport/watch transport/join transport/link transport/stream transport/memory transport/job transport/net
+transport/watch          base device transport/watch/detect transport/join transport/stream transport/memory transport/net
+transport/watch/detect   base transport/watch transport/join transport/stream
+transport/join           base transport/job transport/net
+transport/link           base device transport/domain transport/stream transport/memory
+transport/link/sim       base transport/link transport/stream
+transport/link/tcp       base transport/link transport/stream transport/net
+transport/link/verbs     base transport/link transport/stream transport/memory
+transport/stream         base transport/memory
+transport/memory         base device
+transport/job            base transport/net
+transport/net            base
+device                   base
+device/cuda              base device
+base
+include
+END
 }
 
-fits() { # path, patterns joined by '|'; a pattern after '!' forbids
-    rest=$2
-    while [ -n "$rest" ]; do
-        pattern=${rest%%|*}
-        case $rest in *'|'*) rest=${rest#*|} ;; *) rest= ;; esac
-        # shellcheck disable=SC2254 # the pattern is one
-        case $pattern in
-        '!'*) case $1 in ${pattern#!}) return 1 ;; esac ;;
-        *) case $1 in $pattern) return 0 ;; esac ;;
-        esac
-    done
-    return 1
-}
-
+# Every include of another file of src, against the table; and every folder against it.
 check_includes() {
     edges=$(mktemp)
-    files 'src/*.[ch]' 'src/*.cu' 'include/*.h' | tr '\n' '\0' |
+    files 'src/*.[ch]' 'src/*.cu' 'src/*.inc' 'include/*.h' | tr '\n' '\0' |
         xargs -0 grep -Hn '^ *# *include *"' | sed 's/^\([^:]*\):\([0-9]*\):.*"\(.*\)".*/\1 \2 \3/' >"$edges"
+    rooms | awk '
+        function folder_of(path) { sub("/[^/]*$", "", path); return path }
+        NR == FNR { row[$1] = 1; for (i = 1; i <= NF; i++) may[$1, $i] = 1; next }
+        {
+            room = folder_of($1)
+            sub("^src/", "", room)
+            if (!(room in row) && !lacks[room]++)
+                print "tests/check_tree.sh: the table of rooms lacks " room
+            else if (!((room, folder_of($3)) in may) && !((room, $3) in may))
+                print $1 ":" $2 ": may not include \"" $3 "\""
+        }' - "$edges" >"$edges.bad"
     while read -r file line path; do
-        fits "$path" "$(allowed "$file")" || offend "$file:$line: may not include \"$path\""
-        [ -f "src/$path" ] || offend "$file:$line: \"$path\" is not a path from src/"
-    done <"$edges"
+        [ -f "src/$path" ] || echo "$file:$line: \"$path\" is not a path from src/"
+    done <"$edges" >>"$edges.bad"
+    while IFS= read -r line; do offend "$line"; done <"$edges.bad"
     echo "includes: $(wc -l <"$edges") edges looked at"
-    rm -f "$edges"
+    rm -f "$edges" "$edges.bad"
 }
 
 # --- headers ----------------------------------------------------------------------------------------------------------
@@ -104,7 +131,7 @@ compile_alone() { # compiler and flags, then -- and the headers
 # shellcheck disable=SC2046 # no header has a blank in its name
 check_headers() {
     compile_alone "${CC:-cc}" -x c -std=c17 -pedantic -- $(files 'include/*.h')
-    compile_alone "${CC:-cc}" -x c -std=gnu17 -D_GNU_SOURCE -Wno-unused-function -Itests/fakecuda/include -- \
+    compile_alone "${CC:-cc}" -x c -std=gnu17 -D_GNU_SOURCE -Wno-unused-function -Itests/stand_in/fakecuda/include -- \
         $(files 'src/*.h' ':!src/collectives/kernels/*_*.h')
     echo "headers: $(files 'include/*.h' 'src/*.h' | wc -l) compiled alone"
 }
@@ -141,13 +168,14 @@ check_format() {
 # Ordinary machines link none of them.
 check_gpu() {
     list=$(mktemp)
-    sed -n 's/^SUITES *= *//p' tests/gpu/Makefile | tr ' ' '\n' >"$list"
+    sed -n '/^SUITES/,/[^\\]$/p' tests/gpu/Makefile | sed 's/^SUITES *= *//; s/\\$//' | tr -s ' ' '\n' | grep . >"$list"
     while IFS= read -r suite; do
-        grep -q "^    '${suite#gpu_}': " tests/meson.build || offend "tests/meson.build: gpu_table lacks ${suite#gpu_}"
-        grep -q "tests/${suite}[ \\]" tests/gpu/run || offend "tests/gpu/run: does not build $suite"
-        grep -q "[ /]${suite#gpu_proc_}[ ;\"]\|/$suite\"" tests/gpu/run || offend "tests/gpu/run: does not run $suite"
-        rigs=$(grep -o "\(${suite#gpu_}\|${suite#gpu_}_rig\|[a-z_]*_rig\)[.]h" "tests/${suite#gpu_}.c" | sed 's/h$/[ch]/; s/^/tests\//')
-        for name in $(cat "tests/${suite#gpu_}.c" $rigs | grep -o 'fakecuda_[a-z_]*(' | sort -u); do
+        program=$(echo "$suite" | tr / _)
+        grep -q "^    'program/$suite': " tests/meson.build || offend "tests/meson.build: gpu_table lacks $suite"
+        sed -n '/^export SUITES/,/[^ ]'"'"'$/p' tests/gpu/run | grep -qw "$program" || offend "tests/gpu/run: does not build $program"
+        sed '/^export SUITES/d' tests/gpu/run | grep -q "[ _]$program[ ;\"]" || offend "tests/gpu/run: does not run $program"
+        rigs=$(grep -o '#include "\(rig\|program\)/[a-z_/]*[.]h' "tests/program/$suite.c" | sed 's/.*"/tests\//; s/h$/[ch]/')
+        for name in $(cat "tests/program/$suite.c" $rigs | grep -o 'fakecuda_[a-z_]*(' | sort -u); do
             grep -q "[ *]$name" tests/gpu/fakecuda_absent.c || offend "tests/gpu/fakecuda_absent.c: lacks ${name%(}(), which $suite asks for"
         done
     done <"$list"

@@ -8,7 +8,7 @@
  * What is hashed is the mapping that is read afterwards, so nobody can put another file in between. */
 #include "checkpoint/inside.h"
 
-#include "data/json_out.h"
+#include "data/files/json_out.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-#include "data/file.h"
+#include "data/files/file.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -13,8 +13,8 @@
  * checked behind the version, for another version may end otherwise, and before the rest. */
 #include "checkpoint/inside.h"
 
-#include "data/json.h"
-#include "data/json_out.h"
+#include "data/files/json.h"
+#include "data/files/json_out.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
  * correctly. */
 #include "data/csv.h"
 
-#include "data/file.h"
+#include "data/files/file.h"
 
 #include "base/size.h"
 

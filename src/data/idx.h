@@ -9,7 +9,7 @@
 #define GYRE_DATA_IDX_H
 
 #include "base/status.h"
-#include "data/file.h"
+#include "data/files/file.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
-/* The contract of device.h over the real driver: the suite that test_device_cuda runs over the
+/* The contract of device.h over the real driver: the suite that unit/device/cuda/cuda_test runs over the
  * stand-in, with a fold out of the library's table. */
 #include "collectives/kernels/reduce.h"
-#include "device_suite.h"
+#include "rig/device_suite.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* Into a graph that nobody runs. */
-#include "stream_capture.h"
+#include "program/cuda/stream_capture.h"
 
 #include <stddef.h>
 

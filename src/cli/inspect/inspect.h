@@ -2,7 +2,7 @@
 #ifndef GYRE_CLI_INSPECT_INSPECT_H
 #define GYRE_CLI_INSPECT_INSPECT_H
 
-#include "data/json_out.h"
+#include "data/files/json_out.h"
 #include "data/safetensors/safetensors.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
  * to select: it is one message in each direction for every pair. An empty one costs a header of 32
  * bytes, and without it a rank that expects something from one that sends nothing would wait for
  * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d; all steps are
- * posted at once. What ranks do not know the checker does: tests/test_check_messages.c proves that
+ * posted at once. What ranks do not know the checker does: tests/unit/collectives/prove/check_messages_test.c proves that
  * nobody waits for ever, not even if each step began when the one before has ended. */
 #include "collectives/calls/call.h"
 #include "collectives/comm/comm.h"

@@ -5,7 +5,7 @@
  * Every variant is bit-identical to the reference (NaN payloads aside), at any count, alignment and
  * number of sources and destinations. No result depends on the caller's rounding or flush-to-zero
  * modes: what could depend on them runs in the default mode and puts the caller's back.
- * tests/check_reduce.c checks every variant against the reference and times the same calls.
+ * tests/kernel/reduce.c checks every variant against the reference and times the same calls.
  *
  *   f16, bf16     accumulate in f32, rounded once to nearest even at the end; f8e4m3 and f8e5m2
  *                 too. Too large for f8e4m3 is NaN, as PyTorch converts: 464 and less become 448

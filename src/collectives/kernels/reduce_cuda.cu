@@ -27,7 +27,7 @@
  *
  * The bits are those of the scalar reference (reduce_cpu.c, scale.c, cast.c): the same order of
  * sources, the same accumulators, one rounding. No product is fused with the sum behind it: the
- * compiler is told -fmad=false. tests/check_reduce --device cuda compares. */
+ * compiler is told -fmad=false. tests/kernel/reduce --device cuda compares. */
 #include "collectives/kernels/reduce_cuda.h"
 
 #include "collectives/kernels/cuda_numbers.h"

@@ -4,8 +4,8 @@
 
 #include "data/safetensors/safetensors.h"
 
-#include "data/file.h"
-#include "data/json.h"
+#include "data/files/file.h"
+#include "data/files/json.h"
 
 #include <stdbool.h>
 

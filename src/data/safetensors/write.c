@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/size.h"
-#include "data/json_out.h"
+#include "data/files/json_out.h"
 
 #include <errno.h>
 #include <inttypes.h>

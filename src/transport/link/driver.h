@@ -26,7 +26,7 @@
  *   - nothing is allocated after attach(), except in share().
  *
  * Adding a driver: one .c file, one line in src/transport/meson.build, one in table.c, one in
- * tests/meson.build (the conformance suite tests/link_suite.c runs over it). */
+ * tests/meson.build (the conformance suite tests/link/suite.c runs over it). */
 #ifndef GYRE_TRANSPORT_LINK_DRIVER_H
 #define GYRE_TRANSPORT_LINK_DRIVER_H
 

@@ -1,0 +1,143 @@
+/* Reading by mmap, and replacing in the order that survives a crash at any point:
+ *
+ *     write NAME.RANDOM ─▶ fsync it ─▶ rename it to NAME ─▶ fsync the folder
+ *         old file is there                              │ new file is there
+ *
+ * Without the first fsync a crash may leave the new name on an empty file; without the second the
+ * old file may come back. */
+#include "data/files/file.h"
+
+#include "base/rng.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define WRITE_MOST  ((size_t)1 << 30) /* one write(2) takes no more than 2 GiB */
+#define NAMES_TRIED 16
+
+static int fail(const char *path, const char *what, struct gyre_trouble *trouble)
+{
+    int status = errno ? -errno : -EIO;
+    return gyre_trouble_set(trouble, status, "%s: cannot %s: %s", path, what, strerror(-status));
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+static int map(const char *path, int fd, struct gyre_file *file, struct gyre_trouble *trouble)
+{
+    struct stat about;
+    if (fstat(fd, &about))
+        return fail(path, "ask for its size", trouble);
+    if (!S_ISREG(about.st_mode))
+        return gyre_trouble_set(trouble, GYRE_INVALID, "%s: is not a regular file", path);
+    file->length = (uint64_t)about.st_size;
+    if (!file->length) {
+        file->data = (const uint8_t *)"";
+        return 0;
+    }
+    void *data = mmap(NULL, file->length, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        return fail(path, "map it", trouble);
+    file->data = data;
+    return 0;
+}
+
+int gyre_file_map(const char *path, struct gyre_file *file, struct gyre_trouble *trouble)
+{
+    *file = (struct gyre_file){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO must not hang it */
+    if (fd < 0)
+        return fail(path, "open it", trouble);
+    int status = map(path, fd, file, trouble);
+    close(fd);
+    return status;
+}
+
+void gyre_file_unmap(struct gyre_file *file)
+{
+    if (file->length)
+        munmap((void *)file->data, file->length);
+    *file = (struct gyre_file){0};
+}
+
+/* -- replacing --------------------------------------------------------------------------------- */
+
+/* As long as no other file has the name, whoever else is writing beside this one. */
+static int create(const char *path, char *part, size_t size, struct gyre_trouble *trouble)
+{
+    for (int i = 0; i < NAMES_TRIED; i++) {
+        uint32_t name = 0;
+        gyre_random_bytes(&name, sizeof name);
+        if ((size_t)snprintf(part, size, "%s.%08" PRIx32, path, name) >= size)
+            return gyre_trouble_set(trouble, -ENAMETOOLONG, "%s: the path is too long", path);
+        int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            return fd >= 0 ? fd : fail(part, "create it", trouble);
+    }
+    return fail(part, "create it", trouble);
+}
+
+static int write_all(int fd, const uint8_t *data, size_t length)
+{
+    while (length) {
+        ssize_t wrote = write(fd, data, length < WRITE_MOST ? length : WRITE_MOST);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return -1;
+        data += wrote;
+        length -= (size_t)wrote;
+    }
+    return 0;
+}
+
+static int fill(const char *path, int fd, const struct iovec *part, uint64_t parts,
+                struct gyre_trouble *trouble)
+{
+    for (uint64_t i = 0; i < parts; i++)
+        if (write_all(fd, part[i].iov_base, part[i].iov_len))
+            return fail(path, "write to it", trouble);
+    return fsync(fd) ? fail(path, "have it on the disk", trouble) : 0;
+}
+
+int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!folder)
+        return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = 0;
+    /* EINVAL: a file system that has nothing to sync there */
+    if (fd < 0 || (fsync(fd) && errno != EINVAL))
+        status = fail(folder, "have the folder on the disk", trouble);
+    if (fd >= 0)
+        close(fd);
+    free(folder);
+    return status;
+}
+
+int gyre_file_replace(const char *path, const struct iovec *part, uint64_t parts,
+                      struct gyre_trouble *trouble)
+{
+    char fresh[4096];
+    int fd = create(path, fresh, sizeof fresh, trouble);
+    if (fd < 0)
+        return fd;
+    int status = fill(path, fd, part, parts, trouble);
+    if (close(fd) && !status)
+        status = fail(path, "close it", trouble);
+    if (!status && rename(fresh, path))
+        status = fail(path, "rename the new file to it", trouble);
+    if (status) {
+        unlink(fresh);
+        return status;
+    }
+    return gyre_file_sync_folder(path, trouble);
+}

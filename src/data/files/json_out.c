@@ -1,0 +1,47 @@
+/* One function moves bytes; the others put words in its mouth. Strings are escaped as little as the
+ * format of safetensors does it: quotes, backslashes and control characters. */
+#include "data/files/json_out.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void put(struct gyre_json_out *out, const char *bytes, size_t length)
+{
+    if (out->to)
+        memcpy(out->to + out->used, bytes, length);
+    else if (out->stream)
+        fwrite(bytes, 1, length, out->stream);
+    out->used += length;
+}
+
+void gyre_json_put_text(struct gyre_json_out *out, const char *text)
+{
+    put(out, text, strlen(text));
+}
+
+void gyre_json_put_string(struct gyre_json_out *out, const char *text)
+{
+    static const char plain[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
+    gyre_json_put_text(out, "\"");
+    for (; *text; text++) {
+        const char *found = strchr(plain, *text);
+        char escape[8];
+        if (found) {
+            put(out, "\\", 1);
+            put(out, names + (found - plain), 1);
+        } else if ((unsigned char)*text < ' ') {
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
+            gyre_json_put_text(out, escape);
+        } else {
+            put(out, text, 1);
+        }
+    }
+    gyre_json_put_text(out, "\"");
+}
+
+void gyre_json_put_whole(struct gyre_json_out *out, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    gyre_json_put_text(out, text);
+}

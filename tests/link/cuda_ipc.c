@@ -1,0 +1,307 @@
+/* The conformance suite over the cuda_ipc driver where long messages lie in CUDA memory, over the
+ * stand-in. The suite posts host memory as ever; a driver in front of cuda_ipc gives each long post
+ * memory of the device instead, and frees that as soon as the post has completed: a copy that is
+ * still under way then loses the device, and the run.
+ *
+ *      suite ─▶ send(host) ─▶ copy to the device ─▶ cuda_ipc ─▶ completion ─▶ free
+ *      suite ─▶ recv(host) ─▶ memory of the device ─▶ cuda_ipc ─▶ completion ─▶ copy back, free */
+#include "link/rings.h"
+#include "link/suite.h"
+
+#include "stand_in/fakecuda/fakecuda.h"
+#include "transport/memory/copy_queue.h"
+#include "transport/stream/frame.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RING    (256 * 1024)
+#define POSTS   4096
+#define GRANULE UINT64_C(65536)
+#define LARGE   (UINT64_C(32) << 20)
+
+#define HOST_REGION   1u /* one process sees all of its memory: regions that begin at address 0 */
+#define DEVICE_REGION 2u
+
+static const struct gyre_device *cuda;
+static struct gyre_device_queue *queue;
+static struct gyre_ferry *ferry;
+
+static struct way { /* of the run that is under way */
+    const char *name;
+    bool send, recv; /* such posts lie on the device */
+    bool seen;       /* host memory is read in place */
+} way;
+
+static void must(bool fine, const char *what)
+{
+    if (!fine) {
+        fprintf(stderr, "link_cuda_ipc: %s\n", what);
+        abort();
+    }
+}
+
+/* -- what both ends see ------------------------------------------------------------------------ */
+
+static uint32_t locate(void *context, const void *memory, uint64_t length, uint64_t *offset)
+{
+    *offset = (uintptr_t)memory;
+    return way.seen && !gyre_ferry_owns(ferry, memory) ? HOST_REGION : 0;
+}
+
+static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
+{
+    return region == HOST_REGION ? (void *)(uintptr_t)offset : NULL;
+}
+
+static uint32_t locate_away(void *context, const void *memory, uint64_t length, uint64_t *offset)
+{
+    *offset = (uintptr_t)memory;
+    return DEVICE_REGION;
+}
+
+static void *view_away(void *context, uint32_t peer, uint32_t region, uint64_t offset,
+                       uint64_t length)
+{
+    return region == DEVICE_REGION ? (void *)(uintptr_t)offset : NULL;
+}
+
+static struct gyre_sight sight = {
+    .locate = locate, .view = view, .locate_away = locate_away, .view_away = view_away};
+
+/* -- posts on the device ----------------------------------------------------------------------- */
+
+static struct post {
+    struct gyre_wire *wire; /* NULL: free */
+    uint64_t token, length;
+    void *host;
+    CUdeviceptr memory;
+    bool send;
+} post[POSTS];
+
+/* A pipe is of the wire that it was attached to. */
+static struct pipe_of {
+    struct gyre_pipe *pipe;
+    struct gyre_wire *wire;
+} owner[4 * GYRE_LINK_LEAVES];
+static int owners;
+
+static struct gyre_wire *wire_of(const struct gyre_pipe *pipe)
+{
+    for (int i = owners - 1; i >= 0; i--)
+        if (owner[i].pipe == pipe)
+            return owner[i].wire;
+    return NULL;
+}
+
+static void carry(void *to, const void *from, uint64_t bytes)
+{
+    static uint64_t last;
+    uint64_t done = 0, token = ++last;
+    must(cuda->copy(queue, to, from, bytes, token) == 0, "a copy is posted");
+    while (done != token) {
+        must(cuda->query(queue, &done, 1) >= 0, "the device is alive");
+        sched_yield();
+    }
+}
+
+static void *address(CUdeviceptr memory)
+{
+    return (void *)(uintptr_t)memory;
+}
+
+/* Memory that costs a second each time is kept for the next. */
+static CUdeviceptr kept[2];
+
+static CUdeviceptr take_memory(uint64_t length)
+{
+    CUdeviceptr memory;
+    for (int i = 0; length == LARGE && i < 2; i++)
+        if (kept[i]) {
+            memory = kept[i];
+            kept[i] = 0;
+            return memory;
+        }
+    must(cuMemAlloc(&memory, (length + GRANULE - 1) / GRANULE * GRANULE) == CUDA_SUCCESS,
+         "cuMemAlloc");
+    return memory;
+}
+
+static void give_memory(CUdeviceptr memory, uint64_t length)
+{
+    for (int i = 0; length == LARGE && i < 2; i++)
+        if (!kept[i]) {
+            kept[i] = memory;
+            return;
+        }
+    must(cuMemFree(memory) == CUDA_SUCCESS, "cuMemFree: is the device alive?");
+}
+
+/* The place of a post that shall lie on the device; NULL: it stays where it is. */
+static struct post *move_post(struct gyre_pipe *pipe, void *host, uint64_t length, bool send)
+{
+    int i = 0;
+    if (!(send ? way.send : way.recv) || length <= GYRE_EAGER_MAX)
+        return NULL;
+    while (i < POSTS && post[i].wire)
+        i++;
+    must(i < POSTS, "places for posts");
+    post[i] = (struct post){.length = length, .host = host, .send = send};
+    post[i].memory = take_memory(length);
+    if (send)
+        carry(address(post[i].memory), host, length);
+    must(gyre_driver_cuda_ipc.state(pipe, NULL) ||
+             gyre_driver_cuda_ipc.carries(pipe, address(post[i].memory), length, send),
+         "cuda_ipc carries device memory");
+    must(!gyre_driver_cuda_ipc.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send) &&
+             !gyre_driver_cuda_ipc.carries(pipe, host, length, send),
+         "and no other");
+    return &post[i];
+}
+
+static void drop_post(struct post *it)
+{
+    give_memory(it->memory, it->length);
+    it->wire = NULL;
+}
+
+static int keep_post(struct post *it, struct gyre_pipe *pipe, uint64_t token, int status)
+{
+    it->token = token;
+    it->wire = wire_of(pipe);
+    if (status)
+        drop_post(it);
+    return status;
+}
+
+static int send_some(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
+                     uint64_t length, uint64_t token)
+{
+    struct post *it = move_post(pipe, (void *)(uintptr_t)data, length, true);
+    int status =
+        gyre_driver_cuda_ipc.send(pipe, match, it ? address(it->memory) : data, length, token);
+    return it ? keep_post(it, pipe, token, status) : status;
+}
+
+static int recv_some(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+                     uint64_t length, uint64_t token)
+{
+    struct post *it = move_post(pipe, data, length, false);
+    int status =
+        gyre_driver_cuda_ipc.recv(pipe, match, it ? address(it->memory) : data, length, token);
+    return it ? keep_post(it, pipe, token, status) : status;
+}
+
+static void end_post(const struct gyre_completion *done)
+{
+    int i = 0;
+    while (i < POSTS && !(post[i].wire && post[i].token == done->token))
+        i++;
+    if (i == POSTS)
+        return;
+    if (!post[i].send && done->status == 0)
+        carry(post[i].host, address(post[i].memory), post[i].length);
+    drop_post(&post[i]);
+}
+
+static int poll_some(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
+{
+    int count = gyre_driver_cuda_ipc.poll(wire, now, out, max);
+    for (int i = 0; i < count; i++)
+        end_post(&out[i]);
+    return count;
+}
+
+static int attach_some(struct gyre_wire *wire, const struct gyre_channel *channel,
+                       struct gyre_pipe **pipe, struct gyre_trouble *trouble)
+{
+    int status = gyre_driver_cuda_ipc.attach(wire, channel, pipe, trouble);
+    must(owners < 4 * GYRE_LINK_LEAVES, "places for pipes");
+    if (!status)
+        owner[owners++] = (struct pipe_of){*pipe, wire};
+    return status;
+}
+
+/* Posts that nobody took back are forgotten. */
+static void close_some(struct gyre_wire *wire)
+{
+    gyre_driver_cuda_ipc.close(wire);
+    for (int i = 0; wire && i < POSTS; i++)
+        if (post[i].wire == wire)
+            drop_post(&post[i]);
+}
+
+/* -- nets -------------------------------------------------------------------------------------- */
+
+static struct gyre_driver driver;
+
+static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *net,
+                       struct gyre_trouble *trouble)
+{
+    owners = 0;
+    return rings_connect(&driver, &sight, RING, wish, net, trouble);
+}
+
+static const struct gyre_link_bench bench = {.driver = &driver,
+                                             .splits = true,
+                                             .deaf = true,
+                                             .connect = connect_net,
+                                             .disconnect = rings_disconnect};
+
+/* Without a device it is absent, and says so; with one it says which handles it goes by. */
+static void tell_what_it_is(void)
+{
+    struct gyre_wire *wire;
+    struct gyre_trouble trouble = {0};
+    struct gyre_sight blind = {0};
+    struct gyre_wire_options options = {.n = 2, .peers = 1};
+    for (int i = 0; i < 2; i++) {
+        must(gyre_driver_cuda_ipc.open(&options, &wire, &trouble) == GYRE_UNSUPPORTED &&
+                 strstr(trouble.text, "no CUDA device"),
+             "there is no device");
+        options.sight = &blind;
+    }
+    for (int exports = 0; exports < 2; exports++) {
+        fakecuda_export(exports);
+        options.sight = &sight;
+        must(!gyre_driver_cuda_ipc.open(&options, &wire, NULL) &&
+                 !strcmp(gyre_driver_cuda_ipc.serves(wire), exports ? "exported" : "classic"),
+             "its handles");
+        gyre_driver_cuda_ipc.close(wire);
+    }
+}
+
+int main(void)
+{
+    static const struct way ways[] = {{"cuda_ipc between devices", true, true, true},
+                                      {"cuda_ipc out of a device", true, false, true},
+                                      {"cuda_ipc into a device by pieces", false, true, false}};
+    int bad = 0;
+    CUcontext context;
+    setenv("FAKECUDA_DELAY", "30", 0);
+    driver = gyre_driver_cuda_ipc;
+    driver.send = send_some;
+    driver.recv = recv_some;
+    driver.poll = poll_some;
+    driver.attach = attach_some;
+    driver.close = close_some;
+    cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    must(cuda->probe(NULL) > 0 && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+             cuCtxPushCurrent(context) == CUDA_SUCCESS,
+         "a device");
+    must(cuda->queue_create(0, &queue, NULL) == 0, "a queue");
+    sight.ferry = ferry = gyre_ferry_create(cuda, 0);
+    tell_what_it_is();
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        way = ways[i];
+        bad += gyre_link_suite(way.name, &bench);
+    }
+    for (int i = 0; i < 2; i++)
+        must(!kept[i] || cuMemFree(kept[i]) == CUDA_SUCCESS, "cuMemFree");
+    gyre_ferry_destroy(ferry);
+    cuda->queue_destroy(queue);
+    must(fakecuda_alive().ranges == 0 && fakecuda_alive().streams == 0, "nothing is left behind");
+    return bad != 0;
+}

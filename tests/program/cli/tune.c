@@ -1,0 +1,125 @@
+/* gyre tune as its users type it: it starts its ranks, measures, and leaves a file that the library
+ * reads. No speed is asserted, only that every price is there and that what was not measured stays.
+ */
+#include "rig/launch_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "collectives/choose/tuning.h"
+
+static struct rig rig;
+static char file[512];
+
+static void put(const char *text)
+{
+    FILE *out = fopen(file, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    fclose(out);
+}
+
+static void get(char *text, size_t size)
+{
+    FILE *in = fopen(file, "r");
+    assert_non_null(in);
+    text[fread(text, 1, size - 1, in)] = '\0';
+    fclose(in);
+}
+
+static void wrong_words_are_told(void **state)
+{
+    (void)state;
+    rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "1", NULL});
+    rig_expect(&rig, 2, "--ranks is \"1\": expected a whole number from 2 to 64");
+    rig_end(&rig);
+    rig_run(&rig, NULL, (const char *const[]){"tune", "--uot", "x", NULL});
+    rig_expect(&rig, 2, "did you mean '--out'?");
+    rig_end(&rig);
+    rig_run(&rig, NULL, (const char *const[]){"tune", "--out", file, NULL});
+    rig_expect(&rig, 2, "one rank alone has no links");
+    rig_end(&rig);
+    rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "2", "-o", "/nowhere/at/all", NULL});
+    rig_expect(&rig, 1, "the ranks over shm failed");
+    assert_true(rig_has(rig.err_text, "/nowhere/at/all: No such file"));
+    rig_end(&rig);
+}
+
+/* Three ranks of one machine know three kinds of link. The fourth was measured elsewhere. */
+static void all_kinds_of_a_machine_are_priced(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    struct gyre_tuning tuning;
+    char text[8192];
+    uint32_t kinds;
+    (void)state;
+    put("# network: 64 ranks of another time\n# a note\n"
+        "gyre-tuning 1\nnetwork.kib_ps 123456\nshm.kib_ps 7\nvalues 2\n");
+    rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "3", "--out", file, NULL});
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.out_text, ": loopback measured"));
+    assert_true(rig_has(rig.out_text, ": shm mapped measured"));
+    rig_end(&rig);
+    if (gyre_tuning_read(file, &tuning, &kinds, &trouble))
+        fail_msg("%s", trouble.text);
+    assert_int_equal(kinds, (1u << GYRE_LINK_KINDS) - 1);
+    assert_int_equal(tuning.link[GYRE_LINK_NETWORK].kib_ps, 123456);
+    assert_int_not_equal(tuning.link[GYRE_LINK_SHM].kib_ps, 7);
+    assert_int_not_equal(tuning.link[GYRE_LINK_LOOPBACK].kib_ps,
+                         gyre_tuning_built_in.link[GYRE_LINK_LOOPBACK].kib_ps);
+    get(text, sizeof text);
+    assert_true(rig_has(text, "\n# loopback: 3 ranks on 3 nodes, "));
+    assert_true(rig_has(text, "\n# shm: 3 ranks on 1 node, "));
+    assert_true(rig_has(text, "\n# network: 64 ranks of another time\n"));
+}
+
+/* A job takes the file, and so does what shows its choices. */
+static void the_file_is_used(void **state)
+{
+    (void)state;
+    setenv("GYRE_TUNE_FILE", file, 1);
+    put("gyre-tuning 1\nloopback.latency_ns 900000000\nvalues 1\n");
+    rig_run(&rig, NULL, (const char *const[]){"show", "choices", "-n4", "-t", "tcp", "-e8", NULL});
+    assert_int_equal(rig.code, 0);
+    assert_true(rig_has(rig.out_text, " 9000"));
+    rig_end(&rig);
+    put("gyre-tuning 1\nloopback.latency_ns 900000000\n");
+    rig_run(&rig, NULL, (const char *const[]){"show", "choices", NULL});
+    rig_expect(&rig, 2, "line 2: it ends without \"values\"");
+    rig_end(&rig);
+    unsetenv("GYRE_TUNE_FILE");
+}
+
+/* What is there and no tuning is not overwritten. */
+static void another_file_is_left_alone(void **state)
+{
+    char text[64];
+    (void)state;
+    put("my diary\n");
+    rig_run(&rig, NULL, (const char *const[]){"tune", "-n", "2", "--out", file, NULL});
+    rig_expect(&rig, 1, "the ranks over shm failed");
+    assert_true(rig_has(rig.err_text, "\"my\" where \"gyre-tuning 1\" is expected"));
+    rig_end(&rig);
+    get(text, sizeof text);
+    assert_string_equal(text, "my diary\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_words_are_told),
+        cmocka_unit_test(all_kinds_of_a_machine_are_priced),
+        cmocka_unit_test(the_file_is_used),
+        cmocka_unit_test(another_file_is_left_alone),
+    };
+    snprintf(file, sizeof file, "%s/prices", rig_folder());
+    return cmocka_run_group_tests_name("gyre tune", tests, NULL, NULL);
+}

@@ -1,0 +1,460 @@
+/* Operations in the order of streams, with real processes over the stand-in for CUDA, whose streams
+ * run in an order that a seed decides and whose work may be late.
+ *
+ *      stream   put x ─▶ double ─▶ all_reduce ─▶ double ─▶ all_reduce ─▶ … ─▶ get
+ *
+ * Nothing waits on the host between the first and the last of these. */
+#include "rig/comm_rig.h"
+#include "collectives/kernels/reduce.h"
+#include "device/device.h"
+#include "program/cuda/stream_capture.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define COUNT  70001u
+#define ROUNDS 5
+#define LONG   (3u << 20) /* of a message */
+
+struct bench {
+    int device;
+    CUstream stream[2];
+    int32_t *memory, *other; /* the device's */
+    int32_t *host;
+};
+
+static int failed(CUresult error)
+{
+    if (error)
+        fprintf(stderr, "CUDA error %d\n", (int)error);
+    return error != 0;
+}
+
+/* The streams are the caller's: made in the device's context, which stays current. */
+static int set_up(struct gyre_comm *comm, struct bench *bench)
+{
+    CUcontext context;
+    bench->device = gyre_device(comm);
+    bench->host = malloc(COUNT * 4);
+    if (gyre_alloc_device(comm, COUNT * 4, (void **)&bench->memory) ||
+        gyre_alloc_device(comm, COUNT * 4, (void **)&bench->other))
+        return rig_check(false, comm, "memory");
+    return failed(cuDevicePrimaryCtxRetain(&context, bench->device)) ||
+           failed(cuCtxPushCurrent(context)) ||
+           failed(cuStreamCreate(&bench->stream[0], CU_STREAM_NON_BLOCKING)) ||
+           failed(cuStreamCreate(&bench->stream[1], CU_STREAM_NON_BLOCKING));
+}
+
+static int copy(void *to, const void *from, CUstream stream)
+{
+    return failed(
+        cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, COUNT * 4, stream));
+}
+
+/* memory[i] += memory[i], by a kernel on the stream. */
+static void twice(int32_t *memory, uint64_t count, CUstream stream)
+{
+    void *to = memory;
+    const void *from[] = {memory, memory};
+    struct gyre_fold_task task = {
+        .destination = &to, .destinations = 1, .source = from, .sources = 2, .count = count};
+    gyre_reduce_table(GYRE_MEMORY_CUDA)->fold[GYRE_I32][GYRE_SUM](&task, stream);
+}
+
+static uint64_t counts[] = {100, COUNT};
+
+static int32_t value(int rank, uint64_t i)
+{
+    return (int32_t)(rank + 1 + (int)(i % 5));
+}
+
+static int check(struct gyre_comm *comm, const struct bench *bench, uint64_t count, int32_t factor)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t sum = 0;
+        for (int rank = 0; rank < gyre_size(comm); rank++)
+            sum += value(rank, i);
+        if (bench->host[i] != sum * factor) {
+            fprintf(stderr, "rank %d of %d: element %llu of %llu is %d and not %d\n",
+                    gyre_rank(comm), gyre_size(comm), (unsigned long long)i,
+                    (unsigned long long)count, bench->host[i], sum * factor);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Round after round: doubled, summed into the other memory, and back by a broadcast; on two streams
+ * in turn, joined by an event as a program would. */
+static int chain(struct gyre_comm *comm, struct bench *bench, uint64_t count)
+{
+    CUevent event;
+    int32_t factor = 1;
+    for (uint64_t i = 0; i < count; i++)
+        bench->host[i] = value(gyre_rank(comm), i);
+    if (copy(bench->memory, bench->host, bench->stream[0]) || failed(cuEventCreate(&event, 2)))
+        return 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        CUstream stream = bench->stream[round % 2];
+        twice(bench->memory, count, stream);
+        int status = round == 0 ? gyre_all_reduce_on(comm, bench->memory, bench->other, count,
+                                                     GYRE_I32, GYRE_SUM, stream)
+                                : gyre_all_reduce_on(comm, bench->memory, bench->other, count,
+                                                     GYRE_I32, GYRE_MAX, stream);
+        if (!status)
+            status = gyre_broadcast_on(comm, bench->other, bench->memory, count, GYRE_I32,
+                                       round % gyre_size(comm), stream);
+        if (rig_check(status == 0, comm, "a call on a stream") ||
+            failed(cuEventRecord(event, stream)) ||
+            failed(cuStreamWaitEvent(bench->stream[(round + 1) % 2], event, 0)))
+            return 1;
+        factor *= 2;
+    }
+    if (copy(bench->host, bench->memory, bench->stream[ROUNDS % 2]) ||
+        failed(cuStreamSynchronize(bench->stream[ROUNDS % 2])) || failed(cuEventDestroy(event)))
+        return 1;
+    return rig_check(gyre_barrier(comm) == 0, comm, "what came later") ||
+           check(comm, bench, count, factor);
+}
+
+static int many_in_order(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]) && !bad; c++)
+        bad = chain(comm, &bench, counts[c]);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+/* The default streams, by their names. */
+static int defaults_in_order(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    bench.stream[0] = CU_STREAM_LEGACY;
+    bench.stream[1] = CU_STREAM_PER_THREAD;
+    bad = bad || chain(comm, &bench, 100) || chain(comm, &bench, COUNT);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void default_streams_have_names(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(&(struct rig){.n = 2, .transport = "auto", .body = defaults_in_order}, 60), 0);
+}
+
+/* Buffers of the host's: as they are when the stream has come there, on both ways. */
+static int on_host_memory(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int32_t *sums = malloc(COUNT * 4);
+    int bad = set_up(comm, &bench);
+    CUstream stream = bench.stream[0];
+    (void)rig;
+    for (uint64_t count = 100; count <= COUNT && !bad; count += COUNT - 100) {
+        for (uint64_t i = 0; i < COUNT; i++)
+            sums[i] = value(gyre_rank(comm), i);
+        bad = copy(bench.memory, sums, stream) || copy(bench.host, bench.memory, stream) ||
+              gyre_all_reduce_on(comm, bench.host, sums, count, GYRE_I32, GYRE_SUM, stream) ||
+              gyre_all_reduce_on(comm, sums, bench.other, count, GYRE_I32, GYRE_MAX, stream) ||
+              copy(bench.host, bench.other, stream) || failed(cuStreamSynchronize(stream)) ||
+              check(comm, &bench, count, 1);
+    }
+    free(sums);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void host_memory_is_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(2, on_host_memory), 0);
+}
+
+static void order_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(1, many_in_order), 0);
+    assert_int_equal(rig_run_everywhere(2, many_in_order), 0);
+    assert_int_equal(rig_run_everywhere(4, many_in_order), 0);
+    if (rig_places() >= 8) /* as tests/gpu/run has them */
+        assert_int_equal(rig_run_everywhere(8, many_in_order), 0);
+}
+
+/* -- every verb -------------------------------------------------------------------------------- */
+
+enum verb { REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, VERBS };
+
+#define BLOCK 1000u /* elements, of each rank */
+
+static int call(struct gyre_comm *comm, const struct bench *bench, enum verb verb, int root)
+{
+    void *in = bench->memory, *out = bench->other;
+    CUstream stream = bench->stream[verb % 2];
+    switch (verb) {
+    case REDUCE:
+        return gyre_reduce_on(comm, in, out, BLOCK, GYRE_I32, GYRE_SUM, root, stream);
+    case ALL_GATHER:
+        return gyre_all_gather_on(comm, in, out, BLOCK, GYRE_I32, stream);
+    case REDUCE_SCATTER:
+        return gyre_reduce_scatter_on(comm, in, out, BLOCK, GYRE_I32, GYRE_SUM, stream);
+    case ALL_TO_ALL:
+        return gyre_all_to_all_on(comm, in, out, BLOCK, GYRE_I32, stream);
+    case GATHER:
+        return gyre_gather_on(comm, in, out, BLOCK, GYRE_I32, root, stream);
+    default:
+        return gyre_scatter_on(comm, in, out, BLOCK, GYRE_I32, root, stream);
+    }
+}
+
+/* Element i of block b of this rank's OUTPUT. */
+static int32_t expected(struct gyre_comm *comm, enum verb verb, int root, int b, uint64_t i)
+{
+    int32_t sum = 0;
+    uint64_t mine = (uint64_t)gyre_rank(comm) * BLOCK;
+    for (int rank = 0; rank < gyre_size(comm); rank++)
+        sum += value(rank, verb == REDUCE ? i : mine + i);
+    return verb == REDUCE || verb == REDUCE_SCATTER ? sum
+           : verb == SCATTER                        ? value(root, mine + i)
+           : verb == ALL_TO_ALL                     ? value(b, mine + i)
+                                                    : value(b, i);
+}
+
+static int one_verb(struct gyre_comm *comm, const struct bench *bench, enum verb verb)
+{
+    int n = gyre_size(comm), root = verb % n;
+    bool alone = verb == REDUCE || verb == REDUCE_SCATTER || verb == SCATTER;
+    int blocks = (verb == REDUCE || verb == GATHER) && gyre_rank(comm) != root ? 0 : alone ? 1 : n;
+    CUstream stream = bench->stream[verb % 2];
+    for (uint64_t i = 0; i < BLOCK * (uint64_t)n; i++)
+        bench->host[i] = value(gyre_rank(comm), i);
+    if (copy(bench->memory, bench->host, stream) ||
+        rig_check(call(comm, bench, verb, root) == 0, comm, "a call on a stream") ||
+        copy(bench->host, bench->other, stream) || failed(cuStreamSynchronize(stream)))
+        return 1;
+    for (int b = 0; b < blocks; b++)
+        for (uint64_t i = 0; i < BLOCK; i++)
+            if (bench->host[b * (uint64_t)BLOCK + i] != expected(comm, verb, root, b, i))
+                return rig_check(false, comm, "what a verb on a stream gives");
+    return 0;
+}
+
+static int all_verbs(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    for (int verb = 0; verb < 2 * VERBS && !bad; verb++)
+        bad = one_verb(comm, &bench, (enum verb)(verb % VERBS));
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void every_verb_keeps_order(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_everywhere(1, all_verbs), 0);
+    assert_int_equal(rig_run_everywhere(3, all_verbs), 0);
+}
+
+/* -- what is refused --------------------------------------------------------------------------- */
+
+/* Of another device, where there is one. */
+static int foreign_stream(struct gyre_comm *comm, const struct bench *bench)
+{
+    CUcontext context;
+    CUstream foreign;
+    if (gyre_device_of(GYRE_MEMORY_CUDA)->probe(NULL) < 2)
+        return 0;
+    return failed(cuDevicePrimaryCtxRetain(&context, !bench->device)) ||
+           failed(cuCtxPushCurrent(context)) || failed(cuStreamCreate(&foreign, 1)) ||
+           rig_check(gyre_all_reduce_on(comm, bench->memory, bench->other, 4, GYRE_I32, GYRE_SUM,
+                                        foreign) == GYRE_INVALID &&
+                         strstr(gyre_error(comm), "device"),
+                     comm, "another device's stream was accepted") ||
+           failed(cuCtxPopCurrent(&context));
+}
+
+static int refusals(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    int bad = set_up(comm, &bench);
+    (void)rig;
+    bad = bad || rig_check(gyre_all_reduce_on(comm, bench.memory, bench.other, 4, GYRE_I32,
+                                              GYRE_SUM, NULL) == GYRE_INVALID &&
+                               strstr(gyre_error(comm), "cudaStreamLegacy"),
+                           comm, "no stream was accepted");
+    capture_begin(bench.stream[0]);
+    bad = bad || rig_check(gyre_all_reduce_on(comm, bench.memory, bench.other, 4, GYRE_I32,
+                                              GYRE_SUM, bench.stream[0]) == GYRE_UNSUPPORTED &&
+                               strstr(gyre_error(comm), "graph"),
+                           comm, "a captured stream was accepted");
+    capture_end(bench.stream[0]);
+    bad = bad || foreign_stream(comm, &bench) || chain(comm, &bench, 100);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = refusals};
+    (void)state;
+    assert_int_equal(rig_run(&rig, 30), 0);
+}
+
+/* -- failure ----------------------------------------------------------------------------------- */
+
+/* The other rank never comes: the stream is released, and the failure is told by the next call. */
+static int left_alone(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    if (set_up(comm, &bench))
+        return 1;
+    atomic_fetch_add(&rig->shared->ready, 1);
+    if (gyre_rank(comm) == 1)
+        rig_until(&rig->shared->flag, 1); /* for ever: it is killed */
+    int status = gyre_all_reduce_on(comm, bench.memory, bench.other, COUNT, GYRE_I32, GYRE_SUM,
+                                    bench.stream[0]);
+    if (rig_check(status == 0, comm, "the call") || failed(cuStreamSynchronize(bench.stream[0])))
+        return 1;
+    status = gyre_all_reduce_on(comm, bench.memory, bench.other, COUNT, GYRE_I32, GYRE_SUM,
+                                bench.stream[0]);
+    rig_note(rig, comm, status, rig_now());
+    free(bench.host);
+    gyre_finalize(comm);
+    return 0;
+}
+
+static void a_lost_rank_releases_the_stream(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = left_alone};
+    (void)state;
+    rig_start(&rig);
+    rig_until(&rig.shared->ready, 2);
+    kill(rig.pid[1], SIGKILL);
+    assert_int_equal(rig_wait(&rig, 30, 2), 0);
+    assert_int_equal(rig.shared->status[0], GYRE_PEER_LOST);
+    assert_non_null(strstr(rig.shared->error[0], "rank 1"));
+}
+
+/* -- what may wait for a device ------------------------------------------------------------------ */
+
+/* While operation 2 holds the stream, since the other rank has not called it, 3 and 4 want more host
+ * memory than there is, a first kernel, and a communicator's is given up; and a long message wants host
+ * memory for its pieces: none of it may wait for the stream. */
+static int call_on_and_on(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    struct gyre_comm *part;
+    struct gyre_region region;
+    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
+    if (set_up(comm, &bench) || gyre_split(comm, 0, 0, &part) ||
+        cuda->alloc(bench.device, COUNT * 4 + LONG, GYRE_SHARE_OPEN, &region, NULL))
+        return 1;
+    CUstream stream = bench.stream[0];
+    struct gyre_work *work = NULL;
+    uint8_t *message = (uint8_t *)region.base + COUNT * 4;
+    int bad = gyre_all_reduce_on(comm, region.base, region.base, 100, GYRE_I32, GYRE_SUM, stream) ||
+              gyre_all_reduce_on(part, region.base, region.base, 100, GYRE_I32, GYRE_SUM, stream) ||
+              failed(cuStreamSynchronize(stream)) || gyre_barrier(comm);
+    if (gyre_rank(comm) == 1)
+        rig_until(&rig->shared->flag, 1);
+    bad = bad ||
+          gyre_all_reduce_on(comm, region.base, region.base, 200, GYRE_I32, GYRE_SUM, stream) ||
+          gyre_all_reduce_on(comm, region.base, region.base, COUNT, GYRE_I32, GYRE_SUM, stream) ||
+          gyre_all_reduce_on(comm, bench.memory, bench.memory, COUNT, GYRE_F16, GYRE_MIN, stream) ||
+          gyre_all_reduce_on(part, region.base, region.base, COUNT, GYRE_I32, GYRE_SUM,
+                             bench.stream[1]) ||
+          (gyre_rank(comm) == 0 ? gyre_send_start(comm, message, LONG, GYRE_U8, 1, &work)
+                                : gyre_recv_start(comm, message, LONG, GYRE_U8, 0, &work));
+    atomic_store(&rig->shared->flag, 1);
+    bad = bad || gyre_work_wait(work, -1) || failed(cuStreamSynchronize(stream)) ||
+          failed(cuStreamSynchronize(bench.stream[1])) || gyre_finalize(part) || gyre_barrier(comm);
+    cuda->free(&region);
+    free(bench.host);
+    return gyre_finalize(comm) || bad;
+}
+
+static void nothing_waits_for_a_held_stream(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        rig_run(&(struct rig){.n = 2, .transport = "auto", .body = call_on_and_on}, 60), 0);
+    assert_int_equal(rig_run(&(struct rig){.n = 2, .transport = "tcp", .body = call_on_and_on}, 60),
+                     0);
+}
+
+/* -- its end ----------------------------------------------------------------------------------- */
+
+/* Other streams have much to do, so this one comes to its wait late: not before the communicator has
+ * ended. */
+static int keep_busy(CUdeviceptr memory)
+{
+    CUstream other[6];
+    int bad = 0;
+    for (int i = 0; i < 6; i++)
+        bad |= failed(cuStreamCreate(&other[i], CU_STREAM_NON_BLOCKING));
+    for (int k = 0; k < 360 && !bad; k++)
+        bad = failed(cuMemsetD8Async(memory, 1, 64, other[k % 6]));
+    return bad;
+}
+
+static int end_early(struct gyre_comm *comm, struct rig *rig)
+{
+    struct bench bench;
+    struct gyre_comm *part = comm;
+    CUdeviceptr memory;
+    bool split = rig->argument;
+    if (set_up(comm, &bench) || failed(cuMemAlloc(&memory, 2 << 20)) ||
+        (split && gyre_split(comm, 0, 0, &part)) || keep_busy(memory))
+        return 1;
+    int bad = gyre_all_reduce_on(part, bench.memory, bench.other, 1000, GYRE_I32, GYRE_SUM,
+                                 bench.stream[0]) ||
+              gyre_finalize(part) || failed(cuStreamSynchronize(bench.stream[0]));
+    free(bench.host);
+    return (split && gyre_finalize(comm)) || bad;
+}
+
+static void a_stream_may_outlive_the_communicator(void **state)
+{
+    struct rig rig = {.n = 2, .transport = "auto", .body = end_early};
+    (void)state;
+    for (int seed = 1; seed <= 6; seed++) {
+        char text[8];
+        snprintf(text, sizeof(text), "%d", seed);
+        setenv("FAKECUDA_SEED", text, 1);
+        rig.argument = seed % 2 ? &rig : NULL;
+        assert_int_equal(rig_run(&rig, 30), 0);
+    }
+    unsetenv("FAKECUDA_SEED");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(order_is_kept),
+        cmocka_unit_test(default_streams_have_names),
+        cmocka_unit_test(host_memory_is_in_order),
+        cmocka_unit_test(every_verb_keeps_order),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(a_lost_rank_releases_the_stream),
+        cmocka_unit_test(nothing_waits_for_a_held_stream),
+        cmocka_unit_test(a_stream_may_outlive_the_communicator),
+    };
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    setenv("GYRE_DEVICES", "0,1,0,1", 0);
+    setenv("FAKECUDA_DELAY", "300", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* Joins that succeed: real processes, real sockets. join_refused.c has those that must not. */
+#include "rig/clean_room.h"
+#include "program/job/join_rig.h"
+
+#include "transport/net/socket.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* All joined, all channels carried the right words, and every rank has the same picture. */
+static void assert_joined(const struct rig *rig)
+{
+    for (int i = 0; i < rig->n; i++) {
+        const struct rig_result *result = &rig->result[i];
+        if (!result->returned || result->status)
+            fail_msg("rank %d: status %d: %s", i, result->status, result->text);
+        assert_int_equal(result->wrong, 0);
+        assert_int_equal(result->nodes, rig->result[0].nodes);
+        assert_memory_equal(result->node_of, rig->result[0].node_of, sizeof result->node_of);
+        assert_memory_equal(result->session_key, rig->result[0].session_key, 32);
+    }
+}
+
+/* Ranks of one node share memory and have no TCP between them; ranks of two have `stripes`
+ * connections. */
+static void assert_channels(const struct rig *rig, int stripes)
+{
+    for (int a = 0; a < rig->n; a++)
+        for (int b = 0; b < rig->n; b++) {
+            const struct rig_result *result = &rig->result[a];
+            bool near = a != b && result->node_of[a] == result->node_of[b];
+            assert_int_equal(result->shares[b], near);
+            assert_int_equal(result->tcps[b], a == b || near ? 0 : stripes);
+        }
+}
+
+static void join_and_check(int n, const char *transport, int connections, const int *simulated)
+{
+    struct rig rig;
+    rig_setup(&rig, n);
+    for (int i = 0; i < n; i++) {
+        rig.rank[i].options.transport = transport;
+        rig.rank[i].options.connections = connections;
+        rig.rank[i].job.simulated_node = simulated ? simulated[i] : -1;
+    }
+    rig_run(&rig);
+    assert_joined(&rig);
+    assert_channels(&rig, connections);
+    double slowest = 0;
+    for (int i = 0; i < n; i++)
+        slowest = rig.result[i].ms > slowest ? rig.result[i].ms : slowest;
+    print_message("%d ranks, %s: joined after %.1f ms\n", n, transport, slowest);
+    for (int i = 0; i < n && simulated; i++)
+        for (int j = 0; j < n; j++)
+            assert_int_equal(rig.result[0].node_of[i] == rig.result[0].node_of[j],
+                             simulated[i] == simulated[j]);
+    if (!strcmp(transport, "tcp"))
+        assert_int_equal(rig.result[0].nodes, n);
+    else if (!simulated)
+        assert_int_equal(rig.result[0].nodes, 1);
+    for (int i = 0; i < n && !simulated && strcmp(transport, "tcp"); i++) {
+        assert_int_equal(rig.result[i].local_rank, i);
+        assert_int_equal(rig.result[i].local_size, n);
+    }
+    rig_teardown(&rig);
+}
+
+static void one_rank_needs_nobody(void **state)
+{
+    (void)state;
+    join_and_check(1, "auto", 1, NULL);
+}
+
+static void ranks_of_one_machine_share_memory(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 8; n *= 2)
+        join_and_check(n, "auto", 2, NULL);
+    join_and_check(4, "shm", 1, NULL);
+}
+
+static void tcp_joins_by_name(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 8; n *= 2)
+        join_and_check(n, "tcp", n == 2 ? 8 : 2, NULL);
+}
+
+static void simulated_nodes_use_tcp_between(void **state)
+{
+    static const int two_two[] = {0, 0, 1, 1}, four_two[] = {0, 0, 0, 0, 1, 1},
+                     mixed[] = {3, 1, 3, 1, 3, 1, 2, 2};
+    (void)state;
+    join_and_check(4, "auto", 2, two_two);
+    join_and_check(6, "auto", 1, four_two);
+    join_and_check(8, "auto", 3, mixed);
+}
+
+/* -- where rank 0 is found, and how its ranks are reached ---------------------------------------
+ */
+
+static void run_and_end(struct rig *rig, int stripes)
+{
+    rig_run(rig);
+    assert_joined(rig);
+    assert_channels(rig, stripes);
+    rig_teardown(rig);
+}
+
+static void rank_0_is_found_by_a_file(void **state)
+{
+    char path[] = "/tmp/gyre-join-XXXXXX", file[64];
+    struct rig rig;
+    (void)state;
+    assert_int_equal(clean_room_make(path), 0);
+    snprintf(file, sizeof file, "%s/root", path);
+    rig_setup(&rig, 4);
+    FILE *stale = fopen(file, "w"); /* of a job that was killed */
+    assert_non_null(stale);
+    fprintf(stale, "127.0.0.1 %u\n", rig.port);
+    fclose(stale);
+    for (int i = 0; i < 4; i++) {
+        rig.rank[i].job.root_kind = GYRE_ROOT_FILE;
+        rig.rank[i].job.root_port = 0;
+        strcpy(rig.rank[i].job.root_file, file);
+        rig.rank[i].options.transport = "tcp";
+    }
+    for (int i = 3; i >= 0; i--) /* rank 0 comes last */
+        rig_start(&rig, i);
+    rig_wait(&rig);
+    assert_joined(&rig);
+    assert_channels(&rig, 2);
+    rig_teardown(&rig);
+    assert_int_equal(access(file, F_OK), -1); /* nothing is left behind */
+    assert_false(rmdir(path));
+}
+
+static void ipv6_serves(void **state)
+{
+    struct sockaddr_storage loopback;
+    struct rig rig;
+    (void)state;
+    int fd = gyre_address_resolve("::1", 0, &loopback, 1, NULL) == 1
+                 ? gyre_socket_listen(&loopback, 0, 0, 1)
+                 : -1;
+    if (fd < 0) {
+        print_message("no IPv6 on this machine\n");
+        skip();
+    }
+    close(fd);
+    rig_setup(&rig, 3);
+    for (int i = 0; i < 3; i++) {
+        strcpy(rig.rank[i].job.root_host, "[::1]");
+        rig.rank[i].options.transport = "tcp";
+    }
+    run_and_end(&rig, 2);
+}
+
+static void a_name_that_leads_to_loopback_serves(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_setup(&rig, 3);
+    for (int i = 0; i < 3; i++)
+        strcpy(rig.rank[i].job.root_host, "localhost");
+    run_and_end(&rig, 2);
+}
+
+static void data_listeners_obey_interface_and_range(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_setup(&rig, 4);
+    uint16_t low = 41000, high = 41199;
+    for (int i = 0; i < 4; i++) {
+        rig.rank[i].options.transport = "tcp";
+        rig.rank[i].options.interface = i % 2 ? "lo" : "eth99,127.0.0.0/8";
+        rig.rank[i].options.port_low = low;
+        rig.rank[i].options.port_high = high;
+    }
+    rig_run(&rig);
+    assert_joined(&rig);
+    for (int i = 0; i < 4; i++)
+        assert_in_range(rig.result[0].port_of[i], low, high);
+    rig_teardown(&rig);
+}
+
+/* -- one machine, but apart ----------------------------------------------------------------------
+ */
+
+static void become_nobody(const struct rig_rank *rank)
+{
+    (void)rank;
+    if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+        abort();
+}
+
+static void another_user_is_served_by_tcp(void **state)
+{
+    struct rig rig;
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("only root can be two users\n");
+        skip();
+    }
+    rig_setup(&rig, 4);
+    rig.rank[2].before = become_nobody;
+    rig.rank[2].capture = true;
+    rig_run(&rig);
+    assert_true(rig_log_says(&rig, 2, "another user id (65534, 0)): tcp serves between them"));
+    assert_joined(&rig);
+    assert_channels(&rig, 2);
+    assert_int_equal(rig.result[0].nodes, 2);
+    assert_int_equal(rig.result[0].node_of[2], 1);
+    assert_int_equal(rig.result[3].local_size, 3);
+    assert_int_equal(rig.result[3].local_rank, 2);
+    rig_teardown(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_needs_nobody),
+        cmocka_unit_test(ranks_of_one_machine_share_memory),
+        cmocka_unit_test(tcp_joins_by_name),
+        cmocka_unit_test(simulated_nodes_use_tcp_between),
+        cmocka_unit_test(rank_0_is_found_by_a_file),
+        cmocka_unit_test(ipv6_serves),
+        cmocka_unit_test(a_name_that_leads_to_loopback_serves),
+        cmocka_unit_test(data_listeners_obey_interface_and_range),
+        cmocka_unit_test(another_user_is_served_by_tcp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

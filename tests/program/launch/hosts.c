@@ -1,0 +1,201 @@
+/* `gyre run --hosts`: a stand-in for ssh runs what it is told on this machine and notes what could
+ * be seen of it. */
+#include "rig/launch_rig.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+static struct rig rig;
+
+#define WORDS(...)                                                                                 \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        "run", __VA_ARGS__, NULL                                                                   \
+    }
+#define SHELL(script) "sh", "-c", script
+
+/* Writes the stand-in and makes it GYRE_SSH. `body` sees the host as $1 and the command as $2. */
+static void stand_in(const char *body)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/ssh", rig_folder());
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\nhere=%s\n%s\n", rig_folder(), body);
+    assert_int_equal(fclose(file) | chmod(path, 0700), 0);
+    setenv("GYRE_SSH", path, 1);
+}
+
+static const char honest[] = "echo \"$@\" >>$here/seen; exec sh -c \"$2\"";
+
+static void ranks_are_counted_over_the_hosts(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "me@a:4,b:2",
+                  SHELL("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK "
+                        "$MASTER_ADDR; test -z \"$GYRE_SIMULATED_NODE\"")));
+    assert_int_equal(rig.code, 0);
+    assert_int_equal(rig_count_lines(rig.out_text, "[0] 0/6 0/4 0 a"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[3] 3/6 3/4 0 a"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[4] 4/6 0/2 1 a"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[5] 5/6 1/2 1 a"), 1);
+    rig_end(&rig);
+}
+
+static void hosts_share_job_port_and_key(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_run(
+        &rig, NULL,
+        WORDS("--hosts", "a,b", "-n", "1", "--no-prefix",
+              SHELL("echo $GYRE_JOB $MASTER_PORT $(od -An -v -tx1 /proc/self/fd/$GYRE_KEY_FD)")));
+    assert_int_equal(rig.code, 0);
+    char *one = strtok(rig.out_text, "\n"), *other = strtok(NULL, "\n");
+    assert_non_null(other);
+    assert_string_equal(one, other);
+    assert_true(strlen(one) > 32 + 1 + 4 + 1 + 64);
+    rig_end(&rig);
+}
+
+/* Everything ssh gets as arguments can be listed by other users of both machines. */
+static void the_key_is_not_in_the_command(void **state)
+{
+    char command[512];
+    (void)state;
+    stand_in(honest);
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "a:1", "--no-prefix",
+                  SHELL("od -An -v -tx1 /proc/self/fd/$GYRE_KEY_FD | tr -d ' \\n'")));
+    const char *key = rig_last_line(rig.out_text);
+    assert_int_equal(strlen(key), 64);
+    snprintf(command, sizeof command, "test -s %s/seen && ! grep -q %s %s/seen", rig_folder(), key,
+             rig_folder());
+    assert_int_equal(system(command), 0);
+    rig_end(&rig);
+}
+
+static void words_travel_as_they_are(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    setenv("GYRE_LOG", "it's $HOME", 1);
+    setenv("GYRE_KEY", "secret", 1);
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "a:1",
+                  SHELL("pwd; echo \"$GYRE_LOG\" \"${GYRE_KEY-none}\"; printf '%s|' \"$@\""),
+                  "zero", "a b", "it's", "$HOME", "", "*"));
+    unsetenv("GYRE_LOG");
+    unsetenv("GYRE_KEY");
+    char place[4096], line[4096 + 8];
+    assert_non_null(getcwd(place, sizeof place));
+    snprintf(line, sizeof line, "[0] %s", place);
+    assert_int_equal(rig_count_lines(rig.out_text, line), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[0] it's $HOME none"), 1);
+    assert_int_equal(rig_count_lines(rig.out_text, "[0] a b|it's|$HOME||*|"), 1);
+    rig_end(&rig);
+}
+
+/* The far rank's story is our last line, once, and its exit code is ours. */
+static void a_far_failure_is_told_here(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_run(&rig, NULL,
+            WORDS("--hosts", "a:2,b:2",
+                  SHELL("[ $RANK = 3 ] && { echo no space >&2; exit 9; }; sleep 1000")));
+    rig_expect(&rig, 9, "failed first: exit code 9; its last message: no space");
+    rig_expect(&rig, 9, "gyre run: rank 3 on ");
+    assert_false(rig_has(strstr(rig.err_text, "gyre run:") + 1, "gyre run:"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+static void a_host_that_cannot_be_reached_is_named(void **state)
+{
+    (void)state;
+    stand_in("[ $1 = b ] && { echo ssh: no route to b >&2; exit 255; }; exec sh -c \"$2\"");
+    rig_run(&rig, NULL, WORDS("--hosts", "a:1,b:1", "sleep", "1000"));
+    rig_expect(&rig, 255,
+               "ssh to b failed first: exit code 255; its last message: ssh: no route to b");
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+static void signals_reach_far_ranks(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_start(
+        &rig,
+        WORDS("--hosts", "a:1,b:1",
+              SHELL("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 1 & wait; done")));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig, "[1] ready");
+    rig_signal(&rig, SIGTERM);
+    rig_wait_end(&rig);
+    rig_expect(&rig, 128 + SIGTERM, "ended by signal 15");
+    assert_true(rig_has(rig.out_text, "[0] bye") && rig_has(rig.out_text, "[1] bye"));
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+/* The far launcher only sees its standard input end. */
+static void far_ranks_end_with_this_launcher(void **state)
+{
+    (void)state;
+    stand_in(honest);
+    rig_start(&rig, WORDS("--hosts", "a:1,b:1", SHELL("echo ready; sleep 1000; :")));
+    rig_wait_for(&rig, "[0] ready");
+    rig_wait_for(&rig, "[1] ready");
+    rig_signal(&rig, SIGKILL);
+    rig_wait_lifeless(&rig);
+    rig_end(&rig);
+}
+
+static void this_machine_needs_no_ssh(void **state)
+{
+    (void)state;
+    stand_in("exit 255");
+    rig_run(&rig, NULL, WORDS("--hosts", "localhost:2", SHELL("echo $RANK/$WORLD_SIZE")));
+    assert_int_equal(rig.code, 0);
+    assert_int_equal(rig_count_lines(rig.out_text, "[1] 1/2"), 1);
+    rig_end(&rig);
+}
+
+static void a_far_launcher_wants_its_key(void **state)
+{
+    (void)state;
+    rig_run(&rig, "nonsense\n", WORDS("--node", "0", "-n", "1", "true"));
+    rig_expect(&rig, 2, "--node expects the job's key on standard input");
+    rig_end(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_counted_over_the_hosts),
+        cmocka_unit_test(hosts_share_job_port_and_key),
+        cmocka_unit_test(the_key_is_not_in_the_command),
+        cmocka_unit_test(words_travel_as_they_are),
+        cmocka_unit_test(a_far_failure_is_told_here),
+        cmocka_unit_test(a_host_that_cannot_be_reached_is_named),
+        cmocka_unit_test(signals_reach_far_ranks),
+        cmocka_unit_test(far_ranks_end_with_this_launcher),
+        cmocka_unit_test(this_machine_needs_no_ssh),
+        cmocka_unit_test(a_far_launcher_wants_its_key),
+    };
+    return cmocka_run_group_tests_name("gyre run --hosts", tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/* One `gyre run` for each node, several on this machine: they meet, count their ranks together, and
+ * fail together. */
+#include "rig/launch_rig.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define NODES_MAX     3
+#define SHELL(script) "sh", "-c", script
+
+static struct rig node[NODES_MAX];
+
+static const char *free_port(void)
+{
+    static char text[8];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    snprintf(text, sizeof text, "%d", ntohs(address.sin_port));
+    return text;
+}
+
+/* Starts the launchers in reverse order, so that node 0 is the last to come. */
+static void start_nodes(int nodes, const char *const sizes[], const char *script)
+{
+    char count[8], rank[8];
+    const char *port = free_port();
+    snprintf(count, sizeof count, "%d", nodes);
+    for (int i = nodes - 1; i >= 0; i--) {
+        snprintf(rank, sizeof rank, "%d", i);
+        rig_start(&node[i], (const char *const[]){"run", "--nnodes", count, "--node-rank", rank,
+                                                  "--master-port", port, "-n", sizes[i],
+                                                  SHELL(script), NULL});
+    }
+}
+
+static void end_nodes(int nodes)
+{
+    for (int i = 0; i < nodes; i++)
+        rig_end(&node[i]);
+}
+
+static void write_key(const char *name, char byte)
+{
+    char path[128], key[32];
+    memset(key, byte, sizeof key);
+    snprintf(path, sizeof path, "%s/%s", rig_folder(), name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(write(fd, key, sizeof key), sizeof key);
+    close(fd);
+    setenv("GYRE_KEY_FILE", path, 1);
+}
+
+static void uneven_nodes_count_on(void **state)
+{
+    static const char *const sizes[] = {"4", "2"};
+    char job[2][128];
+    (void)state;
+    start_nodes(2, sizes,
+                "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK; echo $GYRE_JOB "
+                "$MASTER_PORT >&2");
+    for (int i = 0; i < 2; i++) {
+        rig_wait_end(&node[i]);
+        assert_int_equal(node[i].code, 0);
+        snprintf(job[i], sizeof job[i], "%s", rig_last_line(node[i].err_text) + strlen("[0] "));
+    }
+    assert_string_equal(job[0], job[1]);
+    assert_int_equal(rig_count_lines(node[0].out_text, "[0] 0/6 0/4 0"), 1);
+    assert_int_equal(rig_count_lines(node[0].out_text, "[3] 3/6 3/4 0"), 1);
+    assert_int_equal(rig_count_lines(node[1].out_text, "[4] 4/6 0/2 1"), 1);
+    assert_int_equal(rig_count_lines(node[1].out_text, "[5] 5/6 1/2 1"), 1);
+    end_nodes(2);
+}
+
+static void a_node_may_end_before_the_others(void **state)
+{
+    static const char *const sizes[] = {"1", "1"};
+    char fifo[128], script[256];
+    (void)state;
+    snprintf(fifo, sizeof fifo, "%s/gate", rig_folder());
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    snprintf(script, sizeof script, "[ $RANK = 1 ] || cat %s", fifo);
+    start_nodes(2, sizes, script);
+    rig_wait_end(&node[1]);
+    assert_int_equal(node[1].code, 0);
+    int gate = open(fifo, O_WRONLY);
+    close(gate);
+    rig_wait_end(&node[0]);
+    rig_expect(&node[0], 0, "");
+    end_nodes(2);
+}
+
+/* From one leaf through node 0 to the other leaf. */
+static void a_failure_is_told_on_every_node(void **state)
+{
+    static const char *const sizes[] = {"1", "1", "2"};
+    (void)state;
+    start_nodes(3, sizes, "[ $RANK = 3 ] && { echo no disk >&2; exit 6; }; exec sleep 1000");
+    for (int i = 0; i < 3; i++) {
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 6, "gyre run: rank 3 on ");
+        rig_expect(&node[i], 6, "exit code 6; its last message: no disk");
+        rig_wait_lifeless(&node[i]);
+    }
+    end_nodes(3);
+}
+
+static void a_signal_ends_all_nodes(void **state)
+{
+    static const char *const sizes[] = {"1", "1"};
+    (void)state;
+    start_nodes(2, sizes, "echo ready; exec sleep 1000");
+    rig_wait_for(&node[0], "ready");
+    rig_wait_for(&node[1], "ready");
+    rig_signal(&node[1], SIGTERM);
+    for (int i = 0; i < 2; i++) {
+        rig_wait_end(&node[i]);
+        rig_expect(&node[i], 128 + SIGTERM, "ended by signal 15 (SIGTERM)");
+    }
+    end_nodes(2);
+}
+
+static void a_lost_launcher_is_named(void **state)
+{
+    static const char *const sizes[] = {"1", "1"};
+    (void)state;
+    start_nodes(2, sizes, "echo ready; exec sleep 1000");
+    rig_wait_for(&node[0], "ready");
+    rig_wait_for(&node[1], "ready");
+    rig_signal(&node[1], SIGKILL);
+    rig_wait_end(&node[0]);
+    rig_expect(&node[0], 1, "the launcher of node 1 on ");
+    rig_wait_lifeless(&node[0]);
+    rig_wait_lifeless(&node[1]);
+    end_nodes(2);
+}
+
+static void sizes_that_disagree_are_refused(void **state)
+{
+    static const char *const sizes[] = {"3", "4,2"};
+    (void)state;
+    start_nodes(2, sizes, "true");
+    rig_wait_end(&node[1]);
+    rig_expect(&node[1], 2, "node 0 starts 3 ranks, but here its size is given as 4");
+    rig_wait_end(&node[0]);
+    assert_int_not_equal(node[0].code, 0);
+    end_nodes(2);
+}
+
+static void another_key_does_not_get_in(void **state)
+{
+    const char *port = free_port();
+    (void)state;
+    setenv("GYRE_JOIN_TIMEOUT", "1500ms", 1);
+    rig_start(&node[0],
+              (const char *const[]){"run", "--nnodes", "2", "--master-port", port, "true", NULL});
+    write_key("other", 'b');
+    rig_start(&node[1], (const char *const[]){"run", "--nnodes", "2", "--node-rank", "1",
+                                              "--master-port", port, "true", NULL});
+    for (int i = 0; i < 2; i++) {
+        rig_wait_end(&node[i]);
+        assert_int_equal(node[i].code, i == 1 ? 2 : 1); /* the key is wrong input */
+    }
+    assert_true(rig_has(node[1].err_text, "another key"));
+    assert_true(rig_has(node[0].err_text, "did not meet"));
+    unsetenv("GYRE_JOIN_TIMEOUT");
+    write_key("key", 'a');
+    end_nodes(2);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    write_key("key", 'a');
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(uneven_nodes_count_on),
+        cmocka_unit_test(a_node_may_end_before_the_others),
+        cmocka_unit_test(a_failure_is_told_on_every_node),
+        cmocka_unit_test(a_signal_ends_all_nodes),
+        cmocka_unit_test(a_lost_launcher_is_named),
+        cmocka_unit_test(sizes_that_disagree_are_refused),
+        cmocka_unit_test(another_key_does_not_get_in),
+    };
+    return cmocka_run_group_tests_name("launchers that meet", tests, set_up, NULL);
+}

@@ -1,0 +1,175 @@
+/* The rig of gyre train's tests: see train_rig.h. */
+#include "rig/train_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+struct rig rig;
+
+/* -- files ------------------------------------------------------------------------------------- */
+
+const char *golden(const char *name)
+{
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/golden/%s", GYRE_TEST_DATA, name);
+    return path[next];
+}
+
+/* This program is <build>/tests/proc_train; the tool is <build>/gyre. */
+const char *tool(void)
+{
+    static char path[600];
+    ssize_t length = readlink("/proc/self/exe", path, 500);
+    assert_true(length > 0);
+    path[length] = 0;
+    strcpy(strrchr(path, '/') - strlen("/tests") + 1, "gyre");
+    return path;
+}
+
+const char *in_folder(const char *name)
+{
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", rig_folder(), name);
+    return path[next];
+}
+
+char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = calloc(1, 1 << 22);
+    if (!file || !text || !fread(text, 1, (1 << 22) - 1, file))
+        fail_msg("%s cannot be read", path);
+    fclose(file);
+    return text;
+}
+
+void write_lines(const char *path, const char *lines)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(lines, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* An IDX file of bytes, from a function of the place. */
+static void write_idx(const char *path, const unsigned *size, int dims,
+                      unsigned char (*at)(unsigned))
+{
+    FILE *file = fopen(path, "w");
+    unsigned bytes = 1;
+    assert_non_null(file);
+    fprintf(file, "%c%c%c%c", 0, 0, 8, dims);
+    for (int d = 0; d < dims; bytes *= size[d++])
+        fprintf(file, "%c%c%c%c", size[d] >> 24, size[d] >> 16 & 255, size[d] >> 8 & 255,
+                size[d] & 255);
+    for (unsigned i = 0; i < bytes; i++)
+        fputc(at(i), file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static unsigned char digit(unsigned image)
+{
+    return (unsigned char)(image * 7 % 10);
+}
+
+/* A bright row for each digit, on noise. */
+static unsigned char pixel(unsigned i)
+{
+    unsigned row = i / 28 % 28, noise = (i * 2654435761u) >> 27;
+    return (unsigned char)(row / 2 == 2u + digit(i / 784) ? 220 + noise : noise);
+}
+
+void write_digits(const char *images, const char *labels, unsigned count)
+{
+    const unsigned size[] = {count, 28, 28};
+    write_idx(images, size, 3, pixel);
+    write_idx(labels, size, 1, digit);
+}
+
+void compare_files(const char *a, const char *b)
+{
+    char command[2200];
+    snprintf(command, sizeof command, "cmp %s %s", a, b);
+    assert_int_equal(system(command), 0);
+}
+
+void clean(void)
+{
+    char command[700];
+    snprintf(command, sizeof command, "rm -rf %s/*", rig_folder());
+    assert_int_equal(system(command), 0);
+}
+
+/* -- what a run left --------------------------------------------------------------------------- */
+
+double read_number(const char *text, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\":", name);
+    const char *at = strstr(text, key);
+    if (!at)
+        fail_msg("there is no \"%s\" in %.200s", name, text);
+    return strtod(at + strlen(key), NULL);
+}
+
+void read_metrics(const char *path, struct metrics *m)
+{
+    char *text = read_text(path), *save = NULL;
+    m->steps = m->epochs = 0;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        if (strstr(line, "\"kind\":\"step\"")) {
+            assert_true(m->steps < STEPS_MOST);
+            m->step[m->steps++] = read_number(line, "loss");
+        } else if (strstr(line, "\"kind\":\"epoch\"")) {
+            assert_true(m->epochs < EPOCHS_MOST);
+            m->tested[m->epochs] =
+                strstr(line, "\"test_accuracy\":") ? read_number(line, "test_accuracy") : -1;
+            m->epoch[m->epochs++] = read_number(line, "loss");
+        }
+    }
+    free(text);
+}
+
+/* The newest checkpoint's model. */
+const char *saved_model(const char *folder)
+{
+    static char path[1024];
+    char command[1200];
+    snprintf(command, sizeof command, "ls -d %s/step-* | tail -n 1", folder);
+    FILE *listing = popen(command, "r");
+    path[0] = 0;
+    assert_non_null(listing);
+    assert_non_null(fgets(path, 900, listing));
+    pclose(listing);
+    path[strcspn(path, "\n")] = 0;
+    strcat(path, "/model.safetensors");
+    return path;
+}
+
+struct gyre_safetensors *open_tensors(const char *path)
+{
+    struct gyre_safetensors *file;
+    struct gyre_trouble trouble = {0};
+    if (gyre_safetensors_open(&file, path, &trouble))
+        fail_msg("%s", trouble.text);
+    return file;
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+void expect_success(const char *const *words)
+{
+    rig_run(&rig, NULL, words);
+    if (rig.code)
+        fail_msg("exit code %d: %s", rig.code, rig.err_text);
+    rig_end(&rig);
+}

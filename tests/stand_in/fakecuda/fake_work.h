@@ -1,0 +1,51 @@
+/* What streams hold, shared by those who post and the threads that do it. */
+#ifndef GYRE_TESTS_STAND_IN_FAKECUDA_FAKE_WORK_H
+#define GYRE_TESTS_STAND_IN_FAKECUDA_FAKE_WORK_H
+
+#include "fake_parts.h"
+
+enum { ARGUMENTS = 8, ARGUMENT_BYTES = 4096 };
+
+enum job_kind { COPY, SET, KERNEL, RECORD, WAIT, VALUE };
+
+struct job {
+    enum job_kind kind;
+    struct job *next;
+    uint64_t to, from, length, number;
+    bool between;     /* a copy that names both devices */
+    int into, out_of; /* which they are */
+    uint64_t turn;    /* of all posts */
+    unsigned char value;
+    CUevent event;
+    const void *function;
+    dim3 grid, block;
+    size_t shared_bytes;
+    void *argument[ARGUMENTS];
+    char bytes[ARGUMENT_BYTES]; /* what the arguments point to; 16-byte places */
+};
+
+struct CUstream_st {
+    int device, priority;
+    bool busy, destroyed, captured;
+    bool spoiled;  /* what is captured: a call that may be unsafe was made meanwhile */
+    uint64_t turn; /* of what it is busy with */
+    struct job *first, **last;
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    int device;
+    int references; /* jobs, and the application until it destroys the event */
+    uint64_t asked, reached;
+    CUevent next;
+};
+
+/* All with the lock held. */
+bool fake_alive(CUstream stream);
+CUstream fake_named(CUstream stream); /* the default stream that a name stands for */
+CUresult fake_post(CUstream stream, const struct job *job); /* a copy, behind what is there */
+void fake_drop_event(CUevent event);                        /* one reference */
+void fake_remove_ended(struct CUctx_st *device);            /* destroyed streams that are empty */
+extern CUevent fake_events; /* so that one which nobody destroys is no leak of the stand-in */
+
+#endif

@@ -1,0 +1,276 @@
+/* The curves of a report: series of any length in 800 bins, and a drawing that XML readers take. */
+#include "report/inside.h"
+#include "report/scale.h"
+#include "unit/report/report_rig.h"
+
+#include <ctype.h>
+#include <math.h>
+
+/* -- series ------------------------------------------------------------------------------------ */
+
+static void check_series(uint64_t points, double slope)
+{
+    struct gyre_report_series *series = calloc(1, sizeof *series);
+    uint64_t found = 0;
+    for (uint64_t i = 1; i <= points; i++)
+        gyre_report_series_add(series, (double)i, (double)i * slope);
+    assert_true(series->bins <= GYRE_REPORT_BINS);
+    assert_true(series->bins >= (points < 400 ? points : 400));
+    for (uint32_t i = 0; i < series->bins; i++) {
+        const struct gyre_report_bin *bin = &series->bin[i];
+        double first = (double)found + 1, last = (double)(found + bin->points);
+        assert_true(bin->low == fmin(slope * first, slope * last));
+        assert_true(bin->high == fmax(slope * first, slope * last));
+        assert_true(fabs(bin->x - (first + last) / 2) < 1e-6 * last);
+        assert_true(fabs(bin->y - slope * bin->x) < 1e-5 * last);
+        assert_true(bin->points == series->width || i == series->bins - 1);
+        found += bin->points;
+    }
+    assert_int_equal(found, points);
+    free(series);
+}
+
+static void a_series_keeps_every_point_in_order(void **state)
+{
+    static const uint64_t lengths[] = {0, 1, 799, 800, 801, 1599, 1600, 1601, 3333, 100000};
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        check_series(lengths[i], 3), check_series(lengths[i], -3);
+}
+
+/* -- scales ------------------------------------------------------------------------------------ */
+
+/* 1, 2 or 5 times a power of ten, and nothing beside it. */
+static void assert_round(double value)
+{
+    double power = pow(10, floor(log10(value * 1.000001))), first = value / power;
+    assert_true(fabs(first - 1) < 1e-6 || fabs(first - 2) < 1e-6 || fabs(first - 5) < 1e-6);
+}
+
+static void check_ticks(const struct gyre_report_scale *scale, double low, double high)
+{
+    double tick[GYRE_REPORT_TICKS], slack = 1e-6 * (high - low);
+    int ticks = gyre_report_scale_ticks(scale, tick);
+    assert_in_range(ticks, 3, 13);
+    assert_true(tick[0] >= scale->low - (scale->log ? scale->low * 1e-3 : slack));
+    assert_true(scale->low <= low + slack && scale->high >= high - slack);
+    for (int i = 1; i < ticks; i++) {
+        if (scale->log)
+            assert_round(tick[i]);
+        else
+            assert_round(tick[i] - tick[i - 1]);
+        assert_true(tick[i] > tick[i - 1] && tick[i] <= scale->high + slack);
+    }
+}
+
+static void scales_hold_their_values_between_round_ticks(void **state)
+{
+    (void)state;
+    for (double low = -3.7; low < 4; low += 0.83)
+        for (double span = 1.1e-6; span < 1e9; span *= 3.3) {
+            struct gyre_report_scale linear = gyre_report_scale_linear(low, low + span, 6);
+            struct gyre_report_scale log =
+                gyre_report_scale_logarithmic(pow(10, low), pow(10, low + 1.6 + log1p(span)));
+            check_ticks(&linear, low, low + span);
+            check_ticks(&log, pow(10, low), pow(10, low + 1.6 + log1p(span)));
+        }
+}
+
+/* -- XML --------------------------------------------------------------------------------------- */
+
+static const char *check_attribute(const char *at)
+{
+    const char *name = at;
+    while (isalnum((unsigned char)*at) || *at == '-')
+        at++;
+    assert_true(at > name);
+    assert_memory_equal(at, "=\"", 2);
+    at += 2;
+    at += strcspn(at, "\"<");
+    assert_int_equal(*at, '"');
+    return at + 1;
+}
+
+static const char *check_text(const char *at)
+{
+    for (; *at && *at != '<'; at++) {
+        int used = 0;
+        unsigned code;
+        assert_true((unsigned char)*at >= 0x20 || *at == '\n');
+        assert_int_not_equal(*at, '>');
+        if (*at == '&')
+            assert_true(sscanf(at, "&#%u;%n", &code, &used) == 1 && used > 0);
+    }
+    return at;
+}
+
+/* Tags nest and close, attributes are quoted, nothing is bare. Returns the number of elements. */
+static int check_xml(const char *at)
+{
+    char open[8][16];
+    int depth = 0, elements = 0;
+    do {
+        char name[16] = "";
+        bool closing = at[1] == '/';
+        assert_int_equal(*at, '<');
+        at += 1 + closing;
+        assert_int_equal(sscanf(at, "%15[a-z]", name), 1);
+        at += strlen(name);
+        while (*at == ' ')
+            at = check_attribute(at + 1);
+        if (closing)
+            assert_string_equal(open[--depth], name);
+        else if (*at != '/')
+            strcpy(open[depth++], name);
+        assert_in_range(depth, 0, 7);
+        at += *at == '/';
+        assert_int_equal(*at, '>');
+        elements += !closing;
+        at = check_text(at + 1);
+    } while (depth > 0);
+    assert_string_equal(at, "");
+    return elements;
+}
+
+static int count(const char *text, const char *word)
+{
+    int found = 0;
+    for (; (text = strstr(text, word)); text++)
+        found++;
+    return found;
+}
+
+/* -- drawings ---------------------------------------------------------------------------------- */
+
+static char *drawn(const char *title, uint64_t epochs, uint64_t steps, double (*loss)(double))
+{
+    struct gyre_report_options options = to_files();
+    uint64_t now = BEGAN_NS, step = 1;
+    options.svg = inside("run.svg");
+    options.title = title;
+    options.epochs = epochs;
+    options.steps_per_epoch = steps;
+    struct gyre_report *report = opened(&options);
+    for (uint64_t e = 1; e <= epochs; e++) {
+        for (uint64_t i = 0; i < steps; i++, step++) {
+            struct gyre_step_record record = step_at(step);
+            record.epoch = e;
+            record.loss = loss((double)step);
+            assert_int_equal(gyre_report_step(report, &record, now += GYRE_MS, NULL), 0);
+        }
+        struct gyre_epoch_record record = epoch_at(e);
+        record.steps = steps;
+        record.loss = record.test_loss = loss((double)step);
+        assert_int_equal(gyre_report_epoch(report, &record, now, NULL), 0);
+    }
+    assert_int_equal(gyre_report_close(report, NULL), 0);
+    return contents(options.svg, NULL);
+}
+
+static double falling(double x)
+{
+    return 2.3 * exp(-x / 2000) + 0.3;
+}
+
+static double steep(double x)
+{
+    return exp(-x / 1000);
+}
+
+static double lost(double x)
+{
+    (void)x;
+    return NAN;
+}
+
+static double huge(double x)
+{
+    return ((int)x % 2 ? -1 : 1) * 1e308;
+}
+
+static double still(double x)
+{
+    (void)x;
+    return 0;
+}
+
+static void long_runs_stay_small(void **state)
+{
+    (void)state;
+    char *text = drawn("long", 5, 4000, falling);
+    check_xml(text);
+    assert_null(strstr(text, "<script"));
+    const char *line =
+        strstr(text, "class=\"line step\" d=\"M6"); /* the legend's begins elsewhere */
+    assert_non_null(line);
+    char *end = strchr(strstr(line, "d=\"") + 3, '"');
+    *end = '\0';
+    assert_in_range(count(line, "L"), 399, 799);
+    *end = '"';
+    assert_int_equal(count(text, "<circle"), 11); /* five epochs twice, and the legend */
+    assert_non_null(strstr(text, ">5 epochs, 20,000 steps, 0:20<"));
+    assert_non_null(strstr(text, ">epoch<"));
+    assert_non_null(strstr(text, "prefers-color-scheme: dark"));
+    free(text);
+}
+
+static void axes_have_round_numbers(void **state)
+{
+    (void)state;
+    char *text = drawn("linear", 1, 1000, falling);
+    assert_non_null(strstr(text, ">loss<"));
+    assert_non_null(strstr(text, ">0.5<"));
+    assert_non_null(strstr(text, ">2.5<"));
+    assert_non_null(strstr(text, ">1,000<"));
+    assert_non_null(strstr(text, ">step<"));
+    free(text);
+    text = drawn("steep", 1, 5000, steep);
+    assert_non_null(strstr(text, ">loss, logarithmic<"));
+    assert_non_null(strstr(text, ">0.01<"));
+    assert_non_null(strstr(text, ">0.2<"));
+    free(text);
+}
+
+static void any_numbers_make_a_drawing(void **state)
+{
+    double (*const losses[])(double) = {falling, steep, lost, huge, still};
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (uint64_t steps = 0; steps < 4; steps++)
+            for (uint64_t epochs = 0; epochs < 4; epochs++) {
+                char *text = drawn("any", epochs, steps, losses[i]);
+                assert_in_range(check_xml(text), 5, 200);
+                if (losses[i] != lost && epochs * steps > 0)
+                    assert_in_range(count(text, "text-anchor=\"end\""), 6, 25); /* ticks upward */
+                assert_null(strstr(text, "nan"));
+                assert_null(strstr(text, "inf"));
+                free(text);
+            }
+    char *text = drawn("lost", 1, 3, lost);
+    assert_non_null(strstr(text, "3 steps without a finite loss"));
+    assert_non_null(strstr(text, "no finite loss was reported"));
+    free(text);
+}
+
+static void any_title_is_text(void **state)
+{
+    static const char title[] = "<b> & \"Öl\" \x01 \xff \xc3 \xed\xa0\x80 \xf0\x9f\x8c\x80 end";
+    (void)state;
+    char *text = drawn(title, 1, 5, falling);
+    check_xml(text);
+    assert_int_equal(count(text, "&#60;b&#62; &#38; \"Öl\" ? ? ? ??? \xf0\x9f\x8c\x80 end"), 2);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_series_keeps_every_point_in_order),
+        cmocka_unit_test(scales_hold_their_values_between_round_ticks),
+        cmocka_unit_test(long_runs_stay_small),
+        cmocka_unit_test(axes_have_round_numbers),
+        cmocka_unit_test(any_numbers_make_a_drawing),
+        cmocka_unit_test(any_title_is_text),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,157 @@
+/* Memory that the verbs driver's devices read and write by themselves: what is registered and how,
+ * what is given up when it has gone, and what becomes of messages where a device refuses. Two wires
+ * in this process, on the stand-in for the library. */
+#include "unit/transport/link/verbs/verbs_ends.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define LENGTH (3u * PART)
+
+/* The places of messages are regions of their own, and of a life of their own. */
+static struct {
+    uint32_t id[2][2][PLACES], next, gone;
+} world;
+
+static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
+                     uint64_t *span)
+{
+    const uint8_t *begin = &ends_arena[0][0][0][0];
+    uint64_t at = (uint64_t)((const uint8_t *)memory - begin);
+    (void)context;
+    if (at >= sizeof ends_arena || at % MOST + length > MOST)
+        return 0;
+    *base = &ends_arena[0][0][0][0] + at / MOST * MOST;
+    *span = MOST;
+    return (&world.id[0][0][0])[at / MOST];
+}
+
+static bool lives(void *context, uint32_t id)
+{
+    bool found = false;
+    (void)context;
+    for (uint32_t i = 0; i < 4 * PLACES; i++)
+        found |= (&world.id[0][0][0])[i] == id;
+    return found;
+}
+
+static uint32_t gone(void *context)
+{
+    (void)context;
+    return world.gone;
+}
+
+/* What was there has gone, and something else is there. */
+static void replace(uint32_t *id)
+{
+    *id = ++world.next;
+    world.gone++;
+}
+
+static struct ends *new_ends(const char *device)
+{
+    world.next = 100;
+    for (uint32_t i = 0; i < 4 * PLACES; i++)
+        replace(&(&world.id[0][0][0])[i]);
+    ends_sight = (struct gyre_sight){.hold = hold, .lives = lives, .gone = gone};
+    ends_devices();
+    return ends_new(device, device, "1", false);
+}
+
+/* Bytes that may be registered, of which so many places' are. */
+static uint32_t registered(uint64_t before)
+{
+    assert_int_equal((before - fake_verbs.memory) % MOST, 0);
+    return (uint32_t)((before - fake_verbs.memory) / MOST);
+}
+
+/* So that both ends look, also at what they look at now and then. */
+static void look_later(struct ends *ends)
+{
+    uint64_t until = gyre_now_ns() + 5 * GYRE_MS;
+    while (gyre_now_ns() < until)
+        ends_look(ends);
+}
+
+static void what_has_gone_is_given_up(void **state)
+{
+    (void)state;
+    struct ends *ends = new_ends("a");
+    fake_verbs.memory = UINT64_C(1) << 40;
+    uint64_t before = fake_verbs.memory;
+    ends_carry(ends, 0, LENGTH);
+    ends_carry(ends, 1, LENGTH);
+    assert_int_equal(registered(before), 4);
+    look_later(ends);
+    assert_int_equal(registered(before), 4);
+    replace(&world.id[0][0][0]);
+    replace(&world.id[1][1][0]);
+    look_later(ends);
+    assert_int_equal(registered(before), 2);
+    ends_carry(ends, 16, LENGTH); /* in the places of message 0, which are others now */
+    assert_int_equal(registered(before), 4);
+    ends_free(ends);
+}
+
+/* A place among those that are registered is free when what it stood for has gone. */
+static void places_of_the_gone_are_used_again(void **state)
+{
+    (void)state;
+    struct ends *ends = new_ends("a");
+    fake_verbs.memory = UINT64_C(1) << 40;
+    uint64_t before = fake_verbs.memory;
+    for (uint32_t turn = 0; turn < GYRE_VERBS_REGIONS + 4; turn++) {
+        ends_carry(ends, turn, LENGTH);
+        replace(&world.id[0][0][turn % PLACES]);
+        replace(&world.id[1][1][turn % PLACES]);
+    }
+    look_later(ends);
+    assert_int_equal(registered(before), 0);
+    ends_free(ends);
+}
+
+/* Regions may be written in any order, for only their immediate says that all is there; what is
+ * polled in memory may not. */
+static void regions_are_in_relaxed_order(void **state)
+{
+    (void)state;
+    struct ends *ends = new_ends("a+b");
+    assert_int_equal(fake_verbs.relaxed, 0);
+    ends_carry(ends, 0, LENGTH);
+    assert_int_equal(fake_verbs.relaxed, 4); /* a region at each end, with two devices */
+    ends_carry(ends, 0 + PLACES, LENGTH);
+    assert_int_equal(fake_verbs.relaxed, 4);
+    ends_free(ends);
+}
+
+/* Where the limit of locked memory ends messages go through the rings, at either end or at both. */
+static void what_is_refused_goes_through_the_rings(void **state)
+{
+    (void)state;
+    for (uint32_t places = 0; places < 3; places++) {
+        struct ends *ends = new_ends("a");
+        fake_verbs.memory = places * MOST + 1;
+        uint32_t before = ends_inside(ends, 0)->announced;
+        for (uint32_t i = 0; i < 4; i++)
+            ends_carry(ends, i, LENGTH);
+        assert_int_equal(ends_inside(ends, 0)->announced - before, places / 2);
+        assert_int_equal(fake_verbs.memory, 1);
+        ends_free(ends);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_has_gone_is_given_up),
+        cmocka_unit_test(places_of_the_gone_are_used_again),
+        cmocka_unit_test(regions_are_in_relaxed_order),
+        cmocka_unit_test(what_is_refused_goes_through_the_rings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* One end: its inside. */
+#include "unit/transport/link/verbs/verbs_half.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+struct gyre_trouble half_trouble;
+
+int half_open(uint32_t peers, struct gyre_verbs_wire **wire)
+{
+    struct gyre_wire_options options = {.rank = 3, .n = peers + 1, .peers = peers};
+    half_trouble = (struct gyre_trouble){0};
+    return gyre_driver_verbs.open(&options, (struct gyre_wire **)wire, &half_trouble);
+}
+
+void half_close(struct gyre_verbs_wire *wire)
+{
+    gyre_driver_verbs.close((struct gyre_wire *)wire);
+    assert_int_equal(fake_verbs.open, 0);
+}
+
+void half_says(const char *text, const char *words)
+{
+    if (!strstr(text, words))
+        fail_msg("\"%s\" does not say \"%s\"", text, words);
+}
+
+struct gyre_verbs_pipe *half_pipe(struct gyre_verbs_wire *wire, uint32_t index, int fd)
+{
+    const struct gyre_stream_options options = {.posts = GYRE_VERBS_POSTS};
+    struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
+    assert_int_equal(gyre_stream_create(&options, &pipe->stream), 0);
+    pipe->wire = wire;
+    pipe->peer = 7 + index;
+    pipe->index = index;
+    pipe->fd[0] = fd;
+    pipe->fds = 1;
+    pipe->queue[0] =
+        (struct gyre_verbs_queue){.pipe = pipe,
+                                  .card = wire->card,
+                                  .proven = true,
+                                  .mine = {.number = 41, .gid = {[15] = 1}, .ring = wire->ring},
+                                  .theirs = {.number = 42, .gid = {[15] = 2}, .ring = wire->ring}};
+    pipe->way[pipe->ways++] = pipe->queue;
+    wire->pipe[index] = pipe;
+    return pipe;
+}

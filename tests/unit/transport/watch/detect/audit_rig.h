@@ -1,0 +1,76 @@
+/* Rank 0's roll call on its own, for tests: what ranks say, and what is found. */
+#ifndef GYRE_TESTS_UNIT_TRANSPORT_WATCH_DETECT_AUDIT_RIG_H
+#define GYRE_TESTS_UNIT_TRANSPORT_WATCH_DETECT_AUDIT_RIG_H
+
+#include "base/clock.h"
+#include "transport/stream/signature.h"
+#include "transport/watch/detect/audit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define PATIENCE   (10 * GYRE_SECOND)
+#define DEAD       (8 * GYRE_SECOND)
+#define TIMEOUT    (60 * GYRE_SECOND)
+#define LOOK_AGAIN (100 * GYRE_MS)
+#define CHILD      (1u << 12 | 5) /* communicator 5 of ranks 1 and 2 */
+
+/* A rank that has entered operation `sequence` and finished up to `finished`. */
+static inline struct gyre_watch_state doing(uint32_t rank, uint64_t sequence, uint64_t finished,
+                                            uint64_t count)
+{
+    return (struct gyre_watch_state){
+        .rank = rank,
+        .comm = 0,
+        .sequence = sequence,
+        .finished = finished,
+        .fingerprint = count * 31 + 7,
+        .signature = gyre_signature_pack(GYRE_SIGNATURE_ALL_REDUCE, GYRE_F32, GYRE_SUM, 0),
+        .count = count,
+    };
+}
+
+static inline struct gyre_roll *roll_of(uint32_t n)
+{
+    struct gyre_roll *roll;
+
+    const struct gyre_roll_limits limits = {PATIENCE, DEAD, TIMEOUT};
+
+    assert_int_equal(gyre_roll_create(n, &limits, &roll), 0);
+    return roll;
+}
+
+static inline void hear(struct gyre_roll *roll, uint64_t clock, struct gyre_watch_state state)
+{
+    gyre_roll_hear(roll, clock, &state);
+}
+
+static inline struct gyre_roll_finding call(struct gyre_roll *roll, uint64_t clock)
+{
+    struct gyre_roll_finding finding;
+
+    gyre_roll_call(roll, clock, &finding);
+    return finding;
+}
+
+static inline struct gyre_watch_state in_child(struct gyre_watch_state state, uint64_t world)
+{
+    state.comm = CHILD;
+    state.elsewheres = 1;
+    state.elsewhere[0] = (struct gyre_watch_elsewhere){0, world, world};
+    return state;
+}
+
+static inline struct gyre_watch_state also_in_child(struct gyre_watch_state state,
+                                                    uint64_t sequence)
+{
+    state.elsewheres = 1;
+    state.elsewhere[0] = (struct gyre_watch_elsewhere){CHILD, sequence, sequence};
+    return state;
+}
+
+#endif
