@@ -7,14 +7,12 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/kernels/dense_inside.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct gyre_rng rng;
 static float *workspace;

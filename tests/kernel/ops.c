@@ -12,14 +12,12 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "model/kernels/ops.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define COUNT_MOST 5000
 #define MARGIN     32

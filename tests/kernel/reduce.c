@@ -14,12 +14,10 @@
 #include "collectives/kernels/reduce_cuda.h"
 #include "rig/haste.h"
 #include "kernel/reduce_device.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* How many processors the device may have, and the most packs of 16 bytes that a grid folds at once
  * on each: 4 blocks of 256 threads with 4 packs (collectives/kernels/reduce_cuda.cu). */

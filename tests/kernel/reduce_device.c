@@ -6,12 +6,10 @@
 #include "kernel/reduce_device.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define DEADLINE (60 * GYRE_SECOND)
 

@@ -9,12 +9,10 @@
 #include "kernel/reduce_trial.h"
 
 #include "collectives/kernels/fp8.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define GUARD     64
 #define ALIGNMENT 64 /* of an arena and of its spans, so that equal shifts lie equally */

@@ -11,10 +11,7 @@
 
 #include "base/clock.h"
 #include "transport/stream/frame.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "rig/test.h"
 
 #define LINK_NEVER    12345 /* a status that nothing has */
 #define LINK_DEADLINE (30 * GYRE_SECOND)

@@ -1,5 +1,6 @@
 /* The rig's inside. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,12 +18,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 uint64_t rig_now(void)
 {

@@ -1,15 +1,13 @@
 /* What every device must do. Memory is written and read by copies between it and the host. */
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const struct gyre_device *device;
 static gyre_fold doubling;

@@ -5,21 +5,17 @@
 #include "rig/clean_room.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
 
 static uint64_t deadline_ns(void)
 {

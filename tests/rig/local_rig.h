@@ -11,14 +11,11 @@
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define MOST      (20001u * 8 * 9 + 4096)
 #define MOST_HERE 20001u

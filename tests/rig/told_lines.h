@@ -2,13 +2,9 @@
 #ifndef GYRE_TESTS_RIG_TOLD_LINES_H
 #define GYRE_TESTS_RIG_TOLD_LINES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "rig/test.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 static inline int lines_with(const char *output, const char *words)
 {

@@ -1,13 +1,11 @@
 /* The rig of gyre train's tests: see train_rig.h. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 struct rig rig;
 

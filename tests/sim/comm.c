@@ -2,16 +2,12 @@
  * length, messages, groups, reductions of the caller's; on nodes of one and of several ranks.
  *
  * Every rank knows what every other sends, so each checks all that it receives. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "sim/comm_sim.h"
+#include "rig/test.h"
 
 /* -- barrier ----------------------------------------------------------------------------------- */
 

@@ -3,14 +3,10 @@
  *
  * The same run twice; worlds of thousands; a death, after which nobody returns wrong data; a
  * flipped bit. Every verb and algorithm is verbs.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "sim/engine_sim.h"
+#include "rig/test.h"
 
 static void same_seed_same_run(void **state)
 {

@@ -5,15 +5,11 @@
  * OUTPUT has to be is computed, not kept. */
 #include "sim/engine_sim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "transport/link/driver.h"
+#include "rig/test.h"
 
 static const struct gyre_algorithm *wanted(const struct sim_run *run)
 {

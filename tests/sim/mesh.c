@@ -1,16 +1,12 @@
 /* Operations on shared memory, simulated (mesh_sim.h): every verb, in every mixture of mapped and
  * staged memory, in place and out of place, at 2 to 64 ranks (2 to 9 all, then some; in haste 2, 5
  * and 8, and fewer); then what may go wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "rig/haste.h"
 #include "sim/mesh_sim.h"
+#include "rig/test.h"
 
 #define FEW 9 /* ranks: all sizes up to here */
 

@@ -2,15 +2,11 @@
  * mesh_sim.h. */
 #include "sim/mesh_sim.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/size.h"
+#include "rig/test.h"
 
 /* -- a domain of plain memory ------------------------------------------------------------------ */
 

@@ -4,12 +4,9 @@
  * several ranks. In haste fewer ranks. Without the mode the same sums have other bits. */
 #include "sim/comm_sim.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define MOST 20011
 

@@ -4,14 +4,10 @@
  * Counts are fewer than ranks, odd, and several slices; links delay, cut and merge; every other
  * rank works in place. Every algorithm meets all of 2 to 9 ranks at nine counts, 10 to 16 at two of
  * three, then 17, 31, 33, 37 and 64; in haste 2 to 5, and every third or fourth of what follows. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 #include "sim/engine_sim.h"
+#include "rig/test.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -1,19 +1,14 @@
 /* The benches as a stranger runs them: real ranks, real library, and faults that must show. */
 #include "rig/clean_room.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char output[1 << 20];
 static char folder[] = "/tmp/gyre-test-bench-XXXXXX";

@@ -1,18 +1,13 @@
 /* The benches on CUDA memory, over the stand-in for CUDA, by real ranks: nothing may be wrong, and
  * what is planted must show. */
 #include "rig/clean_room.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char output[1 << 16];
 

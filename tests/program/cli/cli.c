@@ -1,15 +1,11 @@
 /* The tool's words: help, versions, and one sentence for each wrong one. */
 #include "rig/launch_rig.h"
+#include "rig/test.h"
 
 #include <gyre/gyre.h>
 
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
 
 static struct rig rig;
 

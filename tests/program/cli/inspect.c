@@ -2,14 +2,10 @@
  * what cannot be used. */
 #include "rig/checkpoint_rig.h"
 #include "rig/launch_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct rig rig;
 static char folder[256], model[320], odd[256];

@@ -1,13 +1,9 @@
 /* gyre show as its users type it: one sentence for every wrong word, and a play that ends right. */
 #include "rig/launch_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct rig rig;
 

@@ -3,18 +3,13 @@
  */
 #include "rig/launch_rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "collectives/choose/tuning.h"
+#include "rig/test.h"
 
 static struct rig rig;
 static char file[512];

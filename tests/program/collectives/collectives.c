@@ -8,14 +8,11 @@
  *      memory   [ guard │ input or blocks … │ guard ]   [ guard │ output or blocks … │ guard ] */
 #include "rig/collectives_rig.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define MOST (400003u * 8 * 4 + 65536)
 

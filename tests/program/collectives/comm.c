@@ -3,14 +3,11 @@
  * meets a third of the pairs of type and reduction, in turn. */
 #include "rig/comm_rig.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Small integers that every type holds exactly, also their sums and products over 8 ranks. */
 static double value(int rank, uint64_t i)

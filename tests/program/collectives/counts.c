@@ -8,16 +8,12 @@
  * that was cut would show. */
 #include "rig/comm_rig.h"
 #include "rig/sanitized.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* -- beyond 2^32 ------------------------------------------------------------------------------- */
 

@@ -1,15 +1,12 @@
 /* Groups of calls with real processes: all send first, small sums go together, handles, nesting,
  * blocks of unequal length; and what is told of groups that differ, or that nobody ends. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 /* -- messages ---------------------------------------------------------------------------------- */
 

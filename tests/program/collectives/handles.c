@@ -1,13 +1,10 @@
 /* Handles of started work with real processes: a spent one is told as such, whatever was started
  * since, and as many may be out as the caller likes. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define MANY 100
 

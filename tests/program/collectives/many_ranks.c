@@ -6,12 +6,9 @@
  * only this shows is real links, boards and joining at such numbers. */
 #include "rig/collectives_rig.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define ROOM (512u * 1024) /* of all memories each */
 

@@ -10,17 +10,13 @@
  * Buffers from malloc() are private and touched whole; there the two are taken off as they are. */
 #include "rig/comm_rig.h"
 #include "rig/sanitized.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define RANKS     8
 #define MOST      (4u << 20)

@@ -1,15 +1,11 @@
 /* Real ranks on several nodes, simulated on this machine: every algorithm, on even and uneven
  * nodes, with ranks in order and dealt over the nodes in turn. Within a node messages go over
  * shared memory, between nodes over TCP. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "collectives/comm/comm.h"
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
 static int32_t value(int rank, uint64_t i)
 {

@@ -9,20 +9,16 @@
  *      warm up ── counting ─▶ all memories × in place or not × blocking, started, tested ─▶ 0 */
 #include "rig/comm_rig.h"
 #include "rig/sanitized.h"
+#include "rig/test.h"
 
 #include <gyre/ddp.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* -- the counters ------------------------------------------------------------------------------ */
 

@@ -1,14 +1,11 @@
 /* all_to_all_v and the caller's own reductions with real processes. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 /* -- all_to_all_v ------------------------------------------------------------------------------ */
 

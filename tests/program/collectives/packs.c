@@ -6,15 +6,12 @@
  * group was. */
 #include "rig/collectives_rig.h"
 #include "collectives/comm/comm.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define ASKS 72
 #define ROOM (96u * 1024) /* of a question in each memory */

@@ -3,15 +3,12 @@
 #include "rig/comm_rig.h"
 
 #include "base/rng.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 #define DEAD_MS 1000
 

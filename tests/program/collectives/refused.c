@@ -3,15 +3,12 @@
  * wait for it, have got away with their call, or it is late to its own end. Whoever calls again loses
  * nothing. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 #define DEAD_MS 2000
 #define N       3

@@ -4,17 +4,14 @@
 #include "rig/clean_room.h"
 #include "rig/comm_rig.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { COUNT = 300007, OFFSET = 3, RANKS = 5 };
 

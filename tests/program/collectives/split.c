@@ -1,19 +1,16 @@
 /* Several communicators with real processes: who is in which, operations on many at once, from
  * several threads, and a failure in one of them, which ends all with one story. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define DEAD_MS 1000
 

@@ -10,15 +10,12 @@
 #include "rig/collectives_rig.h"
 #include "device/device.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define MOST_HERE 70001u
 #define MOST_LONG 400009u /* several parcels of a shadow */

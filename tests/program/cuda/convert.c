@@ -11,14 +11,11 @@
 #include "program/cuda/stream_capture.h"
 
 #include "base/half.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 70001, ROUNDS = 4, SECONDS = 60 };
 

@@ -7,9 +7,6 @@
 #include "collectives/comm/comm.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rig/told_lines.h"
+#include "rig/test.h"
 
 enum { RANKS = 3, SECONDS = 30, OUTPUT = 1 << 16 };
 

@@ -6,9 +6,6 @@
 #include "base/status.h"
 #include "cli/commands.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rig/told_lines.h"
+#include "rig/test.h"
 
 enum { OUTPUT = 1 << 16 };
 

@@ -4,15 +4,12 @@
 #include "rig/comm_rig.h"
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"
+#include "rig/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define COUNT 70001u
 

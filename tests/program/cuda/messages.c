@@ -5,13 +5,10 @@
 #include "program/cuda/messages_rig.h"
 
 #include "collectives/comm/comm.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 /* -- every way --------------------------------------------------------------------------------- */
 

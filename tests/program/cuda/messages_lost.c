@@ -4,16 +4,13 @@
 #include "program/cuda/messages_rig.h"
 
 #include "collectives/comm/comm.h"
+#include "rig/test.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* So nothing has been copied between devices when the first message is. */
 static void one_device(const struct rig *rig, int rank)

@@ -1,13 +1,10 @@
 /* A rank that fails says so on standard error; cmocka sees the job. */
 #include "program/cuda/messages_rig.h"
+#include "rig/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 uint64_t messages_room = LENGTH;
 

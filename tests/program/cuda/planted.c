@@ -12,14 +12,11 @@
 #include "rig/comm_rig.h"
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"
+#include "rig/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define COUNT  70001u
 #define SHORT  1000u

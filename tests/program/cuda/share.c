@@ -3,21 +3,17 @@
  * it with exportable memory and with share_classic IPC handles. tests/gpu/run has the first group run on real
  * devices, as GYRE_DEVICES lists them, with exportable memory. */
 #include "program/cuda/share_rig.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { INSIDE = 1000 };
 

@@ -8,16 +8,13 @@
 #include "collectives/kernels/reduce.h"
 #include "device/device.h"
 #include "program/cuda/stream_capture.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define COUNT  70001u
 #define ROUNDS 5

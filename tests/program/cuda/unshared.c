@@ -2,20 +2,16 @@
  * refused, memory that has no handle, or too little of it, devices that copy from each other wrongly, and a call
  * that works in the host's. */
 #include "program/cuda/share_rig.h"
+#include "rig/test.h"
 
 #include <gyre/ddp.h>
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void run(share_readying before, share_playing body)
 {

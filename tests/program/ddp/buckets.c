@@ -5,15 +5,12 @@
 
 #include "rig/comm_rig.h"
 #include "ddp/inside.h"
+#include "rig/test.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define PARAMETERS  5
 #define LIMIT_NS    (20000000000ull * (uint64_t)rig_slow())

@@ -5,15 +5,12 @@
 #include "rig/comm_rig.h"
 #include "program/ddp/hooks.h"
 #include "program/ddp/model.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* -- gradients --------------------------------------------------------------------------------- */
 

@@ -3,15 +3,12 @@
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define PARAMETERS 3
 #define MOST       1000

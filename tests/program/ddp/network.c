@@ -3,13 +3,10 @@
 #include <gyre/model.h>
 
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define ROWS     60
 #define FEATURES 13

@@ -7,15 +7,12 @@
 #include "collectives/comm/comm.h"
 #include "rig/comm_rig.h"
 #include "program/ddp/hooks.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define PARAMETERS 3
 #define BYTES      8192 /* of each: what is behind them is another page */

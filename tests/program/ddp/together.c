@@ -4,17 +4,14 @@
 
 #include "rig/comm_rig.h"
 #include "program/ddp/model.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- what ranks tell each other ---------------------------------------------------------------- */
 

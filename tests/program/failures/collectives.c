@@ -2,10 +2,8 @@
  * the middle is named in every other rank's error, nobody writes into a survivor's memory
  * afterwards, and ranks that ask for different things are told, all of them. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define DEAD_MS  400
 #define SILENT_S 2.5 /* the dead time, and what a busy machine keeps from the watches */

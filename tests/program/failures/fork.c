@@ -5,15 +5,12 @@
  * `apart`: only that. Where GYRE_TEST_SLOW is set the rounds are fewer. */
 #include "rig/comm_rig.h"
 #include "rig/haste.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { ROUNDS = 16, HASTY = 6, FIRST = 2, SECOND = 4, LONG = 65541, SHORT = 3001 };
 

@@ -1,10 +1,8 @@
 /* Failures with real processes: whatever a rank does, every other rank's call ends in time with an
  * error that names it, and nobody writes into a survivor's memory afterwards. */
 #include "rig/comm_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +10,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define DEAD_MS  400
 #define SILENT_S 2.5 /* the dead time, and what a busy machine keeps from the watches */

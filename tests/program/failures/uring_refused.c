@@ -4,12 +4,8 @@
 #include "rig/tcp_pair.h"
 
 #include "transport/link/tcp/inside.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -4,18 +4,14 @@
 #include "program/failures/watch_rig.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define DEAD_MS   400
 #define KILLED_MS 1000 /* a killed process of the same machine is known by then */

@@ -3,19 +3,15 @@
 #include "program/failures/watch_rig.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define LENGTH (64u * 1024)
 

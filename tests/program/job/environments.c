@@ -6,19 +6,14 @@
  *     program/job/environments --rank      a rank: "rank 1 of 3 on node 0 of 1: sum 6" */
 #include "rig/clean_room.h"
 #include "rig/under.h"
+#include "rig/test.h"
 
 #include <gyre/gyre.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* -- a rank ------------------------------------------------------------------------------------ */
 

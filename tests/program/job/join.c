@@ -3,15 +3,12 @@
 #include "program/job/join_rig.h"
 
 #include "transport/net/socket.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* All joined, all channels carried the right words, and every rank has the same picture. */
 static void assert_joined(const struct rig *rig)

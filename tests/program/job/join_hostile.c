@@ -5,20 +5,17 @@
 
 #include "base/rng.h"
 #include "transport/join/inside.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { CONNECTIONS = 500, HELD = 200 };
 

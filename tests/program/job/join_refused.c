@@ -4,20 +4,17 @@
 
 #include "base/clock.h"
 #include "transport/join/inside.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void assert_failed(const struct rig *rig, int index, int status, const char *words)
 {

@@ -6,20 +6,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "transport/net/address.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static uint64_t started;
 

@@ -1,18 +1,13 @@
 /* One program, unchanged, under every launcher: it finds its ranks, its key and its meeting place. */
 #include "rig/clean_room.h"
 #include "rig/under.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define FLAGS "-b 8 -e 4K -f 8 -n 2 --no-ceiling"
 #define ROWS  4
@@ -125,5 +120,6 @@ int main(void)
         printf("skipped: %s is not built\n", bench);
         return 77;
     }
-    return cmocka_run_group_tests_name("program/job/launchers", tests, under_make_home, under_remove_home);
+    return cmocka_run_group_tests_name("program/job/launchers", tests, under_make_home,
+                                       under_remove_home);
 }

@@ -1,19 +1,15 @@
 /* `gyre run --hosts`: a stand-in for ssh runs what it is told on this machine and notes what could
  * be seen of it. */
 #include "rig/launch_rig.h"
+#include "rig/test.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
 
 static struct rig rig;
 

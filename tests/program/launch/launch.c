@@ -3,10 +3,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rig/test.h"
 
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
 
 static struct rig rig;
 

@@ -1,21 +1,17 @@
 /* One `gyre run` for each node, several on this machine: they meet, count their ranks together, and
  * fail together. */
 #include "rig/launch_rig.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
 
 #define NODES_MAX     3
 #define SHELL(script) "sh", "-c", script

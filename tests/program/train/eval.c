@@ -2,15 +2,13 @@
  * norm's running means are each rank's own while it trains; what is evaluated, as what is saved, are
  * rank 0's. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
 #include <gyre/model.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define ROWS_MOST 256
 

@@ -2,15 +2,13 @@
  * data that are cut or hold what cannot be learnt from. It tells which file and what is wrong, nothing
  * that was good is lost, and what goes on has the bits of a run that met none of it. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- files ------------------------------------------------------------------------------------- */
 

@@ -3,13 +3,11 @@
 #include "rig/clean_room.h"
 #include "rig/train_rig.h"
 #include "rig/under.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static char words[2048];
 static struct metrics expected, got;

@@ -2,18 +2,16 @@
  * optimiser's state whole or in shards. Where ranks make one global batch together, every loss is that
  * of one rank that was never stopped. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define WORDS_MOST 40
 

@@ -1,13 +1,11 @@
 /* Every option of gyre train does what it is for: stated, its default changes no bit; another value
  * changes the losses. What --help lists and nobody tries here is an offence. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define WORDS_MOST 8
 

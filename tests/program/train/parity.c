@@ -1,14 +1,12 @@
 /* gyre train from PyTorch's starting point, on one rank and several: PyTorch's losses and weights.
  * tests/data/golden/README.md says where the reference files are from. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* -- files ------------------------------------------------------------------------------------- */
 

@@ -1,14 +1,12 @@
 /* What gyre train does not begin, because it could not end well: sizes that the data cannot fill, and
  * folders that nothing could be saved into. Nobody trains for hours to learn of it. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define WORDS_MOST 6
 

@@ -1,13 +1,11 @@
 /* gyre train stopped and resumed: wherever it was stopped, the bits are those of a run in one go. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
 #include <signal.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* -- stopped and resumed ----------------------------------------------------------------------- */
 

@@ -9,17 +9,15 @@
  * which is one of `gyre run`'s ranks: it becomes gyre, and in the rank named leaves a process behind
  * that stops and continues it until there is a FILE: the test makes it when the shares are told. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- a slow rank ------------------------------------------------------------------------------- */
 

@@ -1,13 +1,11 @@
 /* What gyre train says before its first step: how a learning rate may follow the ranks, and what is not
  * as it was where it goes on. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define WORDS_MOST 8
 

@@ -1,17 +1,15 @@
 /* gyre train as its users run it: one rank and many, the same whatever the number of ranks and nodes,
  * with every option that must change nothing, or little. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- memory ------------------------------------------------------------------------------------ */
 

@@ -1,13 +1,11 @@
 /* gyre train told wrong things, given bad files, or a rank of it killed: what it says, and that it
  * ends. */
 #include "rig/train_rig.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* -- what is wrong ----------------------------------------------------------------------------- */
 

@@ -7,18 +7,16 @@
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- copies ------------------------------------------------------------------------------------ */
 

@@ -2,14 +2,11 @@
 #include "harness/passes.h"
 #include "harness/pattern.h"
 #include "harness/report_json.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define COUNT 257
 

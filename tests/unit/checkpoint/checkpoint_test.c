@@ -1,21 +1,17 @@
 /* Checkpoints: what was saved is read bit for bit, what is damaged in any byte is passed over with its
  * name and reason, and what belongs to another model is refused. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "rig/checkpoint_rig.h"
 
 #include "checkpoint/inside.h"
+#include "rig/test.h"
 
 static struct gyre_trouble trouble;
 static char folder[256];

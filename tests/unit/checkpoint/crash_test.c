@@ -3,22 +3,18 @@
  * Whatever was cut, a whole generation opens, no older one is lost, and the next save clears up. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "rig/checkpoint_rig.h"
 
 #include "checkpoint/inside.h"
+#include "rig/test.h"
 
 #define NEVER   (1 << 30)
 #define CRASHED 42

@@ -1,19 +1,15 @@
 /* CSV: what is right is read to the last bit, and everything else is refused with line and column. */
 #include <errno.h>
 #include <locale.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "rig/file_room.h"
 
 #include "data/csv.h"
+#include "rig/test.h"
 
 static struct gyre_trouble trouble;
 

@@ -1,18 +1,15 @@
 /* Data sets from every kind of source, and what is refused with the sample and the value named. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "rig/file_room.h"
 
 #include "data/dataset.h"
 #include "data/safetensors/safetensors.h"
 #include "data/wine.h"
+#include "rig/test.h"
 
 static struct gyre_trouble trouble;
 

@@ -1,21 +1,17 @@
 /* IDX files, plain and compressed: what is right is read, and every byte too few or too many, every
  * unknown type and every size that cannot be is refused by name. */
 #include <errno.h>
-#include <setjmp.h>
 #include <stdbool.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "rig/file_room.h"
 
 #include "base/bytes.h"
 #include "data/idx.h"
 #include "data/idx_gzip.h"
+#include "rig/test.h"
 
 static struct gyre_trouble trouble;
 

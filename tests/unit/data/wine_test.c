@@ -1,17 +1,13 @@
 /* The Wine data set and its split, against what scikit-learn 1.2.1 makes of the same data with
  * train_test_split(test_size=0.2, random_state=42) and StandardScaler. */
 #include <float.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 #include <openssl/evp.h>
 
 #include "data/scale.h"
 #include "data/wine.h"
+#include "rig/test.h"
 
 /* -- what scikit-learn says -------------------------------------------------------------------- */
 

@@ -2,14 +2,11 @@
 #include "ddp/cut.h"
 
 #include "base/rng.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define MOST 64
 

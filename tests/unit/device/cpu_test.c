@@ -1,12 +1,11 @@
 /* Host memory as a device: what peers can do with a region and, above all, what they cannot. A peer
  * is a child process that gets the descriptor by fork; parent and child take turns over pipes. */
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const struct gyre_device *cpu;
 

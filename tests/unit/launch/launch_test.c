@@ -3,20 +3,16 @@
 #include "launch/launcher_line.h"
 #include "launch/seating.h"
 #include "launch/lines.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-#include <cmocka.h>
 
 /* --- seatings --------------------------------------------------------------------------------- */
 

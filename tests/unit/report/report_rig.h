@@ -5,17 +5,14 @@
 #include "base/clock.h"
 #include "rig/clean_room.h"
 #include "report/report.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define BEGAN_NS (5 * GYRE_SECOND)
 #define WALL_NS  (UINT64_C(1700000000) * GYRE_SECOND)

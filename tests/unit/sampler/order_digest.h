@@ -4,13 +4,10 @@
 #define GYRE_TESTS_UNIT_SAMPLER_ORDER_DIGEST_H
 
 #include "base/bytes.h"
+#include "rig/test.h"
 
 #include <openssl/evp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static inline uint64_t order_digest(const uint64_t *list, uint64_t length)
 {

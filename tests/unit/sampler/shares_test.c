@@ -1,13 +1,10 @@
 /* Shares by weight: how many, worked out by hand, and where, by comparing every pair. */
 #include "base/rng.h"
 #include "sampler/shares.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void expect_counts(uint64_t whole, uint32_t world, const double *weight,
                           const uint64_t *expected)

@@ -1,16 +1,14 @@
 /* The stand-in for CUDA itself: it must find the faults that it is there to find. */
 #include "stand_in/fakecuda/fakecuda.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { LENGTH = 4 << 20, SEEDS = 64 };
 

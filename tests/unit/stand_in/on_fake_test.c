@@ -3,13 +3,11 @@
 #include "collectives/kernels/reduce.h"
 #include "rig/device_suite.h"
 #include "stand_in/fakecuda/fakecuda.h"
+#include "rig/test.h"
 
 #include <gyre/gyre.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 1000 };
 

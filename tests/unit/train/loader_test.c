@@ -1,11 +1,8 @@
 /* The loader: the same batches with and without a thread that gathers ahead, from any position. */
 #include "train/loader.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define ROOM 8
 

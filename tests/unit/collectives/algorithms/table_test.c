@@ -11,12 +11,9 @@
 #include "rig/haste.h"
 
 #include "collectives/prove/check.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #define MANY 257
 

@@ -1,18 +1,14 @@
 /* Selection: the model's choices on the machines we know, what a preference does to them, and that
  * a price depends on nothing but what it is given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "collectives/choose/choose.h"
 #include "collectives/schedule/layout.h"
 #include "collectives/choose/preference.h"
 #include "transport/link/tcp/inside.h"
 #include "transport/stream/frame.h"
+#include "rig/test.h"
 
 static struct gyre_question ask(enum gyre_verb verb, uint32_t n, uint64_t bytes,
                                 enum gyre_link_kind kind)

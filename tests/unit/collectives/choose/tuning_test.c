@@ -1,16 +1,12 @@
 /* Tuning files: what is written is read again, and everything else is refused with the line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "collectives/choose/fit.h"
 #include "collectives/choose/tuning.h"
+#include "rig/test.h"
 
 static uint32_t kinds; /* of the last text that was read */
 

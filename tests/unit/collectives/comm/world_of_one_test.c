@@ -4,22 +4,17 @@
  * read or made: the tests run with a home that nothing can be written to, and one looks into a home
  * where something could. Calls that would open a socket are counted. */
 #include "rig/clean_room.h"
+#include "rig/test.h"
 
 #include <gyre/gyre.h>
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define COUNT 1000
 

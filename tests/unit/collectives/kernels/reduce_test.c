@@ -3,13 +3,11 @@
 #include "collectives/kernels/fp8.h"
 #include "collectives/kernels/reduce_cuda.h"
 #include "kernel/reduce_trial.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct gyre_reduce_table reference;
 

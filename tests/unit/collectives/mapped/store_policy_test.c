@@ -1,11 +1,7 @@
 /* Plain stores or stores around the cache, on machines whose prices are known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "collectives/mapped/store_policy.h"
+#include "rig/test.h"
 
 struct machine {
     uint64_t ns[2]; /* of a piece of 256 KiB: plain, around */

@@ -1,14 +1,10 @@
 /* Plans: which form a schedule takes, how an operation is cut, and what the binder refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "collectives/plan/plan.h"
 #include "collectives/plan/question.h"
+#include "rig/test.h"
 
 static struct gyre_plan *make(const char *algorithm, enum gyre_verb verb, uint32_t n, uint32_t rank,
                               uint64_t count, bool mapped)

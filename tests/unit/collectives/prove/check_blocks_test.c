@@ -5,13 +5,10 @@
 
 #include "collectives/prove/check.h"
 #include "collectives/prove/play.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define RANKS_MAX 100
 

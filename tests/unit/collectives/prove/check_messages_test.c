@@ -8,13 +8,9 @@
  * The checker takes a send for ended when its receive has, so what it lets pass waits for nobody. */
 #include "collectives/prove/check.h"
 #include "collectives/messages/point_to_point.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define RANKS_MAX 64
 #define ELEMENT   4u

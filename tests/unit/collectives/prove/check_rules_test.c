@@ -2,12 +2,9 @@
  * two ranks that break one rule and keep all others. check_test.c comes from the other side, with
  * real schedules spoiled at random places. */
 #include "collectives/prove/check.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct gyre_algorithm *real;
 

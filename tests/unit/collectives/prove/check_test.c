@@ -10,15 +10,12 @@
 #include "collectives/prove/check.h"
 #include "collectives/schedule/layout.h"
 #include "collectives/prove/play.h"
+#include "rig/test.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct spoil_way *mutation;
 static struct {

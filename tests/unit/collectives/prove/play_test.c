@@ -3,11 +3,7 @@
 #include "rig/haste.h"
 
 #include "collectives/prove/play.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "rig/test.h"
 
 static bool odd(uint32_t rank)
 {

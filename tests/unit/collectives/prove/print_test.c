@@ -1,12 +1,9 @@
 /* What readers and programs get to see, letter by letter. */
 #include "collectives/prove/print.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct gyre_slice slice_of(enum gyre_verb verb, uint32_t n, uint64_t count)
 {

@@ -9,13 +9,10 @@
 #include "collectives/schedule/layout.h"
 
 #include "collectives/prove/check.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct gyre_layout *read_layout(const char *text, uint32_t *n)
 {

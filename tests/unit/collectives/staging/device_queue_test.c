@@ -3,14 +3,12 @@
 #include "collectives/staging/device_queue.h"
 #include "collectives/kernels/reduce.h"
 #include "stand_in/fakecuda/fakecuda.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { LENGTH = 100000, MANY = 3 * GYRE_DEVICE_POSTS };
 

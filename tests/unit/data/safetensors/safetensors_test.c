@@ -1,10 +1,6 @@
 /* Safetensors: everything that is right is read, everything else is refused with a text that names
  * file, tensor and value. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +9,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "rig/file_room.h"
 
 #include "base/bytes.h"
 #include "data/safetensors/safetensors.h"
+#include "rig/test.h"
 
 #define MAKE_MAX 8192
 

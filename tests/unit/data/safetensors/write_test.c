@@ -1,22 +1,18 @@
 /* Safetensors: what is written is what the format's own library would write, what it could not read is
  * refused, and a disk that fails leaves the old file. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "rig/file_room.h"
 
 #include "base/bytes.h"
 #include "data/safetensors/safetensors.h"
+#include "rig/test.h"
 
 static struct gyre_trouble trouble;
 

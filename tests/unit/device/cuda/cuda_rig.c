@@ -1,15 +1,13 @@
 /* Any failure here ends the test. */
 #include "unit/device/cuda/cuda_rig.h"
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const struct gyre_device *cuda;
 

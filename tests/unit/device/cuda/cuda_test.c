@@ -2,15 +2,13 @@
  * fails, and the contract of every device. */
 #include "unit/device/cuda/cuda_rig.h"
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const struct gyre_device *cuda;
 

@@ -2,14 +2,12 @@
  * device that is lost, and every call of the driver in turn. */
 #include "unit/device/cuda/cuda_rig.h"
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { PAGE = 4096, PAGES = 1024 };
 

@@ -2,20 +2,18 @@
  * processes of this program that are given a descriptor. */
 #include "unit/device/cuda/cuda_rig.h"
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { PEER_IN = CUDA_RIG_FD + 1, PEER_OUT };
 

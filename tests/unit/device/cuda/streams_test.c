@@ -2,16 +2,14 @@
  * they refuse. Pinned words are what streams wait for. */
 #include "unit/device/cuda/cuda_rig.h"
 #include "rig/device_suite.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { SEEDS = 32, PAGE = 4096 };
 

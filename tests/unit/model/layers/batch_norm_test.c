@@ -2,14 +2,12 @@
  * ranks: a batch that is cut among ranks, of unequal sizes and even without a sample, must give what
  * one process gives for the whole batch. The ranks are threads here; their sum is a barrier. */
 #include "unit/model/layers/layer_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void assert_near(double got, double wanted, double tolerance)
 {

@@ -2,13 +2,11 @@
 #include "unit/model/layers/layer_rig.h"
 
 #include "base/rng.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct gyre_rng rng;
 static struct gyre_trouble trouble;

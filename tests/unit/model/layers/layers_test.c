@@ -3,13 +3,11 @@
  * are rounded where they should be. Batch norm's figures are in batch_norm_test.c. */
 #include "base/half.h"
 #include "unit/model/layers/layer_rig.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define INIT(layer, samples, seed)                                                                 \
     struct layer_rig rig;                                                                          \

@@ -1,15 +1,13 @@
 /* What parameters start with, against values that were printed by PyTorch and against SHA-256 of
  * whole models, which a model of its generator in Python gave (without fused multiply-adds). */
 #include "model/learning/init.h"
+#include "rig/test.h"
 
 #include <math.h>
 #include <openssl/evp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define LAYERS_MOST 4
 #define FLOATS_MOST 400000

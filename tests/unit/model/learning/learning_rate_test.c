@@ -1,12 +1,10 @@
 /* The learning rate at its corners: where the warm-up ends, where a step falls, where the cosine
  * begins, has its middle and ends; and settings that make no sense. */
 #include "model/learning/learning_rate.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void assert_rate(const struct gyre_rate_settings *settings, uint64_t step, double wanted)
 {

@@ -1,12 +1,10 @@
 /* Losses against figures worked out by hand, their gradients against differences, and labels that
  * no model has. */
 #include "model/learning/loss.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void assert_near(double got, double wanted, double tolerance)
 {

@@ -2,12 +2,10 @@
  * against steps worked out by hand; parts of a range against the whole, bit for bit. */
 #include "base/rng.h"
 #include "model/learning/optimizer.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define COUNT 101
 

@@ -1,13 +1,11 @@
 /* The loss scale over thousands of steps, as torch.amp's GradScaler moves it, and calls in an order
  * that it refuses. */
 #include "model/learning/scaler.h"
+#include "rig/test.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* One whole step; true if the optimiser may go. */
 static bool step(struct gyre_scaler *scaler, bool finite)

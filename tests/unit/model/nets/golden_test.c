@@ -12,14 +12,12 @@
 #include "sampler/permutation.h"
 #include "data/safetensors/safetensors.h"
 #include "data/wine.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define FLOATS_MOST  32768
 #define SAMPLES_MOST 256

@@ -5,14 +5,12 @@
 #include "model/learning/init.h"
 #include "model/learning/loss.h"
 #include "model/nets/model.h"
+#include "rig/test.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define FLOATS_MOST 40000
 #define BATCH       12

@@ -5,14 +5,12 @@
 
 #include "rig/file_room.h"
 #include "data/safetensors/safetensors.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct gyre_comm *comm;
 

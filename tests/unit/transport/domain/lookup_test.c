@@ -1,12 +1,9 @@
 /* What drivers see of a process's own memory: shared and lent, by kind, by ids that never come back,
  * and that something has gone. */
 #include "transport/domain/inside.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define LENGTH 8192u
 

@@ -2,12 +2,10 @@
 #ifndef GYRE_TESTS_UNIT_TRANSPORT_JOB_JOB_ENVIRONMENTS_H
 #define GYRE_TESTS_UNIT_TRANSPORT_JOB_JOB_ENVIRONMENTS_H
 
+#include "rig/test.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 #define KEY_A "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define KEY_B "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

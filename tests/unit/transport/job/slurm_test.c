@@ -1,13 +1,10 @@
 /* Node lists: what they stand for, and that no list, however wrong or large, does harm. */
 #include "transport/job/job.h"
 #include "base/rng.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 struct names {
     char text[4096];

@@ -2,18 +2,14 @@
 #include "transport/memory/views.h"
 
 #include "base/rng.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #define PAGE 4096u
 

@@ -1,19 +1,16 @@
 /* Addresses: printed, packed, compared, chosen. What depends on the machine uses loopback alone,
  * which every machine has. */
 #include "transport/net/socket.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct sockaddr_storage address_of(const char *text, uint16_t port)
 {

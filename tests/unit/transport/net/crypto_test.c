@@ -1,13 +1,10 @@
 /* Published vectors, and the properties the handshake leans on: pieces do not matter, lengths and
  * purposes do. */
 #include "transport/net/crypto.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct gyre_piece text(const char *string)
 {

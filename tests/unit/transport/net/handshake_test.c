@@ -1,16 +1,12 @@
 /* The handshake without a socket: two state machines whose outputs are each other's inputs. */
 #include "transport/net/handshake.h"
+#include "rig/test.h"
 
 #include <gyre/gyre.h>
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 struct pair {
     struct gyre_handshake client, server;

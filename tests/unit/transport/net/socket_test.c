@@ -2,17 +2,14 @@
  * of the kernel, so the order of the calls is watched on their way: what is set after connect() or
  * listen() came too late. */
 #include "transport/net/socket.h"
+#include "rig/test.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* The control of the last socket that connected or listened, at that moment. */
 static char begins_with[16];

@@ -2,12 +2,10 @@
 #include "base/crc.h"
 #include "base/status.h"
 #include "transport/stream/frame.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 static const struct gyre_frame example = {.kind = GYRE_FRAME_DATA,
                                           .length = 5,

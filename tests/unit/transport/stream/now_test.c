@@ -3,13 +3,11 @@
 #include "rig/stream_pair.h"
 
 #include "transport/stream/frame.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define POSTS 64u
 

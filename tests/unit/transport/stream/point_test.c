@@ -3,12 +3,10 @@
 
 #include "base/bytes.h"
 #include "transport/stream/frame.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define POSTS  16u
 #define REGION 5u

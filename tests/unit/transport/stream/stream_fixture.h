@@ -3,11 +3,9 @@
 #define GYRE_TESTS_UNIT_TRANSPORT_STREAM_STREAM_FIXTURE_H
 
 #include "rig/stream_pair.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #define POSTS 64u
 #define NEVER 12345 /* a status that no completion has */

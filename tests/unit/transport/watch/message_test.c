@@ -1,19 +1,15 @@
 /* What watches say: every message survives the way, every damaged one is refused; and channels keep
  * order when sockets are full. */
 #include "transport/watch/channel.h"
+#include "rig/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <gyre/gyre.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* -- the format -------------------------------------------------------------------------------- */
 

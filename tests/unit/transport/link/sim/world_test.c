@@ -1,14 +1,12 @@
 /* The simulated world: time, determinism, link models, faults; and worlds of many ranks. */
 #include "transport/link/driver.h"
 #include "transport/link/sim/world.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define NEVER 12345
 

@@ -4,12 +4,8 @@
 #define GYRE_TESTS_UNIT_TRANSPORT_LINK_TCP_TCP_DRIVE_H
 
 #include "rig/tcp_pair.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,12 +8,9 @@
 #include "unit/transport/link/verbs/verbs_ends.h"
 
 #include "base/rng.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* -- chance ------------------------------------------------------------------------------------ */
 

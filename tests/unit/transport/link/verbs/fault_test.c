@@ -1,16 +1,13 @@
 /* What the verbs driver makes of failures that no machine here has, on a stand-in for the library:
  * what requests end with, what devices say and do not say, and how a link goes on over TCP. */
 #include "unit/transport/link/verbs/verbs_half.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define UP IBV_PORT_ACTIVE
 

@@ -4,12 +4,9 @@
 #include "unit/transport/link/verbs/verbs_ends.h"
 
 #include "transport/stream/frame.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Bytes that end 0 writes for a message. */
 static uint64_t carried(struct ends *ends, uint32_t number, uint64_t length)

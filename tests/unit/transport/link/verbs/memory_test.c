@@ -4,12 +4,9 @@
 #include "unit/transport/link/verbs/verbs_ends.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 #define LENGTH (3u * PART)
 

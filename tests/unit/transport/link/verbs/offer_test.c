@@ -4,15 +4,12 @@
 
 #include "base/bytes.h"
 #include "base/crc.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- slots ------------------------------------------------------------------------------------- */
 

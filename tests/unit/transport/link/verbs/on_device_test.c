@@ -13,15 +13,12 @@
 #include "base/clock.h"
 #include "stand_in/fakecuda/fakecuda.h"
 #include "transport/memory/copy_queue.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 enum kind { AWAY, REGION, OTHER, KINDS };
 enum { SHARE = 48 * 64 * 1024 }; /* bytes of each kind at each end */

@@ -6,13 +6,10 @@
 #include "unit/transport/link/verbs/verbs_ends.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* -- shares ------------------------------------------------------------------------------------ */
 

@@ -3,15 +3,12 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "rig/test.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <cmocka.h>
 
 _Alignas(4096) uint8_t ends_arena[2][2][PLACES][MOST];
 

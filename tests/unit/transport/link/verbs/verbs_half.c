@@ -1,12 +1,9 @@
 /* One end: its inside. */
 #include "unit/transport/link/verbs/verbs_half.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 struct gyre_trouble half_trouble;
 

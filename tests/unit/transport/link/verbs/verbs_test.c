@@ -1,19 +1,16 @@
 /* What the verbs driver makes of devices that no machine here has, on a stand-in for the library:
  * their limits, and which device, port and GID it takes. */
 #include "unit/transport/link/verbs/verbs_half.h"
+#include "rig/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/capability.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* -- limits ------------------------------------------------------------------------------------ */
 

@@ -5,13 +5,7 @@
 #include "base/clock.h"
 #include "transport/stream/signature.h"
 #include "transport/watch/detect/audit.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "rig/test.h"
 
 #define PATIENCE   (10 * GYRE_SECOND)
 #define DEAD       (8 * GYRE_SECOND)

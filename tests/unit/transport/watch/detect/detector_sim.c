@@ -2,15 +2,11 @@
 #include "unit/transport/watch/detect/detector_sim.h"
 
 #include "base/clock.h"
+#include "rig/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum what { WAKE, MESSAGE, END_OF_CHANNEL, END_OF_PROCESS };
 

@@ -6,13 +6,7 @@
 #include "unit/transport/watch/detect/detector_sim.h"
 
 #include "base/clock.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "rig/test.h"
 
 #define DEAD  (400 * GYRE_MS)
 #define GRACE (200 * GYRE_MS)
