@@ -5,7 +5,7 @@
  * Each rank gives a block and receives all n of them. In place its input is its own block of the
  * output. In shared memory every input is read once, and all of every output written but, in
  * place, the own block. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_all_gather(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -27,19 +27,15 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){1, in_place ? n - 1 : n};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_all_gather",
-        .size = BENCH_SIZE_ALL,
-        .call = call_all_gather,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text = "size read, n size written, in place (n-1) size: every input is read once, "
-                        "every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = bench_others_leave,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_all_gather",
+    .size = BENCH_SIZE_ALL,
+    .call = call_all_gather,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text = "size read, n size written, in place (n-1) size: every input is read once, "
+                    "every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = bench_others_leave,
+};

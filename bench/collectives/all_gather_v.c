@@ -4,7 +4,7 @@
  *
  * count is the mean of the blocks: rank r gives about 2 (r+1) / (n+1) of it. Otherwise as
  * all_gather. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static void share(const struct bench_call *call)
 {
@@ -35,20 +35,16 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){1, in_place ? n - 1 : n};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_all_gather_v",
-        .size = BENCH_SIZE_ALL,
-        .share = share,
-        .call = call_all_gather_v,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text = "size read, n size written, in place (n-1) size: every input is read once, "
-                        "every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = bench_others_leave,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_all_gather_v",
+    .size = BENCH_SIZE_ALL,
+    .share = share,
+    .call = call_all_gather_v,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text = "size read, n size written, in place (n-1) size: every input is read once, "
+                    "every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = bench_others_leave,
+};

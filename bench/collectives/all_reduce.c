@@ -4,7 +4,7 @@
  *
  * busbw is what each rank must send, and receive, at least: comparable over n. In shared memory the
  * ceiling is another: every rank's input must be read once and every rank's output written once. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_all_reduce(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -33,19 +33,15 @@ static double leaves(int n, int nodes)
     return 2 * bench_others_leave(n, nodes);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_all_reduce",
-        .reduces = true,
-        .call = call_all_reduce,
-        .lay = lay,
-        .bus_factor = bus_factor,
-        .traffic = traffic,
-        .traffic_text =
-            "n size read, n size written: every input is read once, every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = leaves,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_all_reduce",
+    .reduces = true,
+    .call = call_all_reduce,
+    .lay = lay,
+    .bus_factor = bus_factor,
+    .traffic = traffic,
+    .traffic_text =
+        "n size read, n size written: every input is read once, every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = leaves,
+};

@@ -5,7 +5,7 @@
  * Each rank gives a block to every rank and receives one from each; in place its input is its
  * output. In shared memory every input is read once and every output written once; in place the
  * blocks that a rank gives itself stay where they are. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_all_to_all(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -32,19 +32,15 @@ static double leaves(int n, int nodes)
     return (double)n / nodes * bench_others_leave(n, nodes);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_all_to_all",
-        .size = BENCH_SIZE_ALL,
-        .call = call_all_to_all,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text = "n size read, n size written, in place (n-1) size each: every input is "
-                        "read once, every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = leaves,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_all_to_all",
+    .size = BENCH_SIZE_ALL,
+    .call = call_all_to_all,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text = "n size read, n size written, in place (n-1) size each: every input is "
+                    "read once, every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = leaves,
+};

@@ -5,7 +5,7 @@
  * count is the mean of the blocks: rank r gives rank s about 2 (1 + (r+s) mod n) / (n+1) of it, so
  * each gives and receives S, and r and s give each other as much: in place all blocks stay where
  * they are. The call copies its input first then; the ceiling does not. Otherwise as all_to_all. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static uint64_t block(const struct bench_call *call, int from, int to)
 {
@@ -53,20 +53,16 @@ static double leaves(int n, int nodes)
     return (double)n / nodes * bench_others_leave(n, nodes);
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_all_to_all_v",
-        .size = BENCH_SIZE_ALL,
-        .share = share,
-        .call = call_all_to_all_v,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text = "n size read, n size written, in place (n-1) size each: every input is "
-                        "read once, every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = leaves,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_all_to_all_v",
+    .size = BENCH_SIZE_ALL,
+    .share = share,
+    .call = call_all_to_all_v,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text = "n size read, n size written, in place (n-1) size each: every input is "
+                    "read once, every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = leaves,
+};

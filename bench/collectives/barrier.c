@@ -8,7 +8,7 @@
  *     rank 0   comes ·······················│ leaves
  *     rank 1          comes ················│ leaves       latest coming <= earliest leaving
  *     rank 2   (late)                 comes │   leaves */
-#include "harness/common.h"
+#include "harness/together.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ static uint64_t check(struct bench *bench)
         usleep(LATE_US);
     }
     double came = bench_now_us();
-    bench_call_make(bench, &(struct bench_call){.n = bench->n});
+    bench_must(bench, gyre_barrier(bench->comm), "gyre_barrier");
     double left = left_at(bench, came, bench_now_us());
     double last = bench_agree(bench, came, GYRE_MAX);
     return one_clock(bench) && left < last;
@@ -63,15 +63,11 @@ static double bus_factor(int n)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_barrier",
-        .only_out_of_place = true,
-        .size = BENCH_SIZE_NONE,
-        .call = call_barrier,
-        .bus_factor = bus_factor,
-        .check = check,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_barrier",
+    .only_out_of_place = true,
+    .size = BENCH_SIZE_NONE,
+    .call = call_barrier,
+    .bus_factor = bus_factor,
+    .check = check,
+};

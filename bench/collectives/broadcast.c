@@ -4,7 +4,7 @@
  *
  * In shared memory the root's input must be read once and every other output written once; out of
  * place the root's own output is one more. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_broadcast(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -23,19 +23,15 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){1, in_place ? n - 1 : n};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_broadcast",
-        .rooted = true,
-        .call = call_broadcast,
-        .lay = lay,
-        .bus_factor = bench_whole,
-        .traffic = traffic,
-        .traffic_text = "size read, n size written, in place (n-1) size: the input is read once, "
-                        "every output written once",
-        .wires = BENCH_WIRES_CHAIN,
-        .leaves = bench_whole_leaves,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_broadcast",
+    .rooted = true,
+    .call = call_broadcast,
+    .lay = lay,
+    .bus_factor = bench_whole,
+    .traffic = traffic,
+    .traffic_text = "size read, n size written, in place (n-1) size: the input is read once, "
+                    "every output written once",
+    .wires = BENCH_WIRES_CHAIN,
+    .leaves = bench_whole_leaves,
+};

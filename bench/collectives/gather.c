@@ -5,7 +5,7 @@
  * Each rank gives a block, the root alone receives all n of them; in place its input is its own
  * block of the output. A rank may return before the root has its block, so a barrier ends what is
  * timed. In shared memory every input is read once, one output written. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_gather(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -30,20 +30,16 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){share, share};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_gather",
-        .rooted = true,
-        .size = BENCH_SIZE_ALL,
-        .call = call_gather,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text = "size read and written, in place without the root's own block: every input "
-                        "is read once, one output written",
-        .wires = BENCH_WIRES_PAIR,
-        .leaves = bench_others_leave,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_gather",
+    .rooted = true,
+    .size = BENCH_SIZE_ALL,
+    .call = call_gather,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text = "size read and written, in place without the root's own block: every input "
+                    "is read once, one output written",
+    .wires = BENCH_WIRES_PAIR,
+    .leaves = bench_others_leave,
+};

@@ -4,7 +4,7 @@
  *
  * Every rank gives S, the root alone receives S; a rank may return before the root has it, so a
  * barrier ends what is timed. In shared memory every input is read once, one output written. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_reduce(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -27,20 +27,16 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){n, 1};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_reduce",
-        .reduces = true,
-        .rooted = true,
-        .call = call_reduce,
-        .lay = lay,
-        .bus_factor = bench_whole,
-        .traffic = traffic,
-        .traffic_text =
-            "n size read, size written: every input is read once, the root's output written once",
-        .wires = BENCH_WIRES_CHAIN,
-        .leaves = bench_whole_leaves,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_reduce",
+    .reduces = true,
+    .rooted = true,
+    .call = call_reduce,
+    .lay = lay,
+    .bus_factor = bench_whole,
+    .traffic = traffic,
+    .traffic_text =
+        "n size read, size written: every input is read once, the root's output written once",
+    .wires = BENCH_WIRES_CHAIN,
+    .leaves = bench_whole_leaves,
+};

@@ -4,7 +4,7 @@
  *
  * Each rank gives n blocks and receives one, reduced over all ranks. In place its output is its
  * own block of the input. In shared memory every input is read once, every output written once. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_reduce_scatter(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -26,20 +26,16 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){n, 1};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_reduce_scatter",
-        .reduces = true,
-        .size = BENCH_SIZE_ALL,
-        .call = call_reduce_scatter,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text =
-            "n size read, size written: every input is read once, every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = bench_others_leave,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_reduce_scatter",
+    .reduces = true,
+    .size = BENCH_SIZE_ALL,
+    .call = call_reduce_scatter,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text =
+        "n size read, size written: every input is read once, every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = bench_others_leave,
+};

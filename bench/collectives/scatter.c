@@ -5,7 +5,7 @@
  * The root gives a block to every rank; in place its output is its own block of the input. The
  * root may return before the others have theirs, so a barrier ends what is timed. In shared memory
  * one input is read, every output written once. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_scatter(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -27,20 +27,16 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){share, share};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_scatter",
-        .rooted = true,
-        .size = BENCH_SIZE_ALL,
-        .call = call_scatter,
-        .lay = lay,
-        .bus_factor = bench_share_of_others,
-        .traffic = traffic,
-        .traffic_text = "size read and written, in place without the root's own block: one input "
-                        "is read, every output written once",
-        .wires = BENCH_WIRES_PAIR,
-        .leaves = bench_others_leave,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_scatter",
+    .rooted = true,
+    .size = BENCH_SIZE_ALL,
+    .call = call_scatter,
+    .lay = lay,
+    .bus_factor = bench_share_of_others,
+    .traffic = traffic,
+    .traffic_text = "size read and written, in place without the root's own block: one input "
+                    "is read, every output written once",
+    .wires = BENCH_WIRES_PAIR,
+    .leaves = bench_others_leave,
+};

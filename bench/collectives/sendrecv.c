@@ -5,7 +5,7 @@
  * Each rank sends S to the next and receives S from the one before, in a group: all send first. In
  * place would be to send what is being overwritten, so there is no such half. In shared memory
  * every input is read once, every output written once. */
-#include "harness/common.h"
+#include "harness/verb.h"
 
 static int call_sendrecv(struct gyre_comm *comm, const struct bench_call *call)
 {
@@ -32,19 +32,15 @@ static struct bench_traffic traffic(int n, bool in_place)
     return (struct bench_traffic){n, n};
 }
 
-int main(int argc, char **argv)
-{
-    static const struct bench_verb verb = {
-        .name = "gyre_send and gyre_recv",
-        .only_out_of_place = true,
-        .call = call_sendrecv,
-        .lay = lay,
-        .bus_factor = bench_whole,
-        .traffic = traffic,
-        .traffic_text = "n size read, n size written: every input is read once, "
-                        "every output written once",
-        .wires = BENCH_WIRES_RING,
-        .leaves = bench_whole_leaves,
-    };
-    return bench_main(argc, argv, &verb);
-}
+const struct bench_verb bench_verb = {
+    .name = "gyre_send and gyre_recv",
+    .only_out_of_place = true,
+    .call = call_sendrecv,
+    .lay = lay,
+    .bus_factor = bench_whole,
+    .traffic = traffic,
+    .traffic_text = "n size read, n size written: every input is read once, "
+                    "every output written once",
+    .wires = BENCH_WIRES_RING,
+    .leaves = bench_whole_leaves,
+};

@@ -10,7 +10,7 @@
  * turn. The device's own allocation (--memory malloc) is memory that the library was not asked for
  * and has not shown to other ranks. */
 #include "harness/buffers.h"
-#include "harness/common.h"
+#include "harness/together.h"
 
 #include <errno.h>
 #include <stdio.h>

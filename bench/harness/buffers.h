@@ -2,22 +2,7 @@
 #ifndef GYRE_BENCH_HARNESS_BUFFERS_H
 #define GYRE_BENCH_HARNESS_BUFFERS_H
 
-#include "device/device.h"
-
-#include <stddef.h>
-#include <stdint.h>
-
-struct bench;
-
-struct bench_device {             /* --device cuda */
-    const struct gyre_device *is; /* NULL: the buffers are the host's */
-    int index;
-    struct gyre_device_queue *queue;
-    uint64_t token;
-    char name[64];
-    struct gyre_region own[2]; /* of --memory malloc */
-    char *mirror[2];           /* the host's, of input and output */
-};
+#include "harness/bench.h"
 
 /* Before gyre_init: looks for the device, and tells the library which ranks have which. 0, or the
  * exit code after a message. */

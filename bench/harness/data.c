@@ -9,46 +9,15 @@
  *
  * In place the shorter of the two is a part of the longer, and the longer is bench->output. All
  * else follows: what to rewrite and to read between timed calls, and what to expect behind one. */
-#include "harness/common.h"
+#include "harness/data.h"
+
+#include "harness/buffers.h"
 #include "harness/pattern.h"
+#include "harness/together.h"
 
 #include <string.h>
 
 #define GARBAGE 0xa5
-
-/* -- shapes that many operations have ---------------------------------------------------------- */
-
-double bench_whole(int n)
-{
-    return n > 0;
-}
-
-double bench_share_of_others(int n)
-{
-    return (n - 1.0) / n;
-}
-
-double bench_whole_leaves(int n, int nodes)
-{
-    return n >= nodes;
-}
-
-double bench_others_leave(int n, int nodes)
-{
-    return n >= nodes ? (nodes - 1.0) / nodes : 0;
-}
-
-uint64_t bench_uneven_start(const struct bench_call *call, int rank)
-{
-    uint64_t n = (uint64_t)call->n, at = (uint64_t)rank;
-    return call->count * at * (at + 1) / (n + 1); /* total * (1 + … + rank) / (1 + … + n) */
-}
-
-void bench_lay_stretch(struct bench_lay *lay, uint64_t at, uint64_t count, int source,
-                       uint64_t first)
-{
-    lay->stretch[lay->stretches++] = (struct bench_stretch){at, count, source, first};
-}
 
 /* -- a call ------------------------------------------------------------------------------------ */
 

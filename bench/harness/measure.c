@@ -12,7 +12,10 @@
  *
  * A second clock counts the processor time of all of a process's threads; it runs while the first
  * does, so rewriting data costs nothing there either. */
-#include "harness/common.h"
+#include "harness/measure.h"
+
+#include "harness/data.h"
+#include "harness/together.h"
 
 #include <math.h>
 #include <stdlib.h>

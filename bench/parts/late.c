@@ -9,7 +9,8 @@
  *
  * The processor time is that of all threads of the process, so a helper thread that waits in its
  * place counts as well. A rank that spins uses 100 %. Size and number of calls: -b, -n. */
-#include "harness/common.h"
+#include "harness/run.h"
+#include "harness/together.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,8 @@
  * nanoseconds, for as long as one fused exchange does the work (up to 4 KiB; of a device's memory up to
  * 32 KiB, and "times" is both ways by bare). Where ranks do not share memory the bare columns are
  * empty. */
-#include "harness/common.h"
+#include "harness/run.h"
+#include "harness/together.h"
 
 #include "collectives/kernels/reduce.h"
 

@@ -21,7 +21,7 @@
  * It knows no skew either, for with communication off nobody waits: where ranks take turns at being
  * slow, as on a shared machine, the slowest of every step counts in on, in off that of the stretch. */
 #include "harness/local.h"
-#include "harness/machine.h"
+#include "output/machine.h"
 #include "parts/step_net.h"
 
 #include "base/clock.h"

@@ -1,7 +1,8 @@
 /* What the benches say must be true: the columns to the byte, and a check that notices. */
-#include "harness/passes.h"
+#include "ceiling/passes.h"
 #include "harness/pattern.h"
-#include "harness/report_json.h"
+#include "output/report.h"
+#include "output/report_json.h"
 #include "rig/test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Facts from /proc and the scheduler. A fact that cannot be had is said to be unknown. */
-#include "harness/machine.h"
+#include "output/machine.h"
 
 #include <sched.h>
 #include <stdio.h>

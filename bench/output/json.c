@@ -1,6 +1,6 @@
 /* A stack of open brackets and whether something stands behind each: all that JSON's grammar needs.
  * Booleans are the words "true" and "false" in quotes, because that is what nccl-tests writes. */
-#include "harness/json.h"
+#include "output/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -12,7 +12,7 @@
  *
  * The loops are the compiler's to vectorise, also for AVX2 where the processor has it. Elsewhere
  * than on x86-64 the plain ones remain. */
-#include "harness/passes.h"
+#include "ceiling/passes.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -16,7 +16,10 @@
  * and recv on every stream in turn, and poll when nothing has moved for a while; the kernel does
  * the rest. The bytes come from the bench's own input and go to its output, as much of them as the
  * largest row has: from the cache where the operation finds them there, else from memory. */
-#include "harness/common.h"
+#include "ceiling/sockets.h"
+
+#include "harness/data.h"
+#include "harness/together.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

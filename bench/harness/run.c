@@ -9,9 +9,14 @@
  * Every rank walks the same loops, so the ranks stay together by the collectives that they measure;
  * what they must agree on (times, counts of calls, wrong elements) goes through gyre as well. Rank
  * 0 alone prints. */
-#include "harness/common.h"
+#include "harness/run.h"
+
+#include "ceiling/ceiling.h"
+#include "harness/buffers.h"
 #include "harness/local.h"
+#include "harness/measure.h"
 #include "harness/pattern.h"
+#include "harness/together.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,82 +25,6 @@
 #include <time.h>
 
 #define BUSY_LOAD 0.5
-
-/* -- what everything uses ---------------------------------------------------------------------- */
-
-static int exit_code(int status)
-{
-    switch (status) {
-    case GYRE_TIMED_OUT:
-        return BENCH_EXIT_TIMED_OUT;
-    case GYRE_UNSUPPORTED:
-        return BENCH_EXIT_UNSUPPORTED;
-    case GYRE_INVALID:
-    case GYRE_REFUSED:
-        return BENCH_EXIT_USAGE;
-    default:
-        return BENCH_EXIT_LIBRARY;
-    }
-}
-
-void bench_must(struct bench *bench, int status, const char *what)
-{
-    if (status == GYRE_OK) {
-        return;
-    }
-    const char *story = gyre_error(bench->comm);
-    fprintf(stderr, "rank %d: %s: %s: %s\n", bench->rank, what, gyre_status_name(status), story);
-    bench_report_close(&bench->report, story[0] ? story : gyre_status_name(status));
-    exit(exit_code(status));
-}
-
-double bench_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-double bench_processor_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-double bench_agree(struct bench *bench, double value, enum gyre_op op)
-{
-    bench_must(bench, gyre_all_reduce(bench->comm, &value, &value, 1, GYRE_F64, op),
-               "agreeing on a number");
-    return value;
-}
-
-/* Not a broadcast, which what is named by --algo for all-reduces may not build. */
-double bench_from_root(struct bench *bench, double value)
-{
-    return bench_agree(bench, bench->rank ? 0 : value, GYRE_SUM);
-}
-
-void bench_sum(struct bench *bench, void *data, uint64_t count, enum gyre_type type)
-{
-    bench_must(bench, gyre_all_reduce(bench->comm, data, data, count, type, GYRE_SUM),
-               "gathering from all ranks");
-}
-
-void bench_together(struct bench *bench)
-{
-    bench_must(bench, gyre_barrier(bench->comm), "barrier");
-}
-
-void *bench_memory(struct bench *bench, size_t bytes)
-{
-    void *memory = calloc(1, bytes ? bytes : 1);
-    if (!memory) {
-        fprintf(stderr, "rank %d: no memory for %zu bytes\n", bench->rank, bytes);
-        exit(BENCH_EXIT_WRONG);
-    }
-    return memory;
-}
 
 /* -- set-up ------------------------------------------------------------------------------------ */
 
@@ -155,7 +84,7 @@ static int open_world(const struct bench_options *flags, const struct bench_verb
     if (status) {
         fprintf(stderr, "%s: %s\n", ranks ? "gyre_init_local" : "gyre_init", gyre_error(NULL));
     }
-    return status ? exit_code(status) : 0;
+    return status ? bench_exit_code(status) : 0;
 }
 
 static int join(struct bench *bench, struct gyre_comm **comms)
@@ -473,7 +402,7 @@ int bench_leave_with(struct bench *bench, int code)
     int status = gyre_finalize(bench->comm);
     if (status) {
         fprintf(stderr, "rank %d: gyre_finalize: %s\n", bench->rank, gyre_status_name(status));
-        return exit_code(status);
+        return bench_exit_code(status);
     }
     return code;
 }

@@ -7,7 +7,7 @@
  * It is written as the run goes on. bench_json_config() leaves `config` open for the devices and
  * the table leaves `results` open for its rows; the closing closes whatever is open. The job's key
  * is the one variable of the environment that is left out. */
-#include "harness/report_json.h"
+#include "output/report_json.h"
 
 #include <string.h>
 #include <time.h>

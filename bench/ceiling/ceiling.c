@@ -19,12 +19,16 @@
  * once; what is read or written alone goes at that rate too. Between two devices of a machine the
  * footer has a copy from one to the other as well.
  *
- * Between nodes, or with --transport tcp, the limit is what bare sockets carry (ceiling_tcp.c).
+ * Between nodes, or with --transport tcp, the limit is what bare sockets carry (sockets.c).
  *
  * A machine is not equally fast at all times, so R is the best of samples taken before the rows, in
  * the middle and behind them, and of a few more where a row was above all of these. Far more than
  * 100 % means that one of the two figures is wrong, and the bench fails. */
-#include "harness/common.h"
+#include "ceiling/ceiling.h"
+
+#include "ceiling/sockets.h"
+#include "harness/buffers.h"
+#include "harness/together.h"
 
 #include <math.h>
 #include <stdlib.h>

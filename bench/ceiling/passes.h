@@ -1,6 +1,6 @@
 /* Ways to go through memory once, from which the ceiling takes the fastest. */
-#ifndef GYRE_BENCH_HARNESS_PASSES_H
-#define GYRE_BENCH_HARNESS_PASSES_H
+#ifndef GYRE_BENCH_CEILING_PASSES_H
+#define GYRE_BENCH_CEILING_PASSES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,7 +10,9 @@
  *
  * Widths and words are theirs (2.19.6); what is ours stands in further lines with '#', or in
  * further columns that -I asks for. JSON has the layout of their version 3. */
-#include "harness/report_json.h"
+#include "output/report.h"
+
+#include "output/report_json.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Writing JSON as it comes: no tree, no memory. The caller keeps the order; commas and quotes are
  * done here. */
-#ifndef GYRE_BENCH_HARNESS_JSON_H
-#define GYRE_BENCH_HARNESS_JSON_H
+#ifndef GYRE_BENCH_OUTPUT_JSON_H
+#define GYRE_BENCH_OUTPUT_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* What a reader must know of the machine to believe a figure. */
-#ifndef GYRE_BENCH_HARNESS_MACHINE_H
-#define GYRE_BENCH_HARNESS_MACHINE_H
+#ifndef GYRE_BENCH_OUTPUT_MACHINE_H
+#define GYRE_BENCH_OUTPUT_MACHINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,10 @@
 /* The JSON side of a report; report.c calls these in this order. */
-#ifndef GYRE_BENCH_HARNESS_REPORT_JSON_H
-#define GYRE_BENCH_HARNESS_REPORT_JSON_H
+#ifndef GYRE_BENCH_OUTPUT_REPORT_JSON_H
+#define GYRE_BENCH_OUTPUT_REPORT_JSON_H
 
-#include "harness/report.h"
+#include "harness/options.h"
+#include "output/machine.h"
+#include "output/row.h"
 
 void bench_json_opening(struct bench_json *json, int argc, char **argv);
 void bench_json_config(struct bench_json *json, const struct bench_options *options);
