@@ -4,7 +4,7 @@ package c_source;
 use strict;
 use warnings;
 use Exporter 'import';
-our @EXPORT_OK = qw(files parse unit_of resolve_include);
+our @EXPORT_OK = qw(files parse unit_of resolve_include note_static_macros);
 
 # Tracked files that fit the patterns, and new ones that git does not ignore.
 sub files {
@@ -200,8 +200,41 @@ sub name_it {
         if ($at > $chunk->{from} && $tok->[$at] =~ /^[A-Za-z_]\w*$/
             && $tok->[$at - 1] !~ /^(?:struct|union|enum)$/) {
             $chunk->{name} = $tok->[$at];
+            $chunk->{more} = [others($self, $chunk)] if $chunk->{extern};
         } else {
             $chunk->{kind} = 'type';
+        }
+    }
+}
+
+# The other names of `extern int a, b, c;`: each stands before a comma.
+sub others {
+    my ($self, $chunk) = @_;
+    my ($tok, $match) = @$self{qw(tok match)};
+    my @names;
+    for my $i ($chunk->{from} .. $chunk->{to} - 1) {
+        next unless $tok->[$i] eq ',';
+        my $at = $i - 1;
+        $at = $match->{$at} - 1 while $at > $chunk->{from} && $tok->[$at] eq ']';
+        push @names, $tok->[$at];
+    }
+    return @names;
+}
+
+# Marks what is static by a macro, as in `LANES narrow(…)`.
+sub note_static_macros {
+    my ($sources) = @_;
+    my %is_static;
+    for my $s (@$sources) {
+        for my $macro (@{$s->{macros}}) {
+            $is_static{$macro->{name}} = 1 if ($macro->{tok}[0] // '') eq 'static';
+        }
+    }
+    for my $s (@$sources) {
+        for my $chunk (grep { defined $_->{parameters} } @{$s->{chunks}}) {
+            for my $i ($chunk->{from} .. $chunk->{parameters} - 1) {
+                $chunk->{static} = 1 if $is_static{$s->{tok}[$i]};
+            }
         }
     }
 }
