@@ -83,11 +83,13 @@ sub parse {
     return $self;
 }
 
+my $token = qr{([A-Za-z_]\w*|\d[\w.]*|->|\+\+|--|[-+*/%&|^=!<>]?=|&&|\|\||\.\.\.|""|''|\S)};
+
 sub tokens {
     my ($text, $number, $into) = @_;
     $text =~ s/"(?:\\.|[^"\\])*"/""/g;
     $text =~ s/'(?:\\.|[^'\\])+'/''/g;
-    while ($text =~ /([A-Za-z_]\w*|\d[\w.]*|->|\+\+|--|[-+*\/%&|^=!<>]?=|&&|\|\||\.\.\.|""|''|\S)/g) {
+    while ($text =~ /$token/g) {
         push @{$into->{tok}}, $1;
         push @{$into->{line}}, $number;
     }
@@ -156,7 +158,7 @@ sub cut {
                     $call = $i;
                 } elsif (($tok->[$i + 1] // '') eq '*') {
                     $chunk->{pointer} = $i;
-                } elsif ($before =~ /^[A-Za-z_]\w*$/ && $before !~ /^__|^_[A-Z]|^[A-Z][A-Z0-9_]*$/) {
+                } elsif ($before =~ /^[a-z]\w*$/i && $before !~ /^[A-Z][A-Z0-9_]*$/) {
                     $call = $i;
                 }
             } elsif ($t eq '{' && !$equal) {
