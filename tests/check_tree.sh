@@ -2,6 +2,12 @@
 # Checks of the tree itself, which no compiler makes. Each word is one check; without words all are made.
 #
 #   includes  rooms include only the rooms below them
+#   circles   no files need each other in a circle, by includes, calls or callbacks
+#   names     a struct tag and a function's name mean one thing
+#   folders   a folder has 3 to 25 files
+#   mirror    a source has its test, or names it
+#   columns   no line is longer than 100 columns
+#   selftest  each of these five finds what is planted
 #   headers   every header compiles alone, the public ones as strict C17
 #   cxx       every public header compiles alone as C++
 #   format    clang-format would change nothing
@@ -183,7 +189,9 @@ check_gpu() {
     rm -f "$list"
 }
 
-[ $# -gt 0 ] || set -- includes headers cxx format gpu
+all='includes circles names folders mirror headers cxx format gpu'
+# shellcheck disable=SC2086 # the checks are words
+[ $# -gt 0 ] || set -- $all
 [ -n "$(files 'src/*.h')" ] || { # nothing to look at would look like nothing wrong
     echo "git lists no files here: $(git ls-files 2>&1 | head -n 1)"
     exit 77
@@ -191,8 +199,12 @@ check_gpu() {
 for word; do
     case $word in
     includes | headers | cxx | format | gpu) "check_$word" ;;
+    circles | names | folders | mirror | columns | selftest)
+        need perl
+        "tests/tree/$word" || offences=$((offences + 1))
+        ;;
     *)
-        echo "unknown check '$word'; there are: includes headers cxx format gpu" >&2
+        echo "unknown check '$word'; there are: $all columns selftest" >&2
         exit 2
         ;;
     esac

@@ -6,7 +6,7 @@
  *       1 ┤  ╭─●─╯   ■           that suits a light or a dark page. Every peer has a mark of its
  *     0.1 ┤●─╯  ■                own too, for those who see colours differently.
  *         └┬────┬────┬ size */
-#include "ratio.h"
+#include "plot.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * Peers whose name begins with "Gyre" are ours; each has a ratio of its own. Above 1 it is faster
  * than the best other at that size. Prints Markdown; exits with 1 if any line counts a wrong
  * result, with 2 if the file cannot be read. */
-#include "ratio.h"
+#include "plot.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,17 +19,6 @@
 #define MISSING "–"
 
 /* -- cells ------------------------------------------------------------------------------------- */
-
-void write_size(uint64_t bytes, char text[16])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    int unit = 0;
-    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(text, 16, "%" PRIu64 " %s", bytes, units[unit]);
-}
 
 /* Three digits. */
 static void print_number(double value, const char *behind)

@@ -2,8 +2,9 @@
  *
  * There are a few thousand lines at most and a few hundred cells are asked for, so every question
  * goes through all lines: no index that could be wrong. */
-#include "ratio.h"
+#include "results.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,4 +185,15 @@ double op_bus_factor(const char *op, int n)
         }
     }
     return strcmp(op, "all_reduce") == 0 ? 2.0 * (n - 1) / n : (n - 1.0) / n;
+}
+
+void write_size(uint64_t bytes, char text[16])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    int unit = 0;
+    while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, 16, "%" PRIu64 " %s", bytes, units[unit]);
 }

@@ -1,6 +1,6 @@
 /* What bench/compare measured, read back: one line per peer, size and round. */
-#ifndef GYRE_BENCH_RATIO_H
-#define GYRE_BENCH_RATIO_H
+#ifndef GYRE_BENCH_PEERS_RESULTS_H
+#define GYRE_BENCH_PEERS_RESULTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,10 +62,5 @@ double op_bus_factor(const char *op, int n);
 
 /* "4 KiB" */
 void write_size(uint64_t bytes, char text[16]);
-
-/* -- plot.c ------------------------------------------------------------------------------------ */
-
-/* busbw over size, a panel for each group, as SVG. */
-void plot(const struct results *results, FILE *file);
 
 #endif
