@@ -75,7 +75,7 @@ int main(void)
         if (failed)
             break;
         update(ddp, curve, &offset);
-        loss = gyre_ddp_step(ddp)->sum[0] / (double)gyre_ddp_step(ddp)->samples;
+        loss = gyre_ddp_result(ddp)->sum[0] / (double)gyre_ddp_result(ddp)->samples;
         if (gyre_rank(comm) == 0 && step % 50 == 49)
             printf("step %3d  loss %.9f\n", step + 1, loss);
     }

@@ -83,7 +83,7 @@ static int train(struct gyre_comm *comm, struct gyre_network *net, struct gyre_d
         while (!status && gyre_sampler_left(sampler) > 0) {
             status = gyre_sampler_next(sampler, BATCH * n, index, BATCH, &count) ||
                      step(net, ddp, files, index, count);
-            const struct gyre_ddp_result *result = gyre_ddp_step(ddp);
+            const struct gyre_ddp_result *result = gyre_ddp_result(ddp);
             right += result->sum[GYRE_NETWORK_RIGHT];
             samples += (double)result->samples;
             if (!status && gyre_rank(comm) == 0 && steps++ % 10 == 0)

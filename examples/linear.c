@@ -46,7 +46,7 @@ int main(void)
                  gyre_network_join(net, comm, NULL, &ddp);
     for (int step = 1; !failed && step <= 100; step++) {
         failed = learn(comm, net, ddp, step);
-        loss = gyre_ddp_step(ddp)->sum[GYRE_NETWORK_LOSS] / (double)gyre_ddp_step(ddp)->samples;
+        loss = gyre_ddp_result(ddp)->sum[GYRE_NETWORK_LOSS] / (double)gyre_ddp_result(ddp)->samples;
         if (gyre_rank(comm) == 0 && step % 10 == 0)
             printf("step %3d  loss %.6f\n", step, loss);
     }

@@ -56,7 +56,7 @@ static int train_epoch(struct gyre_network *net, struct gyre_ddp *ddp, struct gy
 {
     static float x[STEP][2], target[STEP];
     static uint64_t index[STEP];
-    const struct gyre_ddp_result *step = gyre_ddp_step(ddp);
+    const struct gyre_ddp_result *step = gyre_ddp_result(ddp);
     uint64_t count;
     for (*seen = *here = 0, *loss = 0;; *here += count) {
         if (gyre_sampler_next(sampler, STEP, index, STEP, &count))

@@ -27,8 +27,8 @@ static int train_epoch(struct gyre_comm *comm, struct gyre_network *net, struct 
             gyre_network_learn_classes(net, x, count, label) || gyre_ddp_wait(ddp) ||
             gyre_network_update(net, 1e-3))
             return -1;
-        *loss += gyre_ddp_step(ddp)->sum[GYRE_NETWORK_LOSS];
-        rows += gyre_ddp_step(ddp)->samples;
+        *loss += gyre_ddp_result(ddp)->sum[GYRE_NETWORK_LOSS];
+        rows += gyre_ddp_result(ddp)->samples;
     }
     *loss /= (double)rows;
     return 0;

@@ -177,9 +177,9 @@ static void print_header(const struct link *link)
     }
     printf("# load average %.2f on %d cores\n", bench_machine_load(), bench_machine_cores());
     printf("# medians of %d batches; GB = 10^9 bytes\n", BATCHES);
-    bool away = bench->device.is != NULL;
+    bool on_device = bench->device.is != NULL;
     printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s%s\n", "size", "both", "each way", "one way", "",
-           away ? "bare kern" : "bare line", "over", away ? "      times" : "");
+           on_device ? "bare kern" : "bare line", "over", on_device ? "      times" : "");
     printf("# %10s  %9s  %9s  %9s  %9s  %9s  %9s\n", "(B)", "(us)", "(GB/s)", "(us)", "(GB/s)",
            "(us)", "(ns)");
 }

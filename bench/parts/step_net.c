@@ -181,7 +181,7 @@ static int run_one(struct step_net *net, bool travels)
         return status;
     net->finite &= isfinite(loss.sum) != 0;
     if (travels) {
-        const struct gyre_ddp_result *result = gyre_ddp_step(net->ddp);
+        const struct gyre_ddp_result *result = gyre_ddp_result(net->ddp);
         net->finite &= isfinite(result->sum[0]) && !result->nonfinite;
         factor = result->factor;
     }
@@ -195,7 +195,7 @@ int step_net_run(struct step_net *net, int steps, double *waited)
     for (int i = 0; !status && i < steps; i++) {
         status = run_one(net, true);
         if (waited)
-            waited[i] = (double)gyre_ddp_step(net->ddp)->waited_ns / 1e9;
+            waited[i] = (double)gyre_ddp_result(net->ddp)->waited_ns / 1e9;
     }
     return status;
 }

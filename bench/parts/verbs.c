@@ -80,12 +80,12 @@ static uint32_t hold(void *context, const void *memory, uint64_t length, void **
 
 static void open_driver(struct bench *bench, int fd)
 {
-    static struct gyre_sight sight = {.hold = hold};
+    static struct gyre_memory_lookup lookup = {.hold = hold};
     struct gyre_trouble trouble = {0};
     struct gyre_wire_options options = {
-        .rank = (uint32_t)bench->rank, .n = 2, .epoch = 1, .peers = 1, .sight = &sight};
+        .rank = (uint32_t)bench->rank, .n = 2, .epoch = 1, .peers = 1, .lookup = &lookup};
     struct gyre_channel channel = {.peer = 1 - (uint32_t)bench->rank, .fd = {fd}, .fds = 1};
-    sight.context = bench;
+    lookup.context = bench;
     bench->memory = mmap(NULL, 2 * (size_t)MOST_BYTES, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(bench->memory != MAP_FAILED, "mmap");

@@ -85,7 +85,7 @@ static void connect_queue(struct bare *bare)
         .rq_psn = FIRST_PACKET,
         .sq_psn = FIRST_PACKET,
         .min_rnr_timer = 12,
-        .timeout = GYRE_VERBS_PATIENCE_CODE,
+        .timeout = GYRE_VERBS_TIMEOUT_CODE,
         .retry_cnt = GYRE_VERBS_TRIES,
         .rnr_retry = GYRE_VERBS_TRIES,
         .ah_attr = {.is_global = 1,

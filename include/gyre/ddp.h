@@ -7,7 +7,7 @@
  *         gyre_ddp_begin(ddp, samples);               samples of this rank in this step, 0 too
  *         ... forward; backward writes gyre_ddp_gradient(ddp, i), then gyre_ddp_ready(ddp, i) ...
  *         gyre_ddp_wait(ddp);
- *         if (gyre_ddp_step(ddp)->done) break;        no rank has data any more
+ *         if (gyre_ddp_result(ddp)->done) break;        no rank has data any more
  *         ... value -= rate × gradient, for every parameter ...
  *     }
  *     gyre_ddp_destroy(ddp);
@@ -71,7 +71,7 @@ enum gyre_ddp_wire { /* in what gradients of GYRE_F32 travel */
 
 /* Gradients of GYRE_F32 of one bucket, or a part of them. */
 struct gyre_ddp_parcel {
-    uint64_t step; /* from 1, as gyre_ddp_step() counts */
+    uint64_t step; /* from 1, as gyre_ddp_result() counts */
     int bucket;
     uint64_t first, count; /* gradients first … first + count - 1 of the bucket */
     double scale;          /* a power of two near 1 / samples of all ranks, in the step before */
@@ -124,8 +124,8 @@ struct gyre_ddp_options {
                                 to the next step's gradient */
     int strict;              /* 1: a parameter without a gradient is a failure of all ranks */
     int sharded;             /* 1: a rank holds and updates only its part (ZeRO, stage 1) */
-    int norm;                /* 1: gyre_ddp_step()->norm is computed, as gyre_ddp_clip() needs */
-    int unscaled;            /* 1: gradients stay sums; multiply by gyre_ddp_step()->factor */
+    int norm;                /* 1: gyre_ddp_result()->norm is computed, as gyre_ddp_clip() needs */
+    int unscaled;            /* 1: gradients stay sums; multiply by gyre_ddp_result()->factor */
     enum gyre_ddp_look look; /* for NaN and infinity */
     int compare_every; /* steps between two comparisons of all parameters; 0: 100, -1: never */
     struct gyre_ddp_buffers buffers;
@@ -157,7 +157,7 @@ GYRE_API void gyre_ddp_destroy(struct gyre_ddp *ddp);
 /* -- a step ------------------------------------------------------------------------------------ */
 
 /* Begins a step in which this rank has `samples` samples. Every rank begins every step; one that is
- * out of data gives 0, writes no gradient, and goes on until gyre_ddp_step()->done: then no rank had
+ * out of data gives 0, writes no gradient, and goes on until gyre_ddp_result()->done: then no rank had
  * samples, gradients are zeros, and the loop ends on all ranks at once.
  *   Errors:    GYRE_INVALID (the step before was not waited for), GYRE_CORRUPT (ranks hold other
  *              values of a parameter, which is named with the rank). */
@@ -236,7 +236,7 @@ struct gyre_ddp_result {
 };
 
 /* Ownership: the engine's, until the next gyre_ddp_wait(). Local. */
-GYRE_API const struct gyre_ddp_result *gyre_ddp_step(const struct gyre_ddp *ddp);
+GYRE_API const struct gyre_ddp_result *gyre_ddp_result(const struct gyre_ddp *ddp);
 
 /* After the wait, before the update: multiplies all gradients by min(1, most / (norm + 1e-6)), as
  * torch.nn.utils.clip_grad_norm_() does, where norm is the step's; of an `unscaled` engine the step's

@@ -9,7 +9,7 @@
  *         gyre_network_learn_classes(net, x, count, label);     gradients travel meanwhile
  *         gyre_ddp_wait(ddp);
  *         gyre_network_update(net, 1e-3);
- *     } while (gyre_ddp_step(ddp)->samples > 0);                 no rank had any
+ *     } while (gyre_ddp_result(ddp)->samples > 0);                 no rank had any
  *     gyre_network_save(net, "model.safetensors");
  *     gyre_network_destroy(net);
  *
@@ -96,7 +96,7 @@ GYRE_API int gyre_network_join(struct gyre_network *network, struct gyre_comm *c
 
 /* -- a step ------------------------------------------------------------------------------------ */
 
-/* Of gyre_ddp_step()->sum, these are what learning adds to; the others are the caller's. */
+/* Of gyre_ddp_result()->sum, these are what learning adds to; the others are the caller's. */
 enum gyre_network_sum {
     GYRE_NETWORK_LOSS = 0, /* sum of the losses of all rows; divide by samples */
     GYRE_NETWORK_RIGHT = 1 /* rows whose greatest output is their class */

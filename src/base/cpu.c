@@ -55,7 +55,7 @@ int gyre_cpu_count(void)
     return within_quota(affinity_count());
 }
 
-bool gyre_cpu_crowded(int ranks)
+bool gyre_cpu_oversubscribed(int ranks)
 {
     int own = affinity_count();
     return ranks > within_quota(own == 1 ? (int)sysconf(_SC_NPROCESSORS_ONLN) : own);

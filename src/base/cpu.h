@@ -45,6 +45,6 @@ int gyre_cpu_count(void);
 
 /* Do `ranks` processes of this machine outnumber the cores they may use? A process that is bound to
  * one core counts the machine's: launchers bind each rank to a core of its own. */
-bool gyre_cpu_crowded(int ranks);
+bool gyre_cpu_oversubscribed(int ranks);
 
 #endif

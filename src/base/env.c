@@ -89,7 +89,7 @@ static uint64_t read_fraction(const char **at, uint64_t scale)
     return (uint64_t)((unsigned __int128)digits * scale / power);
 }
 
-static enum quantity read_whole(const char **at, uint64_t *value)
+static enum quantity read_integer(const char **at, uint64_t *value)
 {
     if (!isdigit((unsigned char)**at))
         return QUANTITY_MALFORMED;
@@ -104,9 +104,9 @@ static enum quantity read_quantity(const char *text, const struct unit *units, u
 {
     uint64_t whole, fraction = 0;
     const char *at = text;
-    enum quantity verdict = read_whole(&at, &whole);
-    if (verdict != QUANTITY_GOOD)
-        return verdict;
+    enum quantity read = read_integer(&at, &whole);
+    if (read != QUANTITY_GOOD)
+        return read;
     const char *point = *at == '.' ? at++ : NULL;
     uint64_t scale = scale_of(units, at + strspn(at, "0123456789"));
     if (!scale || (point && (scale == 1 || !isdigit((unsigned char)*at))))
@@ -140,13 +140,13 @@ int gyre_parse_duration_ms(const char *name, const char *text, int64_t *out,
                            struct gyre_trouble *trouble)
 {
     uint64_t value = 0;
-    enum quantity verdict = read_quantity(text, time_units, &value);
-    if (verdict == QUANTITY_MALFORMED)
+    enum quantity read = read_quantity(text, time_units, &value);
+    if (read == QUANTITY_MALFORMED)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "%s is \"%s\": expected a time such as 250ms, 5s, 30min or 2h "
                                 "(a bare number is seconds)",
                                 name, text);
-    if (verdict == QUANTITY_TOO_LARGE || value > INT_MAX)
+    if (read == QUANTITY_TOO_LARGE || value > INT_MAX)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "%s is \"%s\": expected a time of at most 596h", name, text);
     *out = (int64_t)value;

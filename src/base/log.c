@@ -32,7 +32,7 @@ static int read_level(int *out, struct gyre_trouble *trouble)
     return gyre_env_word("GYRE_LOG", words, 4, out, trouble);
 }
 
-static void prepare(void)
+static void prepare_log(void)
 {
     if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
         strcpy(host, "unknown-host");
@@ -85,7 +85,7 @@ static void tell_bad_level(void)
 void gyre_log(enum gyre_log_level line_level, const char *format, ...)
 {
     int saved = errno;
-    pthread_once(&prepared, prepare);
+    pthread_once(&prepared, prepare_log);
     tell_bad_level();
     if ((int)line_level <= level) {
         va_list arguments;
@@ -113,6 +113,6 @@ void gyre_log_identity(int first, int last)
 
 const char *gyre_host_name(void)
 {
-    pthread_once(&prepared, prepare);
+    pthread_once(&prepared, prepare_log);
     return host;
 }

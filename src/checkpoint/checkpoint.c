@@ -26,7 +26,7 @@ const char *const gyre_checkpoint_file_name[] = {"model.safetensors", "training.
 
 /* -- the model's hash -------------------------------------------------------------------------- */
 
-static int by_name(const void *a, const void *b)
+static int items_by_name(const void *a, const void *b)
 {
     const struct gyre_stored_tensor *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
@@ -54,7 +54,7 @@ static int hash_shapes(const struct gyre_stored_tensor **tensor, uint64_t count,
                        struct gyre_trouble *trouble)
 {
     struct gyre_json_out out = {0};
-    qsort(tensor, count, sizeof *tensor, by_name);
+    qsort(tensor, count, sizeof *tensor, items_by_name);
     put_shapes(&out, tensor, count);
     char *text = malloc(out.used + 1);
     if (!text)

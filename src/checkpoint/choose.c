@@ -84,7 +84,7 @@ static int refuse_all(const char *folder, const struct gyre_checkpoint_report *r
                             report->count, text);
 }
 
-static void tell(const struct gyre_checkpoint_report *skipped)
+static void tell_skipped(const struct gyre_checkpoint_report *skipped)
 {
     for (uint64_t i = 0; i < skipped->count; i++)
         gyre_log(GYRE_LOG_WARN, "passed over the checkpoint of step %" PRIu64 ": %s",
@@ -109,7 +109,7 @@ int gyre_checkpoint_open(struct gyre_checkpoint **checkpoint, const char *folder
     else if (!status)
         status = refuse_all(folder, report, trouble);
     if (!skipped) {
-        tell(report);
+        tell_skipped(report);
         gyre_checkpoint_report_free(report);
     }
     return status;

@@ -136,7 +136,7 @@ struct member {
     void *to;
 };
 
-static int read_whole(struct reading *reading, void *to)
+static int read_whole_number(struct reading *reading, void *to)
 {
     return gyre_json_whole(&reading->json, to);
 }
@@ -176,10 +176,10 @@ static int read_members(struct reading *reading, const struct member *member, in
     return status;
 }
 
-static int read_file(struct reading *reading, void *to)
+static int read_file_entry(struct reading *reading, void *to)
 {
     struct gyre_manifest_file *file = to;
-    const struct member members[] = {{"bytes", read_whole, &file->bytes},
+    const struct member members[] = {{"bytes", read_whole_number, &file->bytes},
                                      {"sha256", read_sha256, file->sha256}};
     return read_members(reading, members, 2);
 }
@@ -188,8 +188,8 @@ static int read_files(struct reading *reading, void *to)
 {
     struct gyre_manifest_file *file = to;
     const struct member members[] = {
-        {gyre_checkpoint_file_name[0], read_file, &file[0]},
-        {gyre_checkpoint_file_name[1], read_file, &file[1]},
+        {gyre_checkpoint_file_name[0], read_file_entry, &file[0]},
+        {gyre_checkpoint_file_name[1], read_file_entry, &file[1]},
     };
     return read_members(reading, members, GYRE_CHECKPOINT_PARTS);
 }
@@ -269,9 +269,9 @@ static int read_object(const char *path, const struct gyre_file *file,
     if (status || (status = check_last(path, file, trouble)))
         return status;
     const struct member members[] = {
-        {"gyre_checkpoint", read_whole, &version},
-        {"step", read_whole, &manifest->step},
-        {"world", read_whole, &manifest->world},
+        {"gyre_checkpoint", read_whole_number, &version},
+        {"step", read_whole_number, &manifest->step},
+        {"world", read_whole_number, &manifest->world},
         {"model", read_sha256, manifest->model},
         {"files", read_files, manifest->file},
         {"texts", read_texts, manifest},

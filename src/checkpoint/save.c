@@ -28,7 +28,7 @@ struct saving {
     char part[GYRE_CHECKPOINT_PATH_MAX]; /* while it is written; empty before and after */
 };
 
-static int fail(const struct saving *saving, const char *path, const char *what)
+static int fail_saving(const struct saving *saving, const char *path, const char *what)
 {
     int status = errno ? -errno : -EIO;
     return gyre_trouble_set(saving->trouble, status, "%s: cannot %s: %s", path, what,
@@ -48,10 +48,10 @@ static int make_folder(const struct saving *saving)
     if (mkdir(name, 0777) == 0)
         return gyre_file_sync_folder(name, saving->trouble);
     if (errno != EEXIST)
-        return fail(saving, saving->folder, "make it");
+        return fail_saving(saving, saving->folder, "make it");
     errno = ENOTDIR;
     if (stat(saving->folder, &about) || !S_ISDIR(about.st_mode))
-        return fail(saving, saving->folder, "save into it");
+        return fail_saving(saving, saving->folder, "save into it");
     return 0;
 }
 
@@ -127,7 +127,7 @@ static int write_files(const struct saving *saving)
 /* -- the name ---------------------------------------------------------------------------------- */
 
 /* What was at `path` is at saving->part afterwards. */
-static int exchange(struct saving *saving, const char *path)
+static int exchange_folders(struct saving *saving, const char *path)
 {
     char old[GYRE_CHECKPOINT_PATH_MAX];
     if (renameat2(AT_FDCWD, saving->part, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
@@ -137,9 +137,9 @@ static int exchange(struct saving *saving, const char *path)
     if (status)
         return status;
     if (rename(path, old))
-        return fail(saving, path, "move the old one away");
+        return fail_saving(saving, path, "move the old one away");
     if (rename(saving->part, path)) {
-        status = fail(saving, path, "rename the new one to it");
+        status = fail_saving(saving, path, "rename the new one to it");
         rename(old, path);
         return status;
     }
@@ -147,7 +147,7 @@ static int exchange(struct saving *saving, const char *path)
     return 0;
 }
 
-static int publish(struct saving *saving)
+static int publish_checkpoint(struct saving *saving)
 {
     char path[GYRE_CHECKPOINT_PATH_MAX];
     int status =
@@ -157,8 +157,8 @@ static int publish(struct saving *saving)
     if (rename(saving->part, path) == 0)
         saving->part[0] = '\0';
     else if (errno != ENOTEMPTY && errno != EEXIST)
-        return fail(saving, path, "rename the new one to it");
-    else if ((status = exchange(saving, path)))
+        return fail_saving(saving, path, "rename the new one to it");
+    else if ((status = exchange_folders(saving, path)))
         return status;
     return gyre_file_sync_folder(path, saving->trouble);
 }
@@ -218,7 +218,7 @@ static int make_part(struct saving *saving)
         status = gyre_generation_rest_path(saving->part, saving->folder, saving->content->step,
                                            saving->trouble);
     if (!status && mkdir(saving->part, 0777)) {
-        status = fail(saving, saving->part, "make it");
+        status = fail_saving(saving, saving->part, "make it");
         saving->part[0] = 0;
     }
     return status;
@@ -230,7 +230,7 @@ static int save(struct saving *saving)
     if (!status)
         status = write_files(saving);
     if (!status)
-        status = publish(saving);
+        status = publish_checkpoint(saving);
     if (saving->part[0])
         gyre_generation_remove_rest(saving->part);
     return status;

@@ -27,9 +27,9 @@ static bool same_form(const struct gyre_stored_tensor *a, const struct gyre_stor
            (!a->dims || !memcmp(a->shape, b->shape, a->dims * sizeof *a->shape));
 }
 
-static int find(const struct gyre_checkpoint *checkpoint, enum gyre_checkpoint_part part,
-                const struct gyre_stored_tensor *want, const struct gyre_stored_tensor **found,
-                struct gyre_trouble *trouble)
+static int find_stored(const struct gyre_checkpoint *checkpoint, enum gyre_checkpoint_part part,
+                       const struct gyre_stored_tensor *want,
+                       const struct gyre_stored_tensor **found, struct gyre_trouble *trouble)
 {
     char has[FORM_MAX], wants[FORM_MAX];
     *found = gyre_safetensors_find(gyre_checkpoint_file(checkpoint, part), want->name);
@@ -53,7 +53,7 @@ int gyre_checkpoint_find(const struct gyre_checkpoint *checkpoint, enum gyre_che
                          struct gyre_trouble *trouble)
 {
     const struct gyre_stored_tensor *found;
-    int status = find(checkpoint, part, want, &found, trouble);
+    int status = find_stored(checkpoint, part, want, &found, trouble);
     if (!status)
         *data = found->data;
     return status;
@@ -78,7 +78,8 @@ int gyre_checkpoint_expect_model(const struct gyre_checkpoint *checkpoint,
     uint64_t count = gyre_safetensors_count(file);
     char text[FORM_MAX];
     for (uint64_t i = 0; i < model->count; i++) {
-        int status = find(checkpoint, GYRE_CHECKPOINT_MODEL, &model->tensor[i], &found, trouble);
+        int status =
+            find_stored(checkpoint, GYRE_CHECKPOINT_MODEL, &model->tensor[i], &found, trouble);
         if (status) {
             gyre_trouble_wrap(trouble, "another model");
             return status;

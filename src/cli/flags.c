@@ -36,8 +36,8 @@ static int find_short(const struct gyre_flags *flags, char letter)
     return -1;
 }
 
-static int unknown(const struct gyre_flags *flags, const char *word, const char *name,
-                   struct gyre_trouble *trouble)
+static int unknown_flag(const struct gyre_flags *flags, const char *word, const char *name,
+                        struct gyre_trouble *trouble)
 {
     const char *names[FLAGS_MAX], *help[FLAGS_MAX];
     for (int i = 0; i < flags->count && i < FLAGS_MAX; i++) {
@@ -85,7 +85,7 @@ int gyre_flags_next(struct gyre_flags *flags, struct gyre_trouble *trouble)
         snprintf(name, sizeof name, "%s", word + 1);
     }
     if (index < 0)
-        return unknown(flags, word, name, trouble);
+        return unknown_flag(flags, word, name, trouble);
     return take_value(flags, index, attached, trouble);
 }
 

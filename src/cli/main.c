@@ -67,7 +67,7 @@ static int version(char **argv)
     return 0;
 }
 
-static const struct command *find(const char *name)
+static const struct command *find_command(const char *name)
 {
     for (int i = 0; i < COMMANDS; i++)
         if (!strcmp(name, commands[i].name))
@@ -75,7 +75,7 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-static int unknown(const char *name)
+static int unknown_command(const char *name)
 {
     struct gyre_trouble trouble = {0};
     const char *names[COMMANDS];
@@ -94,9 +94,9 @@ static int unknown(const char *name)
 static int help(char **argv)
 {
     static char *ask[] = {"--help", NULL};
-    const struct command *command = *argv ? find(*argv) : NULL;
+    const struct command *command = *argv ? find_command(*argv) : NULL;
     if (*argv && !command)
-        return unknown(*argv);
+        return unknown_command(*argv);
     if (command && command->run != help && command->run != version)
         return command->run(ask);
     puts("Gyre: collective communication without NCCL and without MPI.\n\nusage: gyre COMMAND "
@@ -117,6 +117,6 @@ int main(int argc, char **argv)
         name = "version";
     if (!strcmp(name, "--help") || !strcmp(name, "-h"))
         name = "help";
-    const struct command *command = find(name);
-    return command ? command->run(argv + 2) : unknown(name);
+    const struct command *command = find_command(name);
+    return command ? command->run(argv + 2) : unknown_command(name);
 }

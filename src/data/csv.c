@@ -104,7 +104,8 @@ static uint64_t count_fields(const struct table *table, struct span line)
     return fields;
 }
 
-static int refuse(const struct table *table, uint64_t column, struct span field, const char *what)
+static int refuse_field(const struct table *table, uint64_t column, struct span field,
+                        const char *what)
 {
     char text[SHOWN_MAX + 4];
     size_t length = 0;
@@ -148,27 +149,28 @@ static bool is_number(struct span field)
     return digits && at == end;
 }
 
-static int read_number(const struct table *table, uint64_t column, struct span field, double *value)
+static int read_csv_number(const struct table *table, uint64_t column, struct span field,
+                           double *value)
 {
     char text[NUMBER_MAX + 1];
     size_t length = (size_t)(field.end - field.at);
     if (!is_number(field))
-        return refuse(table, column, field, "is not a number");
+        return refuse_field(table, column, field, "is not a number");
     if (length > NUMBER_MAX)
-        return refuse(table, column, field, "has more than 400 characters");
+        return refuse_field(table, column, field, "has more than 400 characters");
     memcpy(text, field.at, length);
     text[length] = '\0';
     *value = strtod_l(text, NULL, table->locale);
-    return isfinite(*value) ? 0 : refuse(table, column, field, "is too large");
+    return isfinite(*value) ? 0 : refuse_field(table, column, field, "is too large");
 }
 
 static int read_label(const struct table *table, struct span field, double *value)
 {
-    int status = read_number(table, table->label + 1, field, value);
+    int status = read_csv_number(table, table->label + 1, field, value);
     if (status || !table->options->classes)
         return status;
     if (*value < 0 || *value > INT32_MAX || *value != (double)(int32_t)*value)
-        return refuse(table, table->label + 1, field, "is no class: expected 0, 1, 2, ...");
+        return refuse_field(table, table->label + 1, field, "is no class: expected 0, 1, 2, ...");
     return 0;
 }
 
@@ -189,7 +191,7 @@ static char *copy_name(struct span field)
     return name;
 }
 
-static int no_memory(const struct table *table)
+static int no_memory_for_table(const struct table *table)
 {
     return gyre_trouble_set(table->trouble, -ENOMEM, "%s: out of memory", table->name);
 }
@@ -237,11 +239,11 @@ static int keep_names(const struct table *table, struct span line)
     uint64_t column = 0;
     csv->names = calloc(csv->columns + 1, sizeof *csv->names);
     if (!csv->names)
-        return no_memory(table);
+        return no_memory_for_table(table);
     for (uint64_t i = 0; next_field(table, &line, &field); i++) {
         char **name = i == table->label ? &csv->label_name : &csv->names[column++];
         if (!(*name = copy_name(field)))
-            return no_memory(table);
+            return no_memory_for_table(table);
     }
     return 0;
 }
@@ -265,16 +267,17 @@ static int count_rows(struct table table, uint64_t *rows)
     return 0;
 }
 
-static int allocate(const struct table *table)
+static int allocate_table(const struct table *table)
 {
     struct gyre_csv *csv = table->csv;
     uint64_t count;
     if (!gyre_mul_u64(csv->rows, csv->columns + 1, &count))
-        return no_memory(table);
+        return no_memory_for_table(table);
     csv->values = calloc(count, sizeof *csv->values);
     if (table->label != NO_LABEL)
         csv->labels = calloc(csv->rows, sizeof *csv->labels);
-    return csv->values && (csv->labels || table->label == NO_LABEL) ? 0 : no_memory(table);
+    return csv->values && (csv->labels || table->label == NO_LABEL) ? 0
+                                                                    : no_memory_for_table(table);
 }
 
 static int read_row(const struct table *table, struct span line, uint64_t row)
@@ -285,7 +288,7 @@ static int read_row(const struct table *table, struct span line, uint64_t row)
     int status = 0;
     for (uint64_t i = 0; !status && next_field(table, &line, &field); i++)
         status = i == table->label ? read_label(table, field, &csv->labels[row])
-                                   : read_number(table, i + 1, field, value++);
+                                   : read_csv_number(table, i + 1, field, value++);
     return status;
 }
 
@@ -320,7 +323,7 @@ static int read_table(struct table *table)
     if (!status)
         status = count_rows(*table, &table->csv->rows);
     if (!status)
-        status = allocate(table);
+        status = allocate_table(table);
     return status ? status : read_rows(table);
 }
 
@@ -339,7 +342,7 @@ int gyre_csv_over(struct gyre_csv *csv, const char *name, const void *text, uint
         table.rest.at += 3;
     table.locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!table.locale)
-        return no_memory(&table);
+        return no_memory_for_table(&table);
     int status = read_table(&table);
     freelocale(table.locale);
     if (status)

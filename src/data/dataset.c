@@ -19,7 +19,7 @@
 #define READ_WHOLE  (UINT64_C(256) << 20) /* bytes: what is read through when it is opened */
 #define HASH_SPREAD 4096u                 /* samples */
 
-static int no_memory(const char *source, struct gyre_trouble *trouble)
+static int no_memory_for_dataset(const char *source, struct gyre_trouble *trouble)
 {
     return gyre_trouble_set(trouble, -ENOMEM, "%s: no memory for the data set", source);
 }
@@ -34,7 +34,7 @@ static int open_wine(struct gyre_dataset *set, bool test, struct gyre_trouble *t
     set->owned[0] = wine;
     set->owned[1] = label;
     if (!wine || !label)
-        return no_memory("wine", trouble);
+        return no_memory_for_dataset("wine", trouble);
     gyre_wine_split(42, wine);
     for (uint64_t i = 0; i < rows; i++)
         label[i] = test ? wine->test_class[i] : wine->train_class[i];
@@ -66,7 +66,7 @@ static int open_random(struct gyre_dataset *set, const char *source, bool target
     set->owned[0] = x;
     set->owned[1] = label;
     if (!x || !label)
-        return no_memory(source, trouble);
+        return no_memory_for_dataset(source, trouble);
     gyre_rng_seed(&rng, 1);
     for (uint64_t i = 0; i < cells; i++)
         x[i] = (float)(gyre_rng_next(&rng) >> 40) * 0x1p-24f;
@@ -105,7 +105,7 @@ static int aligned(struct gyre_dataset *set, const char *source,
         return 0;
     set->owned[slot] = malloc(tensor->bytes ? tensor->bytes : 1);
     if (!set->owned[slot])
-        return no_memory(source, trouble);
+        return no_memory_for_dataset(source, trouble);
     memcpy(set->owned[slot], tensor->data, tensor->bytes);
     *data = set->owned[slot];
     return 0;
@@ -216,7 +216,7 @@ static int take_labels(struct gyre_dataset *set, const char *path, struct gyre_t
             labels.dims ? labels.shape[0] : 0, labels.dims, (unsigned long long)set->samples);
     int64_t *label = status ? NULL : malloc((set->samples ? set->samples : 1) * sizeof *label);
     if (!status && !label)
-        status = no_memory(path, trouble);
+        status = no_memory_for_dataset(path, trouble);
     set->owned[1] = label;
     set->label = label;
     if (!status)
@@ -232,7 +232,7 @@ static int open_idx(struct gyre_dataset *set, const struct gyre_dataset_options 
 {
     char *labels = options->labels ? strdup(options->labels) : labels_beside(options->source);
     set->images = calloc(1, sizeof *set->images);
-    int status = labels && set->images ? 0 : no_memory(options->source, trouble);
+    int status = labels && set->images ? 0 : no_memory_for_dataset(options->source, trouble);
     if (!status)
         status = gyre_idx_open(set->images, options->source, trouble);
     if (!status)
@@ -268,13 +268,13 @@ static int take_table(struct gyre_dataset *set, const struct gyre_csv *csv, cons
 {
     uint64_t rows = csv->rows, cells;
     if (!gyre_mul_u64(rows, csv->columns, &cells) || cells > SIZE_MAX / sizeof(float))
-        return no_memory(source, trouble);
+        return no_memory_for_dataset(source, trouble);
     float *x = malloc((cells + 1) * sizeof *x);
     void *y = malloc((rows + 1) * sizeof(int64_t));
     set->owned[0] = x;
     set->owned[1] = y;
     if (!x || !y)
-        return no_memory(source, trouble);
+        return no_memory_for_dataset(source, trouble);
     for (uint64_t i = 0; i < cells; i++)
         x[i] = (float)csv->values[i];
     for (uint64_t i = 0; i < rows && targets; i++)
@@ -307,7 +307,7 @@ static int open_csv(struct gyre_dataset *set, const struct gyre_dataset_options 
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const struct gyre_dataset *set)
+static uint64_t dataset_bytes(const struct gyre_dataset *set)
 {
     return set->samples * set->features * (set->x ? sizeof(float) : 1);
 }
@@ -373,7 +373,7 @@ int gyre_dataset_open(struct gyre_dataset *set, const struct gyre_dataset_option
         status = check_shape(set, options->source, trouble);
     if (!status)
         status = count_classes(set, options->source, trouble);
-    bool small = !status && bytes_of(set) <= READ_WHOLE; /* larger ones show it in the loss */
+    bool small = !status && dataset_bytes(set) <= READ_WHOLE; /* larger ones show it in the loss */
     uint64_t bad = small ? gyre_dataset_find_nonfinite(set) : set->samples;
     if (!status && bad < set->samples)
         status = gyre_trouble_set(trouble, GYRE_INVALID, "%s: sample %llu has a NaN or an infinity",
@@ -452,8 +452,9 @@ uint64_t gyre_dataset_sample_hash(const struct gyre_dataset *set, uint64_t index
 
 uint64_t gyre_dataset_hash(const struct gyre_dataset *set)
 {
-    uint64_t step =
-        bytes_of(set) > READ_WHOLE && set->samples > HASH_SPREAD ? set->samples / HASH_SPREAD : 1;
+    uint64_t step = dataset_bytes(set) > READ_WHOLE && set->samples > HASH_SPREAD
+                        ? set->samples / HASH_SPREAD
+                        : 1;
     uint64_t hash = gyre_mix64(set->samples);
     for (uint32_t d = 0; d < set->dims; d++)
         hash = gyre_mix64(hash ^ set->shape[d]);

@@ -127,8 +127,8 @@ static int unpack_header(struct gyre_idx *idx, struct gyre_gzip *gzip, const cha
     return status ? status : take_shape(idx, name, sizes, bytes, trouble);
 }
 
-static int unpack(struct gyre_idx *idx, struct gyre_gzip *gzip, const char *name, uint64_t length,
-                  struct gyre_trouble *trouble)
+static int unpack_idx(struct gyre_idx *idx, struct gyre_gzip *gzip, const char *name,
+                      uint64_t length, struct gyre_trouble *trouble)
 {
     uint64_t bytes = 0;
     int status = unpack_header(idx, gzip, name, &bytes, trouble);
@@ -154,7 +154,7 @@ static int read_gzip(struct gyre_idx *idx, const char *name, const uint8_t *byte
     struct gyre_gzip *gzip;
     int status = gyre_gzip_create(&gzip, name, bytes, length, trouble);
     if (!status)
-        status = unpack(idx, gzip, name, length, trouble);
+        status = unpack_idx(idx, gzip, name, length, trouble);
     gyre_gzip_destroy(gzip);
     return status;
 }

@@ -45,7 +45,7 @@ void gyre_gzip_destroy(struct gyre_gzip *gzip)
     free(gzip);
 }
 
-static int refuse(const struct gyre_gzip *gzip, struct gyre_trouble *trouble, const char *what)
+static int refuse_gzip(const struct gyre_gzip *gzip, struct gyre_trouble *trouble, const char *what)
 {
     return gyre_trouble_set(trouble, GYRE_INVALID, "%s: gzip: %s", gzip->name, what);
 }
@@ -75,8 +75,8 @@ static int inflate_on(struct gyre_gzip *gzip, struct gyre_trouble *trouble)
     if (status == Z_MEM_ERROR)
         return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory to unpack it", gzip->name);
     if (status == Z_BUF_ERROR)
-        return refuse(gzip, trouble, "it ends too early");
-    return refuse(gzip, trouble, stream->msg ? stream->msg : "damaged");
+        return refuse_gzip(gzip, trouble, "it ends too early");
+    return refuse_gzip(gzip, trouble, stream->msg ? stream->msg : "damaged");
 }
 
 int gyre_gzip_read(struct gyre_gzip *gzip, void *to, uint64_t length, struct gyre_trouble *trouble)
@@ -108,8 +108,8 @@ int gyre_gzip_end(struct gyre_gzip *gzip, struct gyre_trouble *trouble)
     if (status)
         return status;
     if (!gzip->ended || !gzip->stream.avail_out)
-        return refuse(gzip, trouble, "what is packed is longer than its sizes say");
+        return refuse_gzip(gzip, trouble, "what is packed is longer than its sizes say");
     if (gzip->stream.avail_in || gzip->at != gzip->end)
-        return refuse(gzip, trouble, "something follows the end");
+        return refuse_gzip(gzip, trouble, "something follows the end");
     return 0;
 }

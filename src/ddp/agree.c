@@ -26,7 +26,8 @@ struct lines {
     bool lost; /* no memory */
 };
 
-__attribute__((format(printf, 2, 3))) static void put(struct lines *lines, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void append_line(struct lines *lines,
+                                                              const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -54,30 +55,32 @@ static const char *const type_name[] = {"f32", "f64", "f16", "bf16", "i32", "i64
 
 static void put_item(struct lines *lines, const char *what, const struct gyre_ddp_item *item)
 {
-    put(lines, "%s '%.200s' of %s [", what, item->name, type_name[item->type]);
+    append_line(lines, "%s '%.200s' of %s [", what, item->name, type_name[item->type]);
     for (int d = 0; d < item->dimensions; d++)
-        put(lines, "%s%llu", d ? ", " : "", (unsigned long long)item->shape[d]);
-    put(lines, "]\n");
+        append_line(lines, "%s%llu", d ? ", " : "", (unsigned long long)item->shape[d]);
+    append_line(lines, "]\n");
 }
 
 static void put_options(struct lines *lines, const struct gyre_ddp_options *o)
 {
-    put(lines, "first_bucket %llu and bucket_cap %llu\n", (unsigned long long)o->first_bucket,
-        (unsigned long long)o->bucket_cap);
-    put(lines, "mean %d, wire %d, no_feedback %d, strict %d, sharded %d, norm %d, unscaled %d, ",
+    append_line(lines, "first_bucket %llu and bucket_cap %llu\n",
+                (unsigned long long)o->first_bucket, (unsigned long long)o->bucket_cap);
+    append_line(
+        lines, "mean %d, wire %d, no_feedback %d, strict %d, sharded %d, norm %d, unscaled %d, ",
         (int)o->mean, (int)o->wire, o->no_feedback, o->strict, o->sharded, o->norm, o->unscaled);
-    put(lines, "look %d, compare_every %d\n", (int)o->look, o->compare_every);
+    append_line(lines, "look %d, compare_every %d\n", (int)o->look, o->compare_every);
 }
 
 static void put_hook(struct lines *lines, const struct gyre_ddp_hook *hook)
 {
     if (hook->encode)
-        put(lines, "hook '%.200s' of %s, reduction %d, elements %s\n", hook->name,
-            type_name[hook->type], (int)hook->op, hook->length ? "by a function" : "as many");
+        append_line(lines, "hook '%.200s' of %s, reduction %d, elements %s\n", hook->name,
+                    type_name[hook->type], (int)hook->op,
+                    hook->length ? "by a function" : "as many");
 }
 
-static struct lines describe(const struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer,
-                             uint32_t buffers)
+static struct lines describe_buffers(const struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer,
+                                     uint32_t buffers)
 {
     struct lines lines = {0};
     put_options(&lines, &ddp->options);
@@ -164,7 +167,7 @@ static int tell_difference(struct gyre_ddp *ddp, const struct lines *lines, uint
 int gyre_ddp_agree(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers,
                    int refused, struct gyre_trouble *trouble)
 {
-    struct lines lines = refused ? (struct lines){0} : describe(ddp, buffer, buffers);
+    struct lines lines = refused ? (struct lines){0} : describe_buffers(ddp, buffer, buffers);
     struct card mine = {.refused = refused      ? refused
                                    : lines.lost ? -ENOMEM
                                                 : 0,

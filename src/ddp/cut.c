@@ -70,8 +70,8 @@ static void sort_order(struct gyre_cut *cut, uint32_t *by_bucket)
         cut->order[place] = by_bucket[place];
 }
 
-static void lay_out(struct gyre_cut *cut, const struct gyre_cut_item *item,
-                    const struct gyre_cut_limits *limits)
+static void lay_out_buckets(struct gyre_cut *cut, const struct gyre_cut_item *item,
+                            const struct gyre_cut_limits *limits)
 {
     for (uint32_t b = 0; b < cut->buckets; b++) {
         struct gyre_bucket *bucket = &cut->bucket[b];
@@ -105,7 +105,7 @@ static int check_sizes(const struct gyre_cut_item *item, uint32_t items,
                                   "the parameters together are larger than memory can be");
 }
 
-static int allocate(struct gyre_cut *cut, uint32_t items)
+static int allocate_cut(struct gyre_cut *cut, uint32_t items)
 {
     size_t room = items ? items : 1;
     cut->order = malloc(room * sizeof *cut->order);
@@ -122,7 +122,7 @@ int gyre_cut_make(struct gyre_cut *cut, const struct gyre_cut_item *item, uint32
     *cut = (struct gyre_cut){.items = items};
     int status = check_sizes(item, items, limits, trouble);
     uint32_t *by_bucket = malloc((items ? items : 1) * sizeof *by_bucket);
-    if (!status && (allocate(cut, items) || !by_bucket))
+    if (!status && (allocate_cut(cut, items) || !by_bucket))
         status =
             gyre_trouble_set(trouble, -ENOMEM, "no memory for the buckets of %u parameters", items);
     if (!status) {
@@ -130,7 +130,7 @@ int gyre_cut_make(struct gyre_cut *cut, const struct gyre_cut_item *item, uint32
             cut->order[place] = order[place];
         assign(cut, item, limits);
         sort_order(cut, by_bucket);
-        lay_out(cut, item, limits);
+        lay_out_buckets(cut, item, limits);
     }
     free(by_bucket);
     if (status)

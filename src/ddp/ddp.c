@@ -38,7 +38,7 @@ static int check_hook(const struct gyre_ddp_options *options)
     return 0;
 }
 
-static int check_options(const struct gyre_ddp_options *options)
+static int check_ddp_options(const struct gyre_ddp_options *options)
 {
     if (options->size != sizeof *options)
         return gyre_refuse("gyre_ddp_options.size is %zu, this library knows %zu: set it to "
@@ -75,7 +75,7 @@ static int count_elements(const struct gyre_ddp_parameter *p, uint64_t *elements
 }
 
 /* Memory that the CPU cannot touch; nobody loads CUDA for this. */
-static bool is_away(const void *memory)
+static bool is_device_memory(const void *memory)
 {
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     return cuda && gyre_device_cuda_present() && cuda->classify(memory) != GYRE_MEMORY_HOST;
@@ -94,7 +94,7 @@ static int check_item(const struct gyre_ddp_parameter *p, int index, bool traine
                            p->dimensions, GYRE_DDP_DIMENSIONS);
     if (!p->value)
         return gyre_refuse("gyre_ddp_create: '%s' has no value (NULL)", p->name);
-    if (is_away(p->value))
+    if (is_device_memory(p->value))
         return gyre_refuse(
             "gyre_ddp_create: the value of '%s' is at %p, CUDA memory, and the engine "
             "works in the host's: give it a copy there, or reduce gradients on the "
@@ -172,7 +172,7 @@ static int take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_parameter 
                           int parameters, const struct gyre_ddp_options *options,
                           struct gyre_ddp_item **buffer)
 {
-    int status = options ? check_options(options) : 0;
+    int status = options ? check_ddp_options(options) : 0;
     if (status)
         return status;
     ddp->options = options ? *options : (struct gyre_ddp_options)GYRE_DDP_OPTIONS_INIT;
@@ -253,7 +253,8 @@ static int cut_first(struct gyre_ddp *ddp)
 
 /* -- values ------------------------------------------------------------------------------------ */
 
-static int spread(struct gyre_comm *comm, const struct gyre_ddp_item *item, uint32_t items)
+static int spread_from_root(struct gyre_comm *comm, const struct gyre_ddp_item *item,
+                            uint32_t items)
 {
     int status = 0;
     for (uint32_t i = 0; !status && i < items; i++)
@@ -281,9 +282,9 @@ static int allocate_items(struct gyre_ddp *ddp)
 
 static int build(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers)
 {
-    int status = spread(ddp->comm, ddp->item, ddp->items);
+    int status = spread_from_root(ddp->comm, ddp->item, ddp->items);
     if (!status)
-        status = spread(ddp->comm, buffer, buffers);
+        status = spread_from_root(ddp->comm, buffer, buffers);
     if (!status)
         status = find_limits(ddp);
     if (!status)
@@ -369,7 +370,7 @@ int gyre_ddp_adds(const struct gyre_ddp *ddp)
     return ddp && ddp->adds;
 }
 
-const struct gyre_ddp_result *gyre_ddp_step(const struct gyre_ddp *ddp)
+const struct gyre_ddp_result *gyre_ddp_result(const struct gyre_ddp *ddp)
 {
     return ddp ? &ddp->result : NULL;
 }

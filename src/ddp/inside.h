@@ -27,10 +27,10 @@ struct gyre_ddp_item { /* a parameter or a buffer */
 struct gyre_ddp_note {
     uint64_t samples;
     double sum[GYRE_DDP_SUMS];
-    double squares; /* of its blocks, where the norm is made of all ranks' */
-    uint32_t seens; /* gradients that were ready: the order of rank 0's counts */
-    uint32_t asks;  /* GYRE_ASKS_STOP and GYRE_ASKS_SKIP */
-    int32_t bad;    /* where it has a NaN first: a parameter, or GYRE_BAD_SUM(k) */
+    double squares;      /* of its blocks, where the norm is made of all ranks' */
+    uint32_t seen_count; /* gradients that were ready: the order of rank 0's counts */
+    uint32_t asks;       /* GYRE_ASKS_STOP and GYRE_ASKS_SKIP */
+    int32_t bad;         /* where it has a NaN first: a parameter, or GYRE_BAD_SUM(k) */
     int32_t unused; /* the first parameter that its samples left without a gradient; -1: none */
 };
 
@@ -74,7 +74,7 @@ struct gyre_ddp {
 
     uint32_t *sums; /* by rank: of values, while they are compared */
     bool settled;   /* cut for good */
-    uint32_t *seen, seens;
+    uint32_t *seen, seen_count;
     bool *named; /* by item: told to be unused */
     int failed;  /* status of every later call */
     uint64_t steps;

@@ -19,7 +19,7 @@ struct load {
 
 /* -- packed and unpacked ----------------------------------------------------------------------- */
 
-static struct load pack(struct gyre_ddp *ddp, uint32_t b)
+static struct load pack_bucket(struct gyre_ddp *ddp, uint32_t b)
 {
     const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
     uint64_t samples = gyre_ddp_own_note(ddp)->samples;
@@ -35,7 +35,7 @@ static struct load pack(struct gyre_ddp *ddp, uint32_t b)
     return load;
 }
 
-static void unpack(struct gyre_ddp *ddp, uint32_t b)
+static void unpack_bucket(struct gyre_ddp *ddp, uint32_t b)
 {
     const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
     if (gyre_ddp_is_encoded(ddp, bucket))
@@ -64,7 +64,7 @@ int gyre_ddp_spread_blocks(struct gyre_ddp *ddp, uint8_t *memory)
 }
 
 /* `work` NULL: to the end. */
-static int reduce(struct gyre_ddp *ddp, const struct load *p, struct gyre_work **work)
+static int reduce_bucket(struct gyre_ddp *ddp, const struct load *p, struct gyre_work **work)
 {
     if (!ddp->options.sharded)
         return work ? gyre_all_reduce_start(ddp->comm, p->data, p->data, p->elements, p->type,
@@ -81,8 +81,8 @@ int gyre_ddp_launch_complete(struct gyre_ddp *ddp)
     int status = 0;
     while (!status && ddp->n > 1 && ddp->launched + 1 < ddp->cut.buckets &&
            !ddp->missing[ddp->launched]) {
-        struct load load = pack(ddp, ddp->launched);
-        status = reduce(ddp, &load, &ddp->work[ddp->launched]);
+        struct load load = pack_bucket(ddp, ddp->launched);
+        status = reduce_bucket(ddp, &load, &ddp->work[ddp->launched]);
         ddp->launched++;
     }
     return gyre_ddp_fail(ddp, status);
@@ -100,7 +100,7 @@ static int reduce_with_notes(struct gyre_ddp *ddp, struct load *last)
     uint8_t *notes = last->data + last->elements * gyre_type_size(last->type);
     gyre_ddp_write_note(ddp, notes, last->type);
     last->elements += gyre_ddp_note_elements(ddp, last->type);
-    int status = reduce(ddp, last, NULL);
+    int status = reduce_bucket(ddp, last, NULL);
     if (!status)
         gyre_ddp_read_notes(ddp, notes, last->type);
     return status;
@@ -111,7 +111,7 @@ static int reduce_beside_notes(struct gyre_ddp *ddp, const struct load *last)
     int status = gyre_group_start(ddp->comm);
     if (status)
         return status;
-    status = reduce(ddp, last, NULL);
+    status = reduce_bucket(ddp, last, NULL);
     if (!status)
         status = gyre_ddp_gather_notes(ddp);
     int ended = gyre_group_end(ddp->comm);
@@ -127,10 +127,10 @@ static int reduce_last(struct gyre_ddp *ddp)
 {
     if (!ddp->cut.buckets)
         return gyre_ddp_gather_notes(ddp);
-    struct load last = pack(ddp, ddp->cut.buckets - 1);
+    struct load last = pack_bucket(ddp, ddp->cut.buckets - 1);
     if (notes_ride(ddp, &last))
         return reduce_with_notes(ddp, &last);
-    return gyre_ddp_norm_is_gathered(ddp) ? reduce(ddp, &last, NULL)
+    return gyre_ddp_norm_is_gathered(ddp) ? reduce_bucket(ddp, &last, NULL)
                                           : reduce_beside_notes(ddp, &last);
 }
 
@@ -156,7 +156,7 @@ int gyre_ddp_reduce_rest(struct gyre_ddp *ddp)
         status = status ? status : ended;
     }
     for (uint32_t b = 0; !status && b < ddp->cut.buckets; b++)
-        unpack(ddp, b);
+        unpack_bucket(ddp, b);
     if (!status && gyre_ddp_norm_is_gathered(ddp))
         status = gather_norm(ddp);
     return status;

@@ -82,7 +82,7 @@ static int learn_order(struct gyre_ddp *ddp, uint32_t *order)
     uint32_t filled = 0;
     if (!has)
         return -ENOMEM;
-    for (uint32_t i = 0; i < ddp->seens; i++)
+    for (uint32_t i = 0; i < ddp->seen_count; i++)
         has[order[filled++] = ddp->seen[i]] = true;
     for (uint32_t place = 0; place < ddp->items; place++)
         if (!has[ddp->cut.order[place]])

@@ -43,7 +43,7 @@ static unsigned bytes_in(enum gyre_type type)
     }
 }
 
-static void put(void *to, uint64_t i, enum gyre_type type, uint64_t number)
+static void store_number(void *to, uint64_t i, enum gyre_type type, uint64_t number)
 {
     size_t size = gyre_type_size(type);
     if (type == GYRE_F32)
@@ -58,7 +58,7 @@ static void put(void *to, uint64_t i, enum gyre_type type, uint64_t number)
         memcpy((uint8_t *)to + i * size, &number, size);
 }
 
-static uint64_t take(const void *from, uint64_t i, enum gyre_type type)
+static uint64_t load_number(const void *from, uint64_t i, enum gyre_type type)
 {
     uint64_t number = 0;
     size_t size = gyre_type_size(type);
@@ -89,7 +89,7 @@ void gyre_ddp_write_note(const struct gyre_ddp *ddp, void *to, enum gyre_type ty
     for (uint64_t i = 0; i < each; i++) {
         uint64_t number = 0;
         memcpy(&number, bytes + i * width, width);
-        put(to, each * (uint64_t)ddp->rank + i, type, number);
+        store_number(to, each * (uint64_t)ddp->rank + i, type, number);
     }
 }
 
@@ -99,7 +99,7 @@ void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type 
     uint64_t all = gyre_ddp_note_elements(ddp, type);
     unsigned width = bytes_in(type);
     for (uint64_t i = 0; i < all; i++) {
-        uint64_t number = take(from, i, type);
+        uint64_t number = load_number(from, i, type);
         memcpy(bytes + i * width, &number, width);
     }
 }

@@ -45,7 +45,7 @@ static void clear_part(struct gyre_ddp *ddp)
     for (uint32_t b = 0; b < ddp->cut.buckets; b++)
         ddp->missing[b] = ddp->cut.bucket[b].items;
     ddp->launched = 0;
-    ddp->seens = 0;
+    ddp->seen_count = 0;
 }
 
 int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples)
@@ -90,7 +90,7 @@ static bool wants_look(const struct gyre_ddp *ddp, uint32_t i)
            (ddp->options.look == GYRE_DDP_LOOK_SMALL && ddp->item[i].elements <= LOOK_SMALL);
 }
 
-static void look(struct gyre_ddp *ddp, uint32_t i)
+static void look_at_bucket(struct gyre_ddp *ddp, uint32_t i)
 {
     const struct gyre_ddp_item *item = &ddp->item[i];
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
@@ -124,7 +124,7 @@ int gyre_ddp_look_at(struct gyre_ddp *ddp, int parameter)
 {
     int status = check_call(ddp, "gyre_ddp_look_at", parameter);
     if (!status)
-        look(ddp, (uint32_t)parameter);
+        look_at_bucket(ddp, (uint32_t)parameter);
     return status;
 }
 
@@ -137,9 +137,9 @@ int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter)
         return gyre_refuse("gyre_ddp_ready: '%s' was said to be ready in this step already",
                            ddp->item[parameter].name);
     if (wants_look(ddp, (uint32_t)parameter))
-        look(ddp, (uint32_t)parameter);
+        look_at_bucket(ddp, (uint32_t)parameter);
     note_ready(ddp, (uint32_t)parameter);
-    ddp->seen[ddp->seens++] = (uint32_t)parameter;
+    ddp->seen[ddp->seen_count++] = (uint32_t)parameter;
     return ddp->no_sync ? 0 : gyre_ddp_launch_complete(ddp);
 }
 
@@ -218,7 +218,7 @@ int gyre_ddp_ask_skip(struct gyre_ddp *ddp)
 static void finish_note(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_note *own = gyre_ddp_own_note(ddp);
-    own->seens = ddp->seens;
+    own->seen_count = ddp->seen_count;
     for (int k = 0; k < GYRE_DDP_SUMS; k++)
         if (!isfinite(own->sum[k]) && own->bad == GYRE_BAD_NONE)
             own->bad = GYRE_BAD_SUM(k);
@@ -251,7 +251,7 @@ static void publish_note(struct gyre_ddp *ddp, int rank)
 }
 
 /* In the order of ranks: sums are the same everywhere, to the last bit. */
-static void publish(struct gyre_ddp *ddp)
+static void publish_result(struct gyre_ddp *ddp)
 {
     struct gyre_ddp_result *r = &ddp->result;
     uint64_t divisor = 0;
@@ -320,14 +320,14 @@ static int end_step(struct gyre_ddp *ddp)
     ddp->steps++;
     if (status)
         return status;
-    publish(ddp);
+    publish_result(ddp);
     status = check_unused(ddp);
     if (status)
         return status;
     double factor = ddp->result.factor;
     if (ddp->result.samples)
         finish_gradients(ddp);
-    if (!ddp->settled && ddp->note[0].seens && ddp->n > 1)
+    if (!ddp->settled && ddp->note[0].seen_count && ddp->n > 1)
         status = gyre_ddp_settle(ddp);
     if (!status && ddp->result.samples)
         rescale_wire(ddp, factor);

@@ -81,7 +81,7 @@ static struct gyre_ddp_parcel parcel_of(const struct gyre_ddp *ddp,
                                     .scale = (double)ddp->wire.scale};
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t least_length(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -114,7 +114,8 @@ void gyre_ddp_encode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
     size_t size = gyre_type_size(ddp->hook.type);
     uint64_t most = ddp->hook.length ? bucket->used : PIECE;
     for (uint64_t at = 0; at < bucket->used; at += most) {
-        struct gyre_ddp_parcel parcel = parcel_of(ddp, bucket, at, least(at + most, bucket->used));
+        struct gyre_ddp_parcel parcel =
+            parcel_of(ddp, bucket, at, least_length(at + most, bucket->used));
         encode(&ddp->hook, &parcel, gradient + at, feedback ? feedback + at : NULL,
                wire + at * size);
     }
@@ -124,7 +125,7 @@ void gyre_ddp_decode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
 {
     float *gradient = (float *)(void *)(ddp->gradients + bucket->at);
     uint64_t first = gyre_ddp_own_first(ddp, bucket);
-    uint64_t end = least(first + gyre_ddp_own_count(ddp, bucket), bucket->used);
+    uint64_t end = least_length(first + gyre_ddp_own_count(ddp, bucket), bucket->used);
     if (first >= end)
         return;
     struct gyre_ddp_parcel parcel = parcel_of(ddp, bucket, first, end);

@@ -193,7 +193,7 @@ static void cpu_free(struct gyre_region *region)
 
 /* -- a peer's memory --------------------------------------------------------------------------- */
 
-static int check_size(int fd, uint64_t length, struct gyre_trouble *trouble)
+static int check_file_size(int fd, uint64_t length, struct gyre_trouble *trouble)
 {
     struct stat file;
     if (fstat(fd, &file) != 0)
@@ -222,7 +222,7 @@ static int cpu_import(int device, int fd, uint64_t length, enum gyre_share share
                       struct gyre_region *region, struct gyre_trouble *trouble)
 {
     *region = empty_region();
-    int status = check_size(fd, length, trouble);
+    int status = check_file_size(fd, length, trouble);
     if (!status)
         status = check_seals(fd, share, trouble);
     if (status)

@@ -50,7 +50,7 @@ static uint64_t read_field(const char *path, const char *key)
 }
 
 /* The number that is a file's whole content; UINT64_MAX for "max", a missing file or nonsense. */
-static uint64_t read_number(const char *path)
+static uint64_t read_limit(const char *path)
 {
     uint64_t value = UINT64_MAX;
     FILE *file = fopen(path, "re");
@@ -99,7 +99,7 @@ static void look_at_group(struct limit *limit, const struct cgroup_words *words,
 {
     char path[PATH_ROOM + 64];
     snprintf(path, sizeof path, "%s%s/%s", words->mount, group, words->limit);
-    uint64_t most = read_number(path);
+    uint64_t most = read_limit(path);
     if (most >= INT64_MAX / 2) /* version 1 writes "no limit" as a very large number */
         return;
     char stat[PATH_ROOM + 64];

@@ -40,7 +40,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-static _Noreturn void keep_group(const struct gyre_group *group)
+static _Noreturn void keep_group(const struct gyre_process_group *group)
 {
     char byte;
     sigset_t all;
@@ -58,10 +58,10 @@ static _Noreturn void keep_group(const struct gyre_group *group)
     _exit(0);
 }
 
-int gyre_group_create(struct gyre_group *group, struct gyre_trouble *trouble)
+int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trouble *trouble)
 {
     int launcher_pipe[2] = {-1, -1}, exec_pipe[2] = {-1, -1};
-    *group = (struct gyre_group){0, -1, -1, -1, -1};
+    *group = (struct gyre_process_group){0, -1, -1, -1, -1};
     if (pipe2(launcher_pipe, O_CLOEXEC) || pipe2(exec_pipe, O_CLOEXEC | O_NONBLOCK)) {
         int error = errno;
         close_fd(&launcher_pipe[0]);
@@ -69,21 +69,22 @@ int gyre_group_create(struct gyre_group *group, struct gyre_trouble *trouble)
         return gyre_trouble_set(trouble, -error, "cannot make the launcher's pipes: %s",
                                 strerror(error));
     }
-    *group = (struct gyre_group){0, launcher_pipe[0], launcher_pipe[1], exec_pipe[0], exec_pipe[1]};
+    *group = (struct gyre_process_group){0, launcher_pipe[0], launcher_pipe[1], exec_pipe[0],
+                                         exec_pipe[1]};
     group->id = fork();
     if (group->id == 0)
         keep_group(group);
     if (group->id < 0) {
         int error = errno;
         group->id = 0;
-        gyre_group_destroy(group);
+        gyre_process_group_destroy(group);
         return gyre_trouble_set(trouble, -error, "cannot start a process: %s", strerror(error));
     }
     setpgid(group->id, group->id); /* both sides do, so that it holds for whoever comes next */
     return 0;
 }
 
-void gyre_group_destroy(struct gyre_group *group)
+void gyre_process_group_destroy(struct gyre_process_group *group)
 {
     if (group->id > 0) {
         kill(-group->id, SIGKILL);
@@ -96,7 +97,7 @@ void gyre_group_destroy(struct gyre_group *group)
     close_fd(&group->exec_write);
 }
 
-void gyre_group_signal(const struct gyre_group *group, int number)
+void gyre_process_group_signal(const struct gyre_process_group *group, int number)
 {
     if (group->id > 0)
         kill(-group->id, number);
@@ -190,7 +191,7 @@ static void pass_on(struct gyre_variables *variables, const char *name, int fd)
     gyre_variables_add(variables, "%s=%d", name, fd);
 }
 
-static _Noreturn void become(const struct gyre_group *group, const struct gyre_spawn *spawn,
+static _Noreturn void become(const struct gyre_process_group *group, const struct gyre_spawn *spawn,
                              const struct pipes *pipes, pid_t launcher)
 {
     setpgid(0, group->id);
@@ -215,13 +216,13 @@ static _Noreturn void become(const struct gyre_group *group, const struct gyre_s
 
 static int attach(struct gyre_child *child, struct pipes *pipes, const struct gyre_spawn *spawn)
 {
-    int out = gyre_tap_init(&child->out, pipes->out[0], spawn->out_log, spawn->out);
-    int err = gyre_tap_init(&child->err, pipes->err[0], spawn->err_log, spawn->err);
+    int out = gyre_line_tap_init(&child->out, pipes->out[0], spawn->out_log, spawn->out);
+    int err = gyre_line_tap_init(&child->err, pipes->err[0], spawn->err_log, spawn->err);
     child->input = pipes->in[1];
     return out ? out : err;
 }
 
-int gyre_child_spawn(struct gyre_child *child, const struct gyre_group *group,
+int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *group,
                      const struct gyre_spawn *spawn, struct gyre_trouble *trouble)
 {
     struct pipes pipes = no_pipes;
@@ -260,6 +261,6 @@ void gyre_child_destroy(struct gyre_child *child)
     }
     if (child->out.sink)
         close_fd(&child->input);
-    gyre_tap_deinit(&child->out);
-    gyre_tap_deinit(&child->err);
+    gyre_line_tap_deinit(&child->out);
+    gyre_line_tap_deinit(&child->err);
 }

@@ -15,7 +15,7 @@
 #define GYRE_KEY_BYTES 32
 
 /* A process group that ends with the launcher, however that ends. */
-struct gyre_group {
+struct gyre_process_group {
     pid_t id;          /* of the keeper, which leads the group */
     int launcher_pipe; /* read end, which every child inherits; its end: the launcher has gone */
     int hold;          /* write end, which only the launcher has */
@@ -25,9 +25,9 @@ struct gyre_group {
 
 /* -errno and the story; deinit kills what is left in the group. A zeroed struct that was never
  * created has id 0. */
-int gyre_group_create(struct gyre_group *group, struct gyre_trouble *trouble);
-void gyre_group_destroy(struct gyre_group *group);
-void gyre_group_signal(const struct gyre_group *group, int number);
+int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trouble *trouble);
+void gyre_process_group_destroy(struct gyre_process_group *group);
+void gyre_process_group_signal(const struct gyre_process_group *group, int number);
 
 #define GYRE_VARIABLES_MAX 32
 
@@ -60,12 +60,12 @@ struct gyre_child {
     int pidfd;  /* -1 once it was seen to end */
     int input;  /* write end of its standard input, -1 for none */
     int status; /* as waitpid(2) gives it, once pidfd is -1 */
-    struct gyre_tap out, err;
+    struct gyre_line_tap out, err;
 };
 
 /* Starts a child in the group; *child is zeroed but for its name. -errno and the story; it may be
  * destroyed in any case. */
-int gyre_child_spawn(struct gyre_child *child, const struct gyre_group *group,
+int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *group,
                      const struct gyre_spawn *spawn, struct gyre_trouble *trouble);
 void gyre_child_reap(struct gyre_child *child); /* after pidfd became readable */
 void gyre_child_destroy(struct gyre_child *child);

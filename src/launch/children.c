@@ -33,7 +33,7 @@ static const int heeded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT,
 /* --- set-up ----------------------------------------------------------------------------------- */
 
 /* What the caller had ignored (nohup, a shell's background job) stays ignored. */
-static int open_signals(struct gyre_crew *crew)
+static int open_signals(struct gyre_children *all)
 {
     struct sigaction action;
     sigset_t set;
@@ -41,45 +41,47 @@ static int open_signals(struct gyre_crew *crew)
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++)
         if (!sigaction(heeded[i], NULL, &action) && action.sa_handler != SIG_IGN)
             sigaddset(&set, heeded[i]);
-    sigprocmask(SIG_BLOCK, &set, &crew->old_mask);
+    sigprocmask(SIG_BLOCK, &set, &all->old_mask);
     signal(SIGPIPE, SIG_IGN);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int gyre_crew_create(struct gyre_crew *crew, int children, int ears, struct gyre_trouble *trouble)
+int gyre_children_create(struct gyre_children *all, int children, int launcher_lines,
+                         struct gyre_trouble *trouble)
 {
-    size_t slots = SLOT_CHILDREN + (size_t)children * SLOTS_PER_CHILD + (size_t)ears;
-    *crew = (struct gyre_crew){.children = children, .ears = ears, .verdict = {.child = -1}};
-    crew->signal_fd = open_signals(crew);
-    int status = gyre_group_create(&crew->group, trouble);
+    size_t slots = SLOT_CHILDREN + (size_t)children * SLOTS_PER_CHILD + (size_t)launcher_lines;
+    *all = (struct gyre_children){
+        .children = children, .launcher_lines = launcher_lines, .first_failure = {.child = -1}};
+    all->signal_fd = open_signals(all);
+    int status = gyre_process_group_create(&all->group, trouble);
     if (status)
         return status;
-    crew->child = calloc((size_t)children, sizeof *crew->child);
-    crew->ear = calloc((size_t)ears + 1, sizeof *crew->ear);
-    crew->poll = calloc(slots, sizeof *crew->poll);
-    if (gyre_sink_init(&crew->out, STDOUT_FILENO) || gyre_sink_init(&crew->err, STDERR_FILENO) ||
-        !crew->child || !crew->ear || !crew->poll)
+    all->child = calloc((size_t)children, sizeof *all->child);
+    all->launcher_line = calloc((size_t)launcher_lines + 1, sizeof *all->launcher_line);
+    all->poll = calloc(slots, sizeof *all->poll);
+    if (gyre_sink_init(&all->out, STDOUT_FILENO) || gyre_sink_init(&all->err, STDERR_FILENO) ||
+        !all->child || !all->launcher_line || !all->poll)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to watch %d processes", children);
-    for (int i = 0; i < ears; i++)
-        crew->ear[i].fd = -1;
+    for (int i = 0; i < launcher_lines; i++)
+        all->launcher_line[i].fd = -1;
     return 0;
 }
 
-void gyre_crew_destroy(struct gyre_crew *crew)
+void gyre_children_destroy(struct gyre_children *all)
 {
-    gyre_group_destroy(&crew->group);
-    for (int i = 0; crew->child && i < crew->children; i++)
-        gyre_child_destroy(&crew->child[i]);
-    for (int i = 0; crew->ear && i < crew->ears; i++)
-        gyre_ear_close(&crew->ear[i]);
-    free(crew->child);
-    free(crew->ear);
-    free(crew->poll);
-    gyre_sink_deinit(&crew->out);
-    gyre_sink_deinit(&crew->err);
-    if (crew->signal_fd >= 0)
-        close(crew->signal_fd);
-    sigprocmask(SIG_SETMASK, &crew->old_mask, NULL);
+    gyre_process_group_destroy(&all->group);
+    for (int i = 0; all->child && i < all->children; i++)
+        gyre_child_destroy(&all->child[i]);
+    for (int i = 0; all->launcher_line && i < all->launcher_lines; i++)
+        gyre_launcher_line_close(&all->launcher_line[i]);
+    free(all->child);
+    free(all->launcher_line);
+    free(all->poll);
+    gyre_sink_deinit(&all->out);
+    gyre_sink_deinit(&all->err);
+    if (all->signal_fd >= 0)
+        close(all->signal_fd);
+    sigprocmask(SIG_SETMASK, &all->old_mask, NULL);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -90,49 +92,48 @@ static bool is_passed_on(int number)
     return number == SIGTSTP || number == SIGCONT || number == SIGUSR1 || number == SIGUSR2;
 }
 
-static void heed(struct gyre_crew *crew, int number)
+static void heed(struct gyre_children *all, int number)
 {
     char text[96];
     if (is_passed_on(number)) {
-        gyre_crew_signal(crew, number);
-    } else if (number == SIGKILL || (number == SIGINT && crew->phase == GYRE_CREW_ENDS)) {
-        gyre_crew_kill(crew);
-    } else if (crew->phase <= GYRE_CREW_LAST_WORDS) {
+        gyre_children_signal(all, number);
+    } else if (number == SIGKILL || (number == SIGINT && all->phase == GYRE_CHILDREN_ENDS)) {
+        gyre_children_kill(all);
+    } else if (all->phase <= GYRE_CHILDREN_LAST_WORDS) {
         snprintf(text, sizeof text, "ended by signal %d (SIG%s)", number, sigabbrev_np(number));
-        gyre_crew_decide(crew, 128 + number, text, NULL);
-        gyre_crew_end(crew, number);
-        crew->hurried = true;
+        gyre_children_decide(all, 128 + number, text, NULL);
+        gyre_children_end(all, number);
+        all->hurried = true;
     }
 }
 
-static void read_signals(struct gyre_crew *crew)
+static void read_signals(struct gyre_children *all)
 {
     struct signalfd_siginfo info;
-    while (read(crew->signal_fd, &info, sizeof info) == sizeof info) {
-        heed(crew, (int)info.ssi_signo);
+    while (read(all->signal_fd, &info, sizeof info) == sizeof info) {
+        heed(all, (int)info.ssi_signo);
         if (info.ssi_signo == SIGTSTP)
             raise(SIGSTOP); /* Ctrl-Z stops us too; the SIGCONT that wakes us is passed on above */
     }
 }
 
 /* Each child that could not start its program tells the same; the first one's word is enough. */
-static void read_exec_errors(struct gyre_crew *crew)
+static void read_exec_errors(struct gyre_children *all)
 {
     int error;
-    char text[sizeof crew->verdict.text];
-    if (read(crew->group.exec_read, &error, sizeof error) != sizeof error || crew->verdict.code)
+    char text[sizeof all->first_failure.text];
+    if (read(all->group.exec_read, &error, sizeof error) != sizeof error || all->first_failure.code)
         return;
-    snprintf(text, sizeof text, "cannot start '%.300s' on %s: %s%s", crew->program,
-             gyre_host_name(), strerror(error),
-             error == ENOENT && !strchr(crew->program, '/') ? " in PATH" : "");
-    gyre_crew_decide(crew, error == ENOENT ? 127 : 126, text, NULL);
-    gyre_crew_end(crew, SIGTERM);
+    snprintf(text, sizeof text, "cannot start '%.300s' on %s: %s%s", all->program, gyre_host_name(),
+             strerror(error), error == ENOENT && !strchr(all->program, '/') ? " in PATH" : "");
+    gyre_children_decide(all, error == ENOENT ? 127 : 126, text, NULL);
+    gyre_children_end(all, SIGTERM);
 }
 
-static void read_tap(struct gyre_tap *tap)
+static void read_tap(struct gyre_line_tap *tap)
 {
     if (tap->fd >= 0 && gyre_sink_has_room(tap->sink))
-        gyre_tap_read(tap);
+        gyre_line_tap_read(tap);
 }
 
 static bool readable(int fd)
@@ -141,55 +142,55 @@ static bool readable(int fd)
     return fd >= 0 && poll(&poll_fd, 1, 0) == 1;
 }
 
-static void end_child(struct gyre_crew *crew, int index)
+static void end_child(struct gyre_children *all, int index)
 {
-    struct gyre_child *child = &crew->child[index];
+    struct gyre_child *child = &all->child[index];
     while (readable(child->err.fd) && gyre_sink_has_room(child->err.sink))
-        gyre_tap_read(&child->err);
-    gyre_crew_hear_report(crew, index);
-    read_exec_errors(crew);
+        gyre_line_tap_read(&child->err);
+    gyre_children_hear_report(all, index);
+    read_exec_errors(all);
     gyre_child_reap(child);
-    crew->alive--;
-    gyre_crew_judge(crew, index);
+    all->alive--;
+    gyre_children_judge(all, index);
 }
 
-static void listen_to(struct gyre_crew *crew, struct gyre_ear *ear)
+static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_line *launcher_line)
 {
-    char text[sizeof ear->name + 32];
+    char text[sizeof launcher_line->name + 32];
     struct gyre_heard heard;
-    gyre_ear_read(ear);
-    while ((heard = gyre_ear_next(ear)).word != GYRE_WORD_NONE) {
+    gyre_launcher_line_read(launcher_line);
+    while ((heard = gyre_launcher_line_next(launcher_line)).word != GYRE_WORD_NONE) {
         if (heard.word == GYRE_WORD_SIGNAL) {
-            heed(crew, heard.number);
+            heed(all, heard.number);
         } else if (heard.word == GYRE_WORD_FAILED) {
-            gyre_crew_decide(crew, heard.number, heard.text, ear);
+            gyre_children_decide(all, heard.number, heard.text, launcher_line);
         } else {
-            snprintf(text, sizeof text, "%s has gone", ear->name);
-            gyre_crew_decide(crew, 1, text, NULL);
-            gyre_crew_end(crew, SIGTERM);
+            snprintf(text, sizeof text, "%s has gone", launcher_line->name);
+            gyre_children_decide(all, 1, text, NULL);
+            gyre_children_end(all, SIGTERM);
         }
     }
 }
 
-static void write_sink(struct gyre_crew *crew, struct gyre_sink *sink)
+static void write_sink(struct gyre_children *all, struct gyre_sink *sink)
 {
-    if (gyre_sink_write(sink) && crew->phase <= GYRE_CREW_LAST_WORDS) {
-        gyre_crew_decide(crew, 128 + SIGPIPE, "nobody reads the output any more", NULL);
-        gyre_crew_end(crew, SIGTERM);
+    if (gyre_sink_write(sink) && all->phase <= GYRE_CHILDREN_LAST_WORDS) {
+        gyre_children_decide(all, 128 + SIGPIPE, "nobody reads the output any more", NULL);
+        gyre_children_end(all, SIGTERM);
     }
 }
 
-static void pass_deadline(struct gyre_crew *crew)
+static void pass_deadline(struct gyre_children *all)
 {
-    if (!crew->deadline_ns || gyre_now_ns() < crew->deadline_ns)
+    if (!all->deadline_ns || gyre_now_ns() < all->deadline_ns)
         return;
-    if (crew->phase == GYRE_CREW_DOUBTS) {
-        gyre_crew_announce(crew, NULL);
-        gyre_crew_enter(crew, GYRE_CREW_LAST_WORDS, GYRE_CREW_LAST_WORDS_MS);
-    } else if (crew->phase == GYRE_CREW_LAST_WORDS) {
-        gyre_crew_end(crew, SIGTERM);
+    if (all->phase == GYRE_CHILDREN_DOUBTS) {
+        gyre_children_announce(all, NULL);
+        gyre_children_enter(all, GYRE_CHILDREN_LAST_WORDS, GYRE_CHILDREN_LAST_WORDS_MS);
+    } else if (all->phase == GYRE_CHILDREN_LAST_WORDS) {
+        gyre_children_end(all, SIGTERM);
     } else {
-        gyre_crew_kill(crew);
+        gyre_children_kill(all);
     }
 }
 
@@ -200,129 +201,129 @@ static struct pollfd interest(int fd, short events, bool wanted)
     return (struct pollfd){.fd = wanted ? fd : -1, .events = events};
 }
 
-static nfds_t aim(struct gyre_crew *crew)
+static nfds_t aim(struct gyre_children *all)
 {
-    struct pollfd *slot = crew->poll + SLOT_CHILDREN;
-    crew->poll[SLOT_SIGNALS] = interest(crew->signal_fd, POLLIN, true);
-    crew->poll[SLOT_EXEC] = interest(crew->group.exec_read, POLLIN, true);
-    crew->poll[SLOT_OUT] = interest(crew->out.fd, POLLOUT, gyre_sink_pending(&crew->out));
-    crew->poll[SLOT_ERR] = interest(crew->err.fd, POLLOUT, gyre_sink_pending(&crew->err));
-    for (int i = 0; i < crew->children; i++) {
-        const struct gyre_child *child = &crew->child[i];
+    struct pollfd *slot = all->poll + SLOT_CHILDREN;
+    all->poll[SLOT_SIGNALS] = interest(all->signal_fd, POLLIN, true);
+    all->poll[SLOT_EXEC] = interest(all->group.exec_read, POLLIN, true);
+    all->poll[SLOT_OUT] = interest(all->out.fd, POLLOUT, gyre_sink_pending(&all->out));
+    all->poll[SLOT_ERR] = interest(all->err.fd, POLLOUT, gyre_sink_pending(&all->err));
+    for (int i = 0; i < all->children; i++) {
+        const struct gyre_child *child = &all->child[i];
         *slot++ = interest(child->pidfd, POLLIN, true);
-        *slot++ = interest(child->out.fd, POLLIN, gyre_sink_has_room(&crew->out));
-        *slot++ = interest(child->err.fd, POLLIN, gyre_sink_has_room(&crew->err));
+        *slot++ = interest(child->out.fd, POLLIN, gyre_sink_has_room(&all->out));
+        *slot++ = interest(child->err.fd, POLLIN, gyre_sink_has_room(&all->err));
     }
-    for (int i = 0; i < crew->ears; i++)
-        *slot++ = interest(crew->ear[i].fd, POLLIN, true);
-    return (nfds_t)(slot - crew->poll);
+    for (int i = 0; i < all->launcher_lines; i++)
+        *slot++ = interest(all->launcher_line[i].fd, POLLIN, true);
+    return (nfds_t)(slot - all->poll);
 }
 
-static void wait_for_events(struct gyre_crew *crew)
+static void wait_for_events(struct gyre_children *all)
 {
     struct timespec limit = {0}, *timeout = NULL;
-    nfds_t slots = aim(crew);
-    if (crew->deadline_ns) {
-        uint64_t now = gyre_now_ns(), left = crew->deadline_ns > now ? crew->deadline_ns - now : 0;
+    nfds_t slots = aim(all);
+    if (all->deadline_ns) {
+        uint64_t now = gyre_now_ns(), left = all->deadline_ns > now ? all->deadline_ns - now : 0;
         limit = (struct timespec){(time_t)(left / GYRE_SECOND), (long)(left % GYRE_SECOND)};
         timeout = &limit;
     }
-    if (ppoll(crew->poll, slots, timeout, NULL) < 0)
+    if (ppoll(all->poll, slots, timeout, NULL) < 0)
         for (nfds_t i = 0; i < slots; i++)
-            crew->poll[i].revents = 0;
+            all->poll[i].revents = 0;
 }
 
 /* Children that a signal ended are seen before those that merely exited: within one turn the latter
  * are the echo. */
-static void end_children(struct gyre_crew *crew, bool signalled)
+static void end_children(struct gyre_children *all, bool signalled)
 {
-    for (int i = 0; i < crew->children; i++) {
+    for (int i = 0; i < all->children; i++) {
         siginfo_t info = {0};
-        if (crew->child[i].pidfd < 0 || !crew->poll[SLOT_CHILDREN + i * SLOTS_PER_CHILD].revents)
+        if (all->child[i].pidfd < 0 || !all->poll[SLOT_CHILDREN + i * SLOTS_PER_CHILD].revents)
             continue;
-        waitid(P_PID, (id_t)crew->child[i].pid, &info, WEXITED | WNOWAIT);
+        waitid(P_PID, (id_t)all->child[i].pid, &info, WEXITED | WNOWAIT);
         if (!signalled || info.si_code != CLD_EXITED)
-            end_child(crew, i);
+            end_child(all, i);
     }
 }
 
-static void handle_children(struct gyre_crew *crew)
+static void handle_children(struct gyre_children *all)
 {
-    for (int i = 0; i < crew->children; i++) {
-        const struct pollfd *slot = crew->poll + SLOT_CHILDREN + i * SLOTS_PER_CHILD;
+    for (int i = 0; i < all->children; i++) {
+        const struct pollfd *slot = all->poll + SLOT_CHILDREN + i * SLOTS_PER_CHILD;
         if (slot[1].revents)
-            read_tap(&crew->child[i].out);
+            read_tap(&all->child[i].out);
         if (slot[2].revents)
-            read_tap(&crew->child[i].err);
-        gyre_crew_hear_report(crew, i);
+            read_tap(&all->child[i].err);
+        gyre_children_hear_report(all, i);
     }
-    end_children(crew, true);
-    end_children(crew, false);
+    end_children(all, true);
+    end_children(all, false);
 }
 
-static void turn(struct gyre_crew *crew)
+static void turn(struct gyre_children *all)
 {
-    wait_for_events(crew);
-    if (crew->poll[SLOT_SIGNALS].revents)
-        read_signals(crew);
-    if (crew->poll[SLOT_EXEC].revents)
-        read_exec_errors(crew);
-    handle_children(crew);
-    for (int i = 0; i < crew->ears; i++)
-        if (crew->poll[SLOT_CHILDREN + crew->children * SLOTS_PER_CHILD + i].revents)
-            listen_to(crew, &crew->ear[i]);
-    write_sink(crew, &crew->out);
-    write_sink(crew, &crew->err);
-    pass_deadline(crew);
+    wait_for_events(all);
+    if (all->poll[SLOT_SIGNALS].revents)
+        read_signals(all);
+    if (all->poll[SLOT_EXEC].revents)
+        read_exec_errors(all);
+    handle_children(all);
+    for (int i = 0; i < all->launcher_lines; i++)
+        if (all->poll[SLOT_CHILDREN + all->children * SLOTS_PER_CHILD + i].revents)
+            listen_to_launcher(all, &all->launcher_line[i]);
+    write_sink(all, &all->out);
+    write_sink(all, &all->err);
+    pass_deadline(all);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* Output that is already in the pipe. A process that left the group may hold it open for ever: it
  * is not waited for. */
-static void drain(struct gyre_crew *crew, struct gyre_tap *tap)
+static void drain_output(struct gyre_children *all, struct gyre_line_tap *tap)
 {
-    while (readable(tap->fd) && crew->phase != GYRE_CREW_KILLED) {
+    while (readable(tap->fd) && all->phase != GYRE_CHILDREN_KILLED) {
         if (gyre_sink_has_room(tap->sink))
-            gyre_tap_read(tap);
+            gyre_line_tap_read(tap);
         else
-            turn(crew);
+            turn(all);
     }
-    gyre_tap_finish(tap);
+    gyre_line_tap_finish(tap);
 }
 
-static void flush(struct gyre_crew *crew)
+static void flush_output(struct gyre_children *all)
 {
-    while ((gyre_sink_pending(&crew->out) || gyre_sink_pending(&crew->err)) &&
-           crew->phase != GYRE_CREW_KILLED)
-        turn(crew);
+    while ((gyre_sink_pending(&all->out) || gyre_sink_pending(&all->err)) &&
+           all->phase != GYRE_CHILDREN_KILLED)
+        turn(all);
 }
 
 /* All children have ended. A reader may take its time for what they wrote, but not when we were
  * told to end. */
-static void finish(struct gyre_crew *crew)
+static void finish_children(struct gyre_children *all)
 {
-    gyre_group_destroy(&crew->group); /* what the ranks left running */
-    gyre_crew_enter(crew, crew->hurried ? GYRE_CREW_ENDS : GYRE_CREW_RUNS,
-                    crew->hurried ? GYRE_CREW_TERM_MS : 0);
-    gyre_crew_announce(crew, NULL);
-    for (int i = 0; i < crew->ears; i++)
-        gyre_ear_say(&crew->ear[i], "done");
-    for (int i = 0; i < crew->children; i++)
-        drain(crew, &crew->child[i].err);
-    if (crew->verdict.code && !crew->tells_early)
-        gyre_crew_report(crew);
-    for (int i = 0; i < crew->children; i++)
-        drain(crew, &crew->child[i].out);
-    flush(crew);
+    gyre_process_group_destroy(&all->group); /* what the ranks left running */
+    gyre_children_enter(all, all->hurried ? GYRE_CHILDREN_ENDS : GYRE_CHILDREN_RUNS,
+                        all->hurried ? GYRE_CHILDREN_TERM_MS : 0);
+    gyre_children_announce(all, NULL);
+    for (int i = 0; i < all->launcher_lines; i++)
+        gyre_launcher_line_say(&all->launcher_line[i], "done");
+    for (int i = 0; i < all->children; i++)
+        drain_output(all, &all->child[i].err);
+    if (all->first_failure.code && !all->tells_early)
+        gyre_children_report(all);
+    for (int i = 0; i < all->children; i++)
+        drain_output(all, &all->child[i].out);
+    flush_output(all);
 }
 
-int gyre_crew_watch(struct gyre_crew *crew)
+int gyre_children_watch(struct gyre_children *all)
 {
-    for (int i = 0; i < crew->children; i++)
-        crew->alive += crew->child[i].pidfd >= 0;
-    while (crew->alive)
-        turn(crew);
-    finish(crew);
-    return crew->verdict.code;
+    for (int i = 0; i < all->children; i++)
+        all->alive += all->child[i].pidfd >= 0;
+    while (all->alive)
+        turn(all);
+    finish_children(all);
+    return all->first_failure.code;
 }

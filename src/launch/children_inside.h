@@ -5,20 +5,20 @@
 #include "launch/children.h"
 
 /* Phases. end: asks all to end by this signal and gives them time; kill: does not ask. */
-void gyre_crew_enter(struct gyre_crew *crew, enum gyre_crew_phase phase, int limit_ms);
-void gyre_crew_signal(struct gyre_crew *crew, int number);
-void gyre_crew_end(struct gyre_crew *crew, int number);
-void gyre_crew_kill(struct gyre_crew *crew);
+void gyre_children_enter(struct gyre_children *all, enum gyre_children_phase phase, int limit_ms);
+void gyre_children_signal(struct gyre_children *all, int number);
+void gyre_children_end(struct gyre_children *all, int number);
+void gyre_children_kill(struct gyre_children *all);
 
 /* Tells the other launchers, but the one that told us, once there is something to tell. */
-void gyre_crew_announce(struct gyre_crew *crew, const struct gyre_ear *teller);
+void gyre_children_announce(struct gyre_children *all, const struct gyre_launcher_line *teller);
 
 /* Makes this the first failure unless there is one beyond doubt. `teller` is the launcher that told
  * us of it, NULL: seen here. */
-void gyre_crew_decide(struct gyre_crew *crew, int code, const char *text,
-                      const struct gyre_ear *teller);
-void gyre_crew_judge(struct gyre_crew *crew, int index);       /* of a child that was reaped */
-void gyre_crew_hear_report(struct gyre_crew *crew, int index); /* of a launcher behind ssh */
-void gyre_crew_report(struct gyre_crew *crew);                 /* one line to standard error */
+void gyre_children_decide(struct gyre_children *all, int code, const char *text,
+                          const struct gyre_launcher_line *teller);
+void gyre_children_judge(struct gyre_children *all, int index); /* of a child that was reaped */
+void gyre_children_hear_report(struct gyre_children *all, int index); /* of a launcher behind ssh */
+void gyre_children_report(struct gyre_children *all); /* one line to standard error */
 
 #endif

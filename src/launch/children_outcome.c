@@ -24,53 +24,53 @@
 
 /* --- phases ----------------------------------------------------------------------------------- */
 
-void gyre_crew_enter(struct gyre_crew *crew, enum gyre_crew_phase phase, int limit_ms)
+void gyre_children_enter(struct gyre_children *all, enum gyre_children_phase phase, int limit_ms)
 {
-    crew->phase = phase;
-    crew->deadline_ns = limit_ms ? gyre_now_ns() + (uint64_t)limit_ms * GYRE_MS : 0;
+    all->phase = phase;
+    all->deadline_ns = limit_ms ? gyre_now_ns() + (uint64_t)limit_ms * GYRE_MS : 0;
 }
 
-void gyre_crew_signal(struct gyre_crew *crew, int number)
+void gyre_children_signal(struct gyre_children *all, int number)
 {
     char line[32];
     int length = snprintf(line, sizeof line, "signal %d\n", number);
-    if (!crew->remote)
-        gyre_group_signal(&crew->group, number);
-    for (int i = 0; crew->remote && i < crew->children; i++)
-        if (crew->child[i].pidfd >= 0 && write(crew->child[i].input, line, (size_t)length) < 0)
+    if (!all->remote)
+        gyre_process_group_signal(&all->group, number);
+    for (int i = 0; all->remote && i < all->children; i++)
+        if (all->child[i].pidfd >= 0 && write(all->child[i].input, line, (size_t)length) < 0)
             continue; /* its ssh has just ended: seen as such in a moment */
 }
 
-void gyre_crew_end(struct gyre_crew *crew, int number)
+void gyre_children_end(struct gyre_children *all, int number)
 {
-    gyre_crew_signal(crew, number);
+    gyre_children_signal(all, number);
     /* A launcher behind ssh needs the same time for its ranks and a little more for the way back.
      */
-    gyre_crew_enter(crew, GYRE_CREW_ENDS,
-                    GYRE_CREW_TERM_MS + (crew->remote ? GYRE_CREW_LAST_WORDS_MS : 0));
+    gyre_children_enter(all, GYRE_CHILDREN_ENDS,
+                        GYRE_CHILDREN_TERM_MS + (all->remote ? GYRE_CHILDREN_LAST_WORDS_MS : 0));
 }
 
-void gyre_crew_kill(struct gyre_crew *crew)
+void gyre_children_kill(struct gyre_children *all)
 {
-    gyre_group_signal(&crew->group, SIGKILL);
-    gyre_crew_enter(crew, GYRE_CREW_KILLED, 0);
+    gyre_process_group_signal(&all->group, SIGKILL);
+    gyre_children_enter(all, GYRE_CHILDREN_KILLED, 0);
 }
 
 /* --- the first failure ------------------------------------------------------------------------ */
 
-static void set_verdict(struct gyre_crew *crew, int code, const char *text)
+static void set_verdict(struct gyre_children *all, int code, const char *text)
 {
-    crew->verdict.code = code;
-    crew->verdict.suspected = false;
-    snprintf(crew->verdict.text, sizeof crew->verdict.text, "%s", text);
+    all->first_failure.code = code;
+    all->first_failure.suspected = false;
+    snprintf(all->first_failure.text, sizeof all->first_failure.text, "%s", text);
 }
 
 /* What all children said at last, as far as they said something; NULL if that differs. */
-static const char *common_word(const struct gyre_crew *crew)
+static const char *common_word(const struct gyre_children *all)
 {
     const char *word = "";
-    for (int i = 0; i < crew->children; i++) {
-        const char *last = crew->child[i].err.last;
+    for (int i = 0; i < all->children; i++) {
+        const char *last = all->child[i].err.last;
         if (*last && *word && strcmp(last, word) != 0)
             return NULL;
         word = *last ? last : word;
@@ -78,69 +78,70 @@ static const char *common_word(const struct gyre_crew *crew)
     return word;
 }
 
-static bool ended_alike(const struct gyre_crew *crew)
+static bool ended_alike(const struct gyre_children *all)
 {
-    const int status = crew->child[0].status;
-    for (int i = 0; i < crew->children; i++)
-        if (crew->child[i].pidfd >= 0 || crew->child[i].status != status)
+    const int status = all->child[0].status;
+    for (int i = 0; i < all->children; i++)
+        if (all->child[i].pidfd >= 0 || all->child[i].status != status)
             return false;
-    return crew->children > 1 && WIFEXITED(status);
+    return all->children > 1 && WIFEXITED(status);
 }
 
-static void join_verdicts(struct gyre_crew *crew)
+static void join_verdicts(struct gyre_children *all)
 {
-    char text[sizeof crew->verdict.text];
-    const char *word = crew->verdict.suspected && !crew->remote ? common_word(crew) : NULL;
-    if (!word || !ended_alike(crew))
+    char text[sizeof all->first_failure.text];
+    const char *word = all->first_failure.suspected && !all->remote ? common_word(all) : NULL;
+    if (!word || !ended_alike(all))
         return;
-    snprintf(text, sizeof text, "all %d ranks on %s failed alike: exit code %d%s%s", crew->children,
-             gyre_host_name(), crew->verdict.code, *word ? "; the last message: " : "", word);
-    set_verdict(crew, crew->verdict.code, text);
+    snprintf(text, sizeof text, "all %d ranks on %s failed alike: exit code %d%s%s", all->children,
+             gyre_host_name(), all->first_failure.code, *word ? "; the last message: " : "", word);
+    set_verdict(all, all->first_failure.code, text);
 }
 
-void gyre_crew_report(struct gyre_crew *crew)
+void gyre_children_report(struct gyre_children *all)
 {
-    struct gyre_tap line = {.fd = -1, .log_fd = -1};
-    char text[sizeof crew->verdict.text + sizeof GYRE_REPORT_PREFIX];
-    join_verdicts(crew);
-    snprintf(text, sizeof text, "%s%s", GYRE_REPORT_PREFIX, crew->verdict.text);
-    line.sink = &crew->err;
+    struct gyre_line_tap line = {.fd = -1, .log_fd = -1};
+    char text[sizeof all->first_failure.text + sizeof GYRE_REPORT_PREFIX];
+    join_verdicts(all);
+    snprintf(text, sizeof text, "%s%s", GYRE_REPORT_PREFIX, all->first_failure.text);
+    line.sink = &all->err;
     line.line = text;
     line.length = strlen(text);
-    gyre_tap_finish(&line);
+    gyre_line_tap_finish(&line);
 }
 
-void gyre_crew_announce(struct gyre_crew *crew, const struct gyre_ear *teller)
+void gyre_children_announce(struct gyre_children *all, const struct gyre_launcher_line *teller)
 {
-    if (crew->verdict.announced || !crew->verdict.code)
+    if (all->first_failure.announced || !all->first_failure.code)
         return;
-    join_verdicts(crew);
-    crew->verdict.announced = true;
-    for (int i = 0; i < crew->ears; i++)
-        if (&crew->ear[i] != teller && (crew->relays || !teller))
-            gyre_ear_say(&crew->ear[i], "failed %d %s", crew->verdict.code, crew->verdict.text);
-    if (crew->tells_early && !teller)
-        gyre_crew_report(crew);
+    join_verdicts(all);
+    all->first_failure.announced = true;
+    for (int i = 0; i < all->launcher_lines; i++)
+        if (&all->launcher_line[i] != teller && (all->relays || !teller))
+            gyre_launcher_line_say(&all->launcher_line[i], "failed %d %s", all->first_failure.code,
+                                   all->first_failure.text);
+    if (all->tells_early && !teller)
+        gyre_children_report(all);
 }
 
-void gyre_crew_decide(struct gyre_crew *crew, int code, const char *text,
-                      const struct gyre_ear *teller)
+void gyre_children_decide(struct gyre_children *all, int code, const char *text,
+                          const struct gyre_launcher_line *teller)
 {
-    if (crew->verdict.code && crew->phase != GYRE_CREW_DOUBTS)
+    if (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS)
         return;
-    set_verdict(crew, code, text);
-    gyre_crew_announce(crew, teller);
-    if (crew->phase <= GYRE_CREW_DOUBTS)
-        gyre_crew_enter(crew, GYRE_CREW_LAST_WORDS, GYRE_CREW_LAST_WORDS_MS);
+    set_verdict(all, code, text);
+    gyre_children_announce(all, teller);
+    if (all->phase <= GYRE_CHILDREN_DOUBTS)
+        gyre_children_enter(all, GYRE_CHILDREN_LAST_WORDS, GYRE_CHILDREN_LAST_WORDS_MS);
 }
 
-static void suspect(struct gyre_crew *crew, int code, const char *text)
+static void suspect(struct gyre_children *all, int code, const char *text)
 {
-    if (crew->verdict.code)
+    if (all->first_failure.code)
         return;
-    set_verdict(crew, code, text);
-    crew->verdict.suspected = true;
-    gyre_crew_enter(crew, GYRE_CREW_DOUBTS, GYRE_CREW_DOUBT_MS);
+    set_verdict(all, code, text);
+    all->first_failure.suspected = true;
+    gyre_children_enter(all, GYRE_CHILDREN_DOUBTS, GYRE_CHILDREN_DOUBT_MS);
 }
 
 static int exit_code(int status)
@@ -148,7 +149,7 @@ static int exit_code(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void describe(const struct gyre_child *child, char *text, size_t capacity)
+static void describe_end(const struct gyre_child *child, char *text, size_t capacity)
 {
     int length;
     if (WIFSIGNALED(child->status))
@@ -163,29 +164,30 @@ static void describe(const struct gyre_child *child, char *text, size_t capacity
                  child->err.last);
 }
 
-void gyre_crew_judge(struct gyre_crew *crew, int index)
+void gyre_children_judge(struct gyre_children *all, int index)
 {
-    const struct gyre_child *child = &crew->child[index];
-    char text[sizeof crew->verdict.text];
-    if (crew->verdict.child == index) {
-        crew->verdict.child = -1;
-        crew->verdict.code = child->status ? exit_code(child->status) : crew->verdict.code;
+    const struct gyre_child *child = &all->child[index];
+    char text[sizeof all->first_failure.text];
+    if (all->first_failure.child == index) {
+        all->first_failure.child = -1;
+        all->first_failure.code =
+            child->status ? exit_code(child->status) : all->first_failure.code;
     }
     if (!child->status)
         return;
-    describe(child, text, sizeof text);
+    describe_end(child, text, sizeof text);
     if (WIFSIGNALED(child->status))
-        gyre_crew_decide(crew, exit_code(child->status), text, NULL);
+        gyre_children_decide(all, exit_code(child->status), text, NULL);
     else
-        suspect(crew, exit_code(child->status), text);
+        suspect(all, exit_code(child->status), text);
 }
 
 /* A launcher behind ssh reports while its ssh still runs: the story comes before the exit code. */
-void gyre_crew_hear_report(struct gyre_crew *crew, int index)
+void gyre_children_hear_report(struct gyre_children *all, int index)
 {
-    const struct gyre_tap *tap = &crew->child[index].err;
-    if (!*tap->kept || (crew->verdict.code && crew->phase != GYRE_CREW_DOUBTS))
+    const struct gyre_line_tap *tap = &all->child[index].err;
+    if (!*tap->kept || (all->first_failure.code && all->phase != GYRE_CHILDREN_DOUBTS))
         return;
-    gyre_crew_decide(crew, 1, tap->kept + strlen(tap->aside), NULL);
-    crew->verdict.child = index;
+    gyre_children_decide(all, 1, tap->kept + strlen(tap->aside), NULL);
+    all->first_failure.child = index;
 }

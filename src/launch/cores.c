@@ -23,7 +23,7 @@ struct spot {
     int package, core, cpu;
 };
 
-static int read_number(const char *path, int absent)
+static int read_core_number(const char *path, int absent)
 {
     int value = absent;
     FILE *file = fopen(path, "re");
@@ -39,7 +39,7 @@ static int topology(int cpu, const char *what)
 {
     char path[96];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, what);
-    return read_number(path, 0);
+    return read_core_number(path, 0);
 }
 
 static int compare_spots(const void *left, const void *right)
@@ -84,8 +84,8 @@ static int quota_of(const char *folder)
 
 static int quota_v1(void)
 {
-    int quota = read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", -1);
-    int period = read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 0);
+    int quota = read_core_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", -1);
+    int period = read_core_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 0);
     return quota > 0 && period > 0 ? (quota + period - 1) / period : INT_MAX;
 }
 

@@ -110,7 +110,7 @@ static char *far_command(const struct gyre_launch_options *options,
     return fclose(out) ? (free(text), NULL) : text;
 }
 
-static bool is_here(const char *host)
+static bool host_is_here(const char *host)
 {
     return !strcmp(host, "localhost") || !strcmp(host, gyre_host_name());
 }
@@ -142,25 +142,25 @@ static int send_key(const struct gyre_child *child, const uint8_t *key)
                : 0; /* a host that has gone already shows as an ended child */
 }
 
-static int start_host(struct gyre_crew *crew, int node, char *host, char *command,
+static int start_host(struct gyre_children *all, int node, char *host, char *command,
                       const uint8_t *key, struct gyre_trouble *trouble)
 {
-    struct gyre_child *child = &crew->child[node];
+    struct gyre_child *child = &all->child[node];
     struct gyre_variables none = {0};
     char *here[] = {"/bin/sh", "-c", command, NULL}, *there[SSH_WORDS_MAX + 3], words[512];
     const char *ssh = getenv("GYRE_SSH");
     snprintf(words, sizeof words, "%s", ssh && *ssh ? ssh : "ssh -T -o BatchMode=yes");
     build_ssh(words, host, command, there);
-    struct gyre_spawn spawn = {.program = is_here(host) ? here : there,
+    struct gyre_spawn spawn = {.program = host_is_here(host) ? here : there,
                                .variables = &none,
                                .input = GYRE_INPUT_PIPE,
-                               .out = &crew->out,
-                               .err = &crew->err,
+                               .out = &all->out,
+                               .err = &all->err,
                                .out_log = -1,
                                .err_log = -1};
-    snprintf(child->name, sizeof child->name, "%s %s", is_here(host) ? "the launcher on" : "ssh to",
-             host);
-    int status = gyre_child_spawn(child, &crew->group, &spawn, trouble);
+    snprintf(child->name, sizeof child->name, "%s %s",
+             host_is_here(host) ? "the launcher on" : "ssh to", host);
+    int status = gyre_child_spawn(child, &all->group, &spawn, trouble);
     child->err.aside = GYRE_REPORT_PREFIX;
     return status ? status : send_key(child, key);
 }
@@ -176,7 +176,7 @@ static int check_root(const struct gyre_launch_job *job, struct gyre_trouble *tr
         gyre_host_name());
 }
 
-int gyre_hosts_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+int gyre_hosts_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
     static char host[GYRE_HOST_MAX];
@@ -184,7 +184,7 @@ int gyre_hosts_start(struct gyre_crew *crew, const struct gyre_launch_options *o
     for (int node = 0; node < job->seating.nodes && !status; node++) {
         char *command = far_command(options, job, node);
         snprintf(host, sizeof host, "%s", options->hosts->name[node]);
-        status = command ? start_host(crew, node, host, command, job->key, trouble)
+        status = command ? start_host(all, node, host, command, job->key, trouble)
                          : gyre_trouble_set(trouble, -ENOMEM, "no memory for a command line");
         free(command);
     }

@@ -125,21 +125,22 @@ static bool meets(const struct gyre_launch_options *options)
            !options->controlled;
 }
 
-static int start(struct gyre_crew *crew, const struct gyre_launch_options *options,
-                 struct gyre_launch_job *job, struct gyre_trouble *trouble)
+static int start_children(struct gyre_children *all, const struct gyre_launch_options *options,
+                          struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
-    crew->program = options->program[0];
-    crew->remote = options->hosts;
-    crew->tells_early = options->controlled;
+    all->program = options->program[0];
+    all->remote = options->hosts;
+    all->tells_early = options->controlled;
     if (options->controlled) {
-        crew->ear[0].fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-        crew->ear[0].mute = true;
-        snprintf(crew->ear[0].name, sizeof crew->ear[0].name, "the launcher above");
+        all->launcher_line[0].fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+        all->launcher_line[0].mute = true;
+        snprintf(all->launcher_line[0].name, sizeof all->launcher_line[0].name,
+                 "the launcher above");
     }
     int status = make_key(options, job, trouble);
     if (!status)
-        status = options->hosts ? gyre_hosts_start(crew, options, job, trouble)
-                                : gyre_ranks_start(crew, options, job, trouble);
+        status = options->hosts ? gyre_hosts_start(all, options, job, trouble)
+                                : gyre_ranks_start(all, options, job, trouble);
     explicit_bzero(job->key, sizeof job->key);
     return status;
 }
@@ -158,7 +159,7 @@ int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *
 {
     static struct gyre_launch_job job;
     struct gyre_meeting meeting = {0};
-    struct gyre_crew crew;
+    struct gyre_children all;
     int status = 0;
     open_standard_streams();
     job = (struct gyre_launch_job){.seating = options->seating};
@@ -169,16 +170,16 @@ int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *
         return gyre_trouble_set(trouble, status, "cannot make a job name: %s", strerror(-status));
     if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, &job, trouble)))
         return status;
-    int ears = options->controlled ? 1 : meeting.ears;
+    int launcher_lines = options->controlled ? 1 : meeting.launcher_lines;
     int children = options->hosts ? job.seating.nodes : gyre_ranks_here(options, &job.seating);
-    status = gyre_crew_create(&crew, children, ears, trouble);
+    status = gyre_children_create(&all, children, launcher_lines, trouble);
     if (!status)
-        gyre_meeting_move(&meeting, &crew);
+        gyre_meeting_move(&meeting, &all);
     if (!status)
-        status = start(&crew, options, &job, trouble);
+        status = start_children(&all, options, &job, trouble);
     if (!status)
-        status = gyre_crew_watch(&crew);
-    gyre_crew_destroy(&crew);
+        status = gyre_children_watch(&all);
+    gyre_children_destroy(&all);
     gyre_meeting_end(&meeting);
     return status;
 }

@@ -12,7 +12,8 @@ struct gyre_launch_options {
     struct gyre_seating seating; /* nodes of size 0 tell it when the launchers meet */
     int node;                    /* the node of the seating that is started here */
     bool simulate;               /* this machine plays all nodes of the seating */
-    bool controlled; /* by another launcher: standard input brings the key, then words (launcher_line.h) */
+    bool
+        controlled; /* by another launcher: standard input brings the key, then words (launcher_line.h) */
     const struct gyre_hosts *hosts; /* start each node on its host, over ssh; NULL: start ranks */
     const char *master_addr;        /* where rank 0 is reached; NULL: loopback, or the first host */
     int master_port;                /* 0: a free one */

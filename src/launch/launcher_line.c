@@ -2,7 +2,7 @@
  *
  * The buffer holds one line that is not complete yet, or complete lines that nobody has taken:
  *
- *     "signal 2\nfailed 3 rank 5 on b: ex"        gyre_ear_next() cuts the first line off, then
+ *     "signal 2\nfailed 3 rank 5 on b: ex"        gyre_launcher_line_next() cuts the first line off, then
  *                                                 waits for the rest
  *
  * A line longer than the buffer cannot come from a launcher; the connection is treated as ended. */
@@ -16,69 +16,70 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-void gyre_ear_close(struct gyre_ear *ear)
+void gyre_launcher_line_close(struct gyre_launcher_line *launcher_line)
 {
-    if (ear->fd >= 0)
-        close(ear->fd);
-    ear->fd = -1;
+    if (launcher_line->fd >= 0)
+        close(launcher_line->fd);
+    launcher_line->fd = -1;
 }
 
-void gyre_ear_read(struct gyre_ear *ear)
+void gyre_launcher_line_read(struct gyre_launcher_line *launcher_line)
 {
-    size_t room = sizeof ear->line - 1 - ear->length;
-    ssize_t count = room ? read(ear->fd, ear->line + ear->length, room) : 0;
+    size_t room = sizeof launcher_line->line - 1 - launcher_line->length;
+    ssize_t count =
+        room ? read(launcher_line->fd, launcher_line->line + launcher_line->length, room) : 0;
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (count <= 0)
-        gyre_ear_close(ear);
+        gyre_launcher_line_close(launcher_line);
     else
-        ear->length += (size_t)count;
+        launcher_line->length += (size_t)count;
 }
 
 /* Takes the first line into `line`; false while there is none. */
-static bool cut_line(struct gyre_ear *ear, char *line)
+static bool cut_line(struct gyre_launcher_line *launcher_line, char *line)
 {
-    char *newline = memchr(ear->line, '\n', ear->length);
+    char *newline = memchr(launcher_line->line, '\n', launcher_line->length);
     if (!newline)
         return false;
-    size_t length = (size_t)(newline - ear->line);
-    memcpy(line, ear->line, length);
+    size_t length = (size_t)(newline - launcher_line->line);
+    memcpy(line, launcher_line->line, length);
     line[length] = 0;
-    ear->length -= length + 1;
-    memmove(ear->line, newline + 1, ear->length);
+    launcher_line->length -= length + 1;
+    memmove(launcher_line->line, newline + 1, launcher_line->length);
     return true;
 }
 
-struct gyre_heard gyre_ear_next(struct gyre_ear *ear)
+struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line)
 {
-    static char line[sizeof ear->line];
+    static char line[sizeof launcher_line->line];
     int number = 0, text = 0;
-    while (cut_line(ear, line)) {
+    while (cut_line(launcher_line, line)) {
         if (!strcmp(line, "done"))
-            ear->done = true;
+            launcher_line->done = true;
         else if (sscanf(line, "signal %d", &number) == 1 && number > 0 && number < 65)
             return (struct gyre_heard){GYRE_WORD_SIGNAL, number, ""};
         else if (sscanf(line, "failed %d %n", &number, &text) == 1 && number > 0 && number < 256)
             return (struct gyre_heard){GYRE_WORD_FAILED, number, line + text};
     }
-    if (ear->fd < 0 && !ear->done) {
-        ear->done = true;
+    if (launcher_line->fd < 0 && !launcher_line->done) {
+        launcher_line->done = true;
         return (struct gyre_heard){GYRE_WORD_GONE, 1, ""};
     }
     return (struct gyre_heard){GYRE_WORD_NONE, 0, ""};
 }
 
-void gyre_ear_say(struct gyre_ear *ear, const char *format, ...)
+void gyre_launcher_line_say(struct gyre_launcher_line *launcher_line, const char *format, ...)
 {
-    char line[sizeof ear->line];
+    char line[sizeof launcher_line->line];
     va_list arguments;
-    if (ear->fd < 0 || ear->mute)
+    if (launcher_line->fd < 0 || launcher_line->mute)
         return;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line - 1, format, arguments);
     va_end(arguments);
     length = length < (int)sizeof line - 1 ? length : (int)sizeof line - 2;
     line[length++] = '\n';
-    if (send(ear->fd, line, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL) != length)
-        gyre_ear_close(ear);
+    if (send(launcher_line->fd, line, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL) != length)
+        gyre_launcher_line_close(launcher_line);
 }

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct gyre_ear {
+struct gyre_launcher_line {
     int fd;    /* -1: nobody there, or no more */
     bool mute; /* listens only: the other side does not read (standard input) */
     bool done;
@@ -29,14 +29,14 @@ struct gyre_heard {
     const char *text; /* the story; valid until the ear listens again */
 };
 
-/* Reads once from an ear that poll(2) calls ready, without blocking. Call gyre_ear_next() until it
+/* Reads once from an ear that poll(2) calls ready, without blocking. Call gyre_launcher_line_next() until it
  * says NONE. */
-void gyre_ear_read(struct gyre_ear *ear);
-struct gyre_heard gyre_ear_next(struct gyre_ear *ear);
+void gyre_launcher_line_read(struct gyre_launcher_line *launcher_line);
+struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line);
 
 /* Never block; what does not fit into the socket at once is dropped with the connection. */
-void gyre_ear_say(struct gyre_ear *ear, const char *format, ...)
+void gyre_launcher_line_say(struct gyre_launcher_line *launcher_line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void gyre_ear_close(struct gyre_ear *ear);
+void gyre_launcher_line_close(struct gyre_launcher_line *launcher_line);
 
 #endif

@@ -23,9 +23,10 @@
 
 /* One read may turn out as that many lines of one newline each, every one with its prefix, behind a
  * line that waited. */
-#define READ_BYTES  8192u
-#define READ_GROWTH (READ_BYTES * (1 + sizeof(((struct gyre_tap *)0)->prefix)) + GYRE_LINE_MAX + 1)
-#define SINK_BYTES  (2 * READ_GROWTH)
+#define READ_BYTES 8192u
+#define READ_GROWTH                                                                                \
+    (READ_BYTES * (1 + sizeof(((struct gyre_line_tap *)0)->prefix)) + GYRE_LINE_MAX + 1)
+#define SINK_BYTES (2 * READ_GROWTH)
 
 int gyre_sink_init(struct gyre_sink *sink, int fd)
 {
@@ -93,14 +94,14 @@ static void sink_add(struct gyre_sink *sink, const char *bytes, size_t length)
     sink->end += length;
 }
 
-int gyre_tap_init(struct gyre_tap *tap, int fd, int log_fd, struct gyre_sink *sink)
+int gyre_line_tap_init(struct gyre_line_tap *tap, int fd, int log_fd, struct gyre_sink *sink)
 {
-    *tap =
-        (struct gyre_tap){.fd = fd, .log_fd = log_fd, .sink = sink, .line = malloc(GYRE_LINE_MAX)};
+    *tap = (struct gyre_line_tap){
+        .fd = fd, .log_fd = log_fd, .sink = sink, .line = malloc(GYRE_LINE_MAX)};
     return tap->line ? 0 : -ENOMEM;
 }
 
-void gyre_tap_deinit(struct gyre_tap *tap)
+void gyre_line_tap_deinit(struct gyre_line_tap *tap)
 {
     if (!tap->sink)
         return; /* never initialised */
@@ -109,38 +110,38 @@ void gyre_tap_deinit(struct gyre_tap *tap)
     if (tap->log_fd >= 0)
         close(tap->log_fd);
     free(tap->line);
-    *tap = (struct gyre_tap){.fd = -1, .log_fd = -1};
+    *tap = (struct gyre_line_tap){.fd = -1, .log_fd = -1};
 }
 
-static void keep(char *to, size_t capacity, const char *line, size_t length)
+static void keep_line(char *to, size_t capacity, const char *line, size_t length)
 {
     length = length < capacity - 1 ? length : capacity - 1;
     memcpy(to, line, length);
     to[length] = 0;
 }
 
-static bool is_aside(const struct gyre_tap *tap)
+static bool is_aside(const struct gyre_line_tap *tap)
 {
     size_t length = tap->aside ? strlen(tap->aside) : 0;
     return length && tap->length >= length && !memcmp(tap->line, tap->aside, length);
 }
 
-static void pass_line(struct gyre_tap *tap)
+static void pass_line(struct gyre_line_tap *tap)
 {
     if (is_aside(tap)) {
         if (!*tap->kept)
-            keep(tap->kept, sizeof tap->kept, tap->line, tap->length);
+            keep_line(tap->kept, sizeof tap->kept, tap->line, tap->length);
     } else {
         sink_add(tap->sink, tap->prefix, strlen(tap->prefix));
         sink_add(tap->sink, tap->line, tap->length);
         sink_add(tap->sink, "\n", 1);
         if (tap->length)
-            keep(tap->last, sizeof tap->last, tap->line, tap->length);
+            keep_line(tap->last, sizeof tap->last, tap->line, tap->length);
     }
     tap->length = 0;
 }
 
-static void take(struct gyre_tap *tap, const char *bytes, size_t length)
+static void take_bytes(struct gyre_line_tap *tap, const char *bytes, size_t length)
 {
     while (length) {
         const char *newline = memchr(bytes, '\n', length);
@@ -160,7 +161,7 @@ static void take(struct gyre_tap *tap, const char *bytes, size_t length)
 
 /* A log that cannot be written (disk full) must not end a run whose terminal still works: it is
  * closed. */
-static void log_bytes(struct gyre_tap *tap, const char *bytes, size_t length)
+static void log_bytes(struct gyre_line_tap *tap, const char *bytes, size_t length)
 {
     while (tap->log_fd >= 0 && length) {
         ssize_t count = write(tap->log_fd, bytes, length);
@@ -176,7 +177,7 @@ static void log_bytes(struct gyre_tap *tap, const char *bytes, size_t length)
     }
 }
 
-void gyre_tap_finish(struct gyre_tap *tap)
+void gyre_line_tap_finish(struct gyre_line_tap *tap)
 {
     if (tap->length)
         pass_line(tap);
@@ -185,16 +186,16 @@ void gyre_tap_finish(struct gyre_tap *tap)
     tap->fd = -1;
 }
 
-void gyre_tap_read(struct gyre_tap *tap)
+void gyre_line_tap_read(struct gyre_line_tap *tap)
 {
     char bytes[READ_BYTES];
     ssize_t count = read(tap->fd, bytes, sizeof bytes);
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (count <= 0) {
-        gyre_tap_finish(tap);
+        gyre_line_tap_finish(tap);
         return;
     }
     log_bytes(tap, bytes, (size_t)count);
-    take(tap, bytes, (size_t)count);
+    take_bytes(tap, bytes, (size_t)count);
 }

@@ -18,7 +18,7 @@ struct gyre_sink {
     char *bytes;
 };
 
-struct gyre_tap {
+struct gyre_line_tap {
     int fd;     /* read end; -1 when it ended */
     int log_fd; /* gets the bytes as they came, -1 for none */
     struct gyre_sink *sink;
@@ -34,10 +34,10 @@ struct gyre_tap {
  * on, also when it fails. */
 int gyre_sink_init(struct gyre_sink *sink, int fd);
 void gyre_sink_deinit(struct gyre_sink *sink);
-int gyre_tap_init(struct gyre_tap *tap, int fd, int log_fd, struct gyre_sink *sink);
-void gyre_tap_deinit(struct gyre_tap *tap);
+int gyre_line_tap_init(struct gyre_line_tap *tap, int fd, int log_fd, struct gyre_sink *sink);
+void gyre_line_tap_deinit(struct gyre_line_tap *tap);
 
-/* True while the sink has room for all that one gyre_tap_read() may make of its input. */
+/* True while the sink has room for all that one gyre_line_tap_read() may make of its input. */
 bool gyre_sink_has_room(const struct gyre_sink *sink);
 bool gyre_sink_pending(const struct gyre_sink *sink);
 
@@ -47,9 +47,9 @@ int gyre_sink_write(struct gyre_sink *sink);
 
 /* Reads once. On the end of the pipe a line without its newline is passed on with one, and fd
  * becomes -1. */
-void gyre_tap_read(struct gyre_tap *tap);
+void gyre_line_tap_read(struct gyre_line_tap *tap);
 
 /* The same end, for a pipe that somebody else still holds open. */
-void gyre_tap_finish(struct gyre_tap *tap);
+void gyre_line_tap_finish(struct gyre_line_tap *tap);
 
 #endif

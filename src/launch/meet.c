@@ -52,8 +52,8 @@ static int move_all(int fd, short direction, void *bytes, size_t length, uint64_
     return 0;
 }
 
-static int lost(const struct gyre_joined *joined, int node, int status,
-                struct gyre_trouble *trouble)
+static int launcher_lost(const struct gyre_joined *joined, int node, int status,
+                         struct gyre_trouble *trouble)
 {
     return gyre_trouble_set(
         trouble, status, "the launcher of node %d on %s ended or fell silent after it had joined",
@@ -67,11 +67,11 @@ static int preside(const struct gyre_joined *joined, struct minutes *minutes, ui
     for (int i = 1; i < n && !status; i++)
         if ((status = move_all(joined->peer[i].control, POLLIN, &minutes->size[i], sizeof(uint32_t),
                                deadline_ns)))
-            lost(joined, i, status, trouble);
+            launcher_lost(joined, i, status, trouble);
     for (int i = 1; i < n && !status; i++)
         if ((status =
                  move_all(joined->peer[i].control, POLLOUT, minutes, sizeof *minutes, deadline_ns)))
-            lost(joined, i, status, trouble);
+            launcher_lost(joined, i, status, trouble);
     return status;
 }
 
@@ -82,7 +82,7 @@ static int attend(const struct gyre_joined *joined, struct minutes *minutes, uin
     int status = move_all(fd, POLLOUT, &minutes->size[joined->rank], sizeof(uint32_t), deadline_ns);
     if (!status)
         status = move_all(fd, POLLIN, minutes, sizeof *minutes, deadline_ns);
-    return status ? lost(joined, 0, status, trouble) : 0;
+    return status ? launcher_lost(joined, 0, status, trouble) : 0;
 }
 
 static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
@@ -102,8 +102,8 @@ static int adopt(const struct minutes *minutes, struct gyre_launch_job *job,
     return 0;
 }
 
-static int exchange(const struct gyre_joined *joined, const struct gyre_launch_job *job,
-                    struct minutes *minutes, struct gyre_trouble *trouble)
+static int exchange_jobs(const struct gyre_joined *joined, const struct gyre_launch_job *job,
+                         struct minutes *minutes, struct gyre_trouble *trouble)
 {
     uint64_t deadline_ns = gyre_now_ns() + DEAD_TIME_MS * GYRE_MS;
     minutes->size[joined->rank] = htonl((uint32_t)job->seating.size[joined->rank]);
@@ -113,19 +113,19 @@ static int exchange(const struct gyre_joined *joined, const struct gyre_launch_j
 }
 
 /* Takes over the connections that stay. */
-static int open_ears(struct gyre_meeting *meeting, struct gyre_joined *joined)
+static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined)
 {
     int first = joined->rank ? 0 : 1, count = joined->rank ? 1 : (int)joined->n - 1;
-    meeting->ear = calloc((size_t)count, sizeof *meeting->ear);
-    if (!meeting->ear)
+    meeting->launcher_line = calloc((size_t)count, sizeof *meeting->launcher_line);
+    if (!meeting->launcher_line)
         return -ENOMEM;
-    meeting->ears = count;
+    meeting->launcher_lines = count;
     for (int i = 0; i < count; i++) {
-        struct gyre_ear *ear = &meeting->ear[i];
-        ear->fd = joined->peer[first + i].control;
+        struct gyre_launcher_line *launcher_line = &meeting->launcher_line[i];
+        launcher_line->fd = joined->peer[first + i].control;
         joined->peer[first + i].control = -1;
-        snprintf(ear->name, sizeof ear->name, "the launcher of node %d on %s", first + i,
-                 joined->member[first + i].host);
+        snprintf(launcher_line->name, sizeof launcher_line->name, "the launcher of node %d on %s",
+                 first + i, joined->member[first + i].host);
     }
     return 0;
 }
@@ -167,31 +167,31 @@ int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch
     struct gyre_joined *joined = NULL;
     int status = join(node, job, &joined, trouble);
     if (!status)
-        status = exchange(joined, job, &minutes, trouble);
+        status = exchange_jobs(joined, job, &minutes, trouble);
     if (status)
         gyre_trouble_wrap(trouble,
                           "the launchers of the %d nodes (here called ranks) did not meet at %s:%d",
                           job->seating.nodes, job->master_addr, job->master_port);
     if (!status)
         status = adopt(&minutes, job, trouble);
-    if (!status && (status = open_ears(meeting, joined)))
+    if (!status && (status = open_lines(meeting, joined)))
         gyre_trouble_set(trouble, status, "no memory for %d launchers", job->seating.nodes);
     gyre_joined_destroy(joined);
     return status;
 }
 
-void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_crew *crew)
+void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_children *all)
 {
-    for (int i = 0; i < meeting->ears; i++)
-        crew->ear[i] = meeting->ear[i];
-    crew->relays = meeting->ears > 1;
-    meeting->ears = 0;
+    for (int i = 0; i < meeting->launcher_lines; i++)
+        all->launcher_line[i] = meeting->launcher_line[i];
+    all->relays = meeting->launcher_lines > 1;
+    meeting->launcher_lines = 0;
 }
 
 void gyre_meeting_end(struct gyre_meeting *meeting)
 {
-    for (int i = 0; i < meeting->ears; i++)
-        gyre_ear_close(&meeting->ear[i]);
-    free(meeting->ear);
+    for (int i = 0; i < meeting->launcher_lines; i++)
+        gyre_launcher_line_close(&meeting->launcher_line[i]);
+    free(meeting->launcher_line);
     *meeting = (struct gyre_meeting){0};
 }

@@ -5,8 +5,8 @@
 #include "launch/start.h"
 
 struct gyre_meeting {
-    int ears;             /* node 0: one for each other node; elsewhere: one, to node 0 */
-    struct gyre_ear *ear; /* owned until moved */
+    int launcher_lines; /* node 0: one for each other node; elsewhere: one, to node 0 */
+    struct gyre_launcher_line *launcher_line; /* owned until moved */
 };
 
 /* Blocks until the launchers of all nodes of job->seating have met at job->master_addr and
@@ -16,7 +16,7 @@ int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch
                       struct gyre_trouble *trouble);
 
 /* Gives the ears to a crew created for as many; nothing for a meeting that was not held. */
-void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_crew *crew);
+void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_children *all);
 void gyre_meeting_end(struct gyre_meeting *meeting);
 
 #endif

@@ -112,11 +112,11 @@ static enum gyre_child_input input_of(const struct gyre_launch_options *options,
     return reads ? GYRE_INPUT_INHERITED : GYRE_INPUT_NONE;
 }
 
-static int start_rank(struct gyre_crew *crew, int index, struct gyre_spawn *spawn,
+static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *spawn,
                       const struct gyre_launch_options *options, const struct gyre_rank_seat *place,
                       struct gyre_trouble *trouble)
 {
-    struct gyre_child *child = &crew->child[index];
+    struct gyre_child *child = &all->child[index];
     int status = 0;
     spawn->out_log = spawn->err_log = -1;
     spawn->input = input_of(options, place->rank);
@@ -125,7 +125,7 @@ static int start_rank(struct gyre_crew *crew, int index, struct gyre_spawn *spaw
          (status = open_log(options->log_dir, place->rank, "err", &spawn->err_log, trouble))))
         return status;
     snprintf(child->name, sizeof child->name, "rank %d on %s", place->rank, gyre_host_name());
-    if ((status = gyre_child_spawn(child, &crew->group, spawn, trouble)))
+    if ((status = gyre_child_spawn(child, &all->group, spawn, trouble)))
         return status;
     if (options->prefix) {
         snprintf(child->out.prefix, sizeof child->out.prefix, "[%d] ", place->rank);
@@ -134,7 +134,7 @@ static int start_rank(struct gyre_crew *crew, int index, struct gyre_spawn *spaw
     return 0;
 }
 
-int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
     static struct gyre_cores cores;
@@ -142,21 +142,21 @@ int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *o
     int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
     int status = options->log_dir ? make_folders(options->log_dir, trouble) : 0;
     gyre_cores_find(&cores);
-    for (int i = 0; i < crew->children && !status; i++) {
+    for (int i = 0; i < all->children && !status; i++) {
         struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + i);
         struct gyre_variables variables = {0};
         struct gyre_spawn spawn = {.program = options->program,
                                    .variables = &variables,
-                                   .out = &crew->out,
-                                   .err = &crew->err,
+                                   .out = &all->out,
+                                   .err = &all->err,
                                    .key = job->has_key ? job->key : NULL};
         describe_rank(&variables, options, job, &place);
-        add_threads(&variables, gyre_cores_per_rank(&cores, crew->children));
+        add_threads(&variables, gyre_cores_per_rank(&cores, all->children));
         if (options->bind) {
-            gyre_cores_of_rank(&cores, i, crew->children, &cpus);
+            gyre_cores_of_rank(&cores, i, all->children, &cpus);
             spawn.cpus = &cpus;
         }
-        status = start_rank(crew, i, &spawn, options, &place, trouble);
+        status = start_rank(all, i, &spawn, options, &place, trouble);
     }
     return status;
 }

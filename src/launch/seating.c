@@ -49,8 +49,8 @@ static int parse_size(const char *flag, const char *whole, const char *text, int
     return status;
 }
 
-static int append(const char *flag, struct gyre_seating *seating, int size,
-                  struct gyre_trouble *trouble)
+static int append_node(const char *flag, struct gyre_seating *seating, int size,
+                       struct gyre_trouble *trouble)
 {
     if (seating->nodes == GYRE_NODES_MAX)
         return gyre_trouble_set(trouble, GYRE_INVALID, "%s names more than %d nodes", flag,
@@ -69,7 +69,7 @@ int gyre_seating_parse_sizes(const char *flag, const char *text, int cores,
         bool counted = !strcmp(piece, "auto") || !strcmp(piece, "cpu");
         int status =
             counted ? 0 : parse_size(flag, text, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
-        if (status || (status = append(flag, &found, size, trouble)))
+        if (status || (status = append_node(flag, &found, size, trouble)))
             return status;
     }
     *seating = found;
@@ -98,7 +98,7 @@ static int parse_sum(const char *flag, const char *text, struct gyre_seating *fo
     for (const char *rest = text; next_piece(&rest, '+', piece, sizeof piece);) {
         int size = 0;
         int status = parse_size(flag, text, piece, GYRE_RANKS_PER_NODE_MAX, &size, trouble);
-        if (status || (status = append(flag, found, size, trouble)))
+        if (status || (status = append_node(flag, found, size, trouble)))
             return status;
     }
     return 0;
@@ -151,7 +151,7 @@ int gyre_seating_parse_hosts(const char *flag, const char *text, int cores,
     struct gyre_seating found = {0};
     char entry[GYRE_HOST_MAX];
     for (const char *rest = text; next_piece(&rest, ',', entry, sizeof entry);) {
-        int size, status = append(flag, &found, 0, trouble);
+        int size, status = append_node(flag, &found, 0, trouble);
         if (status || (status = parse_host(flag, text, entry, cores, hosts->name[found.nodes - 1],
                                            &size, trouble)))
             return status;

@@ -19,9 +19,9 @@ int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre
 
 /* Spawns every child of the crew: the ranks of this machine, or one ssh for each host. -errno and
  * the story. */
-int gyre_ranks_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble);
-int gyre_hosts_start(struct gyre_crew *crew, const struct gyre_launch_options *options,
+int gyre_hosts_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble);
 
 #endif

@@ -138,7 +138,7 @@ static void put_summary(FILE *to, const struct gyre_report_curves *curves)
     fprintf(to, "<text class=\"faint\" x=\"%d\" y=\"48\">%s</text>\n", LEFT, text.bytes);
 }
 
-static void put_key(FILE *to, double x, const char *class, const char *word)
+static void put_chart_key(FILE *to, double x, const char *class, const char *word)
 {
     fprintf(to, "<path class=\"line %s\" d=\"M%.0f 70h24\"/>\n", class, x);
     if (strcmp(class, "train") == 0)
@@ -153,11 +153,11 @@ static void put_keys(FILE *to, const struct gyre_report_curves *curves)
 {
     double x = RIGHT;
     if (curves->test_loss.bins + curves->test_accuracy.bins > 0)
-        put_key(to, x -= 62, "test", "test");
+        put_chart_key(to, x -= 62, "test", "test");
     if (curves->loss.bins + curves->accuracy.bins > 0)
-        put_key(to, x -= 152, "train", "training, by epoch");
+        put_chart_key(to, x -= 152, "train", "training, by epoch");
     if (curves->step_loss.bins > 0)
-        put_key(to, x - 148, "step", "training, by step");
+        put_chart_key(to, x - 148, "step", "training, by step");
 }
 
 /* -- axes -------------------------------------------------------------------------------------- */

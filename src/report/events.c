@@ -37,14 +37,14 @@ static void put_varint(struct message *message, uint64_t value)
     message->bytes[message->length++] = (uint8_t)value;
 }
 
-static void put_key(struct message *message, unsigned field, unsigned wire)
+static void put_field_key(struct message *message, unsigned field, unsigned wire)
 {
     put_varint(message, field << 3 | wire);
 }
 
 static void put_bytes(struct message *message, unsigned field, const void *bytes, size_t length)
 {
-    put_key(message, field, WIRE_BYTES);
+    put_field_key(message, field, WIRE_BYTES);
     put_varint(message, length);
     memcpy(message->bytes + message->length, bytes, length);
     message->length += length;
@@ -54,7 +54,7 @@ static void put_double(struct message *message, unsigned field, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(message, field, WIRE_DOUBLE);
+    put_field_key(message, field, WIRE_DOUBLE);
     gyre_put64(message->bytes + message->length, bits);
     message->length += sizeof bits;
 }
@@ -63,7 +63,7 @@ static void put_float(struct message *message, unsigned field, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(message, field, WIRE_FLOAT);
+    put_field_key(message, field, WIRE_FLOAT);
     gyre_put32(message->bytes + message->length, bits);
     message->length += sizeof bits;
 }
@@ -114,7 +114,7 @@ static void write_values(struct gyre_report_sink *to, const struct gyre_report_f
             put_value(&summary, field[i].tag, value);
     }
     put_double(&event, 1, wall);
-    put_key(&event, 2, WIRE_VARINT);
+    put_field_key(&event, 2, WIRE_VARINT);
     put_varint(&event, step);
     put_bytes(&event, 5, summary.bytes, summary.length);
     write_record(to, &event);

@@ -34,8 +34,8 @@ static double wall_at(const struct gyre_report *report, uint64_t now_ns)
 /* -- failures ---------------------------------------------------------------------------------- */
 
 /* All that failed since the last call, in one sentence each; the status is that of the first. */
-static int tell(struct gyre_report *report, struct gyre_trouble *trouble, const char *at,
-                uint64_t number)
+static int tell_trouble(struct gyre_report *report, struct gyre_trouble *trouble, const char *at,
+                        uint64_t number)
 {
     struct gyre_report_text text = {0};
     int status = 0;
@@ -112,7 +112,7 @@ static int refuse_twins(const struct gyre_report *report, struct gyre_trouble *t
     return 0;
 }
 
-static void begin(struct gyre_report *report, bool append)
+static void begin_report(struct gyre_report *report, bool append)
 {
     for (int i = METRICS; i <= CSV_EPOCHS; i++)
         gyre_report_sink_begin(&report->sink[i], append);
@@ -132,7 +132,7 @@ static void discard(struct gyre_report *report)
     free(report);
 }
 
-static struct gyre_report *create(const struct gyre_report_options *options, uint64_t now_ns)
+static struct gyre_report *create_report(const struct gyre_report_options *options, uint64_t now_ns)
 {
     struct gyre_report *report = calloc(1, sizeof *report);
     if (!report)
@@ -151,7 +151,7 @@ static struct gyre_report *create(const struct gyre_report_options *options, uin
 int gyre_report_open(struct gyre_report **report, const struct gyre_report_options *options,
                      uint64_t now_ns, struct gyre_trouble *trouble)
 {
-    struct gyre_report *made = create(options, now_ns);
+    struct gyre_report *made = create_report(options, now_ns);
     *report = NULL;
     if (!made)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a report of %zu bytes",
@@ -161,10 +161,10 @@ int gyre_report_open(struct gyre_report **report, const struct gyre_report_optio
         status = refuse_twins(made, trouble);
     if (!status) {
         locale_t before = uselocale(made->plain);
-        begin(made, options->append);
+        begin_report(made, options->append);
         uselocale(before);
         gyre_report_terminal_init(&made->terminal, &made->sink[TERMINAL], options, now_ns);
-        status = tell(made, trouble, "its beginning", 0);
+        status = tell_trouble(made, trouble, "its beginning", 0);
     }
     if (status)
         discard(made);
@@ -175,7 +175,7 @@ int gyre_report_open(struct gyre_report **report, const struct gyre_report_optio
 
 /* -- records ----------------------------------------------------------------------------------- */
 
-static void reach(struct gyre_report_curves *curves, uint64_t steps, double seconds)
+static void extend_curves(struct gyre_report_curves *curves, uint64_t steps, double seconds)
 {
     curves->steps = steps > curves->steps ? steps : curves->steps;
     curves->seconds = seconds;
@@ -190,10 +190,10 @@ int gyre_report_step(struct gyre_report *report, const struct gyre_step_record *
     gyre_report_csv_step(&report->sink[CSV], record, wall);
     gyre_report_events_step(&report->sink[EVENTS], record, wall);
     gyre_report_series_add(&report->curves.step_loss, (double)record->step, record->loss);
-    reach(&report->curves, record->step, wall - report->begun_wall);
+    extend_curves(&report->curves, record->step, wall - report->begun_wall);
     gyre_report_terminal_step(&report->terminal, record, now_ns);
     uselocale(before);
-    return tell(report, trouble, "step", record->step);
+    return tell_trouble(report, trouble, "step", record->step);
 }
 
 static void take_epoch(struct gyre_report_curves *curves, const struct gyre_epoch_record *record)
@@ -221,7 +221,7 @@ int gyre_report_epoch(struct gyre_report *report, const struct gyre_epoch_record
     report->curves.seconds = wall - report->begun_wall;
     gyre_report_terminal_epoch(&report->terminal, record, now_ns);
     uselocale(before);
-    return tell(report, trouble, "the end of epoch", record->epoch);
+    return tell_trouble(report, trouble, "the end of epoch", record->epoch);
 }
 
 void gyre_report_note(struct gyre_report *report, const char *format, ...)
@@ -265,7 +265,7 @@ int gyre_report_close(struct gyre_report *report, struct gyre_trouble *trouble)
     uselocale(before);
     for (int i = 0; i < SINKS; i++)
         gyre_report_sink_close(&report->sink[i]);
-    int status = tell(report, trouble, "the end", 0);
+    int status = tell_trouble(report, trouble, "the end", 0);
     discard(report);
     return status;
 }

@@ -20,8 +20,8 @@
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-static int settle(struct gyre_report_sink *sink, int fd, const char *name,
-                  struct gyre_trouble *trouble)
+static int settle_write(struct gyre_report_sink *sink, int fd, const char *name,
+                        struct gyre_trouble *trouble)
 {
     struct stat status;
     *sink = (struct gyre_report_sink){.fd = fd, .name = strdup(name)};
@@ -44,7 +44,7 @@ int gyre_report_sink_open(struct gyre_report_sink *sink, const char *path,
         return gyre_trouble_set(trouble, -errno,
                                 "opening %s to write: %s; name a file that can be written", path,
                                 strerror(errno));
-    return settle(sink, fd, path, trouble);
+    return settle_write(sink, fd, path, trouble);
 }
 
 int gyre_report_sink_borrow(struct gyre_report_sink *sink, int fd, const char *name,
@@ -54,7 +54,7 @@ int gyre_report_sink_borrow(struct gyre_report_sink *sink, int fd, const char *n
     if (own < 0)
         return gyre_trouble_set(trouble, -errno, "%s, descriptor %d: %s", name, fd,
                                 strerror(errno));
-    return settle(sink, own, name, trouble);
+    return settle_write(sink, own, name, trouble);
 }
 
 static bool torn(const struct gyre_report_sink *sink)
@@ -88,7 +88,7 @@ static bool comes_round(int fd)
     return poll(&way, 1, PATIENCE_MS) > 0;
 }
 
-static int write_all(int fd, const char *bytes, size_t length)
+static int write_to_sink(int fd, const char *bytes, size_t length)
 {
     while (length > 0) {
         ssize_t written = write(fd, bytes, length);
@@ -102,7 +102,7 @@ static int write_all(int fd, const char *bytes, size_t length)
     return 0;
 }
 
-static void fail(struct gyre_report_sink *sink, int status)
+static void fail_sink(struct gyre_report_sink *sink, int status)
 {
     sink->status = status;
     if (sink->regular && ftruncate(sink->fd, (off_t)sink->length_bytes) != 0)
@@ -115,9 +115,9 @@ void gyre_report_sink_write(struct gyre_report_sink *sink, const void *bytes, si
 {
     if (!sink->name || sink->status)
         return;
-    int status = write_all(sink->fd, bytes, length);
+    int status = write_to_sink(sink->fd, bytes, length);
     if (status)
-        fail(sink, status);
+        fail_sink(sink, status);
     else
         sink->length_bytes += length;
 }

@@ -222,7 +222,8 @@ void gyre_report_terminal_init(struct gyre_report_terminal *terminal, struct gyr
     terminal->blocks = unicode_expected();
 }
 
-static void take(struct gyre_report_terminal *t, const struct gyre_step_record *r, uint64_t now_ns)
+static void take_step_record(struct gyre_report_terminal *t, const struct gyre_step_record *r,
+                             uint64_t now_ns)
 {
     if (t->first_step == 0) {
         t->first_step = r->step;
@@ -250,7 +251,7 @@ void gyre_report_terminal_step(struct gyre_report_terminal *terminal,
                                const struct gyre_step_record *record, uint64_t now_ns)
 {
     struct progress progress;
-    take(terminal, record, now_ns);
+    take_step_record(terminal, record, now_ns);
     if (terminal->quiet || !due(terminal, now_ns))
         return;
     say_words(terminal, record, now_ns, &progress);

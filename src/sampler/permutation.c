@@ -34,7 +34,7 @@ void gyre_permutation_deinit(struct gyre_permutation *order)
     *order = (struct gyre_permutation){0};
 }
 
-static void put(struct gyre_permutation *order, uint64_t i, uint64_t value)
+static void put_index(struct gyre_permutation *order, uint64_t i, uint64_t value)
 {
     if (order->wide)
         order->wide[i] = value;
@@ -45,14 +45,14 @@ static void put(struct gyre_permutation *order, uint64_t i, uint64_t value)
 static void swap(struct gyre_permutation *order, uint64_t i, uint64_t j)
 {
     uint64_t kept = gyre_permutation_at(order, i);
-    put(order, i, gyre_permutation_at(order, j));
-    put(order, j, kept);
+    put_index(order, i, gyre_permutation_at(order, j));
+    put_index(order, j, kept);
 }
 
 static void put_in_order(struct gyre_permutation *order)
 {
     for (uint64_t i = 0; i < order->n; i++)
-        put(order, i, i);
+        put_index(order, i, i);
 }
 
 void gyre_permutation_forward(struct gyre_permutation *order, struct gyre_mt19937 *mt)
@@ -66,8 +66,8 @@ void gyre_permutation_inside_out(struct gyre_permutation *order, struct gyre_mt1
 {
     for (uint64_t i = 0; i < order->n; i++) {
         uint64_t z = gyre_mt19937_next64(mt) % (i + 1);
-        put(order, i, z < i ? gyre_permutation_at(order, z) : i);
-        put(order, z, i);
+        put_index(order, i, z < i ? gyre_permutation_at(order, z) : i);
+        put_index(order, z, i);
     }
 }
 

@@ -96,7 +96,7 @@ static int check_who(const struct gyre_sampler_options *o, struct gyre_trouble *
     return 0;
 }
 
-static int check_options(const struct gyre_sampler_options *o, struct gyre_trouble *trouble)
+static int check_sampler_options(const struct gyre_sampler_options *o, struct gyre_trouble *trouble)
 {
     if (!o)
         return gyre_trouble_set(trouble, GYRE_INVALID, "the options are NULL");
@@ -127,10 +127,10 @@ static int share_out(struct gyre_sampler *s, const struct gyre_sampler_options *
     return status;
 }
 
-static int create(struct gyre_sampler **sampler, const struct gyre_sampler_options *o,
-                  struct gyre_trouble *trouble)
+static int create_sampler(struct gyre_sampler **sampler, const struct gyre_sampler_options *o,
+                          struct gyre_trouble *trouble)
 {
-    int status = check_options(o, trouble);
+    int status = check_sampler_options(o, trouble);
     if (status)
         return status;
     struct gyre_sampler *s = calloc(1, sizeof *s);
@@ -160,7 +160,7 @@ int gyre_sampler_create(struct gyre_sampler **sampler, const struct gyre_sampler
         return gyre_refuse("gyre_sampler_create: sampler is NULL");
     *sampler = NULL;
     *trouble = (struct gyre_trouble){0};
-    if (create(sampler, options, trouble))
+    if (create_sampler(sampler, options, trouble))
         gyre_trouble_wrap(trouble, "gyre_sampler_create");
     return trouble->status;
 }

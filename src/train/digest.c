@@ -69,7 +69,7 @@ static void tell_odd(const struct gyre_train *t, const char *how, bool again)
         fprintf(t->terminal, "digest: epoch %" PRIu64 ": %s:%s\n", t->epoch + 1, how, text);
 }
 
-static void tell(struct gyre_train *t, const uint64_t *all)
+static void tell_digests(struct gyre_train *t, const uint64_t *all)
 {
     uint64_t once = 0, more = 0, never = 0;
     for (uint64_t i = 0; i < t->data.samples; i++) {
@@ -107,7 +107,7 @@ int gyre_train_tell_digest(struct gyre_train *t)
         status = gyre_all_reduce(t->comm, digest->seen, digest->seen, t->data.samples, GYRE_U8,
                                  GYRE_SUM);
     if (!status && t->terminal)
-        tell(t, all);
+        tell_digests(t, all);
     free(all);
     memset(digest->seen, 0, t->data.samples);
     digest->samples = digest->hash = digest->before = 0;

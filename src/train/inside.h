@@ -34,13 +34,13 @@ struct gyre_train_piece {
 };
 
 /* What the run was told, for its checkpoints. */
-#define GYRE_TRAIN_WORDS     8
-#define GYRE_TRAIN_CHANGES   4 /* of these may be others than they were */
-#define GYRE_TRAIN_WORD_ROOM 160
+#define GYRE_TRAIN_RUN_SETTINGS 8
+#define GYRE_TRAIN_CHANGES      4 /* of these may be others than they were */
+#define GYRE_TRAIN_WORD_ROOM    160
 
-struct gyre_train_words {
-    char room[GYRE_TRAIN_WORDS][GYRE_TRAIN_WORD_ROOM];
-    struct gyre_stored_text text[GYRE_TRAIN_WORDS];
+struct gyre_run_settings {
+    char room[GYRE_TRAIN_RUN_SETTINGS][GYRE_TRAIN_WORD_ROOM];
+    struct gyre_stored_text text[GYRE_TRAIN_RUN_SETTINGS];
     uint64_t count;
 };
 
@@ -97,7 +97,7 @@ struct gyre_train {
     const struct gyre_ops *ops;
     struct gyre_model *model;
     struct gyre_parameter *const *parameter;
-    struct gyre_buffer *const *buffer;
+    struct gyre_running_buffer *const *buffer;
     int parameters, buffers;
     float *values;  /* of all parameters */
     void **statics; /* of each buffer */
@@ -126,7 +126,7 @@ struct gyre_train {
 
 int gyre_train_open(struct gyre_train *t);
 void gyre_train_close(struct gyre_train *t);
-size_t gyre_train_buffer_size(const struct gyre_buffer *buffer);
+size_t gyre_train_buffer_size(const struct gyre_running_buffer *buffer);
 
 /* -- shares.c ---------------------------------------------------------------------------- */
 
@@ -172,9 +172,9 @@ int gyre_train_load_init(struct gyre_train *t);
 
 /* -- settings.c ----------------------------------------------------------------------------- */
 
-void gyre_train_take_words(const struct gyre_train *t, struct gyre_train_words *words);
+void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settings *words);
 /* Rank 0: GYRE_INVALID if it would be another run; what else differs is noted. */
-int gyre_train_compare_words(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
+int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
 
 /* -- state.c ----------------------------------------------------------------------------- */
 

@@ -36,7 +36,7 @@ struct gyre_loader {
 
 /* -- filling ----------------------------------------------------------------------------------- */
 
-static void fill(struct gyre_loader *loader, struct slot *slot)
+static void fill_slot(struct gyre_loader *loader, struct slot *slot)
 {
     struct gyre_batch *batch = &slot->batch;
     *batch = (struct gyre_batch){.index = slot->index, .x = slot->x, .y = slot->y};
@@ -62,7 +62,7 @@ static bool may_fill(const struct gyre_loader *loader)
     return !loader->paused && !ended && used < (uint64_t)loader->slots;
 }
 
-static void *run(void *argument)
+static void *run_loader(void *argument)
 {
     struct gyre_loader *loader = argument;
     pthread_setname_np(pthread_self(), "gyre-loader");
@@ -77,7 +77,7 @@ static void *run(void *argument)
         loader->idle = false;
         struct slot *slot = &loader->slot[loader->filled % (uint64_t)loader->slots];
         pthread_mutex_unlock(&loader->lock);
-        fill(loader, slot);
+        fill_slot(loader, slot);
         pthread_mutex_lock(&loader->lock);
         loader->filled++;
         pthread_cond_broadcast(&loader->moved);
@@ -88,7 +88,7 @@ static void *run(void *argument)
 
 /* -- made and ended ---------------------------------------------------------------------------- */
 
-static int allocate(struct gyre_loader *loader)
+static int allocate_loader(struct gyre_loader *loader)
 {
     const struct gyre_dataset *set = loader->set;
     size_t wanted = set->label ? sizeof(int64_t) : set->width * sizeof(float);
@@ -109,7 +109,7 @@ static int start_thread(struct gyre_loader *loader)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the caller's */
-    int status = -pthread_create(&loader->thread, NULL, run, loader);
+    int status = -pthread_create(&loader->thread, NULL, run_loader, loader);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     loader->threaded = !status;
     return status;
@@ -131,7 +131,7 @@ int gyre_loader_create(struct gyre_loader **into, const struct gyre_dataset *set
     loader->paused = true;
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->moved, NULL);
-    int status = allocate(loader);
+    int status = allocate_loader(loader);
     if (!status && ahead)
         status = start_thread(loader);
     if (status) {
@@ -192,7 +192,7 @@ int gyre_loader_next(struct gyre_loader *loader, struct gyre_batch *batch,
     pthread_mutex_lock(&loader->lock);
     loader->holding = false;
     if (!loader->threaded) {
-        fill(loader, &loader->slot[0]);
+        fill_slot(loader, &loader->slot[0]);
         loader->taken = loader->filled++;
     }
     pthread_cond_broadcast(&loader->moved);

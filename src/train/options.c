@@ -86,7 +86,7 @@ static const struct option table[] = {
 
 enum { OPTIONS = sizeof table / sizeof *table };
 
-static const struct option *find(const char *name)
+static const struct option *find_option(const char *name)
 {
     for (int i = 0; i < OPTIONS; i++)
         if (strcmp(table[i].name, name) == 0)
@@ -155,7 +155,7 @@ static int store(const struct option *option, char *at, const char *text,
 int gyre_train_option_set(struct gyre_train_options *options, const char *name, const char *value,
                           struct gyre_trouble *trouble)
 {
-    const struct option *option = find(name);
+    const struct option *option = find_option(name);
     const char *names[OPTIONS], *help[OPTIONS], *near;
     if (option && (value || option->kind == SWITCH))
         return store(option, (char *)options + option->at, value, trouble);
@@ -248,7 +248,7 @@ static int set_line(struct gyre_train_options *options, char *line, struct gyre_
     return gyre_train_option_set(options, name, equals ? trim(equals + 1) : NULL, trouble);
 }
 
-static int read_whole(const char *path, char **text, struct gyre_trouble *trouble)
+static int read_whole_file(const char *path, char **text, struct gyre_trouble *trouble)
 {
     enum { MOST = 1 << 20 };
     FILE *file = fopen(path, "re");
@@ -271,7 +271,7 @@ static int read_whole(const char *path, char **text, struct gyre_trouble *troubl
 int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
                            struct gyre_trouble *trouble)
 {
-    int status = read_whole(path, storage, trouble), number = 1;
+    int status = read_whole_file(path, storage, trouble), number = 1;
     for (char *line = *storage, *next; !status && line; line = next, number++) {
         next = strchr(line, '\n');
         if (next)

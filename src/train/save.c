@@ -26,7 +26,7 @@ static const char wire_scale_name[] = "wire.scale"; /* only with halves on the w
 static const char *const real_names[REALS] = {"epoch.loss", "epoch.right", "epoch.samples",
                                               "scaler.scale"};
 
-static int no_memory(struct gyre_train *t)
+static int no_memory_to_save(struct gyre_train *t)
 {
     return gyre_trouble_set(t->trouble, -ENOMEM, "rank %d: no memory for a checkpoint", t->rank);
 }
@@ -47,7 +47,7 @@ static int roll_make(struct gyre_train *t, struct roll *roll, int most)
     *roll = (struct roll){.tensor = calloc(room, sizeof *roll->tensor),
                           .shape = calloc(room, sizeof *roll->shape),
                           .name = calloc(room, sizeof *roll->name)};
-    return roll->tensor && roll->shape && roll->name ? 0 : no_memory(t);
+    return roll->tensor && roll->shape && roll->name ? 0 : no_memory_to_save(t);
 }
 
 static void roll_free(struct roll *roll)
@@ -71,7 +71,7 @@ static void roll_parameter(struct roll *roll, const char *before,
                                                   .data = data};
 }
 
-static void roll_buffer(struct roll *roll, const struct gyre_buffer *buffer)
+static void roll_buffer(struct roll *roll, const struct gyre_running_buffer *buffer)
 {
     uint64_t k = roll->count++;
     roll->shape[k][0] = buffer->count;
@@ -166,8 +166,8 @@ static int write_generation(struct gyre_train *t, float *const *full, const floa
         training.tensor[training.count++] = gyre_checkpoint_real(wire_scale_name, &scale);
         roll_feedback(t, &training, feedback);
     }
-    struct gyre_train_words words;
-    gyre_train_take_words(t, &words);
+    struct gyre_run_settings words;
+    gyre_train_take_settings(t, &words);
     struct gyre_checkpoint_content content = {
         .step = t->step,
         .world = (uint64_t)t->n,
@@ -257,7 +257,7 @@ static int read_feedback(struct gyre_train *t, struct gyre_checkpoint *checkpoin
     float *to = t->resumed.feedback =
         malloc((gyre_train_elements(t, t->parameters) * n + 1) * sizeof(float));
     if (!status && !to)
-        status = no_memory(t);
+        status = no_memory_to_save(t);
     if (!status)
         roll_feedback(t, &all, NULL);
     for (int i = 0; !status && i < t->parameters; to += n * t->parameter[i++]->count) {
@@ -314,7 +314,7 @@ static int read_generation(struct gyre_train *t, int64_t *place, double *real, b
         return 0;
     }
     if (!status)
-        status = gyre_train_compare_words(t, checkpoint);
+        status = gyre_train_compare_settings(t, checkpoint);
     if (!status)
         status = read_numbers(t, checkpoint, place, real);
     if (!status)
@@ -355,7 +355,7 @@ int gyre_train_resume(struct gyre_train *t)
     bool found = false;
     for (int s = 0; !status && !t->rank && s < states; s++) {
         t->resumed.full[s] = calloc(gyre_train_elements(t, t->parameters) + 1, sizeof(float));
-        status = t->resumed.full[s] ? 0 : no_memory(t);
+        status = t->resumed.full[s] ? 0 : no_memory_to_save(t);
     }
     if (!status && !t->rank)
         status = read_generation(t, place, real, &found);

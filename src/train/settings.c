@@ -13,12 +13,12 @@
 
 enum word { SEED, OPTIMIZER, DATA, ALIKE, RATE = ALIKE, SCHEDULE, BATCH, SETTINGS, SHARES };
 
-static const char *const keys[GYRE_TRAIN_WORDS] = {"seed",     "optimizer", "data",     "lr",
-                                                   "schedule", "batch",     "settings", "shares"};
+static const char *const keys[GYRE_TRAIN_RUN_SETTINGS] = {
+    "seed", "optimizer", "data", "lr", "schedule", "batch", "settings", "shares"};
 
 /* -- in words ---------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void add(char *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void append_text(char *text, const char *format, ...)
 {
     size_t length = strlen(text);
     va_list arguments;
@@ -30,13 +30,13 @@ __attribute__((format(printf, 2, 3))) static void add(char *text, const char *fo
 static void describe_schedule(const struct gyre_train_options *o, char *text)
 {
     if (o->schedule == GYRE_TRAIN_CONSTANT)
-        add(text, "constant");
+        append_text(text, "constant");
     else if (o->schedule == GYRE_TRAIN_STEP)
-        add(text, "times %.9g every %lld epochs", o->gamma, (long long)o->step_size);
+        append_text(text, "times %.9g every %lld epochs", o->gamma, (long long)o->step_size);
     else
-        add(text, "cosine to %.9g over %lld epochs", o->least_lr, (long long)o->epochs);
+        append_text(text, "cosine to %.9g over %lld epochs", o->least_lr, (long long)o->epochs);
     if (o->warmup)
-        add(text, ", warm-up of %lld steps", (long long)o->warmup);
+        append_text(text, ", warm-up of %lld steps", (long long)o->warmup);
 }
 
 static void describe_settings(const struct gyre_train_options *o, char *text)
@@ -44,27 +44,27 @@ static void describe_settings(const struct gyre_train_options *o, char *text)
     static const char *const precisions[] = {"f32", "bf16", "f16"};
     double decay = o->optimizer == GYRE_TRAIN_ADAMW ? 0.01 : 0;
     if (o->optimizer == GYRE_TRAIN_SGD)
-        add(text, "momentum %.9g%s", o->momentum, o->nesterov ? " (nesterov)" : "");
+        append_text(text, "momentum %.9g%s", o->momentum, o->nesterov ? " (nesterov)" : "");
     else
-        add(text, "betas %.9g and %.9g, eps %.9g", o->beta1, o->beta2, o->eps);
-    add(text, ", weight decay %.9g", o->weight_decay >= 0 ? o->weight_decay : decay);
+        append_text(text, "betas %.9g and %.9g, eps %.9g", o->beta1, o->beta2, o->eps);
+    append_text(text, ", weight decay %.9g", o->weight_decay >= 0 ? o->weight_decay : decay);
     if (o->clip > 0)
-        add(text, ", clip %.9g", o->clip);
-    add(text, ", %s", precisions[o->precision]);
+        append_text(text, ", clip %.9g", o->clip);
+    append_text(text, ", %s", precisions[o->precision]);
 }
 
-void gyre_train_take_words(const struct gyre_train *t, struct gyre_train_words *words)
+void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settings *words)
 {
     static const char *const optimizers[] = {"sgd", "adam", "adamw"};
     const struct gyre_train_options *o = t->options;
-    *words = (struct gyre_train_words){.count = t->shares.text ? GYRE_TRAIN_WORDS : SHARES};
-    add(words->room[SEED], "%lld", (long long)o->seed);
-    add(words->room[OPTIMIZER], "%s", optimizers[o->optimizer]);
-    add(words->room[DATA], "%016llx", (unsigned long long)gyre_dataset_hash(&t->data));
-    add(words->room[RATE], "%.9g", o->lr);
+    *words = (struct gyre_run_settings){.count = t->shares.text ? GYRE_TRAIN_RUN_SETTINGS : SHARES};
+    append_text(words->room[SEED], "%lld", (long long)o->seed);
+    append_text(words->room[OPTIMIZER], "%s", optimizers[o->optimizer]);
+    append_text(words->room[DATA], "%016llx", (unsigned long long)gyre_dataset_hash(&t->data));
+    append_text(words->room[RATE], "%.9g", o->lr);
     describe_schedule(o, words->room[SCHEDULE]);
-    add(words->room[BATCH], "%llu of all ranks",
-        (unsigned long long)(t->span * (uint64_t)o->accumulate));
+    append_text(words->room[BATCH], "%llu of all ranks",
+                (unsigned long long)(t->span * (uint64_t)o->accumulate));
     describe_settings(o, words->room[SETTINGS]);
     for (int i = 0; i < SHARES; i++)
         words->text[i] = (struct gyre_stored_text){keys[i], words->room[i]};
@@ -73,7 +73,7 @@ void gyre_train_take_words(const struct gyre_train *t, struct gyre_train_words *
 
 /* -- compared ---------------------------------------------------------------------------------- */
 
-static int refuse(struct gyre_train *t, enum word word, const char *saved, const char *own)
+static int refuse_setting(struct gyre_train *t, enum word word, const char *saved, const char *own)
 {
     static const char *const told[ALIKE] = {"--seed", "--optimizer", "data with the hash"};
     return gyre_trouble_set(t->trouble, GYRE_INVALID,
@@ -82,16 +82,16 @@ static int refuse(struct gyre_train *t, enum word word, const char *saved, const
                             t->options->save, told[word], saved, own);
 }
 
-int gyre_train_compare_words(struct gyre_train *t, const struct gyre_checkpoint *checkpoint)
+int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_checkpoint *checkpoint)
 {
-    struct gyre_train_words own;
-    gyre_train_take_words(t, &own);
+    struct gyre_run_settings own;
+    gyre_train_take_settings(t, &own);
     for (int i = 0; i < SHARES; i++) {
         const char *saved = gyre_checkpoint_text(checkpoint, keys[i]);
         if (!saved || strcmp(saved, own.room[i]) == 0)
             continue;
         if (i < ALIKE)
-            return refuse(t, (enum word)i, saved, own.room[i]);
+            return refuse_setting(t, (enum word)i, saved, own.room[i]);
         snprintf(t->resumed.change[t->resumed.changes++], sizeof t->resumed.change[0],
                  "goes on with %s %s; the checkpoint had %.*s", keys[i], own.room[i],
                  GYRE_TRAIN_WORD_ROOM, saved);

@@ -15,7 +15,7 @@
 #define ALIGN          64u
 #define BATCH          32u /* of a rank, where nothing is asked for */
 
-static int no_memory(struct gyre_train *t)
+static int no_memory_to_set_up(struct gyre_train *t)
 {
     return gyre_trouble_set(t->trouble, -ENOMEM, "rank %d: no memory for the training", t->rank);
 }
@@ -51,7 +51,7 @@ static int compare_data(struct gyre_train *t)
 {
     uint64_t mine = gyre_dataset_hash(&t->data) + gyre_dataset_hash(&t->test);
     uint64_t *all = calloc((size_t)t->n, sizeof *all);
-    int status = all ? gyre_all_gather(t->comm, &mine, all, 1, GYRE_U64) : no_memory(t);
+    int status = all ? gyre_all_gather(t->comm, &mine, all, 1, GYRE_U64) : no_memory_to_set_up(t);
     for (int rank = 1; !status && rank < t->n; rank++)
         if (all[rank] != all[0])
             status = gyre_trouble_set(t->trouble, GYRE_MISMATCH,
@@ -193,7 +193,7 @@ static int make_model(struct gyre_train *t)
 
 /* -- memory of values -------------------------------------------------------------------------- */
 
-size_t gyre_train_buffer_size(const struct gyre_buffer *buffer)
+size_t gyre_train_buffer_size(const struct gyre_running_buffer *buffer)
 {
     return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
 }
@@ -208,7 +208,7 @@ static int place_values(struct gyre_train *t)
     t->values = aligned_alloc(ALIGN, (floats + ALIGN) * sizeof(float));
     t->statics = calloc((size_t)t->buffers + 1, sizeof *t->statics);
     if (!t->values || !t->statics)
-        return no_memory(t);
+        return no_memory_to_set_up(t);
     for (int i = 0; i < t->parameters; i++) {
         t->parameter[i]->value = t->values + at;
         at += gyre_round_up(t->parameter[i]->count, ALIGN / sizeof(float));
@@ -216,7 +216,7 @@ static int place_values(struct gyre_train *t)
     for (int i = 0; i < t->buffers; i++) {
         t->statics[i] = t->buffer[i]->value = calloc(1, gyre_train_buffer_size(t->buffer[i]) + 1);
         if (!t->statics[i])
-            return no_memory(t);
+            return no_memory_to_set_up(t);
     }
     if (!t->rank) /* the engine gives them to all */
         gyre_init_parameters(t->parameter, t->parameters, (uint64_t)t->options->seed);
@@ -226,7 +226,7 @@ static int place_values(struct gyre_train *t)
 
 /* -- engine ------------------------------------------------------------------------------------ */
 
-static struct gyre_ddp_parameter *describe(struct gyre_train *t)
+static struct gyre_ddp_parameter *describe_parameters(struct gyre_train *t)
 {
     struct gyre_ddp_parameter *all = calloc((size_t)(t->parameters + t->buffers) + 1, sizeof *all);
     for (int i = 0; all && i < t->parameters; i++) {
@@ -250,10 +250,10 @@ static struct gyre_ddp_parameter *describe(struct gyre_train *t)
 static int make_engine(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
-    struct gyre_ddp_parameter *all = describe(t);
+    struct gyre_ddp_parameter *all = describe_parameters(t);
     struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
     if (!all)
-        return no_memory(t);
+        return no_memory_to_set_up(t);
     options.bucket_cap = o->bucket_cap;
     options.mean = (enum gyre_ddp_mean)o->mean;
     options.wire = (enum gyre_ddp_wire)o->wire;
@@ -321,7 +321,7 @@ static int make_own(struct gyre_train *t)
         status = place_values(t);
     if (!status && t->options->data_digest) {
         t->digest.seen = calloc(t->data.samples, 1);
-        status = t->digest.seen ? 0 : no_memory(t);
+        status = t->digest.seen ? 0 : no_memory_to_set_up(t);
     }
     return status;
 }

@@ -26,7 +26,7 @@
 #define TOLD_RATIO 10 /* of speeds; shares even out GYRE_SHARES_RATIO_MOST */
 #define TOLD_MOST  16 /* speeds of so many ranks are told one by one */
 
-static int no_memory(struct gyre_train *t)
+static int no_memory_for_shares(struct gyre_train *t)
 {
     return gyre_trouble_set(t->trouble, -ENOMEM, "rank %d: no memory for the shares", t->rank);
 }
@@ -64,7 +64,7 @@ static bool parse(const char *text, double *weight, int n)
 static int keep_text(struct gyre_train *t, const char *text)
 {
     t->shares.text = strdup(text);
-    return t->shares.text ? 0 : no_memory(t);
+    return t->shares.text ? 0 : no_memory_for_shares(t);
 }
 
 int gyre_train_read_shares(struct gyre_train *t)
@@ -74,7 +74,7 @@ int gyre_train_read_shares(struct gyre_train *t)
         return 0;
     t->shares.weight = calloc((size_t)t->n, sizeof *t->shares.weight);
     if (!t->shares.weight)
-        return no_memory(t);
+        return no_memory_for_shares(t);
     if (gyre_train_shares_are_measured(t))
         return 0;
     if (!parse(text, t->shares.weight, t->n))
@@ -133,7 +133,7 @@ static int trial_init(struct gyre_train *t, struct trial *trial)
     uint64_t n = (uint64_t)t->n, rank = (uint64_t)t->rank;
     uint64_t samples = t->span < n ? 1 : t->span / n;
     if (!trial_allocate(t, trial, samples))
-        return no_memory(t);
+        return no_memory_for_shares(t);
     for (uint64_t i = 0; i < samples; i++)
         trial->index[i] = (rank + i * n) % t->data.samples;
     gyre_dataset_gather(&t->data, trial->index, samples, trial->x, trial->y);
@@ -181,12 +181,12 @@ static int time_own(struct gyre_train *t, const struct trial *trial, uint64_t *s
     return status;
 }
 
-static int measure(struct gyre_train *t)
+static int measure_speed(struct gyre_train *t)
 {
     struct trial trial = {0};
     uint64_t mine = 1;
     t->shares.speed = calloc((size_t)t->n, sizeof *t->shares.speed);
-    int status = t->shares.speed ? trial_init(t, &trial) : no_memory(t);
+    int status = t->shares.speed ? trial_init(t, &trial) : no_memory_for_shares(t);
     status = gyre_train_agree(t, status); /* which also begins together */
     if (!status)
         status = gyre_train_agree(t, time_own(t, &trial, &mine));
@@ -207,7 +207,7 @@ static int write_text(struct gyre_train *t)
     for (int rank = 0; text && rank < t->n; rank++)
         at +=
             (size_t)snprintf(text + at, room - at, "%s%g", rank ? "," : "", t->shares.weight[rank]);
-    return text ? 0 : no_memory(t);
+    return text ? 0 : no_memory_for_shares(t);
 }
 
 /* What rank 0 has from a checkpoint is everybody's; zeros: it has nothing. */
@@ -223,7 +223,7 @@ int gyre_train_settle_shares(struct gyre_train *t)
         return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
     if (weight[0] > 0)
         return 0;
-    status = measure(t);
+    status = measure_speed(t);
     return status ? status : gyre_train_agree(t, write_text(t));
 }
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(struct gyre_train *t)
+static int no_memory_for_state(struct gyre_train *t)
 {
     return gyre_trouble_set(t->trouble, -ENOMEM, "rank %d: no memory for a checkpoint", t->rank);
 }
@@ -33,7 +33,7 @@ uint64_t gyre_train_elements(const struct gyre_train *t, int parameters)
 
 /* Room for the largest parameter: a state passes through it one parameter after the other, so only
  * rank 0 ever holds all of one. */
-static float *make_room(const struct gyre_train *t)
+static float *make_state_room(const struct gyre_train *t)
 {
     uint64_t most = 1;
     for (int i = 0; i < t->parameters; i++)
@@ -76,13 +76,13 @@ static int collect_state(struct gyre_train *t, int state, float *full, float *ro
 
 static int allocate_states(struct gyre_train *t, float **full, float **room)
 {
-    *room = make_room(t);
+    *room = make_state_room(t);
     bool good = *room != NULL;
     for (int s = 0; !t->rank && s < t->optimizer->states; s++) {
         full[s] = malloc((gyre_train_elements(t, t->parameters) + 1) * sizeof(float));
         good &= full[s] != NULL;
     }
-    return good ? 0 : no_memory(t);
+    return good ? 0 : no_memory_for_state(t);
 }
 
 int gyre_train_collect_states(struct gyre_train *t, float **full)
@@ -112,8 +112,8 @@ int gyre_train_restore_optimizer(struct gyre_train *t)
     t->optimizer->steps = t->resumed.steps;
     if (!t->resumed.given)
         return 0;
-    float *room = make_room(t);
-    int status = gyre_train_agree(t, room ? 0 : no_memory(t));
+    float *room = make_state_room(t);
+    int status = gyre_train_agree(t, room ? 0 : no_memory_for_state(t));
     for (int s = 0; !status && s < t->optimizer->states; s++)
         status = spread_state(t, s, room);
     free(room);
@@ -142,7 +142,7 @@ int gyre_train_collect_feedback(struct gyre_train *t, float **all)
     *all = gyre_train_has_feedback(t) ? allocate_feedback(t) : NULL;
     if (!gyre_train_has_feedback(t))
         return 0;
-    int status = gyre_train_agree(t, t->rank || *all ? 0 : no_memory(t));
+    int status = gyre_train_agree(t, t->rank || *all ? 0 : no_memory_for_state(t));
     for (int i = 0; !status && i < t->parameters; i++) {
         float *blocks = t->rank ? NULL : *all + gyre_train_elements(t, i) * (uint64_t)t->n;
         status = gyre_gather(t->comm, gyre_ddp_feedback(t->ddp, i), blocks, t->parameter[i]->count,

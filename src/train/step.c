@@ -229,7 +229,7 @@ int gyre_train_step(struct gyre_train *t)
     if (status)
         return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm))
                           : status;
-    const struct gyre_ddp_result *r = gyre_ddp_step(t->ddp);
+    const struct gyre_ddp_result *r = gyre_ddp_result(t->ddp);
     status = update(t, r);
     if (status)
         return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));

@@ -28,7 +28,7 @@ bool gyre_train_stop_asked(void)
 
 /* -- agreement --------------------------------------------------------------------------------- */
 
-struct verdict {
+struct run_end {
     int64_t status;
     char text[GYRE_TROUBLE_MAX];
 };
@@ -36,23 +36,23 @@ struct verdict {
 int gyre_train_agree(struct gyre_train *t, int status)
 {
     int32_t mine = status, *all = calloc((size_t)t->n, sizeof *all);
-    struct verdict verdict = {.status = status};
+    struct run_end run_end = {.status = status};
     int told = all ? gyre_all_gather(t->comm, &mine, all, 1, GYRE_I32) : -ENOMEM, first = -1;
     for (int rank = t->n - 1; !told && rank >= 0; rank--)
         first = all[rank] ? rank : first;
     free(all);
     if (told || first < 0)
         return told ? gyre_trouble_set(t->trouble, told, "%s", gyre_error(t->comm)) : 0;
-    snprintf(verdict.text, sizeof verdict.text, "%s", t->trouble->text);
-    told = gyre_broadcast(t->comm, &verdict, &verdict, sizeof verdict, GYRE_U8, first);
+    snprintf(run_end.text, sizeof run_end.text, "%s", t->trouble->text);
+    told = gyre_broadcast(t->comm, &run_end, &run_end, sizeof run_end, GYRE_U8, first);
     *t->trouble = (struct gyre_trouble){0};
     if (told)
         return gyre_trouble_set(t->trouble, told, "%s", gyre_error(t->comm));
     t->common = true;
     return gyre_trouble_set(
-        t->trouble, (int)verdict.status, "%s%.900s",
-        first && t->n > 1 && !strstr(verdict.text, "rank ") ? "on another rank: " : "",
-        verdict.text);
+        t->trouble, (int)run_end.status, "%s%.900s",
+        first && t->n > 1 && !strstr(run_end.text, "rank ") ? "on another rank: " : "",
+        run_end.text);
 }
 
 /* -- telling ----------------------------------------------------------------------------------- */
@@ -266,7 +266,7 @@ static int tell_unwritten(struct gyre_train *t)
                             trouble->text);
 }
 
-static int run(struct gyre_train *t)
+static int run_epochs(struct gyre_train *t)
 {
     int status = 0;
     if (t->cursor >= t->data.samples && t->step) { /* resumed behind an epoch */
@@ -299,7 +299,7 @@ int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options,
         status = gyre_train_agree(&t, open_report(&t));
     if (!status) {
         tell_start(&t);
-        status = run(&t);
+        status = run_epochs(&t);
         if (status && !t.common)
             gyre_abort(comm, trouble->text); /* others may wait for this rank within a step */
     }

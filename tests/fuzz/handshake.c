@@ -71,7 +71,7 @@ static void fuzz_parsers(uint8_t *data, size_t size)
     gyre_story_decode(&record, &story);
     check_text(story.text, sizeof story.text);
     gyre_guest_read(&talk, &record, &guest);
-    check_text(guest.fact.host, sizeof guest.fact.host);
+    check_text(guest.identity.host, sizeof guest.identity.host);
     check_text(guest.configuration, sizeof guest.configuration);
     gyre_configuration_difference("A=1 B", guest.configuration, difference, sizeof difference);
     check_text(difference, sizeof difference);

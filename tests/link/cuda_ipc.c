@@ -27,7 +27,7 @@
 
 static const struct gyre_device *cuda;
 static struct gyre_device_queue *queue;
-static struct gyre_ferry *ferry;
+static struct gyre_copy_queue *copy_queue;
 
 static struct way { /* of the run that is under way */
     const char *name;
@@ -48,7 +48,7 @@ static void must(bool fine, const char *what)
 static uint32_t locate(void *context, const void *memory, uint64_t length, uint64_t *offset)
 {
     *offset = (uintptr_t)memory;
-    return way.seen && !gyre_ferry_owns(ferry, memory) ? HOST_REGION : 0;
+    return way.seen && !gyre_copy_queue_owns(copy_queue, memory) ? HOST_REGION : 0;
 }
 
 static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
@@ -56,20 +56,23 @@ static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset
     return region == HOST_REGION ? (void *)(uintptr_t)offset : NULL;
 }
 
-static uint32_t locate_away(void *context, const void *memory, uint64_t length, uint64_t *offset)
+static uint32_t locate_on_device(void *context, const void *memory, uint64_t length,
+                                 uint64_t *offset)
 {
     *offset = (uintptr_t)memory;
     return DEVICE_REGION;
 }
 
-static void *view_away(void *context, uint32_t peer, uint32_t region, uint64_t offset,
-                       uint64_t length)
+static void *view_on_device(void *context, uint32_t peer, uint32_t region, uint64_t offset,
+                            uint64_t length)
 {
     return region == DEVICE_REGION ? (void *)(uintptr_t)offset : NULL;
 }
 
-static struct gyre_sight sight = {
-    .locate = locate, .view = view, .locate_away = locate_away, .view_away = view_away};
+static struct gyre_memory_lookup lookup = {.locate = locate,
+                                           .view = view,
+                                           .locate_on_device = locate_on_device,
+                                           .view_on_device = view_on_device};
 
 /* -- posts on the device ----------------------------------------------------------------------- */
 
@@ -241,7 +244,7 @@ static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *
                        struct gyre_trouble *trouble)
 {
     owners = 0;
-    return rings_connect(&driver, &sight, RING, wish, net, trouble);
+    return rings_connect(&driver, &lookup, RING, wish, net, trouble);
 }
 
 static const struct gyre_link_bench bench = {.driver = &driver,
@@ -255,17 +258,17 @@ static void tell_what_it_is(void)
 {
     struct gyre_wire *wire;
     struct gyre_trouble trouble = {0};
-    struct gyre_sight blind = {0};
+    struct gyre_memory_lookup blind = {0};
     struct gyre_wire_options options = {.n = 2, .peers = 1};
     for (int i = 0; i < 2; i++) {
         must(gyre_driver_cuda_ipc.open(&options, &wire, &trouble) == GYRE_UNSUPPORTED &&
                  strstr(trouble.text, "no CUDA device"),
              "there is no device");
-        options.sight = &blind;
+        options.lookup = &blind;
     }
     for (int exports = 0; exports < 2; exports++) {
         fakecuda_export(exports);
-        options.sight = &sight;
+        options.lookup = &lookup;
         must(!gyre_driver_cuda_ipc.open(&options, &wire, NULL) &&
                  !strcmp(gyre_driver_cuda_ipc.serves(wire), exports ? "exported" : "classic"),
              "its handles");
@@ -292,7 +295,7 @@ int main(void)
              cuCtxPushCurrent(context) == CUDA_SUCCESS,
          "a device");
     must(cuda->queue_create(0, &queue, NULL) == 0, "a queue");
-    sight.ferry = ferry = gyre_ferry_create(cuda, 0);
+    lookup.copy_queue = copy_queue = gyre_copy_queue_create(cuda, 0);
     tell_what_it_is();
     for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         way = ways[i];
@@ -300,7 +303,7 @@ int main(void)
     }
     for (int i = 0; i < 2; i++)
         must(!kept[i] || cuMemFree(kept[i]) == CUDA_SUCCESS, "cuMemFree");
-    gyre_ferry_destroy(ferry);
+    gyre_copy_queue_destroy(copy_queue);
     cuda->queue_destroy(queue);
     must(fakecuda_alive().ranges == 0 && fakecuda_alive().streams == 0, "nothing is left behind");
     return bad != 0;

@@ -69,14 +69,14 @@ static void *relay_main(void *argument)
 }
 
 static int start(struct gyre_link_net *net, const struct gyre_link_wish *wish, int64_t flip_at,
-                 int hub, int leaf)
+                 int progress, int leaf)
 {
     struct gyre_link_relay *relay = calloc(1, sizeof *relay);
     if (!relay) {
         return -ENOMEM;
     }
     *relay = (struct gyre_link_relay){
-        .next = net->relay, .end = {hub, leaf}, .split = wish->split, .flip_at = flip_at};
+        .next = net->relay, .end = {progress, leaf}, .split = wish->split, .flip_at = flip_at};
     int status = -pthread_create(&relay->thread, NULL, relay_main, relay);
     if (status) {
         free(relay);

@@ -34,17 +34,18 @@ static inline int rings_join(const struct gyre_driver *driver, struct gyre_link_
     struct gyre_region *region = ((struct rings *)net->own)[leaf].region;
     if (rings_make(&region[0], length) || rings_make(&region[1], length))
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for two rings");
-    struct gyre_channel hub = {.peer = leaf + 1, .mine = &region[0], .theirs = &region[1]};
+    struct gyre_channel progress = {.peer = leaf + 1, .mine = &region[0], .theirs = &region[1]};
     struct gyre_channel outer = {.peer = 0, .mine = &region[1], .theirs = &region[0]};
-    int status = driver->attach(net->wire[0], &hub, &net->outward[leaf], trouble);
+    int status = driver->attach(net->wire[0], &progress, &net->outward[leaf], trouble);
     return status ? status
                   : driver->attach(net->wire[leaf + 1], &outer, &net->inward[leaf], trouble);
 }
 
 /* All ends see the same; rings of that many bytes. */
-static inline int rings_connect(const struct gyre_driver *driver, const struct gyre_sight *sight,
-                                uint64_t length, const struct gyre_link_wish *wish,
-                                struct gyre_link_net *net, struct gyre_trouble *trouble)
+static inline int rings_connect(const struct gyre_driver *driver,
+                                const struct gyre_memory_lookup *lookup, uint64_t length,
+                                const struct gyre_link_wish *wish, struct gyre_link_net *net,
+                                struct gyre_trouble *trouble)
 {
     int status = 0;
     uint32_t n = 1 + (uint32_t)wish->leaves;
@@ -53,7 +54,7 @@ static inline int rings_connect(const struct gyre_driver *driver, const struct g
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a net");
     for (uint32_t rank = 0; !status && rank < n; rank++) {
         struct gyre_wire_options options = {
-            .rank = rank, .n = n, .epoch = 3, .peers = n - 1, .sight = sight};
+            .rank = rank, .n = n, .epoch = 3, .peers = n - 1, .lookup = lookup};
         status = driver->open(&options, &net->wire[rank], trouble);
     }
     for (uint32_t leaf = 0; !status && leaf + 1 < n; leaf++)

@@ -16,8 +16,8 @@ static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset
     return (void *)(uintptr_t)offset;
 }
 
-static const struct gyre_sight sight = {.locate = locate, .view = view};
-static const struct gyre_sight *seen; /* in the run that is under way; NULL: nothing is */
+static const struct gyre_memory_lookup lookup = {.locate = locate, .view = view};
+static const struct gyre_memory_lookup *seen; /* in the run that is under way; NULL: nothing is */
 
 static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *net,
                        struct gyre_trouble *trouble)
@@ -34,6 +34,6 @@ static const struct gyre_link_bench bench = {.driver = &gyre_driver_shm,
 int main(void)
 {
     int bad = gyre_link_suite("shm", &bench);
-    seen = &sight;
+    seen = &lookup;
     return gyre_link_suite("shm in place", &bench) || bad;
 }

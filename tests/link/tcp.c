@@ -25,19 +25,19 @@ static int join_leaf(const struct gyre_link_wish *wish, struct gyre_link_net *ne
                      struct gyre_trouble *trouble)
 {
     const bool troubled = wish->split || wish->flip_at >= 0;
-    struct gyre_channel hub = {.peer = (uint32_t)leaf + 1, .fds = troubled ? 1 : CONNECTIONS};
-    struct gyre_channel outer = {.peer = 0, .fds = hub.fds};
-    for (int i = 0; i < hub.fds; i++) {
+    struct gyre_channel progress = {.peer = (uint32_t)leaf + 1, .fds = troubled ? 1 : CONNECTIONS};
+    struct gyre_channel outer = {.peer = 0, .fds = progress.fds};
+    for (int i = 0; i < progress.fds; i++) {
         int fd[2];
         int status = troubled                              ? gyre_link_sockets(wish, net, leaf, fd)
                      : tcp_pair_sockets(TCP_PAIR_INET, fd) ? 0
                                                            : -EADDRNOTAVAIL;
         if (status)
             return gyre_trouble_set(trouble, status, "no connected sockets on this machine");
-        hub.fd[i] = fd[0];
+        progress.fd[i] = fd[0];
         outer.fd[i] = fd[1];
     }
-    int status = gyre_driver_tcp.attach(net->wire[0], &hub, &net->outward[leaf], trouble);
+    int status = gyre_driver_tcp.attach(net->wire[0], &progress, &net->outward[leaf], trouble);
     if (status)
         return status;
     return gyre_driver_tcp.attach(net->wire[leaf + 1], &outer, &net->inward[leaf], trouble);

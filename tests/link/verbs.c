@@ -63,8 +63,8 @@ static uint32_t hold(void *context, const void *memory, uint64_t length, void **
     return within(heap, heap + HEAP_BYTES, memory, length, base, span) ? 2 : 0;
 }
 
-static const struct gyre_sight sight = {.hold = hold};
-static const struct gyre_sight *seen; /* in the run that is under way; NULL: nothing is */
+static const struct gyre_memory_lookup lookup = {.hold = hold};
+static const struct gyre_memory_lookup *seen; /* in the run that is under way; NULL: nothing is */
 
 static bool failover; /* likewise */
 
@@ -80,7 +80,7 @@ static int open_wire(uint32_t rank, uint32_t n, struct gyre_wire **wire,
                      struct gyre_trouble *trouble)
 {
     struct gyre_wire_options options = {
-        .rank = rank, .n = n, .epoch = 3, .peers = n - 1, .sight = seen, .failover = failover};
+        .rank = rank, .n = n, .epoch = 3, .peers = n - 1, .lookup = seen, .failover = failover};
     return gyre_driver_verbs.open(&options, wire, trouble);
 }
 
@@ -97,17 +97,17 @@ static int join_leaf(struct gyre_link_net *net, int leaf, struct gyre_trouble *t
     pthread_t thread;
     if (!tcp_pair_sockets(TCP_PAIR_INET, fd))
         return gyre_trouble_set(trouble, -EADDRNOTAVAIL, "no connected sockets on this machine");
-    struct end hub = {.wire = net->wire[0],
-                      .channel = {.peer = (uint32_t)leaf + 1, .fd = {fd[0]}, .fds = 1},
-                      .pipe = &net->outward[leaf]};
+    struct end progress = {.wire = net->wire[0],
+                           .channel = {.peer = (uint32_t)leaf + 1, .fd = {fd[0]}, .fds = 1},
+                           .pipe = &net->outward[leaf]};
     struct end outer = {.wire = net->wire[leaf + 1],
                         .channel = {.peer = 0, .fd = {fd[1]}, .fds = 1},
                         .pipe = &net->inward[leaf]};
     if (pthread_create(&thread, NULL, attach, &outer))
         return gyre_trouble_set(trouble, -EAGAIN, "no thread");
-    attach(&hub);
+    attach(&progress);
     pthread_join(thread, NULL);
-    const struct end *bad = hub.status ? &hub : &outer;
+    const struct end *bad = progress.status ? &progress : &outer;
     return bad->status ? gyre_trouble_set(trouble, bad->status, "%s", bad->trouble.text) : 0;
 }
 
@@ -167,7 +167,7 @@ static int watched_suites(void)
     struct gyre_link_bench bench = {.driver = &driver, .connect = connect_net, .kill = kill_leaf};
     driver.poll = verbs_watcher_poll;
     int bad = gyre_link_suite("verbs", &bench);
-    seen = keep_heap() ? &sight : NULL;
+    seen = keep_heap() ? &lookup : NULL;
     bench.connect = connect_in_turn;
     bad |= gyre_link_suite("verbs in place", &bench) != 0;
     printf("%llu records were seen in memory\n", (unsigned long long)verbs_watcher_seen());

@@ -52,8 +52,8 @@ int verbs_breaker_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     const struct gyre_verbs_wire *wire = (const struct gyre_verbs_wire *)handle;
     for (uint32_t i = 0; i < wire->most; i++) {
         const struct gyre_verbs_pipe *pipe = wire->pipe[i];
-        if (pipe && !pipe->status && pipe->detour.state && !pipe->ended &&
-            pipe->detour.state != GYRE_VERBS_DETOURED)
+        if (pipe && !pipe->status && pipe->fallback.state && !pipe->ended &&
+            pipe->fallback.state != GYRE_VERBS_ON_FALLBACK)
             return GYRE_AGAIN;
     }
     return gyre_driver_verbs.arm(handle, alarm);

@@ -208,7 +208,7 @@ bool gyre_domain_forked(const struct gyre_domain *domain)
     return false;
 }
 
-bool gyre_domain_crowded(const struct gyre_domain *domain)
+bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
 {
     (void)domain;
     return false;
@@ -250,7 +250,7 @@ void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
     return NULL;
 }
 
-bool gyre_domain_ferrying(const struct gyre_domain *domain)
+bool gyre_domain_is_copying(const struct gyre_domain *domain)
 {
     (void)domain;
     return false;
@@ -354,15 +354,15 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
     (void)why;
 }
 
-int gyre_helper_poke(struct gyre_hub *hub)
+int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
-    (void)hub;
+    (void)progress;
     return 0;
 }
 
-void gyre_helper_stop(struct gyre_hub *hub)
+void gyre_helper_stop(struct gyre_progress_engine *progress)
 {
-    (void)hub;
+    (void)progress;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */

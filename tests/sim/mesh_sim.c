@@ -87,7 +87,7 @@ void mesh_sim_open(struct node *node, uint32_t n, uint64_t seed)
     for (uint32_t r = 0; r < n; r++) {
         struct rank *rank = &node->rank[r];
         rank->board = aligned_alloc(4096, gyre_round_up(sizeof(*rank->board), 4096));
-        rank->outbox = aligned_alloc(4096, sizeof(*rank->outbox));
+        rank->inbox = aligned_alloc(4096, sizeof(*rank->inbox));
         memset(rank->board, 0, offsetof(struct gyre_board, stage));
         mesh_sim_world[r] = (struct gyre_domain){.rank = r};
     }
@@ -97,7 +97,7 @@ void mesh_sim_open(struct node *node, uint32_t n, uint64_t seed)
             .domain = &mesh_sim_world[r], .rank = r, .n = n, .mine = rank->board};
         for (uint32_t p = 0; p < n; p++) {
             rank->mesh.board[p] = node->rank[p].board;
-            rank->mesh.outbox[p] = node->rank[p].outbox;
+            rank->mesh.inbox[p] = node->rank[p].inbox;
         }
         struct gyre_engine_options options = {.rank = r, .n = n, .mesh = &rank->mesh};
         assert_int_equal(gyre_engine_create(&options, &rank->engine, NULL), 0);
@@ -109,7 +109,7 @@ void mesh_sim_close(struct node *node)
     for (uint32_t r = 0; r < node->n; r++) {
         gyre_engine_destroy(node->rank[r].engine);
         free(node->rank[r].board);
-        free(node->rank[r].outbox);
+        free(node->rank[r].inbox);
     }
 }
 

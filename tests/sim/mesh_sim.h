@@ -26,7 +26,7 @@ struct rank {
     struct gyre_engine *engine;
     struct gyre_mesh mesh;
     struct gyre_board *board;
-    struct gyre_outbox *outbox;
+    struct gyre_inbox *inbox;
     uint8_t *input, *output;
     uint8_t *memory[2];
     struct gyre_operation *op;

@@ -25,7 +25,7 @@
 #define LENGTH  (2u << 20)
 #define SECONDS 30u
 
-struct verdict {
+struct trial_result {
     bool told, right;
     char words[600];
 };
@@ -40,7 +40,7 @@ struct trial {
 };
 
 /* By the device, and over when this returns. */
-static int copy(struct trial *trial, void *to, const void *from)
+static int copy_in_trial(struct trial *trial, void *to, const void *from)
 {
     uint64_t token;
     int done, status = trial->cuda->copy(trial->queue, to, from, LENGTH, 1);
@@ -107,16 +107,16 @@ static int receive_descriptor(int socket)
 
 /* -- the two processes ------------------------------------------------------------------------- */
 
-static void tell(struct verdict *verdict, bool right, const char *words)
+static void tell_result(struct trial_result *trial_result, bool right, const char *words)
 {
-    if (verdict->told)
+    if (trial_result->told)
         return;
-    snprintf(verdict->words, sizeof(verdict->words), "%s", words);
-    verdict->right = right;
-    verdict->told = true;
+    snprintf(trial_result->words, sizeof(trial_result->words), "%s", words);
+    trial_result->right = right;
+    trial_result->told = true;
 }
 
-static void own(int device, int socket, struct verdict *verdict)
+static void own(int device, int socket, struct trial_result *trial_result)
 {
     char word;
     struct trial trial;
@@ -124,19 +124,19 @@ static void own(int device, int socket, struct verdict *verdict)
     if (!status)
         status = trial.cuda->alloc(device, LENGTH, GYRE_SHARE_OPEN, &trial.region, &trial.trouble);
     if (!status)
-        status = copy(&trial, trial.region.base, trial.bytes);
+        status = copy_in_trial(&trial, trial.region.base, trial.bytes);
     if (!status && trial.region.fd < 0)
         status = gyre_trouble_set(&trial.trouble, GYRE_UNSUPPORTED,
                                   "the system gives no handle to pass memory of device %d along",
                                   device);
     if (status)
-        tell(verdict, false, trial.trouble.text);
+        tell_result(trial_result, false, trial.trouble.text);
     else if (send_descriptor(socket, trial.region.fd) == 0)
         (void)!read(socket, &word, 1);
     trial.cuda->free(&trial.region);
 }
 
-static void look(int device, int socket, struct verdict *verdict)
+static void inspect_device(int device, int socket, struct trial_result *trial_result)
 {
     struct trial trial;
     int fd = receive_descriptor(socket);
@@ -151,23 +151,24 @@ static void look(int device, int socket, struct verdict *verdict)
     if (!status)
         status = trial.cuda->alloc(device, LENGTH, GYRE_SHARE_OPEN, &own, &trial.trouble);
     if (!status)
-        status = copy(&trial, own.base, trial.region.base);
+        status = copy_in_trial(&trial, own.base, trial.region.base);
     if (!status) {
         memset(trial.bytes, 0, LENGTH);
-        status = copy(&trial, trial.bytes, own.base);
+        status = copy_in_trial(&trial, trial.bytes, own.base);
     }
     if (status)
-        tell(verdict, false, trial.trouble.text);
+        tell_result(trial_result, false, trial.trouble.text);
     else if (gyre_crc32c(0, trial.bytes, LENGTH) != sum)
-        tell(verdict, false, "what was copied differs from what was written: do not use this pair");
+        tell_result(trial_result, false,
+                    "what was copied differs from what was written: do not use this pair");
     else
-        tell(verdict, true, "2 MiB were mapped and copied, and were right");
+        tell_result(trial_result, true, "2 MiB were mapped and copied, and were right");
     trial.cuda->free(&own);
     trial.cuda->unimport(&trial.region);
 }
 
-static pid_t start(void (*body)(int, int, struct verdict *), int device, const int socket[2],
-                   int end, struct verdict *verdict)
+static pid_t fork_trial(void (*body)(int, int, struct trial_result *), int device,
+                        const int socket[2], int end, struct trial_result *trial_result)
 {
     fflush(NULL);
     pid_t child = fork();
@@ -176,11 +177,11 @@ static pid_t start(void (*body)(int, int, struct verdict *), int device, const i
     close(socket[!end]);
     signal(SIGALRM, SIG_DFL);
     alarm(SECONDS);
-    body(device, socket[end], verdict);
+    body(device, socket[end], trial_result);
     _exit(0);
 }
 
-static void finish(pid_t child, const char *who, struct verdict *verdict)
+static void finish_trial(pid_t child, const char *who, struct trial_result *trial_result)
 {
     int ended = 0;
     char words[80];
@@ -190,27 +191,28 @@ static void finish(pid_t child, const char *who, struct verdict *verdict)
         snprintf(words, sizeof(words), "the %s ended by signal %d", who, WTERMSIG(ended));
     else
         return;
-    verdict->told = false;
-    tell(verdict, false, words);
+    trial_result->told = false;
+    tell_result(trial_result, false, words);
 }
 
 bool gyre_doctor_try(int device, int other, char *words, size_t size)
 {
     int socket[2];
-    struct verdict *verdict =
-        mmap(NULL, sizeof(*verdict), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (verdict == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socket)) {
+    struct trial_result *trial_result = mmap(NULL, sizeof(*trial_result), PROT_READ | PROT_WRITE,
+                                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (trial_result == MAP_FAILED ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socket)) {
         snprintf(words, size, "%s", gyre_status_name(-errno));
         return false;
     }
-    pid_t owner = start(own, device, socket, 0, verdict);
-    pid_t peer = start(look, other, socket, 1, verdict);
+    pid_t owner = fork_trial(own, device, socket, 0, trial_result);
+    pid_t peer = fork_trial(inspect_device, other, socket, 1, trial_result);
     close(socket[0]);
     close(socket[1]);
-    finish(peer, "peer", verdict);
-    finish(owner, "owner", verdict);
-    bool right = verdict->right;
-    snprintf(words, size, "%s", verdict->words);
-    munmap(verdict, sizeof(*verdict));
+    finish_trial(peer, "peer", trial_result);
+    finish_trial(owner, "owner", trial_result);
+    bool right = trial_result->right;
+    snprintf(words, size, "%s", trial_result->words);
+    munmap(trial_result, sizeof(*trial_result));
     return right;
 }

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void print_table(const struct gyre_checkpoint_report *report)
+static void print_folder_table(const struct gyre_checkpoint_report *report)
 {
     printf("%12s  %-8s %8s %14s\n", "step", "state", "ranks", "bytes");
     for (uint64_t i = 0; i < report->count; i++) {
@@ -86,7 +86,7 @@ int gyre_inspect_folder(const char *folder, bool json)
     if (json)
         print_json(folder, &report, newest);
     else
-        print_table(&report);
+        print_folder_table(&report);
     if (newest && !json)
         print_texts(folder, newest);
     gyre_checkpoint_report_free(&report);

@@ -64,7 +64,7 @@ static int widest(const struct gyre_safetensors *file)
     return (int)most;
 }
 
-static void print_table(const struct gyre_safetensors *file, bool with_values)
+static void print_tensor_table(const struct gyre_safetensors *file, bool with_values)
 {
     uint64_t count = gyre_safetensors_count(file), elements, bytes, numbers = 0, total = 0;
     int width = widest(file);
@@ -102,7 +102,7 @@ static int inspect(const char *path, const bool given[FLAGS])
     if (given[JSON])
         gyre_inspect_print_json(file, path, !given[NO_VALUES]);
     else
-        print_table(file, !given[NO_VALUES]);
+        print_tensor_table(file, !given[NO_VALUES]);
     gyre_safetensors_close(file);
     return 0;
 }

@@ -2,7 +2,7 @@
  * from the next one; where a tensor has no finite number, min, max and mean are null. */
 #include "cli/inspect/inspect.h"
 
-static void put_key(struct gyre_json_out *out, const char *before, const char *key)
+static void put_json_key(struct gyre_json_out *out, const char *before, const char *key)
 {
     gyre_json_put_text(out, before);
     gyre_json_put_string(out, key);
@@ -16,31 +16,31 @@ static void put_values(struct gyre_json_out *out, const struct gyre_stored_tenso
     const char *const keys[] = {"min", "max", "mean"}, *const texts[] = {values.min, values.max,
                                                                          values.mean};
     for (int i = 0; i < 3; i++) {
-        put_key(out, ",", keys[i]);
+        put_json_key(out, ",", keys[i]);
         gyre_json_put_text(out, *texts[i] ? texts[i] : "null");
     }
     if (!values.floats)
         return;
-    put_key(out, ",", "nan");
+    put_json_key(out, ",", "nan");
     gyre_json_put_whole(out, values.nan);
-    put_key(out, ",", "inf");
+    put_json_key(out, ",", "inf");
     gyre_json_put_whole(out, values.inf);
 }
 
 static void put_tensor(struct gyre_json_out *out, const struct gyre_stored_tensor *tensor,
                        bool values)
 {
-    put_key(out, "{", "name");
+    put_json_key(out, "{", "name");
     gyre_json_put_string(out, tensor->name);
-    put_key(out, ",", "type");
+    put_json_key(out, ",", "type");
     gyre_json_put_string(out, gyre_stored_type_name(tensor->type));
-    put_key(out, ",", "shape");
+    put_json_key(out, ",", "shape");
     for (uint32_t i = 0; i < tensor->dims; i++) {
         gyre_json_put_text(out, i ? "," : "[");
         gyre_json_put_whole(out, tensor->shape[i]);
     }
     gyre_json_put_text(out, tensor->dims ? "]" : "[]");
-    put_key(out, ",", "bytes");
+    put_json_key(out, ",", "bytes");
     gyre_json_put_whole(out, tensor->bytes);
     if (values)
         put_values(out, tensor);
@@ -50,16 +50,16 @@ static void put_tensor(struct gyre_json_out *out, const struct gyre_stored_tenso
 void gyre_inspect_print_json(const struct gyre_safetensors *file, const char *path, bool values)
 {
     struct gyre_json_out out = {.stream = stdout};
-    put_key(&out, "{", "file");
+    put_json_key(&out, "{", "file");
     gyre_json_put_string(&out, path);
-    put_key(&out, ",\n ", "metadata");
+    put_json_key(&out, ",\n ", "metadata");
     gyre_json_put_text(&out, "{");
     for (uint64_t i = 0; i < gyre_safetensors_texts(file); i++) {
         const struct gyre_stored_text *text = gyre_safetensors_text_at(file, i);
-        put_key(&out, i ? "," : "", text->key);
+        put_json_key(&out, i ? "," : "", text->key);
         gyre_json_put_string(&out, text->value);
     }
-    put_key(&out, "},\n ", "tensors");
+    put_json_key(&out, "},\n ", "tensors");
     gyre_json_put_text(&out, "[");
     for (uint64_t i = 0; i < gyre_safetensors_count(file); i++) {
         gyre_json_put_text(&out, i ? ",\n  " : "\n  ");

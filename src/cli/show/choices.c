@@ -24,7 +24,7 @@ const struct gyre_flag gyre_choices_flags[FLAGS] = {
     [HELP] = {"help", 'h', NULL, "this page"},
 };
 
-static void print_help(void)
+static void print_choices_help(void)
 {
     puts("usage: gyre show choices [FLAGS]\n");
     gyre_flags_print(gyre_choices_flags, FLAGS);
@@ -49,7 +49,7 @@ static void print_title(const struct gyre_choices_asked *a)
     printf("# %s, %u ranks on %u node%s, %s%s\n", a->operation, q->whole.n,
            q->whole.layout ? q->whole.layout->nodes : 1,
            q->whole.layout && q->whole.layout->nodes > 1 ? "s" : "",
-           q->mapped ? "shared memory" : gyre_link_kind_name[q->roads.far],
+           q->mapped ? "shared memory" : gyre_link_kind_name[q->link_kinds.far],
            a->preference.reproducible ? ", reproducible" : "");
     if (a->kind == UNEQUAL)
         puts("# by what builds blocks of unequal length, as if all were as long as the largest");
@@ -132,7 +132,7 @@ int gyre_cli_show_choices(char **argv)
     if (!status && *flags.argv)
         status = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
     if (!status && a.word[HELP])
-        return print_help(), 0;
+        return print_choices_help(), 0;
     if (!status)
         status = gyre_choices_settle(&a, &trouble);
     if (!status && a.kind == ONE_WAY)

@@ -14,8 +14,8 @@
 
 #define SIZE_MOST (UINT64_C(1) << 40)
 
-static int read_number(const struct gyre_choices_asked *a, int flag, int64_t least, int64_t most,
-                       uint32_t *out, struct gyre_trouble *trouble)
+static int read_choice_number(const struct gyre_choices_asked *a, int flag, int64_t least,
+                              int64_t most, uint32_t *out, struct gyre_trouble *trouble)
 {
     char name[32];
     int64_t number = *out;
@@ -27,12 +27,12 @@ static int read_number(const struct gyre_choices_asked *a, int flag, int64_t lea
 }
 
 /* Over TCP every rank is a node of its own, as join sees it. */
-static int lay_out(struct gyre_choices_asked *a, bool tcp, struct gyre_trouble *trouble)
+static int lay_out_ranks(struct gyre_choices_asked *a, bool tcp, struct gyre_trouble *trouble)
 {
     struct gyre_slice *whole = &a->question.whole;
     char each[32];
     uint32_t n = 8;
-    int status = read_number(a, RANKS, 2, 1 << 20, &n, trouble);
+    int status = read_choice_number(a, RANKS, 2, 1 << 20, &n, trouble);
     if (!status && a->word[NODES])
         status = gyre_layout_read("--nodes", a->word[NODES], &a->layout, &whole->n, trouble);
     if (status)
@@ -49,8 +49,8 @@ static int lay_out(struct gyre_choices_asked *a, bool tcp, struct gyre_trouble *
         a->layout = NULL;
         status = gyre_layout_read("--ranks", each, &a->layout, &whole->n, trouble);
     }
-    a->question.roads.near = GYRE_LINK_SHM;
-    a->question.roads.far = several ? GYRE_LINK_NETWORK : GYRE_LINK_LOOPBACK;
+    a->question.link_kinds.near = GYRE_LINK_SHM;
+    a->question.link_kinds.far = several ? GYRE_LINK_NETWORK : GYRE_LINK_LOOPBACK;
     a->question.mapped = !several && !tcp && whole->n <= GYRE_CHOOSE_MAPPED_RANKS;
     whole->layout = several || tcp ? a->layout : NULL;
     return status;
@@ -72,7 +72,7 @@ static int read_type(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
         return gyre_trouble_set(trouble, GYRE_INVALID, "--type %s and --type-bytes %s differ",
                                 a->word[TYPE], a->word[TYPE_BYTES]);
     a->question.whole.element = bytes;
-    a->question.whole.narrow = gyre_shape_narrow(&shape);
+    a->question.whole.rounds_partials = gyre_shape_rounds_partials(&shape);
     return 0;
 }
 
@@ -81,7 +81,7 @@ static int read_sizes(struct gyre_choices_asked *a, struct gyre_trouble *trouble
     uint32_t element = 4;
     a->from = 8;
     a->to = UINT64_C(256) << 20;
-    int status = read_number(a, TYPE_BYTES, 1, 1 << 20, &element, trouble);
+    int status = read_choice_number(a, TYPE_BYTES, 1, 1 << 20, &element, trouble);
     if (!status && a->word[FROM])
         status = gyre_parse_size("--from", a->word[FROM], &a->from, trouble);
     if (!status && a->word[TO])
@@ -153,11 +153,11 @@ static int read_settings(struct gyre_choices_asked *a, struct gyre_trouble *trou
         status = gyre_env_int("GYRE_LANES", 1, 8, &lanes, trouble);
     a->question.lanes = (uint32_t)lanes;
     a->question.in_order = a->preference.reproducible;
-    a->question.roads.tuning = &a->preference.tuning;
+    a->question.link_kinds.tuning = &a->preference.tuning;
     return status;
 }
 
-static int finish(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
+static int finish_question(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
     struct gyre_slice *whole = &a->question.whole;
     if (a->kind == BARRIER)
@@ -182,6 +182,6 @@ int gyre_choices_settle(struct gyre_choices_asked *a, struct gyre_trouble *troub
     if (!status)
         status = read_transport(a, &tcp, trouble);
     if (!status)
-        status = lay_out(a, tcp, trouble);
-    return status ? status : finish(a, trouble);
+        status = lay_out_ranks(a, tcp, trouble);
+    return status ? status : finish_question(a, trouble);
 }

@@ -66,7 +66,7 @@ static void print_json(void)
     puts("]");
 }
 
-static void print_table(void)
+static void print_env_table(void)
 {
     printf("%-22s %-24s %-12s %s\n", "knob", "value", "origin", "meaning (* equal on all ranks)");
     for (const struct gyre_knob *knob = gyre_knobs; knob->name; knob++) {
@@ -150,7 +150,7 @@ int gyre_cli_show_env(char **argv)
         return 0;
     }
     struct gyre_preference preference;
-    given[JSON] ? print_json() : print_table();
+    given[JSON] ? print_json() : print_env_table();
     int code = check_all(&preference);
     tell_strangers();
     if (code == 0 && !given[JSON])

@@ -39,7 +39,7 @@ static int compare_block(const struct gyre_play *play, uint32_t rank, uint32_t b
     return 0;
 }
 
-static int compare(const struct gyre_play *play, struct gyre_trouble *trouble)
+static int compare_results(const struct gyre_play *play, struct gyre_trouble *trouble)
 {
     int status = 0;
     for (uint32_t rank = 0; rank < play->n; rank++) {
@@ -63,7 +63,7 @@ static int play_rounds(const struct gyre_show_question *q, struct gyre_play *pla
         gyre_print_buffers(stdout, play, q->ranks);
     }
     if (status == 0)
-        status = compare(play, trouble);
+        status = compare_results(play, trouble);
     if (status == 0)
         printf("\n%s\n", ending[q->slice.verb]);
     return status;

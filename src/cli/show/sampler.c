@@ -38,8 +38,8 @@ struct asked {
     struct gyre_sampler_options options;
 };
 
-static int read_number(struct asked *a, int flag, int64_t least, int64_t most,
-                       struct gyre_trouble *trouble)
+static int read_sampler_number(struct asked *a, int flag, int64_t least, int64_t most,
+                               struct gyre_trouble *trouble)
 {
     char name[32];
     if (!a->word[flag])
@@ -71,16 +71,16 @@ static int read_shares(struct asked *a, struct gyre_trouble *trouble)
     return 0;
 }
 
-static int settle(struct asked *a, struct gyre_trouble *trouble)
+static int settle_question(struct asked *a, struct gyre_trouble *trouble)
 {
     static const int64_t defaults[FLAGS] = {[SAMPLES] = 10, [WORLD] = 2};
     memcpy(a->number, defaults, sizeof defaults);
     a->options = (struct gyre_sampler_options)GYRE_SAMPLER_OPTIONS_INIT;
-    int status = read_number(a, SAMPLES, 1, SAMPLES_MAX, trouble);
+    int status = read_sampler_number(a, SAMPLES, 1, SAMPLES_MAX, trouble);
     if (!status)
-        status = read_number(a, WORLD, 1, WORLD_MAX, trouble);
+        status = read_sampler_number(a, WORLD, 1, WORLD_MAX, trouble);
     for (int flag = SEED; !status && flag <= CURSOR; flag++)
-        status = read_number(a, flag, 0, INT64_MAX, trouble);
+        status = read_sampler_number(a, flag, 0, INT64_MAX, trouble);
     if (!status && a->word[DROP_LAST] && (a->word[ONCE] || a->word[SHARES]))
         status =
             gyre_trouble_set(trouble, GYRE_INVALID, "--drop-last and --%s contradict each other",
@@ -142,7 +142,7 @@ int gyre_cli_show_sampler(char **argv)
         return 0;
     }
     if (!status)
-        status = settle(&a, &trouble);
+        status = settle_question(&a, &trouble);
     for (int rank = 0; !status && rank < a.options.world; rank++)
         status = print_rank(&a, rank, &trouble);
     return status ? gyre_cli_fail("show sampler", status, &trouble) : 0;

@@ -66,7 +66,7 @@ static int read_flags(char **argv, struct gyre_show_question *q, struct gyre_tro
     return read_operation(operation, q, trouble);
 }
 
-static void print_help(void)
+static void print_schedule_help(void)
 {
     puts("usage: gyre show OPERATION [FLAGS]\n\noperations:");
     for (int verb = 0; verb < GYRE_VERBS; verb++)
@@ -100,7 +100,7 @@ int gyre_cli_show_schedule(char **argv)
     struct gyre_trouble trouble = {0};
     int status = read_flags(argv, &q, &trouble);
     if (status == 0 && q.word[HELP] != NULL)
-        return print_help(), 0;
+        return print_schedule_help(), 0;
     if (status == 0)
         status = gyre_show_settle(&q, &trouble);
     if (status == 0)

@@ -45,7 +45,7 @@ static void list_flags(struct asked *asked)
         asked->flag[asked->flags++] = (struct gyre_flag){name, 0, value, help};
 }
 
-static int print_help(const struct asked *asked)
+static int print_train_help(const struct asked *asked)
 {
     puts("usage: gyre train [FLAGS]\n");
     gyre_flags_print(asked->flag, asked->flags);
@@ -72,8 +72,8 @@ static int read_words(struct asked *asked, char **argv, struct gyre_trouble *tro
     return index == GYRE_FLAGS_END ? 0 : index;
 }
 
-static int settle(const struct asked *asked, struct gyre_train_options *options, char **storage,
-                  struct gyre_trouble *trouble)
+static int settle_options(const struct asked *asked, struct gyre_train_options *options,
+                          char **storage, struct gyre_trouble *trouble)
 {
     int status = 0;
     gyre_train_options_init(options);
@@ -155,9 +155,9 @@ int gyre_cli_train(char **argv)
     list_flags(&asked);
     int status = read_words(&asked, argv, &trouble);
     if (!status && asked.own[HELP])
-        return print_help(&asked);
+        return print_train_help(&asked);
     if (!status)
-        status = settle(&asked, &options, &storage, &trouble);
+        status = settle_options(&asked, &options, &storage, &trouble);
     if (!status)
         status = gyre_cli_backend(asked.own[BACKEND], &trouble);
     if (!status && asked.own[DEVICES])

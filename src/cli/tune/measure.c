@@ -64,7 +64,7 @@ static int one_machine(struct gyre_tune_scene *scene, bool *same)
     return status;
 }
 
-static int lay_out(struct gyre_tune_scene *scene, struct gyre_trouble *trouble)
+static int lay_out_scene(struct gyre_tune_scene *scene, struct gyre_trouble *trouble)
 {
     uint32_t *node = calloc(scene->n, sizeof *node);
     bool same;
@@ -126,15 +126,15 @@ static int time_all(struct gyre_tune_scene *scene)
                                     GYRE_F64, GYRE_AVG);
 }
 
-static int measure(struct gyre_tune_scene *scene, struct gyre_measured *measured,
-                   struct gyre_trouble *trouble)
+static int measure_scene(struct gyre_tune_scene *scene, struct gyre_measured *measured,
+                         struct gyre_trouble *trouble)
 {
     void *memory;
     int status = gyre_alloc(scene->comm, 2 * LARGEST, &memory);
     scene->input = memory;
     scene->output = scene->input + LARGEST;
     if (!status)
-        status = lay_out(scene, trouble);
+        status = lay_out_scene(scene, trouble);
     if (!status)
         status = time_all(scene);
     if (!status)
@@ -156,7 +156,7 @@ int gyre_tune_measure(struct gyre_measured *measured, int *rank, struct gyre_tro
         status = gyre_trouble_set(trouble, GYRE_INVALID,
                                   "one rank alone has no links: start more with -n, as in `gyre "
                                   "tune -n 4`, or under a launcher");
-    if (!status && (status = measure(&scene, measured, trouble)))
+    if (!status && (status = measure_scene(&scene, measured, trouble)))
         gyre_trouble_set(trouble, status, "%s: %s", gyre_status_name(status),
                          gyre_error(scene.comm));
     gyre_layout_destroy(scene.layout);

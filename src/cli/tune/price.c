@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The slice as the communicator ran it; false where the trial says nothing. */
-static bool describe(const struct gyre_tune_scene *scene, int t, struct gyre_trial *trial)
+static bool describe_trial(const struct gyre_tune_scene *scene, int t, struct gyre_trial *trial)
 {
     bool mesh = !scene->layout && scene->n <= GYRE_CHOOSE_MAPPED_RANKS,
          direct = !strcmp(gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS], "direct"),
@@ -17,7 +17,7 @@ static bool describe(const struct gyre_tune_scene *scene, int t, struct gyre_tri
                   .element = 4,
                   .count = gyre_tune_bytes(t) / 4,
                   .layout = scene->layout},
-        .roads = {GYRE_LINK_SHM, scene->far, &gyre_tuning_built_in},
+        .link_kinds = {GYRE_LINK_SHM, scene->far, &gyre_tuning_built_in},
         .mapped = mesh,
         .algorithm = gyre_algorithm_find(gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS]),
         .slice_bytes = UINT64_C(64) << 20,
@@ -44,7 +44,7 @@ int gyre_tune_price(const struct gyre_tune_scene *scene, struct gyre_measured *m
     struct gyre_trial trial[GYRE_TUNE_TRIALS];
     uint32_t trials = 0;
     for (int t = 0; t < GYRE_TUNE_TRIALS; t++)
-        trials += describe(scene, t, &trial[trials]);
+        trials += describe_trial(scene, t, &trial[trials]);
     measured->tuning = gyre_tuning_built_in;
     measured->error_percent = gyre_fit(trial, trials, &measured->tuning, &measured->kinds);
     return measured->error_percent < 0 ? measured->error_percent : 0;

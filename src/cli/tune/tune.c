@@ -23,7 +23,7 @@ static const struct gyre_flag tune_flags[FLAGS] = {
     [HELP] = {"help", 'h', NULL, "this page"},
 };
 
-static void print_help(void)
+static void print_tune_help(void)
 {
     puts("usage: gyre tune [FLAGS]\n");
     gyre_flags_print(tune_flags, FLAGS);
@@ -36,7 +36,7 @@ static void print_help(void)
 
 /* -- one rank ---------------------------------------------------------------------------------- */
 
-static void tell(const struct gyre_measured *measured, const char *path)
+static void tell_fit(const struct gyre_measured *measured, const char *path)
 {
     printf("gyre tune: %d ranks on %d node%s:", measured->ranks, measured->nodes,
            measured->nodes > 1 ? "s" : "");
@@ -56,7 +56,7 @@ static int be_rank(const char *path, struct gyre_trouble *trouble)
         return status;
     status = gyre_tune_write(path, &measured, trouble);
     if (!status)
-        tell(&measured, path);
+        tell_fit(&measured, path);
     return status;
 }
 
@@ -107,7 +107,7 @@ int gyre_cli_tune(char **argv)
     if (!status && *flags.argv)
         status = gyre_trouble_set(&trouble, GYRE_INVALID, "unexpected word '%s'", *flags.argv);
     if (!status && word[HELP])
-        return print_help(), 0;
+        return print_tune_help(), 0;
     if (!status)
         status = word[RANKS] ? start_ranks(word[RANKS], word[OUT], &trouble)
                              : be_rank(word[OUT], &trouble);

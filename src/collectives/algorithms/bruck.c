@@ -54,7 +54,7 @@ static struct gyre_place nth(const struct gyre_slice *s, uint32_t blocks)
     return gyre_at(GYRE_SCRATCH, gyre_slice_out_run(s, s->rank, blocks));
 }
 
-static void grow(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void grow_gathered(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint32_t has = 1u << step, more = growth(s, step);
     gyre_round_recv(round, rank_after(s, has), nth(s, has),
@@ -64,7 +64,7 @@ static void grow(const struct gyre_slice *s, uint64_t step, struct gyre_round *r
                     gyre_slice_out_run(s, s->rank, more));
 }
 
-static void keep_own(const struct gyre_slice *s, struct gyre_round *round)
+static void bruck_keep_own(const struct gyre_slice *s, struct gyre_round *round)
 {
     struct gyre_span own = gyre_slice_out_block(s, s->rank);
     if (s->n > 2)
@@ -72,7 +72,7 @@ static void keep_own(const struct gyre_slice *s, struct gyre_round *round)
     gyre_round_copy(round, gyre_at(GYRE_OUTPUT, own.at), gyre_at(GYRE_INPUT, 0), own.bytes);
 }
 
-static void unpack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void bruck_unpack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint32_t i = 1 + (uint32_t)index * COPIES_PER_ROUND, end = i + COPIES_PER_ROUND;
     struct gyre_place from = nth(s, i);
@@ -83,14 +83,14 @@ static void unpack(const struct gyre_slice *s, uint64_t index, struct gyre_round
     }
 }
 
-static void all_gather(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void bruck_all_gather(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (index < depth(s->n))
-        grow(s, index, round);
+        grow_gathered(s, index, round);
     else
-        unpack(s, index - depth(s->n), round);
+        bruck_unpack(s, index - depth(s->n), round);
     if (index == 0)
-        keep_own(s, round);
+        bruck_keep_own(s, round);
 }
 
 /* -- all-to-all -------------------------------------------------------------------------------- */
@@ -138,7 +138,8 @@ static struct gyre_place whereabouts(const struct gyre_slice *s, uint32_t k, uin
     return gyre_at(GYRE_SCRATCH, message_at(s, last) + place_with_digit(last, i) * block_bytes(s));
 }
 
-static void pack(const struct gyre_slice *s, uint32_t k, uint64_t index, struct gyre_round *round)
+static void bruck_pack(const struct gyre_slice *s, uint32_t k, uint64_t index,
+                       struct gyre_round *round)
 {
     uint64_t j = index * COPIES_PER_ROUND, end = j + COPIES_PER_ROUND;
     uint64_t at = message_at(s, depth(s->n));
@@ -166,12 +167,12 @@ static void arrive(const struct gyre_slice *s, uint64_t index, struct gyre_round
                         whereabouts(s, depth(s->n), i), block_bytes(s));
 }
 
-static void all_to_all(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void bruck_all_to_all(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     for (uint32_t k = 0; k < depth(s->n); k++) {
         uint64_t packing = copy_rounds(with_digit(s, k));
         if (index < packing) {
-            pack(s, k, index, round);
+            bruck_pack(s, k, index, round);
             return;
         }
         if (index == packing) {
@@ -193,9 +194,9 @@ static bool bruck_suits(const struct gyre_slice *s)
 static void bruck_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (s->verb == GYRE_VERB_ALL_GATHER)
-        all_gather(s, index, round);
+        bruck_all_gather(s, index, round);
     else
-        all_to_all(s, index, round);
+        bruck_all_to_all(s, index, round);
 }
 
 static struct gyre_extent bruck_extent(const struct gyre_slice *s)

@@ -26,15 +26,15 @@
 #define SEGMENT_BYTES (UINT64_C(16) << 10) /* at least, … */
 #define SEGMENTS_MAX  64                   /* … and at most so many */
 
-static uint64_t segments(const struct gyre_slice *s)
+static uint64_t chain_segments(const struct gyre_slice *s)
 {
     uint64_t whole = s->count * s->element / SEGMENT_BYTES;
     return whole < 1 ? 1 : whole > SEGMENTS_MAX ? SEGMENTS_MAX : whole;
 }
 
-static struct gyre_span segment(const struct gyre_slice *s, uint64_t index)
+static struct gyre_span chain_segment(const struct gyre_slice *s, uint64_t index)
 {
-    return gyre_slice_cut(s, gyre_slice_whole(s), segments(s), index);
+    return gyre_slice_cut(s, gyre_slice_whole(s), chain_segments(s), index);
 }
 
 /* Is this rank where the sums become complete? */
@@ -46,100 +46,102 @@ static bool at_end(const struct gyre_slice *s)
 /* Where the result does not stay (reduce, off the root), sums wait in SCRATCH
  * behind what is being received, in two places, for the last rank sends one
  * while it completes the next. */
-static struct gyre_place sum(const struct gyre_slice *s, uint64_t index)
+static struct gyre_place chain_sum(const struct gyre_slice *s, uint64_t index)
 {
     if (s->verb == GYRE_VERB_ALL_REDUCE || (at_end(s) && s->rank == s->root))
-        return gyre_at(GYRE_OUTPUT, segment(s, index).at);
-    return gyre_at(GYRE_SCRATCH, (1 + index % 2) * segment(s, 0).bytes);
+        return gyre_at(GYRE_OUTPUT, chain_segment(s, index).at);
+    return gyre_at(GYRE_SCRATCH, (1 + index % 2) * chain_segment(s, 0).bytes);
 }
 
 /* Rank r sends segment k in step r + k, and so receives it in the step before.
  */
-static void up(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void chain_up(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t out = step - s->rank, in = out + 1; /* below 0 it wraps: no segment */
-    if (s->rank > 0 && in < segments(s))
-        gyre_round_recv(round, s->rank - 1, gyre_at(GYRE_SCRATCH, 0), segment(s, in).bytes);
-    if (!at_end(s) && out < segments(s))
+    if (s->rank > 0 && in < chain_segments(s))
+        gyre_round_recv(round, s->rank - 1, gyre_at(GYRE_SCRATCH, 0), chain_segment(s, in).bytes);
+    if (!at_end(s) && out < chain_segments(s))
         gyre_round_send(round, s->rank + 1,
-                        s->rank == 0 ? gyre_at(GYRE_INPUT, segment(s, out).at) : sum(s, out),
-                        segment(s, out).bytes);
+                        s->rank == 0 ? gyre_at(GYRE_INPUT, chain_segment(s, out).at)
+                                     : chain_sum(s, out),
+                        chain_segment(s, out).bytes);
 }
 
-static void add(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void reduce_segment(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t in = step - s->rank + 1;
-    if (s->rank == 0 || in >= segments(s))
+    if (s->rank == 0 || in >= chain_segments(s))
         return;
-    gyre_round_reduce(round, sum(s, in), segment(s, in).bytes, at_end(s) ? GYRE_STEP_FINAL : 0);
+    gyre_round_reduce(round, chain_sum(s, in), chain_segment(s, in).bytes,
+                      at_end(s) ? GYRE_STEP_FINAL : 0);
     gyre_round_source(round, gyre_at(GYRE_SCRATCH, 0));
-    gyre_round_source(round, gyre_at(GYRE_INPUT, segment(s, in).at));
+    gyre_round_source(round, gyre_at(GYRE_INPUT, chain_segment(s, in).at));
 }
 
 /* The rank n-1-q sends segment k down in step n-1 + q + k. */
-static void down(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void chain_down(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t out = step - (s->n - 1) - (s->n - 1 - s->rank), in = out + 1;
-    if (!at_end(s) && in < segments(s))
-        gyre_round_recv(round, s->rank + 1, gyre_at(GYRE_OUTPUT, segment(s, in).at),
-                        segment(s, in).bytes);
-    if (s->rank > 0 && out < segments(s))
-        gyre_round_send(round, s->rank - 1, gyre_at(GYRE_OUTPUT, segment(s, out).at),
-                        segment(s, out).bytes);
+    if (!at_end(s) && in < chain_segments(s))
+        gyre_round_recv(round, s->rank + 1, gyre_at(GYRE_OUTPUT, chain_segment(s, in).at),
+                        chain_segment(s, in).bytes);
+    if (s->rank > 0 && out < chain_segments(s))
+        gyre_round_send(round, s->rank - 1, gyre_at(GYRE_OUTPUT, chain_segment(s, out).at),
+                        chain_segment(s, out).bytes);
 }
 
 static void to_root(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t index = step - (s->n - 1);
-    if (index >= segments(s) || s->root == s->n - 1)
+    if (index >= chain_segments(s) || s->root == s->n - 1)
         return;
     if (s->rank == s->root)
-        gyre_round_recv(round, s->n - 1, gyre_at(GYRE_OUTPUT, segment(s, index).at),
-                        segment(s, index).bytes);
+        gyre_round_recv(round, s->n - 1, gyre_at(GYRE_OUTPUT, chain_segment(s, index).at),
+                        chain_segment(s, index).bytes);
     else if (at_end(s))
-        gyre_round_send(round, s->root, sum(s, index), segment(s, index).bytes);
+        gyre_round_send(round, s->root, chain_sum(s, index), chain_segment(s, index).bytes);
 }
 
 /* Steps in which something goes up; from then on a step is one round. */
-static uint64_t steps_up(const struct gyre_slice *s)
+static uint64_t chain_steps_up(const struct gyre_slice *s)
 {
-    return s->n + segments(s) - 2;
+    return s->n + chain_segments(s) - 2;
 }
 
 static void chain_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    uint64_t both = 2 * steps_up(s), step = index < both ? index / 2 : index - both / 2;
+    uint64_t both = 2 * chain_steps_up(s), step = index < both ? index / 2 : index - both / 2;
     if (s->n == 1) {
         gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), s->count * s->element, GYRE_STEP_FINAL);
         gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
         return;
     }
     if (index < both && index % 2 == 0) {
-        up(s, step, round);
+        chain_up(s, step, round);
         return;
     }
-    s->verb == GYRE_VERB_ALL_REDUCE ? down(s, step, round) : to_root(s, step, round);
-    add(s, step, round);
+    s->verb == GYRE_VERB_ALL_REDUCE ? chain_down(s, step, round) : to_root(s, step, round);
+    reduce_segment(s, step, round);
 }
 
-static uint64_t scratch_bytes(const struct gyre_slice *s)
+static uint64_t chain_scratch_bytes(const struct gyre_slice *s)
 {
     if (s->rank == 0)
         return 0;
-    if (sum(s, 0).buffer == GYRE_OUTPUT)
-        return segment(s, 0).bytes;
-    return 2 * segment(s, 0).bytes + (segments(s) > 1 ? segment(s, 1).bytes : 0);
+    if (chain_sum(s, 0).buffer == GYRE_OUTPUT)
+        return chain_segment(s, 0).bytes;
+    return 2 * chain_segment(s, 0).bytes + (chain_segments(s) > 1 ? chain_segment(s, 1).bytes : 0);
 }
 
 static struct gyre_extent chain_extent(const struct gyre_slice *s)
 {
-    uint64_t both = 2 * steps_up(s);
-    uint32_t steps = segments(s) > 1 ? 3 : 1; /* one segment is at one place at a time */
+    uint64_t both = 2 * chain_steps_up(s);
+    uint32_t steps = chain_segments(s) > 1 ? 3 : 1; /* one segment is at one place at a time */
     if (s->n == 1)
         return (struct gyre_extent){1, 0, 1, 1};
     if (s->verb == GYRE_VERB_ALL_REDUCE)
-        return (struct gyre_extent){both + s->n - 1, scratch_bytes(s), steps, 2};
-    return (struct gyre_extent){both + (s->root != s->n - 1), scratch_bytes(s), steps, 2};
+        return (struct gyre_extent){both + s->n - 1, chain_scratch_bytes(s), steps, 2};
+    return (struct gyre_extent){both + (s->root != s->n - 1), chain_scratch_bytes(s), steps, 2};
 }
 
 /* Once up, and once down or to the root. */
@@ -153,7 +155,7 @@ static uint64_t chain_sent_bytes(const struct gyre_slice *s)
 
 static bool chain_suits(const struct gyre_slice *s)
 {
-    return !s->narrow;
+    return !s->rounds_partials;
 }
 
 const struct gyre_algorithm gyre_algorithm_chain = {

@@ -33,14 +33,14 @@
 #define PEERS_PER_ROUND 32
 #define ONE_SHOT_BYTES  (UINT64_C(4) << 10) /* unless the slice says otherwise */
 
-static uint64_t all_bytes(const struct gyre_slice *s)
+static uint64_t direct_all_bytes(const struct gyre_slice *s)
 {
     return s->count * s->element;
 }
 
 static bool one_shot(const struct gyre_slice *s)
 {
-    return all_bytes(s) <= (s->small ? s->small : ONE_SHOT_BYTES);
+    return direct_all_bytes(s) <= (s->small ? s->small : ONE_SHOT_BYTES);
 }
 
 static bool is_root(const struct gyre_slice *s)
@@ -48,7 +48,7 @@ static bool is_root(const struct gyre_slice *s)
     return s->rank == s->root;
 }
 
-static uint32_t exchange_rounds(const struct gyre_slice *s)
+static uint32_t direct_exchange_rounds(const struct gyre_slice *s)
 {
     return (s->n - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
 }
@@ -57,7 +57,8 @@ static uint32_t exchange_rounds(const struct gyre_slice *s)
 static struct gyre_span share(const struct gyre_slice *s, uint32_t rank)
 {
     bool blocks = gyre_verb_scatters(s->verb) || gyre_verb_gathers(s->verb);
-    return one_shot(s) && !blocks ? (struct gyre_span){0, all_bytes(s)} : gyre_slice_share(s, rank);
+    return one_shot(s) && !blocks ? (struct gyre_span){0, direct_all_bytes(s)}
+                                  : gyre_slice_share(s, rank);
 }
 
 /* The peers of one exchange round, as distances first … last; the sender stands to the left of the
@@ -72,12 +73,12 @@ static struct reach reach_of(const struct gyre_slice *s, uint64_t exchange)
     return (struct reach){first, last < s->n ? last : s->n - 1};
 }
 
-static uint32_t right(const struct gyre_slice *s, uint64_t distance)
+static uint32_t direct_right(const struct gyre_slice *s, uint64_t distance)
 {
     return (uint32_t)((s->rank + distance) % s->n);
 }
 
-static uint32_t left(const struct gyre_slice *s, uint64_t distance)
+static uint32_t direct_left(const struct gyre_slice *s, uint64_t distance)
 {
     return (uint32_t)((s->rank + s->n - distance) % s->n);
 }
@@ -91,7 +92,7 @@ static bool within(struct reach reach, uint64_t distance)
 
 /* Where a peer's contribution waits: one slot for each other rank, by rank; the last slot is for
  * the sum of a rank that has no OUTPUT. */
-static struct gyre_place slot(const struct gyre_slice *s, uint32_t peer)
+static struct gyre_place direct_slot(const struct gyre_slice *s, uint32_t peer)
 {
     return gyre_at(GYRE_SCRATCH, (peer < s->rank ? peer : peer - 1) * share(s, s->rank).bytes);
 }
@@ -111,11 +112,13 @@ static bool folds(const struct gyre_slice *s, uint32_t rank)
 static void collect(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
 {
     for (uint64_t d = reach.first; folds(s, s->rank) && d <= reach.last; d++)
-        gyre_round_recv(round, left(s, d), slot(s, left(s, d)), share(s, s->rank).bytes);
+        gyre_round_recv(round, direct_left(s, d), direct_slot(s, direct_left(s, d)),
+                        share(s, s->rank).bytes);
     for (uint64_t d = reach.first; d <= reach.last; d++)
-        if (folds(s, right(s, d)))
-            gyre_round_send(round, right(s, d), gyre_at(GYRE_INPUT, share(s, right(s, d)).at),
-                            share(s, right(s, d)).bytes);
+        if (folds(s, direct_right(s, d)))
+            gyre_round_send(round, direct_right(s, d),
+                            gyre_at(GYRE_INPUT, share(s, direct_right(s, d)).at),
+                            share(s, direct_right(s, d)).bytes);
 }
 
 static void fold(const struct gyre_slice *s, struct gyre_round *round)
@@ -125,7 +128,8 @@ static void fold(const struct gyre_slice *s, struct gyre_round *round)
         return;
     gyre_round_reduce(round, finished(s), own.bytes, GYRE_STEP_FINAL);
     for (uint32_t rank = 0; rank < s->n; rank++)
-        gyre_round_source(round, rank == s->rank ? gyre_at(GYRE_INPUT, own.at) : slot(s, rank));
+        gyre_round_source(round,
+                          rank == s->rank ? gyre_at(GYRE_INPUT, own.at) : direct_slot(s, rank));
 }
 
 /* -- give what I have to all, or to the root --------------------------------------------------- */
@@ -136,7 +140,7 @@ static bool needs_nothing(const struct gyre_slice *s, uint32_t rank)
     return s->verb == GYRE_VERB_BROADCAST && rank == s->root;
 }
 
-static void spread(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
+static void direct_spread(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
 {
     struct gyre_span own = share(s, s->rank);
     struct gyre_place mine = gyre_at(GYRE_OUTPUT, own.at);
@@ -145,11 +149,12 @@ static void spread(const struct gyre_slice *s, struct reach reach, struct gyre_r
     else if (needs_nothing(s, s->rank))
         mine.buffer = GYRE_INPUT;
     for (uint64_t d = reach.first; !needs_nothing(s, s->rank) && d <= reach.last; d++)
-        gyre_round_recv(round, left(s, d), gyre_at(GYRE_OUTPUT, share(s, left(s, d)).at),
-                        share(s, left(s, d)).bytes);
+        gyre_round_recv(round, direct_left(s, d),
+                        gyre_at(GYRE_OUTPUT, share(s, direct_left(s, d)).at),
+                        share(s, direct_left(s, d)).bytes);
     for (uint64_t d = reach.first; d <= reach.last; d++)
-        if (!needs_nothing(s, right(s, d)))
-            gyre_round_send(round, right(s, d), mine, own.bytes);
+        if (!needs_nothing(s, direct_right(s, d)))
+            gyre_round_send(round, direct_right(s, d), mine, own.bytes);
 }
 
 static void deliver(const struct gyre_slice *s, struct reach reach, struct gyre_round *round)
@@ -157,8 +162,9 @@ static void deliver(const struct gyre_slice *s, struct reach reach, struct gyre_
     uint64_t to_root = (s->root + (uint64_t)s->n - s->rank) % s->n;
     struct gyre_place mine = s->verb == GYRE_VERB_GATHER ? gyre_at(GYRE_INPUT, 0) : finished(s);
     for (uint64_t d = reach.first; is_root(s) && d <= reach.last; d++)
-        gyre_round_recv(round, left(s, d), gyre_at(GYRE_OUTPUT, share(s, left(s, d)).at),
-                        share(s, left(s, d)).bytes);
+        gyre_round_recv(round, direct_left(s, d),
+                        gyre_at(GYRE_OUTPUT, share(s, direct_left(s, d)).at),
+                        share(s, direct_left(s, d)).bytes);
     if (within(reach, to_root))
         gyre_round_send(round, s->root, mine, share(s, s->rank).bytes);
 }
@@ -171,8 +177,9 @@ static void hand_out(const struct gyre_slice *s, struct reach reach, struct gyre
         gyre_round_recv(round, s->root,
                         gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_SCATTER ? 0 : own.at), own.bytes);
     for (uint64_t d = reach.first; is_root(s) && d <= reach.last; d++)
-        gyre_round_send(round, right(s, d), gyre_at(GYRE_INPUT, share(s, right(s, d)).at),
-                        share(s, right(s, d)).bytes);
+        gyre_round_send(round, direct_right(s, d),
+                        gyre_at(GYRE_INPUT, share(s, direct_right(s, d)).at),
+                        share(s, direct_right(s, d)).bytes);
 }
 
 /* -- all-to-all -------------------------------------------------------------------------------- */
@@ -204,7 +211,7 @@ static void swap_with(const struct gyre_slice *s, uint32_t peer, uint64_t saved,
     gyre_round_send(round, peer, from, in.bytes);
 }
 
-static void all_to_all(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void direct_all_to_all(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     struct reach turns = turns_of(s, index / 2);
     uint64_t saved = 0;
@@ -242,7 +249,7 @@ static uint64_t most_saved(const struct gyre_slice *s)
 /* -- the verbs --------------------------------------------------------------------------------- */
 
 /* The own block of what all or the root gather, get scattered, or have from the start. */
-static void keep_own(const struct gyre_slice *s, struct gyre_round *round)
+static void direct_keep_own(const struct gyre_slice *s, struct gyre_round *round)
 {
     struct gyre_span own = share(s, s->rank);
     if (s->verb == GYRE_VERB_ALL_GATHER || (s->verb == GYRE_VERB_GATHER && is_root(s)))
@@ -250,31 +257,32 @@ static void keep_own(const struct gyre_slice *s, struct gyre_round *round)
     else if (s->verb == GYRE_VERB_SCATTER && is_root(s))
         gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, own.at), own.bytes);
     else if (s->verb == GYRE_VERB_BROADCAST && is_root(s))
-        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0), all_bytes(s));
+        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0),
+                        direct_all_bytes(s));
 }
 
-static void exchange(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void direct_exchange(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    uint64_t exchanges = exchange_rounds(s);
+    uint64_t exchanges = direct_exchange_rounds(s);
     if (s->verb == GYRE_VERB_ALL_GATHER || index >= exchanges)
-        spread(s, reach_of(s, index < exchanges ? index : index - exchanges), round);
+        direct_spread(s, reach_of(s, index < exchanges ? index : index - exchanges), round);
     else if (s->verb == GYRE_VERB_GATHER)
         deliver(s, reach_of(s, index), round);
     else
         hand_out(s, reach_of(s, index), round);
     if (index == 0)
-        keep_own(s, round);
+        direct_keep_own(s, round);
 }
 
-static void reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void direct_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    uint64_t exchanges = exchange_rounds(s);
+    uint64_t exchanges = direct_exchange_rounds(s);
     if (index < exchanges)
         collect(s, reach_of(s, index), round);
     else if (index == exchanges)
         fold(s, round);
     else if (s->verb == GYRE_VERB_ALL_REDUCE)
-        spread(s, reach_of(s, index - exchanges - 1), round);
+        direct_spread(s, reach_of(s, index - exchanges - 1), round);
     else
         deliver(s, reach_of(s, index - exchanges - 1), round);
 }
@@ -282,16 +290,16 @@ static void reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round
 static void direct_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (gyre_verb_reduces(s->verb))
-        reduce(s, index, round);
+        direct_reduce(s, index, round);
     else if (s->verb == GYRE_VERB_ALL_TO_ALL)
-        all_to_all(s, index, round);
+        direct_all_to_all(s, index, round);
     else
-        exchange(s, index, round);
+        direct_exchange(s, index, round);
 }
 
 static uint64_t direct_rounds(const struct gyre_slice *s)
 {
-    uint64_t exchanges = exchange_rounds(s), least = s->n == 1;
+    uint64_t exchanges = direct_exchange_rounds(s), least = s->n == 1;
     switch (s->verb) {
     case GYRE_VERB_ALL_REDUCE:
     case GYRE_VERB_REDUCE:
@@ -330,7 +338,7 @@ static struct gyre_extent direct_extent(const struct gyre_slice *s)
 
 static uint64_t direct_sent_bytes(const struct gyre_slice *s)
 {
-    uint64_t own = share(s, s->rank).bytes, others = s->n - 1, rest = all_bytes(s) - own;
+    uint64_t own = share(s, s->rank).bytes, others = s->n - 1, rest = direct_all_bytes(s) - own;
     switch (s->verb) {
     case GYRE_VERB_ALL_REDUCE:
         return one_shot(s) ? others * own : rest + others * own;

@@ -126,15 +126,16 @@ static struct gyre_span half_of(const struct gyre_slice *s, uint32_t half)
     return gyre_slice_cut(s, gyre_slice_whole(s), trees(s), half);
 }
 
-static uint64_t segments(const struct gyre_slice *s)
+static uint64_t double_tree_segments(const struct gyre_slice *s)
 {
     uint64_t whole = half_of(s, 0).bytes / SEGMENT_BYTES;
     return whole < 1 ? 1 : whole > SEGMENTS_MAX ? SEGMENTS_MAX : whole;
 }
 
-static struct gyre_span segment(const struct gyre_slice *s, uint32_t half, uint64_t index)
+static struct gyre_span double_tree_segment(const struct gyre_slice *s, uint32_t half,
+                                            uint64_t index)
 {
-    return gyre_slice_cut(s, half_of(s, half), segments(s), index);
+    return gyre_slice_cut(s, half_of(s, half), double_tree_segments(s), index);
 }
 
 static bool adds(const struct node *node)
@@ -144,11 +145,13 @@ static bool adds(const struct node *node)
 
 /* Where child i's segment is received; a sum that may not stay in OUTPUT waits behind the
  * children's. The root, with one child in each tree, has a place for each. */
-static struct gyre_place slot(const struct gyre_slice *s, const struct node *node, uint32_t i)
+static struct gyre_place double_tree_slot(const struct gyre_slice *s, const struct node *node,
+                                          uint32_t i)
 {
     uint32_t before = node->depth == 0 ? 0 : i;
-    uint64_t root_first = node->depth == 0 && node->half == 1 ? segment(s, 0, 0).bytes : 0;
-    return gyre_at(GYRE_SCRATCH, root_first + before * segment(s, node->half, 0).bytes);
+    uint64_t root_first =
+        node->depth == 0 && node->half == 1 ? double_tree_segment(s, 0, 0).bytes : 0;
+    return gyre_at(GYRE_SCRATCH, root_first + before * double_tree_segment(s, node->half, 0).bytes);
 }
 
 static uint32_t children(const struct node *node)
@@ -156,74 +159,79 @@ static uint32_t children(const struct node *node)
     return (node->child[0] != NOBODY) + (node->child[1] != NOBODY);
 }
 
-static struct gyre_place sum(const struct gyre_slice *s, const struct node *node, uint64_t index)
+static struct gyre_place double_tree_sum(const struct gyre_slice *s, const struct node *node,
+                                         uint64_t index)
 {
     if (s->verb == GYRE_VERB_REDUCE && node->depth > 0)
-        return slot(s, node, children(node));
-    return gyre_at(GYRE_OUTPUT, segment(s, node->half, index).at);
+        return double_tree_slot(s, node, children(node));
+    return gyre_at(GYRE_OUTPUT, double_tree_segment(s, node->half, index).at);
 }
 
 /* -- rounds ------------------------------------------------------------------------------------ */
 
-static void up(const struct gyre_slice *s, const struct node *node, uint64_t step,
-               struct gyre_round *round)
+static void double_tree_up(const struct gyre_slice *s, const struct node *node, uint64_t step,
+                           struct gyre_round *round)
 {
     uint64_t out = step - (height(s) - node->depth), in = out + 1; /* below 0 it wraps: nothing */
-    struct gyre_span sent = segment(s, node->half, out);
-    for (uint32_t i = 0; in < segments(s) && i < children(node); i++)
-        gyre_round_recv(round, node->child[i], slot(s, node, i), segment(s, node->half, in).bytes);
-    if (node->parent != NOBODY && out < segments(s))
+    struct gyre_span sent = double_tree_segment(s, node->half, out);
+    for (uint32_t i = 0; in < double_tree_segments(s) && i < children(node); i++)
+        gyre_round_recv(round, node->child[i], double_tree_slot(s, node, i),
+                        double_tree_segment(s, node->half, in).bytes);
+    if (node->parent != NOBODY && out < double_tree_segments(s))
         gyre_round_send(round, node->parent,
-                        adds(node) ? sum(s, node, out) : gyre_at(GYRE_INPUT, sent.at), sent.bytes);
+                        adds(node) ? double_tree_sum(s, node, out) : gyre_at(GYRE_INPUT, sent.at),
+                        sent.bytes);
 }
 
-static void add(const struct gyre_slice *s, const struct node *node, uint64_t step,
-                struct gyre_round *round)
+static void add_child_sums(const struct gyre_slice *s, const struct node *node, uint64_t step,
+                           struct gyre_round *round)
 {
     uint64_t in = step - (height(s) - node->depth) + 1;
-    if (!adds(node) || in >= segments(s))
+    if (!adds(node) || in >= double_tree_segments(s))
         return;
-    struct gyre_span own = segment(s, node->half, in);
-    gyre_round_reduce(round, sum(s, node, in), own.bytes, node->depth == 0 ? GYRE_STEP_FINAL : 0);
+    struct gyre_span own = double_tree_segment(s, node->half, in);
+    gyre_round_reduce(round, double_tree_sum(s, node, in), own.bytes,
+                      node->depth == 0 ? GYRE_STEP_FINAL : 0);
     gyre_round_source(round, gyre_at(GYRE_INPUT, own.at));
     for (uint32_t i = 0; i < children(node); i++)
-        gyre_round_source(round, slot(s, node, i));
+        gyre_round_source(round, double_tree_slot(s, node, i));
 }
 
 /* Step 0 is when the root sends its first segment. */
-static void down(const struct gyre_slice *s, const struct node *node, uint64_t step,
-                 struct gyre_round *round)
+static void double_tree_down(const struct gyre_slice *s, const struct node *node, uint64_t step,
+                             struct gyre_round *round)
 {
     bool from_input = s->verb == GYRE_VERB_BROADCAST && node->depth == 0;
     uint64_t out = step - node->depth, in = out + 1;
-    struct gyre_span sent = segment(s, node->half, out), got = segment(s, node->half, in);
-    if (node->parent != NOBODY && in < segments(s))
+    struct gyre_span sent = double_tree_segment(s, node->half, out),
+                     got = double_tree_segment(s, node->half, in);
+    if (node->parent != NOBODY && in < double_tree_segments(s))
         gyre_round_recv(round, node->parent, gyre_at(GYRE_OUTPUT, got.at), got.bytes);
-    for (uint32_t i = 0; out < segments(s) && i < children(node); i++)
+    for (uint32_t i = 0; out < double_tree_segments(s) && i < children(node); i++)
         gyre_round_send(round, node->child[i],
                         gyre_at(from_input ? GYRE_INPUT : GYRE_OUTPUT, sent.at), sent.bytes);
 }
 
 /* Steps in which something goes up. */
-static uint64_t steps_up(const struct gyre_slice *s)
+static uint64_t double_tree_steps_up(const struct gyre_slice *s)
 {
-    return height(s) + segments(s) - 1;
+    return height(s) + double_tree_segments(s) - 1;
 }
 
 static void sum_round(const struct gyre_slice *s, const struct node *node, uint64_t index,
                       struct gyre_round *round)
 {
-    uint64_t both = 2 * steps_up(s), step = index < both ? index / 2 : index - both / 2;
+    uint64_t both = 2 * double_tree_steps_up(s), step = index < both ? index / 2 : index - both / 2;
     if (index < both && index % 2 == 0) {
-        up(s, node, step, round);
+        double_tree_up(s, node, step, round);
         return;
     }
     if (s->verb == GYRE_VERB_ALL_REDUCE)
-        down(s, node, step - height(s), round);
-    add(s, node, step, round);
+        double_tree_down(s, node, step - height(s), round);
+    add_child_sums(s, node, step, round);
 }
 
-static void alone(const struct gyre_slice *s, struct gyre_round *round)
+static void double_tree_alone(const struct gyre_slice *s, struct gyre_round *round)
 {
     if (s->verb == GYRE_VERB_BROADCAST)
         return;
@@ -236,11 +244,11 @@ static void double_tree_round(const struct gyre_slice *s, uint64_t index, struct
     bool copies = s->verb == GYRE_VERB_BROADCAST && s->rank == s->root && index == 0;
     for (uint32_t half = 0; s->n > 1 && half < trees(s); half++) {
         struct node node = node_in(s, half);
-        s->verb == GYRE_VERB_BROADCAST ? down(s, &node, index, round)
+        s->verb == GYRE_VERB_BROADCAST ? double_tree_down(s, &node, index, round)
                                        : sum_round(s, &node, index, round);
     }
     if (s->n == 1)
-        alone(s, round);
+        double_tree_alone(s, round);
     if (copies)
         gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0),
                         s->count * s->element);
@@ -248,22 +256,22 @@ static void double_tree_round(const struct gyre_slice *s, uint64_t index, struct
 
 /* -- the entry --------------------------------------------------------------------------------- */
 
-static uint64_t scratch_bytes(const struct gyre_slice *s)
+static uint64_t double_tree_scratch_bytes(const struct gyre_slice *s)
 {
     uint64_t bytes = 0;
     for (uint32_t half = 0; s->verb != GYRE_VERB_BROADCAST && half < trees(s); half++) {
         struct node node = node_in(s, half);
         uint32_t sums = s->verb == GYRE_VERB_REDUCE && node.depth > 0 && adds(&node);
-        bytes += (children(&node) + sums) * segment(s, half, 0).bytes;
+        bytes += (children(&node) + sums) * double_tree_segment(s, half, 0).bytes;
     }
     return bytes;
 }
 
 static uint64_t rounds(const struct gyre_slice *s)
 {
-    uint64_t there = 2 * steps_up(s), back = height(s);
+    uint64_t there = 2 * double_tree_steps_up(s), back = height(s);
     if (s->verb == GYRE_VERB_BROADCAST)
-        return back + (s->n > 1 ? segments(s) - 1 : 1);
+        return back + (s->n > 1 ? double_tree_segments(s) - 1 : 1);
     if (s->n == 1)
         return 1;
     return s->verb == GYRE_VERB_REDUCE ? there : there + back;
@@ -274,7 +282,8 @@ static struct gyre_extent double_tree_extent(const struct gyre_slice *s)
 {
     struct gyre_step step[STEPS_MAX];
     struct gyre_place source[STEPS_MAX];
-    struct gyre_extent extent = {.rounds = rounds(s), .scratch_bytes = scratch_bytes(s)};
+    struct gyre_extent extent = {.rounds = rounds(s),
+                                 .scratch_bytes = double_tree_scratch_bytes(s)};
     for (uint64_t index = 0; index < extent.rounds; index++) {
         struct gyre_round round = {step, source, 0, STEPS_MAX, 0, STEPS_MAX, false};
         double_tree_round(s, index, &round);

@@ -32,7 +32,7 @@ static struct team team_of(const struct gyre_slice *s)
     return team;
 }
 
-static uint64_t bytes_of(const struct gyre_slice *s)
+static uint64_t slice_bytes_of(const struct gyre_slice *s)
 {
     return s->count * s->element;
 }
@@ -48,7 +48,7 @@ static bool steps_aside(const struct gyre_slice *s, struct team team)
 }
 
 /* Places in the doubling are numbered in the order of ranks. */
-static uint32_t place_of(const struct gyre_slice *s, struct team team)
+static uint32_t team_place(const struct gyre_slice *s, struct team team)
 {
     return in_pair(s, team) ? s->rank / 2 : s->rank - team.pairs;
 }
@@ -62,15 +62,15 @@ static const struct gyre_place input = {GYRE_INPUT, 0}, output = {GYRE_OUTPUT, 0
                                scratch = {GYRE_SCRATCH, 0};
 
 /* What this rank has summed so far. */
-static struct gyre_place sum(const struct gyre_slice *s, struct team team, uint32_t level)
+static struct gyre_place doubling_sum(const struct gyre_slice *s, struct team team, uint32_t level)
 {
     return level == 0 && !in_pair(s, team) ? input : output;
 }
 
-static void add(const struct gyre_slice *s, struct gyre_round *round, struct gyre_place first,
-                struct gyre_place second, bool last)
+static void add_pair(const struct gyre_slice *s, struct gyre_round *round, struct gyre_place first,
+                     struct gyre_place second, bool last)
 {
-    gyre_round_reduce(round, output, bytes_of(s), last ? GYRE_STEP_FINAL : 0);
+    gyre_round_reduce(round, output, slice_bytes_of(s), last ? GYRE_STEP_FINAL : 0);
     gyre_round_source(round, first);
     gyre_round_source(round, second);
 }
@@ -81,34 +81,35 @@ static void gather_pair(const struct gyre_slice *s, struct team team, uint64_t i
     if (!in_pair(s, team))
         return;
     if (index == 0 && steps_aside(s, team))
-        gyre_round_send(round, s->rank - 1, input, bytes_of(s));
+        gyre_round_send(round, s->rank - 1, input, slice_bytes_of(s));
     else if (index == 0)
-        gyre_round_recv(round, s->rank + 1, scratch, bytes_of(s));
+        gyre_round_recv(round, s->rank + 1, scratch, slice_bytes_of(s));
     else if (!steps_aside(s, team))
-        add(s, round, input, scratch, team.levels == 0);
+        add_pair(s, round, input, scratch, team.levels == 0);
 }
 
 static void swap(const struct gyre_slice *s, struct team team, uint64_t index,
                  struct gyre_round *round)
 {
-    uint32_t level = (uint32_t)index / 2, place = place_of(s, team);
+    uint32_t level = (uint32_t)index / 2, place = team_place(s, team);
     uint32_t partner = place ^ 1u << level;
-    struct gyre_place mine = sum(s, team, level);
+    struct gyre_place mine = doubling_sum(s, team, level);
     if (index % 2 == 0) {
-        gyre_round_recv(round, rank_at(partner, team), scratch, bytes_of(s));
-        gyre_round_send(round, rank_at(partner, team), mine, bytes_of(s));
+        gyre_round_recv(round, rank_at(partner, team), scratch, slice_bytes_of(s));
+        gyre_round_send(round, rank_at(partner, team), mine, slice_bytes_of(s));
     } else {
         bool lower = place < partner;
-        add(s, round, lower ? mine : scratch, lower ? scratch : mine, level + 1 == team.levels);
+        add_pair(s, round, lower ? mine : scratch, lower ? scratch : mine,
+                 level + 1 == team.levels);
     }
 }
 
 static void release_pair(const struct gyre_slice *s, struct team team, struct gyre_round *round)
 {
     if (steps_aside(s, team))
-        gyre_round_recv(round, s->rank - 1, output, bytes_of(s));
+        gyre_round_recv(round, s->rank - 1, output, slice_bytes_of(s));
     else if (in_pair(s, team))
-        gyre_round_send(round, s->rank + 1, output, bytes_of(s));
+        gyre_round_send(round, s->rank + 1, output, slice_bytes_of(s));
 }
 
 static void doubling_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
@@ -116,7 +117,7 @@ static void doubling_round(const struct gyre_slice *s, uint64_t index, struct gy
     struct team team = team_of(s);
     uint64_t before = team.pairs ? 2 : 0, swaps = 2 * (uint64_t)team.levels;
     if (s->n == 1) {
-        gyre_round_reduce(round, output, bytes_of(s), GYRE_STEP_FINAL);
+        gyre_round_reduce(round, output, slice_bytes_of(s), GYRE_STEP_FINAL);
         gyre_round_source(round, input);
     } else if (index < before) {
         gather_pair(s, team, index, round);
@@ -132,16 +133,16 @@ static struct gyre_extent doubling_extent(const struct gyre_slice *s)
     struct team team = team_of(s);
     if (s->n == 1)
         return (struct gyre_extent){1, 0, 1, 1};
-    return (struct gyre_extent){2 * (uint64_t)team.levels + (team.pairs ? 3 : 0), bytes_of(s), 2,
-                                2};
+    return (struct gyre_extent){2 * (uint64_t)team.levels + (team.pairs ? 3 : 0), slice_bytes_of(s),
+                                2, 2};
 }
 
 static uint64_t doubling_sent_bytes(const struct gyre_slice *s)
 {
     struct team team = team_of(s);
     if (steps_aside(s, team))
-        return bytes_of(s);
-    return bytes_of(s) * (team.levels + in_pair(s, team));
+        return slice_bytes_of(s);
+    return slice_bytes_of(s) * (team.levels + in_pair(s, team));
 }
 
 const struct gyre_algorithm gyre_algorithm_doubling = {

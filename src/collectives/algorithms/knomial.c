@@ -131,21 +131,22 @@ static struct gyre_place results(const struct gyre_slice *s, uint64_t at)
 }
 
 /* Where what comes in waits: behind the packed blocks. */
-static struct gyre_place slot(const struct gyre_slice *s, uint64_t index, uint64_t bytes)
+static struct gyre_place knomial_slot(const struct gyre_slice *s, uint64_t index, uint64_t bytes)
 {
     return gyre_at(GYRE_SCRATCH, (packs(s) ? block_start(s, s->n) : 0) + index * bytes);
 }
 
 /* -- the way there: hand in, add --------------------------------------------------------------- */
 
-static void hand_in(const struct gyre_slice *s, const struct stage *g, struct gyre_round *round)
+static void knomial_hand_in(const struct gyre_slice *s, const struct stage *g,
+                            struct gyre_round *round)
 {
     struct gyre_span own = blocks(s, g, g->part);
     uint64_t taken = 0;
     for (uint32_t part = 0; part < g->parts; part++) {
         uint32_t first, count = part == g->part ? 0 : clients(g, part, &first);
         for (uint32_t i = 0; i < count; i++)
-            gyre_round_recv(round, first + i, slot(s, taken++, own.bytes), own.bytes);
+            gyre_round_recv(round, first + i, knomial_slot(s, taken++, own.bytes), own.bytes);
     }
     for (uint32_t part = 0; part < g->parts; part++) {
         struct gyre_span theirs = blocks(s, g, part);
@@ -154,7 +155,8 @@ static void hand_in(const struct gyre_slice *s, const struct stage *g, struct gy
     }
 }
 
-static void add(const struct gyre_slice *s, const struct stage *g, struct gyre_round *round)
+static void reduce_stage(const struct gyre_slice *s, const struct stage *g,
+                         struct gyre_round *round)
 {
     struct gyre_span own = blocks(s, g, g->part);
     uint64_t taken = 0;
@@ -168,13 +170,14 @@ static void add(const struct gyre_slice *s, const struct stage *g, struct gyre_r
         if (part == g->part)
             gyre_round_source(round, terms(s, g, own.at));
         for (uint32_t i = 0; i < count; i++)
-            gyre_round_source(round, slot(s, taken++, own.bytes));
+            gyre_round_source(round, knomial_slot(s, taken++, own.bytes));
     }
 }
 
 /* -- the way back ------------------------------------------------------------------------------ */
 
-static void hand_back(const struct gyre_slice *s, const struct stage *g, struct gyre_round *round)
+static void knomial_hand_back(const struct gyre_slice *s, const struct stage *g,
+                              struct gyre_round *round)
 {
     struct gyre_span own = blocks(s, g, g->part);
     for (uint32_t part = 0; part < g->parts; part++) {
@@ -191,7 +194,7 @@ static void hand_back(const struct gyre_slice *s, const struct stage *g, struct 
 
 /* -- packing ----------------------------------------------------------------------------------- */
 
-static uint64_t packing_rounds(const struct gyre_slice *s)
+static uint64_t knomial_packing_rounds(const struct gyre_slice *s)
 {
     return (s->n + (uint64_t)COPIES_PER_ROUND - 1) / COPIES_PER_ROUND;
 }
@@ -202,7 +205,7 @@ static uint32_t packed_until(const struct gyre_slice *s, uint64_t index)
     return end < s->n ? (uint32_t)end : s->n;
 }
 
-static void pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void knomial_pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t bytes = s->count * s->element;
     uint32_t from = (uint32_t)index * COPIES_PER_ROUND, to = packed_until(s, index);
@@ -213,7 +216,7 @@ static void pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *
                         gyre_at(GYRE_INPUT, gyre_slice_in_block(s, block).at), bytes);
 }
 
-static void unpack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void knomial_unpack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint32_t from = (uint32_t)index * COPIES_PER_ROUND, to = packed_until(s, index);
     for (uint32_t block = from; block < to; block++)
@@ -232,13 +235,13 @@ static struct phases phases_of(const struct gyre_slice *s, uint32_t radix)
 {
     uint64_t depth = levels(s->n, radix);
     if (s->verb == GYRE_VERB_REDUCE_SCATTER)
-        return (struct phases){.pack = packing_rounds(s), .there = 2 * depth};
+        return (struct phases){.pack = knomial_packing_rounds(s), .there = 2 * depth};
     if (s->verb == GYRE_VERB_ALL_GATHER)
-        return (struct phases){.pack = 1, .back = depth, .unpack = packing_rounds(s)};
+        return (struct phases){.pack = 1, .back = depth, .unpack = knomial_packing_rounds(s)};
     return (struct phases){.there = 2 * depth, .back = depth};
 }
 
-static bool alone(const struct gyre_slice *s)
+static bool knomial_alone(const struct gyre_slice *s)
 {
     return s->n == 1 && s->verb != GYRE_VERB_ALL_GATHER;
 }
@@ -248,29 +251,29 @@ void gyre_knomial_round(const struct gyre_slice *s, uint32_t radix, uint64_t ind
 {
     struct phases phases = phases_of(s, radix);
     uint64_t there = phases.pack, back = there + phases.there, end = back + phases.back;
-    if (alone(s)) {
+    if (knomial_alone(s)) {
         gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), s->count * s->element, GYRE_STEP_FINAL);
         gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
         return;
     }
     if (index < there) {
-        pack(s, index, round);
+        knomial_pack(s, index, round);
         return;
     }
     if (index >= end) {
-        unpack(s, index - end, round);
+        knomial_unpack(s, index - end, round);
         return;
     }
     struct stage g = stage_at(s, radix, index < back ? (index - there) / 2 : end - 1 - index);
     if (index >= back)
-        hand_back(s, &g, round);
+        knomial_hand_back(s, &g, round);
     else if ((index - there) % 2 == 0)
-        hand_in(s, &g, round);
+        knomial_hand_in(s, &g, round);
     else
-        add(s, &g, round);
+        reduce_stage(s, &g, round);
 }
 
-static uint32_t larger(uint32_t a, uint32_t b)
+static uint32_t larger_count(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
@@ -282,15 +285,15 @@ struct gyre_extent gyre_knomial_extent(const struct gyre_slice *s, uint32_t radi
     struct gyre_extent extent = {phases.pack + phases.there + phases.back + phases.unpack, 0,
                                  copies, copies};
     uint64_t slots = 0;
-    if (alone(s))
+    if (knomial_alone(s))
         return (struct gyre_extent){1, 0, 1, 1};
     for (uint64_t level = 0; level < levels(s->n, radix); level++) {
         struct stage g = stage_at(s, radix, level);
         uint32_t count = all_clients(&g);
         uint64_t bytes = phases.there ? count * blocks(s, &g, g.part).bytes : 0;
         slots = bytes > slots ? bytes : slots;
-        extent.step_max = larger(extent.step_max, count + g.parts - 1);
-        extent.source_max = larger(extent.source_max, phases.there ? count + 1 : 1);
+        extent.step_max = larger_count(extent.step_max, count + g.parts - 1);
+        extent.source_max = larger_count(extent.source_max, phases.there ? count + 1 : 1);
     }
     extent.scratch_bytes = (packs(s) ? block_start(s, s->n) : 0) + slots;
     return extent;

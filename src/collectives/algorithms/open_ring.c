@@ -26,15 +26,15 @@
 #define SEGMENT_BYTES (UINT64_C(64) << 10) /* a segment is at least this long, … */
 #define SEGMENTS_MAX  8                    /* … and there are at most so many of them */
 
-static uint64_t segments(const struct gyre_slice *s)
+static uint64_t open_ring_segments(const struct gyre_slice *s)
 {
     uint64_t whole = s->count * s->element / SEGMENT_BYTES;
     return whole < 1 ? 1 : whole > SEGMENTS_MAX ? SEGMENTS_MAX : whole;
 }
 
-static struct gyre_span segment(const struct gyre_slice *s, uint64_t k)
+static struct gyre_span open_ring_segment(const struct gyre_slice *s, uint64_t k)
 {
-    return gyre_slice_cut(s, gyre_slice_whole(s), segments(s), k);
+    return gyre_slice_cut(s, gyre_slice_whole(s), open_ring_segments(s), k);
 }
 
 /* How far down the chain this rank stands; the root of a broadcast is first, of a reduce last. */
@@ -47,10 +47,10 @@ static uint64_t position(const struct gyre_slice *s)
 
 /* Position p sends segment k in turn p + k, and so receives it in the turn before. Below 0 a
  * segment's number wraps, and there is no such segment. */
-static void broadcast(const struct gyre_slice *s, uint64_t turn, struct gyre_round *round)
+static void open_ring_broadcast(const struct gyre_slice *s, uint64_t turn, struct gyre_round *round)
 {
-    uint64_t parts = segments(s), p = position(s), k = turn - p;
-    struct gyre_span out = segment(s, k), in = segment(s, k + 1);
+    uint64_t parts = open_ring_segments(s), p = position(s), k = turn - p;
+    struct gyre_span out = open_ring_segment(s, k), in = open_ring_segment(s, k + 1);
 
     if (p > 0 && k + 1 < parts)
         gyre_round_recv(round, gyre_order_after(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at),
@@ -65,43 +65,43 @@ static void broadcast(const struct gyre_slice *s, uint64_t turn, struct gyre_rou
 
 /* -- reduce ------------------------------------------------------------------------------------ */
 
-static struct gyre_place slot(const struct gyre_slice *s, uint64_t k)
+static struct gyre_place open_ring_slot(const struct gyre_slice *s, uint64_t k)
 {
-    return gyre_at(GYRE_SCRATCH, k % 2 * segment(s, 0).bytes);
+    return gyre_at(GYRE_SCRATCH, k % 2 * open_ring_segment(s, 0).bytes);
 }
 
 static void pass_on(const struct gyre_slice *s, uint64_t turn, struct gyre_round *round)
 {
-    uint64_t parts = segments(s), p = position(s), k = turn - p;
-    struct gyre_span out = segment(s, k), in = segment(s, k + 1);
+    uint64_t parts = open_ring_segments(s), p = position(s), k = turn - p;
+    struct gyre_span out = open_ring_segment(s, k), in = open_ring_segment(s, k + 1);
 
     if (p > 0 && k + 1 < parts)
-        gyre_round_recv(round, gyre_order_after(s, s->n - 1), slot(s, k + 1), in.bytes);
+        gyre_round_recv(round, gyre_order_after(s, s->n - 1), open_ring_slot(s, k + 1), in.bytes);
     if (p < s->n - 1 && k < parts)
         gyre_round_send(round, gyre_order_after(s, 1),
-                        p == 0 ? gyre_at(GYRE_INPUT, out.at) : slot(s, k), out.bytes);
+                        p == 0 ? gyre_at(GYRE_INPUT, out.at) : open_ring_slot(s, k), out.bytes);
 }
 
-static void add(const struct gyre_slice *s, uint64_t turn, struct gyre_round *round)
+static void add_segment_sum(const struct gyre_slice *s, uint64_t turn, struct gyre_round *round)
 {
     uint64_t p = position(s), k = turn + 1 - p;
-    struct gyre_span in = segment(s, k);
+    struct gyre_span in = open_ring_segment(s, k);
     bool last = p == s->n - 1;
-    if ((p == 0 && s->n > 1) || k >= segments(s))
+    if ((p == 0 && s->n > 1) || k >= open_ring_segments(s))
         return;
-    gyre_round_reduce(round, last ? gyre_at(GYRE_OUTPUT, in.at) : slot(s, k), in.bytes,
+    gyre_round_reduce(round, last ? gyre_at(GYRE_OUTPUT, in.at) : open_ring_slot(s, k), in.bytes,
                       last ? GYRE_STEP_FINAL : 0);
     if (p > 0)
-        gyre_round_source(round, slot(s, k));
+        gyre_round_source(round, open_ring_slot(s, k));
     gyre_round_source(round, gyre_at(GYRE_INPUT, in.at));
 }
 
-static void reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void open_ring_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (index % 2 == 0)
         pass_on(s, index / 2, round);
     else
-        add(s, index / 2, round);
+        add_segment_sum(s, index / 2, round);
 }
 
 /* -- the parts of ring's entry ----------------------------------------------------------------- */
@@ -109,19 +109,20 @@ static void reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round
 void gyre_open_ring_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (s->verb == GYRE_VERB_BROADCAST)
-        broadcast(s, index, round);
+        open_ring_broadcast(s, index, round);
     else if (s->n == 1)
-        add(s, index - 1, round); /* nothing comes: all segments */
+        add_segment_sum(s, index - 1, round); /* nothing comes: all segments */
     else
-        reduce(s, index, round);
+        open_ring_reduce(s, index, round);
 }
 
 struct gyre_extent gyre_open_ring_extent(const struct gyre_slice *s)
 {
-    uint64_t turns = segments(s) + (s->n > 1 ? s->n - 2 : 0), p = position(s);
+    uint64_t turns = open_ring_segments(s) + (s->n > 1 ? s->n - 2 : 0), p = position(s);
     if (s->verb == GYRE_VERB_BROADCAST)
         return (struct gyre_extent){turns, 0, 3, 1};
-    uint64_t slots = segment(s, 0).bytes + (segments(s) > 1 ? segment(s, 1).bytes : 0);
+    uint64_t slots = open_ring_segment(s, 0).bytes +
+                     (open_ring_segments(s) > 1 ? open_ring_segment(s, 1).bytes : 0);
     return (struct gyre_extent){s->n == 1 ? turns : 2 * turns, p == 0 ? 0 : slots, 2, 2};
 }
 

@@ -27,7 +27,7 @@
 #include "collectives/algorithms/order.h"
 
 /* The block of the rank that stands `steps` places to the left. */
-static struct gyre_span block(const struct gyre_slice *s, uint64_t steps)
+static struct gyre_span ring_block(const struct gyre_slice *s, uint64_t steps)
 {
     return gyre_slice_share(s, gyre_order_after(s, 2 * (uint64_t)s->n - steps));
 }
@@ -38,39 +38,41 @@ static uint64_t slot_bytes(const struct gyre_slice *s)
            s->element;
 }
 
-static struct gyre_place slot(const struct gyre_slice *s, uint64_t step)
+static struct gyre_place ring_slot(const struct gyre_slice *s, uint64_t step)
 {
     return gyre_at(GYRE_SCRATCH, step % 2 * slot_bytes(s));
 }
 
 /* Where the complete block of this rank goes. */
-static struct gyre_place home(const struct gyre_slice *s)
+static struct gyre_place own_output(const struct gyre_slice *s)
 {
-    return gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_REDUCE_SCATTER ? 0 : block(s, 0).at);
+    return gyre_at(GYRE_OUTPUT, s->verb == GYRE_VERB_REDUCE_SCATTER ? 0 : ring_block(s, 0).at);
 }
 
-static void reduce_scatter(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void ring_reduce_scatter(const struct gyre_slice *s, uint64_t index,
+                                struct gyre_round *round)
 {
     uint64_t step = index / 2;
-    struct gyre_span out = block(s, step + 1), in = block(s, step + 2);
+    struct gyre_span out = ring_block(s, step + 1), in = ring_block(s, step + 2);
     bool last = step + 2 >= s->n;
 
     if (s->n > 1 && index % 2 == 0) {
-        gyre_round_recv(round, gyre_order_after(s, s->n - 1), slot(s, step), in.bytes);
+        gyre_round_recv(round, gyre_order_after(s, s->n - 1), ring_slot(s, step), in.bytes);
         gyre_round_send(round, gyre_order_after(s, 1),
-                        step == 0 ? gyre_at(GYRE_INPUT, out.at) : slot(s, step - 1), out.bytes);
+                        step == 0 ? gyre_at(GYRE_INPUT, out.at) : ring_slot(s, step - 1),
+                        out.bytes);
     } else { /* one rank has but this round: the sum of one, for its average is taken here too */
-        gyre_round_reduce(round, last ? home(s) : slot(s, step), in.bytes,
+        gyre_round_reduce(round, last ? own_output(s) : ring_slot(s, step), in.bytes,
                           last ? GYRE_STEP_FINAL : 0);
         if (s->n > 1)
-            gyre_round_source(round, slot(s, step));
+            gyre_round_source(round, ring_slot(s, step));
         gyre_round_source(round, gyre_at(GYRE_INPUT, in.at));
     }
 }
 
-static void all_gather(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void ring_all_gather(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
-    struct gyre_span out = block(s, step), in = block(s, step + 1);
+    struct gyre_span out = ring_block(s, step), in = ring_block(s, step + 1);
     bool own = s->verb == GYRE_VERB_ALL_GATHER && step == 0; /* is in INPUT still */
     if (s->n > 1) {
         gyre_round_recv(round, gyre_order_after(s, s->n - 1), gyre_at(GYRE_OUTPUT, in.at),
@@ -79,7 +81,7 @@ static void all_gather(const struct gyre_slice *s, uint64_t step, struct gyre_ro
                         own ? gyre_at(GYRE_INPUT, 0) : gyre_at(GYRE_OUTPUT, out.at), out.bytes);
     }
     if (own)
-        gyre_round_copy(round, home(s), gyre_at(GYRE_INPUT, 0), out.bytes);
+        gyre_round_copy(round, own_output(s), gyre_at(GYRE_INPUT, 0), out.bytes);
 }
 
 /* -- the entry: which halves, and how many rounds they have ------------------------------------ */
@@ -107,9 +109,9 @@ static void ring_round(const struct gyre_slice *s, uint64_t index, struct gyre_r
     if (is_open(s))
         gyre_open_ring_round(s, index, round);
     else if (index < summing(s))
-        reduce_scatter(s, index, round);
+        ring_reduce_scatter(s, index, round);
     else
-        all_gather(s, index - summing(s), round);
+        ring_all_gather(s, index - summing(s), round);
 }
 
 static struct gyre_extent ring_extent(const struct gyre_slice *s)
@@ -127,8 +129,8 @@ static uint64_t ring_sent_bytes(const struct gyre_slice *s)
     uint64_t all = gyre_slice_all_bytes(s);
     if (is_open(s))
         return gyre_open_ring_sent_bytes(s);
-    return (summing(s) ? all - block(s, 0).bytes : 0) +
-           (handing_on(s) ? all - block(s, s->n - 1).bytes : 0);
+    return (summing(s) ? all - ring_block(s, 0).bytes : 0) +
+           (handing_on(s) ? all - ring_block(s, s->n - 1).bytes : 0);
 }
 
 const struct gyre_algorithm gyre_algorithm_ring = {

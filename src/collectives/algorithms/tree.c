@@ -19,76 +19,76 @@
  * for ever if nothing hangs below it, its contribution is its INPUT. */
 #include "collectives/algorithms/tree.h"
 
-static uint64_t all_bytes(const struct gyre_slice *s)
+static uint64_t tree_all_bytes(const struct gyre_slice *s)
 {
     return s->count * s->element;
 }
 
-static void down(const struct gyre_slice *s, uint64_t step, enum gyre_buffer at_root,
-                 struct gyre_round *round)
+static void tree_down(const struct gyre_slice *s, uint64_t step, enum gyre_buffer at_root,
+                      struct gyre_round *round)
 {
     uint64_t weight = UINT64_C(1) << (gyre_tree_depth(s->n) - 1 - step);
     uint32_t v = gyre_tree_number(s);
     if (gyre_tree_is_child(v, weight))
         gyre_round_recv(round, gyre_tree_rank(s, v - weight), gyre_at(GYRE_OUTPUT, 0),
-                        all_bytes(s));
+                        tree_all_bytes(s));
     if (gyre_tree_is_parent(s, v, weight))
         gyre_round_send(round, gyre_tree_rank(s, v + weight),
-                        gyre_at(v == 0 ? at_root : GYRE_OUTPUT, 0), all_bytes(s));
+                        gyre_at(v == 0 ? at_root : GYRE_OUTPUT, 0), tree_all_bytes(s));
 }
 
 static struct gyre_place partial(const struct gyre_slice *s)
 {
     if (gyre_slice_blocks(s, GYRE_OUTPUT) > 0)
         return gyre_at(GYRE_OUTPUT, 0);
-    return gyre_at(GYRE_SCRATCH, all_bytes(s));
+    return gyre_at(GYRE_SCRATCH, tree_all_bytes(s));
 }
 
-static void up(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void tree_up(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint64_t weight = UINT64_C(1) << step;
     uint32_t v = gyre_tree_number(s);
     if (gyre_tree_is_parent(s, v, weight))
         gyre_round_recv(round, gyre_tree_rank(s, v + weight), gyre_at(GYRE_SCRATCH, 0),
-                        all_bytes(s));
+                        tree_all_bytes(s));
     if (gyre_tree_is_child(v, weight))
         gyre_round_send(round, gyre_tree_rank(s, v - weight),
                         gyre_tree_has_child(s, v) ? partial(s) : gyre_at(GYRE_INPUT, 0),
-                        all_bytes(s));
+                        tree_all_bytes(s));
 }
 
-static void add(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
+static void add_subtree_sums(const struct gyre_slice *s, uint64_t step, struct gyre_round *round)
 {
     uint32_t v = gyre_tree_number(s);
     if (!gyre_tree_is_parent(s, v, UINT64_C(1) << step))
         return;
-    gyre_round_reduce(round, partial(s), all_bytes(s),
+    gyre_round_reduce(round, partial(s), tree_all_bytes(s),
                       v == 0 && step + 1 == gyre_tree_depth(s->n) ? GYRE_STEP_FINAL : 0);
     gyre_round_source(round, step == 0 ? gyre_at(GYRE_INPUT, 0) : partial(s));
     gyre_round_source(round, gyre_at(GYRE_SCRATCH, 0));
 }
 
-static void reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void tree_reduce(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t summed = 2 * (uint64_t)gyre_tree_depth(s->n); /* the first round of the broadcast */
     if (s->n == 1) {
-        gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), all_bytes(s), GYRE_STEP_FINAL);
+        gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), tree_all_bytes(s), GYRE_STEP_FINAL);
         gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
     } else if (index >= summed) {
-        down(s, index - summed, GYRE_OUTPUT, round);
+        tree_down(s, index - summed, GYRE_OUTPUT, round);
     } else if (index % 2 == 0) {
-        up(s, index / 2, round);
+        tree_up(s, index / 2, round);
     } else {
-        add(s, index / 2, round);
+        add_subtree_sums(s, index / 2, round);
     }
 }
 
-static void broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void tree_broadcast(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     if (s->n > 1)
-        down(s, index, GYRE_INPUT, round);
+        tree_down(s, index, GYRE_INPUT, round);
     if (index == 0 && s->rank == s->root)
-        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0), all_bytes(s));
+        gyre_round_copy(round, gyre_at(GYRE_OUTPUT, 0), gyre_at(GYRE_INPUT, 0), tree_all_bytes(s));
 }
 
 static bool moves_blocks(const struct gyre_slice *s)
@@ -101,9 +101,9 @@ static void tree_round(const struct gyre_slice *s, uint64_t index, struct gyre_r
     if (moves_blocks(s))
         gyre_tree_blocks_round(s, index, round);
     else if (s->verb == GYRE_VERB_BROADCAST)
-        broadcast(s, index, round);
+        tree_broadcast(s, index, round);
     else
-        reduce(s, index, round);
+        tree_reduce(s, index, round);
 }
 
 static struct gyre_extent tree_extent(const struct gyre_slice *s)
@@ -116,7 +116,7 @@ static struct gyre_extent tree_extent(const struct gyre_slice *s)
     if (s->verb == GYRE_VERB_BROADCAST)
         return (struct gyre_extent){s->n == 1 ? 1 : steps, 0, 2, 1};
     return (struct gyre_extent){s->n == 1 ? 1 : walks * steps,
-                                gyre_tree_has_child(s, v) ? sums * all_bytes(s) : 0, 1, 2};
+                                gyre_tree_has_child(s, v) ? sums * tree_all_bytes(s) : 0, 1, 2};
 }
 
 /* One message down each edge to the right, and one up the edge to the left. */
@@ -128,7 +128,7 @@ static uint64_t tree_sent_bytes(const struct gyre_slice *s)
         return gyre_tree_blocks_sent_bytes(s);
     for (uint64_t weight = 1; s->verb != GYRE_VERB_REDUCE && weight < s->n; weight *= 2)
         messages += gyre_tree_is_parent(s, v, weight);
-    return messages * all_bytes(s);
+    return messages * tree_all_bytes(s);
 }
 
 const struct gyre_algorithm gyre_algorithm_tree = {

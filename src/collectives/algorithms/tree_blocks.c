@@ -15,7 +15,7 @@
 
 #define COPIES_PER_ROUND 32
 
-static uint64_t packing_rounds(const struct gyre_slice *s)
+static uint64_t tree_packing_rounds(const struct gyre_slice *s)
 {
     return (s->n - 1 + (uint64_t)COPIES_PER_ROUND - 1) / COPIES_PER_ROUND;
 }
@@ -60,7 +60,7 @@ static void copy_own(const struct gyre_slice *s, struct gyre_round *round)
 }
 
 /* Between the root's SCRATCH and its blocks, those of 32 numbers. */
-static void pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
+static void tree_pack(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
     uint64_t u = 1 + index * COPIES_PER_ROUND, end = u + COPIES_PER_ROUND;
     struct gyre_place at = held(s, 0, u);
@@ -113,11 +113,11 @@ static void scatter_step(const struct gyre_slice *s, uint64_t step, struct gyre_
 
 void gyre_tree_blocks_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    uint64_t steps = gyre_tree_depth(s->n), packing = packing_rounds(s);
+    uint64_t steps = gyre_tree_depth(s->n), packing = tree_packing_rounds(s);
     if (s->verb == GYRE_VERB_GATHER)
-        index < steps ? gather_step(s, index, round) : pack(s, index - steps, round);
+        index < steps ? gather_step(s, index, round) : tree_pack(s, index - steps, round);
     else if (index < packing)
-        pack(s, index, round);
+        tree_pack(s, index, round);
     else if (s->n > 1)
         scatter_step(s, index - packing, round);
     if (index == 0 && s->rank == s->root)
@@ -127,7 +127,7 @@ void gyre_tree_blocks_round(const struct gyre_slice *s, uint64_t index, struct g
 struct gyre_extent gyre_tree_blocks_extent(const struct gyre_slice *s)
 {
     uint32_t v = gyre_tree_number(s);
-    uint64_t rounds = gyre_tree_depth(s->n) + packing_rounds(s), scratch = 0;
+    uint64_t rounds = gyre_tree_depth(s->n) + tree_packing_rounds(s), scratch = 0;
     if (gyre_tree_has_child(s, v))
         scratch = v == 0 ? packed(s, 1, s->n) : subtree_bytes(s, v);
     return (struct gyre_extent){s->n == 1 ? 1 : rounds, scratch, COPIES_PER_ROUND + 1,

@@ -26,140 +26,145 @@
 #define PEERS_PER_ROUND 32 /* in a node, as in direct.c */
 
 /* Where this rank is. */
-struct seat {
+struct node_place {
     uint32_t nodes, node;
     uint32_t first, size, local; /* the node's first place, its ranks, this one among them */
     uint32_t blocks;             /* m: ranks of the smallest node */
     uint32_t widest;             /* ranks of the largest */
 };
 
-static struct seat seat_of(const struct gyre_slice *s)
+static struct node_place seat_of(const struct gyre_slice *s)
 {
     const struct gyre_layout *layout = s->layout;
-    struct seat seat = {1, 0, 0, s->n, s->rank, s->n, s->n};
+    struct node_place node_place = {1, 0, 0, s->n, s->rank, s->n, s->n};
     if (!layout)
-        return seat;
-    seat.nodes = layout->nodes;
-    seat.node = layout->node[s->rank];
-    seat.first = layout->start[seat.node];
-    seat.size = layout->start[seat.node + 1] - seat.first;
-    seat.local = layout->place[s->rank] - seat.first;
-    seat.widest = 0;
+        return node_place;
+    node_place.nodes = layout->nodes;
+    node_place.node = layout->node[s->rank];
+    node_place.first = layout->start[node_place.node];
+    node_place.size = layout->start[node_place.node + 1] - node_place.first;
+    node_place.local = layout->place[s->rank] - node_place.first;
+    node_place.widest = 0;
     for (uint32_t node = 0; node < layout->nodes; node++) {
         uint32_t size = layout->start[node + 1] - layout->start[node];
-        seat.blocks = size < seat.blocks ? size : seat.blocks;
-        seat.widest = size > seat.widest ? size : seat.widest;
+        node_place.blocks = size < node_place.blocks ? size : node_place.blocks;
+        node_place.widest = size > node_place.widest ? size : node_place.widest;
     }
-    return seat;
+    return node_place;
 }
 
-static bool serves(const struct seat *t, uint32_t local)
+static bool serves_a_block(const struct node_place *t, uint32_t local)
 {
     return local < t->blocks;
 }
 
-static uint32_t colleague(const struct gyre_slice *s, const struct seat *t, uint32_t local)
+static uint32_t colleague(const struct gyre_slice *s, const struct node_place *t, uint32_t local)
 {
     return gyre_order_rank(s, t->first + local);
 }
 
-static struct gyre_span block(const struct gyre_slice *s, const struct seat *t, uint32_t index)
+static struct gyre_span node_block(const struct gyre_slice *s, const struct node_place *t,
+                                   uint32_t index)
 {
     return gyre_slice_cut(s, gyre_slice_whole(s), t->blocks, index);
 }
 
 /* -- within the node --------------------------------------------------------------------------- */
 
-static uint32_t exchange_rounds(const struct seat *t)
+static uint32_t two_level_exchange_rounds(const struct node_place *t)
 {
     return (t->widest - 1 + PEERS_PER_ROUND - 1) / PEERS_PER_ROUND;
 }
 
 /* The distances first … last - 1 within the node that an exchange's round serves. */
-static uint32_t reach(const struct seat *t, uint64_t exchange, uint32_t *last)
+static uint32_t exchange_distances(const struct node_place *t, uint64_t exchange, uint32_t *last)
 {
     uint64_t first = exchange * PEERS_PER_ROUND + 1, end = first + PEERS_PER_ROUND;
     *last = (uint32_t)(end < t->size ? end : t->size);
     return (uint32_t)first;
 }
 
-static uint32_t right(const struct seat *t, uint32_t distance)
+static uint32_t two_level_right(const struct node_place *t, uint32_t distance)
 {
     return (t->local + distance) % t->size;
 }
 
-static uint32_t left(const struct seat *t, uint32_t distance)
+static uint32_t two_level_left(const struct node_place *t, uint32_t distance)
 {
     return (t->local + t->size - distance) % t->size;
 }
 
 /* Where a colleague's contribution to the own block waits. */
-static struct gyre_place slot(const struct gyre_slice *s, const struct seat *t, uint32_t local)
+static struct gyre_place two_level_slot(const struct gyre_slice *s, const struct node_place *t,
+                                        uint32_t local)
 {
     uint32_t index = local < t->local ? local : local - 1;
-    return gyre_at(GYRE_SCRATCH, index * block(s, t, t->local).bytes);
+    return gyre_at(GYRE_SCRATCH, index * node_block(s, t, t->local).bytes);
 }
 
-static void hand_in(const struct gyre_slice *s, const struct seat *t, uint64_t exchange,
-                    struct gyre_round *round)
+static void two_level_hand_in(const struct gyre_slice *s, const struct node_place *t,
+                              uint64_t exchange, struct gyre_round *round)
 {
-    uint32_t last, first = reach(t, exchange, &last);
-    for (uint32_t d = first; serves(t, t->local) && d < last; d++)
-        gyre_round_recv(round, colleague(s, t, left(t, d)), slot(s, t, left(t, d)),
-                        block(s, t, t->local).bytes);
+    uint32_t last, first = exchange_distances(t, exchange, &last);
+    for (uint32_t d = first; serves_a_block(t, t->local) && d < last; d++)
+        gyre_round_recv(round, colleague(s, t, two_level_left(t, d)),
+                        two_level_slot(s, t, two_level_left(t, d)),
+                        node_block(s, t, t->local).bytes);
     for (uint32_t d = first; d < last; d++) {
-        struct gyre_span theirs = block(s, t, right(t, d));
-        if (serves(t, right(t, d)))
-            gyre_round_send(round, colleague(s, t, right(t, d)), gyre_at(GYRE_INPUT, theirs.at),
-                            theirs.bytes);
+        struct gyre_span theirs = node_block(s, t, two_level_right(t, d));
+        if (serves_a_block(t, two_level_right(t, d)))
+            gyre_round_send(round, colleague(s, t, two_level_right(t, d)),
+                            gyre_at(GYRE_INPUT, theirs.at), theirs.bytes);
     }
 }
 
-static void fold(const struct gyre_slice *s, const struct seat *t, struct gyre_round *round)
+static void fold(const struct gyre_slice *s, const struct node_place *t, struct gyre_round *round)
 {
-    struct gyre_span own = block(s, t, t->local);
-    if (!serves(t, t->local) || t->size == 1)
+    struct gyre_span own = node_block(s, t, t->local);
+    if (!serves_a_block(t, t->local) || t->size == 1)
         return;
     gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, own.at), own.bytes,
                       t->nodes == 1 ? GYRE_STEP_FINAL : 0);
     for (uint32_t local = 0; local < t->size; local++)
-        gyre_round_source(round,
-                          local == t->local ? gyre_at(GYRE_INPUT, own.at) : slot(s, t, local));
+        gyre_round_source(round, local == t->local ? gyre_at(GYRE_INPUT, own.at)
+                                                   : two_level_slot(s, t, local));
 }
 
-static void hand_back(const struct gyre_slice *s, const struct seat *t, uint64_t exchange,
-                      struct gyre_round *round)
+static void two_level_hand_back(const struct gyre_slice *s, const struct node_place *t,
+                                uint64_t exchange, struct gyre_round *round)
 {
-    struct gyre_span own = block(s, t, t->local);
-    uint32_t last, first = reach(t, exchange, &last);
+    struct gyre_span own = node_block(s, t, t->local);
+    uint32_t last, first = exchange_distances(t, exchange, &last);
     for (uint32_t d = first; d < last; d++) {
-        struct gyre_span theirs = block(s, t, left(t, d));
-        if (serves(t, left(t, d)))
-            gyre_round_recv(round, colleague(s, t, left(t, d)), gyre_at(GYRE_OUTPUT, theirs.at),
-                            theirs.bytes);
+        struct gyre_span theirs = node_block(s, t, two_level_left(t, d));
+        if (serves_a_block(t, two_level_left(t, d)))
+            gyre_round_recv(round, colleague(s, t, two_level_left(t, d)),
+                            gyre_at(GYRE_OUTPUT, theirs.at), theirs.bytes);
     }
-    for (uint32_t d = first; serves(t, t->local) && d < last; d++)
-        gyre_round_send(round, colleague(s, t, right(t, d)), gyre_at(GYRE_OUTPUT, own.at),
+    for (uint32_t d = first; serves_a_block(t, t->local) && d < last; d++)
+        gyre_round_send(round, colleague(s, t, two_level_right(t, d)), gyre_at(GYRE_OUTPUT, own.at),
                         own.bytes);
 }
 
 /* -- between the nodes: as ring.c, with nodes for ranks and the own block for the data --------- */
 
-static uint32_t neighbour(const struct gyre_slice *s, const struct seat *t, uint32_t nodes_right)
+static uint32_t neighbour(const struct gyre_slice *s, const struct node_place *t,
+                          uint32_t nodes_right)
 {
     uint32_t node = (t->node + nodes_right) % t->nodes;
     return gyre_order_rank(s, (s->layout ? s->layout->start[node] : 0) + t->local);
 }
 
 /* The piece of the own block that is `steps` nodes to the left of this node's own. */
-static struct gyre_span piece(const struct gyre_slice *s, const struct seat *t, uint64_t steps)
+static struct gyre_span piece(const struct gyre_slice *s, const struct node_place *t,
+                              uint64_t steps)
 {
     uint64_t index = (t->node + 2 * (uint64_t)t->nodes - steps) % t->nodes;
-    return gyre_slice_cut(s, block(s, t, t->local), t->nodes, index);
+    return gyre_slice_cut(s, node_block(s, t, t->local), t->nodes, index);
 }
 
-static void reduce_scatter(const struct gyre_slice *s, const struct seat *t, uint64_t index,
-                           struct gyre_round *round)
+static void two_level_reduce_scatter(const struct gyre_slice *s, const struct node_place *t,
+                                     uint64_t index, struct gyre_round *round)
 {
     enum gyre_buffer mine = t->size > 1 ? GYRE_OUTPUT : GYRE_INPUT; /* the node's own sum */
     uint64_t step = index / 2;
@@ -176,8 +181,8 @@ static void reduce_scatter(const struct gyre_slice *s, const struct seat *t, uin
     gyre_round_source(round, gyre_at(mine, in.at));
 }
 
-static void all_gather(const struct gyre_slice *s, const struct seat *t, uint64_t step,
-                       struct gyre_round *round)
+static void two_level_all_gather(const struct gyre_slice *s, const struct node_place *t,
+                                 uint64_t step, struct gyre_round *round)
 {
     struct gyre_span out = piece(s, t, step), in = piece(s, t, step + 1);
     gyre_round_recv(round, neighbour(s, t, t->nodes - 1), gyre_at(GYRE_OUTPUT, in.at), in.bytes);
@@ -186,7 +191,7 @@ static void all_gather(const struct gyre_slice *s, const struct seat *t, uint64_
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static void alone(const struct gyre_slice *s, struct gyre_round *round)
+static void two_level_alone(const struct gyre_slice *s, struct gyre_round *round)
 {
     gyre_round_reduce(round, gyre_at(GYRE_OUTPUT, 0), s->count * s->element, GYRE_STEP_FINAL);
     gyre_round_source(round, gyre_at(GYRE_INPUT, 0));
@@ -194,33 +199,33 @@ static void alone(const struct gyre_slice *s, struct gyre_round *round)
 
 static void two_level_round(const struct gyre_slice *s, uint64_t index, struct gyre_round *round)
 {
-    struct seat t = seat_of(s);
-    uint64_t exchanges = exchange_rounds(&t), folds = exchanges > 0,
+    struct node_place t = seat_of(s);
+    uint64_t exchanges = two_level_exchange_rounds(&t), folds = exchanges > 0,
              ring = 2 * (uint64_t)(t.nodes - 1), ring_starts = exchanges + folds,
              gather_starts = ring_starts + ring, back_starts = gather_starts + t.nodes - 1;
     if (s->n == 1)
-        alone(s, round);
+        two_level_alone(s, round);
     else if (index < exchanges)
-        hand_in(s, &t, index, round);
+        two_level_hand_in(s, &t, index, round);
     else if (index < ring_starts)
         fold(s, &t, round);
     else if (index >= back_starts)
-        hand_back(s, &t, index - back_starts, round);
-    else if (serves(&t, t.local))
-        index < gather_starts ? reduce_scatter(s, &t, index - ring_starts, round)
-                              : all_gather(s, &t, index - gather_starts, round);
+        two_level_hand_back(s, &t, index - back_starts, round);
+    else if (serves_a_block(&t, t.local))
+        index < gather_starts ? two_level_reduce_scatter(s, &t, index - ring_starts, round)
+                              : two_level_all_gather(s, &t, index - gather_starts, round);
 }
 
 static struct gyre_extent two_level_extent(const struct gyre_slice *s)
 {
-    struct seat t = seat_of(s);
+    struct node_place t = seat_of(s);
     uint32_t peers = t.widest - 1 < PEERS_PER_ROUND ? t.widest - 1 : PEERS_PER_ROUND;
-    uint64_t within = 2 * (uint64_t)exchange_rounds(&t) + (t.widest > 1);
+    uint64_t within = 2 * (uint64_t)two_level_exchange_rounds(&t) + (t.widest > 1);
     struct gyre_extent extent = {within + 3 * (uint64_t)(t.nodes - 1), 0, 2 * peers, t.widest};
     if (s->n == 1)
         return (struct gyre_extent){1, 0, 1, 1};
-    if (serves(&t, t.local)) {
-        uint64_t own = block(s, &t, t.local).bytes, handed_in = (t.size - 1) * own;
+    if (serves_a_block(&t, t.local)) {
+        uint64_t own = node_block(s, &t, t.local).bytes, handed_in = (t.size - 1) * own;
         uint64_t received = t.nodes > 1 ? piece(s, &t, t.node).bytes : 0;
         extent.scratch_bytes = handed_in > received ? handed_in : received;
     }
@@ -233,11 +238,11 @@ static struct gyre_extent two_level_extent(const struct gyre_slice *s)
  * and the own block to each in the node. */
 static uint64_t two_level_sent_bytes(const struct gyre_slice *s)
 {
-    struct seat t = seat_of(s);
-    uint64_t all = s->count * s->element, own = block(s, &t, t.local).bytes;
+    struct node_place t = seat_of(s);
+    uint64_t all = s->count * s->element, own = node_block(s, &t, t.local).bytes;
     if (t.size == 1 && t.nodes == 1)
         return 0;
-    if (!serves(&t, t.local))
+    if (!serves_a_block(&t, t.local))
         return all;
     uint64_t between = 2 * own - piece(s, &t, 0).bytes - piece(s, &t, t.nodes - 1).bytes;
     uint64_t handed_in = t.size > 1 ? all - own : 0;

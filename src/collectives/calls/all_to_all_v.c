@@ -22,7 +22,7 @@
 
 /* -- checks ------------------------------------------------------------------------------------ */
 
-static uint64_t place(const struct gyre_vector_side *side, uint32_t rank)
+static uint64_t block_offset(const struct gyre_all_to_all_v_side *side, uint32_t rank)
 {
     uint64_t at = 0;
     if (side->at)
@@ -33,8 +33,8 @@ static uint64_t place(const struct gyre_vector_side *side, uint32_t rank)
 }
 
 /* Elements up to the end of its last block; UINT64_MAX: more than memory can hold, as of that rank. */
-static uint64_t reach(const struct gyre_vector_side *side, uint32_t n, uint64_t element,
-                      uint32_t *beyond)
+static uint64_t side_end(const struct gyre_all_to_all_v_side *side, uint32_t n, uint64_t element,
+                         uint32_t *beyond)
 {
     uint64_t most = 0, packed = 0;
     for (uint32_t r = 0; r < n; r++) {
@@ -49,52 +49,52 @@ static uint64_t reach(const struct gyre_vector_side *side, uint32_t n, uint64_t 
     return most;
 }
 
-static int check_side(const struct gyre_comm *comm, const struct gyre_vector *vector,
-                      const struct gyre_vector_side *side, uint64_t *bytes)
+static int check_side(const struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
+                      const struct gyre_all_to_all_v_side *side, uint64_t *bytes)
 {
-    uint64_t element = gyre_type_size(vector->type);
+    uint64_t element = gyre_type_size(v_call->type);
     if (!side->count)
-        return gyre_refuse("%s: the table of %s counts is NULL", vector->call, side->name);
+        return gyre_refuse("%s: the table of %s counts is NULL", v_call->call, side->name);
     uint32_t beyond;
-    uint64_t elements = reach(side, comm->n, element, &beyond);
+    uint64_t elements = side_end(side, comm->n, element, &beyond);
     if (elements == UINT64_MAX)
         return gyre_refuse("%s: rank %u's %s block of %llu elements ends beyond what memory can "
                            "hold",
-                           vector->call, beyond, side->name,
+                           v_call->call, beyond, side->name,
                            (unsigned long long)side->count[beyond]);
     if (elements && !side->data)
-        return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", vector->call,
+        return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", v_call->call,
                            side->name, (unsigned long long)elements);
     *bytes = elements * element;
-    return elements ? gyre_call_admit(comm, vector->call, side->data) : 0;
+    return elements ? gyre_call_admit(comm, v_call->call, side->data) : 0;
 }
 
-static int check_blocks(const struct gyre_comm *comm, const struct gyre_vector *vector)
+static int check_blocks(const struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
     uint64_t out, in;
     int status;
-    if (!gyre_type_size(vector->type))
-        return gyre_refuse("%s: type %d is unknown", vector->call, (int)vector->type);
-    if ((status = check_side(comm, vector, &vector->out, &out)) ||
-        (status = check_side(comm, vector, &vector->in, &in)))
+    if (!gyre_type_size(v_call->type))
+        return gyre_refuse("%s: type %d is unknown", v_call->call, (int)v_call->type);
+    if ((status = check_side(comm, v_call, &v_call->out, &out)) ||
+        (status = check_side(comm, v_call, &v_call->in, &in)))
         return status;
-    if (gyre_blocks_overlap(&(struct gyre_blocks){vector->in.at, vector->in.count}, comm->n))
-        return gyre_refuse("%s: two ranks' blocks overlap in the output", vector->call);
-    if (vector->out.data < vector->in.data + in && vector->in.data < vector->out.data + out &&
-        vector->out.data != vector->in.data)
-        return gyre_refuse("%s: input and output overlap, and are not the same", vector->call);
-    if (vector->out.count[comm->rank] != vector->in.count[comm->rank])
+    if (gyre_blocks_overlap(&(struct gyre_blocks){v_call->in.at, v_call->in.count}, comm->n))
+        return gyre_refuse("%s: two ranks' blocks overlap in the output", v_call->call);
+    if (v_call->out.data < v_call->in.data + in && v_call->in.data < v_call->out.data + out &&
+        v_call->out.data != v_call->in.data)
+        return gyre_refuse("%s: input and output overlap, and are not the same", v_call->call);
+    if (v_call->out.count[comm->rank] != v_call->in.count[comm->rank])
         return gyre_refuse("%s: rank %u sends %llu elements to itself and expects %llu",
-                           vector->call, comm->rank,
-                           (unsigned long long)vector->out.count[comm->rank],
-                           (unsigned long long)vector->in.count[comm->rank]);
+                           v_call->call, comm->rank,
+                           (unsigned long long)v_call->out.count[comm->rank],
+                           (unsigned long long)v_call->in.count[comm->rank]);
     return 0;
 }
 
-static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
+static int check_all_to_all_v(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
-    int status = gyre_comm_check(comm, vector->call);
-    return status ? status : gyre_comm_refused(comm, check_blocks(comm, vector));
+    int status = gyre_comm_check(comm, v_call->call);
+    return status ? status : gyre_comm_refused(comm, check_blocks(comm, v_call));
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -102,11 +102,11 @@ static int check(struct gyre_comm *comm, const struct gyre_vector *vector)
 /* Only what the engine and the books ask of a plan; lives with the communicator. */
 static struct gyre_plan *plan_of(struct gyre_comm *comm, enum gyre_type type)
 {
-    if (!comm->vector_plan)
-        comm->vector_plan = calloc(GYRE_TYPE_COUNT, sizeof(*comm->vector_plan));
-    if (!comm->vector_plan)
+    if (!comm->v_plan)
+        comm->v_plan = calloc(GYRE_TYPE_COUNT, sizeof(*comm->v_plan));
+    if (!comm->v_plan)
         return NULL;
-    struct gyre_plan *plan = &comm->vector_plan[type];
+    struct gyre_plan *plan = &comm->v_plan[type];
     plan->shape = (struct gyre_shape){.verb = GYRE_VERB_ALL_TO_ALL, .type = type};
     plan->form = GYRE_FORM_BLOCKS;
     plan->signature = gyre_signature_pack(GYRE_SIGNATURE_ALL_TO_ALL_V, type, GYRE_SUM, 0);
@@ -114,52 +114,53 @@ static struct gyre_plan *plan_of(struct gyre_comm *comm, enum gyre_type type)
     return plan;
 }
 
-static struct gyre_message_terms block(const struct gyre_vector *vector,
-                                       const struct gyre_vector_side *side, uint32_t peer)
+static struct gyre_message_terms block_terms(const struct gyre_all_to_all_v_call *v_call,
+                                             const struct gyre_all_to_all_v_side *side,
+                                             uint32_t peer)
 {
     uint8_t *data = side->data;
     if (side->count[peer])
-        data += place(side, peer) * gyre_type_size(vector->type);
-    return (struct gyre_message_terms){peer, side == &vector->out, data, side->count[peer],
-                                       vector->type};
+        data += block_offset(side, peer) * gyre_type_size(v_call->type);
+    return (struct gyre_message_terms){peer, side == &v_call->out, data, side->count[peer],
+                                       v_call->type};
 }
 
 /* Owner. */
-static void copy_own(struct gyre_comm *comm, const struct gyre_vector *vector)
+static void copy_own(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
-    struct gyre_message_terms from = block(vector, &vector->out, comm->rank);
-    struct gyre_message_terms to = block(vector, &vector->in, comm->rank);
+    struct gyre_message_terms from = block_terms(v_call, &v_call->out, comm->rank);
+    struct gyre_message_terms to = block_terms(v_call, &v_call->in, comm->rank);
     if (from.count)
-        gyre_carrier_copy_now(&comm->hub->carrier, to.data, from.data,
-                              from.count * gyre_type_size(vector->type));
+        gyre_fold_queue_copy_now(&comm->progress->fold_queue, to.data, from.data,
+                                 from.count * gyre_type_size(v_call->type));
 }
 
-int gyre_vector_run_alone(struct gyre_comm *comm, const struct gyre_vector *vector)
+int gyre_all_to_all_v_run_alone(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
     gyre_domain_enter(comm->domain);
-    copy_own(comm, vector);
+    copy_own(comm, v_call);
     gyre_domain_leave(comm->domain);
-    return comm->hub->carrier.status;
+    return comm->progress->fold_queue.status;
 }
 
 static int add_blocks(struct gyre_comm *comm, struct gyre_operation *op,
-                      const struct gyre_vector *vector)
+                      const struct gyre_all_to_all_v_call *v_call)
 {
     int status = 0;
     for (uint32_t d = 1; !status && d < comm->n; d++) {
         struct gyre_message_terms in =
-            block(vector, &vector->in, gyre_pairs_from(comm->rank, comm->n, d));
+            block_terms(v_call, &v_call->in, gyre_p2p_from(comm->rank, comm->n, d));
         struct gyre_message_terms out =
-            block(vector, &vector->out, gyre_pairs_to(comm->rank, comm->n, d));
-        status = gyre_pairs_add_block(comm, op, &in);
+            block_terms(v_call, &v_call->out, gyre_p2p_to(comm->rank, comm->n, d));
+        status = gyre_p2p_add_block(comm, op, &in);
         if (!status)
-            status = gyre_pairs_add_block(comm, op, &out);
+            status = gyre_p2p_add_block(comm, op, &out);
     }
     return status;
 }
 
 /* Peers count on this rank's blocks: without messages for them the job cannot go on. */
-static void give_up(struct gyre_comm *comm, int status)
+static void give_up_blocks(struct gyre_comm *comm, int status)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     gyre_trouble_wrap(trouble, "gyre_all_to_all_v: the messages of an operation");
@@ -167,65 +168,67 @@ static void give_up(struct gyre_comm *comm, int status)
                       gyre_domain_joined(comm->domain)->rank, false, trouble->text);
 }
 
-int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
-                      struct gyre_operation **op)
+int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
+                            struct gyre_operation **op)
 {
-    struct gyre_plan *plan = plan_of(comm, vector->type);
+    struct gyre_plan *plan = plan_of(comm, v_call->type);
     if (!plan)
-        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", vector->call);
-    int status = gyre_comm_start_plan(comm, plan, vector->out.data, vector->in.data, op);
+        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "%s: no memory", v_call->call);
+    int status = gyre_comm_start_plan(comm, plan, v_call->out.data, v_call->in.data, op);
     if (status)
         return status;
-    status = add_blocks(comm, *op, vector);
+    status = add_blocks(comm, *op, v_call);
     if (status)
-        give_up(comm, status);
-    if (gyre_pairs_look(comm, 1) == -ENOENT) /* what can go is on its way … */
-        gyre_hub_poll(comm->hub);
+        give_up_blocks(comm, status);
+    if (gyre_p2p_look(comm, 1) == -ENOENT) /* what can go is on its way … */
+        gyre_progress_poll(comm->progress);
     gyre_domain_ring(comm->domain);
-    copy_own(comm, vector); /* … while the own block is copied */
+    copy_own(comm, v_call); /* … while the own block is copied */
     return 0;
 }
 
-uint64_t gyre_vector_aside_bytes(const struct gyre_comm *comm, const struct gyre_vector *vector)
+uint64_t gyre_all_to_all_v_aside_bytes(const struct gyre_comm *comm,
+                                       const struct gyre_all_to_all_v_call *v_call)
 {
-    uint64_t element = gyre_type_size(vector->type);
+    uint64_t element = gyre_type_size(v_call->type);
     uint32_t beyond; /* nothing is: it has been checked */
-    return vector->out.data == vector->in.data
-               ? reach(&vector->out, comm->n, element, &beyond) * element
+    return v_call->out.data == v_call->in.data
+               ? side_end(&v_call->out, comm->n, element, &beyond) * element
                : 0;
 }
 
-int gyre_vector_step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void *room)
+int gyre_all_to_all_v_step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
+                                 void *room)
 {
-    uint64_t bytes = gyre_vector_aside_bytes(comm, vector);
-    vector->out.data = room;
-    return gyre_comm_copy(comm, room, vector->in.data, bytes);
+    uint64_t bytes = gyre_all_to_all_v_aside_bytes(comm, v_call);
+    v_call->out.data = room;
+    return gyre_comm_copy(comm, room, v_call->in.data, bytes);
 }
 
 /* Into *room, which the caller frees; NULL: it is not in place. */
-static int step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void **room)
+static int step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call, void **room)
 {
-    uint64_t bytes = gyre_vector_aside_bytes(comm, vector);
+    uint64_t bytes = gyre_all_to_all_v_aside_bytes(comm, v_call);
     *room = bytes ? malloc(bytes) : NULL;
     if (!bytes)
         return 0;
     if (*room)
-        return gyre_vector_step_aside(comm, vector, *room);
+        return gyre_all_to_all_v_step_aside(comm, v_call, *room);
     gyre_thread_trouble()->status = 0;
     return gyre_comm_refused(comm, gyre_trouble_set(gyre_thread_trouble(), -ENOMEM,
                                                     "%s: no memory for a copy of %llu bytes",
-                                                    vector->call, (unsigned long long)bytes));
+                                                    v_call->call, (unsigned long long)bytes));
 }
 
-static int run_to_end(struct gyre_comm *comm, const struct gyre_vector *vector)
+static int run_to_end(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)
 {
     struct gyre_operation *op;
     if (comm->n == 1)
-        return gyre_vector_run_alone(comm, vector);
+        return gyre_all_to_all_v_run_alone(comm, v_call);
     gyre_domain_enter(comm->domain);
-    int status = gyre_vector_start(comm, vector, &op);
+    int status = gyre_all_to_all_v_begin(comm, v_call, &op);
     if (!status) {
-        gyre_pairs_look(comm, gyre_comm_looks(comm));
+        gyre_p2p_look(comm, gyre_comm_looks(comm));
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
     }
@@ -233,51 +236,52 @@ static int run_to_end(struct gyre_comm *comm, const struct gyre_vector *vector)
     return status;
 }
 
-static int run(struct gyre_comm *comm, struct gyre_vector *vector)
+static int run_blocks(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call)
 {
     void *room;
-    int status = check(comm, vector);
+    int status = check_all_to_all_v(comm, v_call);
     if (status)
         return status;
     if (comm->group.depth)
-        return gyre_comm_refused(comm, gyre_group_add_vector(comm, vector, NULL));
-    status = step_aside(comm, vector, &room);
+        return gyre_comm_refused(comm, gyre_group_add_all_to_all_v(comm, v_call, NULL));
+    status = step_aside(comm, v_call, &room);
     if (!status)
-        status = run_to_end(comm, vector);
+        status = run_to_end(comm, v_call);
     free(room);
     return status;
 }
 
-static int start(struct gyre_comm *comm, const struct gyre_vector *vector,
-                 struct gyre_started *started)
+static int start_blocks(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
+                        struct gyre_started *started)
 {
     if (comm->n == 1)
-        return gyre_vector_run_alone(comm, vector);
+        return gyre_all_to_all_v_run_alone(comm, v_call);
     gyre_domain_enter(comm->domain);
-    int status = gyre_vector_start(comm, vector, &started->op);
+    int status = gyre_all_to_all_v_begin(comm, v_call, &started->op);
     gyre_domain_leave(comm->domain);
     if (!status && started->op->status == GYRE_AGAIN)
-        gyre_helper_poke(comm->hub);
+        gyre_helper_poke(comm->progress);
     return status;
 }
 
-static int begin(struct gyre_comm *comm, struct gyre_vector *vector, struct gyre_work **out)
+static int begin_blocks(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
+                        struct gyre_work **out)
 {
     struct gyre_started *started;
     if (!out)
         return gyre_comm_refused(comm,
-                                 gyre_refuse("%s: the place for the handle is NULL", vector->call));
+                                 gyre_refuse("%s: the place for the handle is NULL", v_call->call));
     *out = NULL;
-    int status = check(comm, vector);
+    int status = check_all_to_all_v(comm, v_call);
     if (!status && comm->group.depth)
-        return gyre_comm_refused(comm, gyre_group_add_vector(comm, vector, out));
+        return gyre_comm_refused(comm, gyre_group_add_all_to_all_v(comm, v_call, out));
     if (!status)
         status = gyre_comm_refused(comm, gyre_work_new(comm, &started));
     if (status)
         return status;
-    status = step_aside(comm, vector, &started->buffer);
+    status = step_aside(comm, v_call, &started->buffer);
     if (!status)
-        status = start(comm, vector, started);
+        status = start_blocks(comm, v_call, started);
     if (!status) {
         *out = started->handle;
         return 0;
@@ -289,12 +293,12 @@ static int begin(struct gyre_comm *comm, struct gyre_vector *vector, struct gyre
 
 /* -- the calls --------------------------------------------------------------------------------- */
 
-static struct gyre_vector vector_of(const char *call, const void *input,
-                                    const uint64_t *send_counts, const uint64_t *send_at,
-                                    void *output, const uint64_t *recv_counts,
-                                    const uint64_t *recv_at, enum gyre_type type)
+static struct gyre_all_to_all_v_call v_call_of(const char *call, const void *input,
+                                               const uint64_t *send_counts, const uint64_t *send_at,
+                                               void *output, const uint64_t *recv_counts,
+                                               const uint64_t *recv_at, enum gyre_type type)
 {
-    return (struct gyre_vector){
+    return (struct gyre_all_to_all_v_call){
         .call = call,
         .out = {"send", (uint8_t *)(uintptr_t)input, send_counts, send_at},
         .in = {"receive", output, recv_counts, recv_at},
@@ -306,16 +310,16 @@ int gyre_all_to_all_v(struct gyre_comm *comm, const void *input, const uint64_t 
                       const uint64_t *send_at, void *output, const uint64_t *recv_counts,
                       const uint64_t *recv_at, enum gyre_type type)
 {
-    struct gyre_vector vector = vector_of("gyre_all_to_all_v", input, send_counts, send_at, output,
-                                          recv_counts, recv_at, type);
-    return run(comm, &vector);
+    struct gyre_all_to_all_v_call v_call = v_call_of("gyre_all_to_all_v", input, send_counts,
+                                                     send_at, output, recv_counts, recv_at, type);
+    return run_blocks(comm, &v_call);
 }
 
 int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input, const uint64_t *send_counts,
                             const uint64_t *send_at, void *output, const uint64_t *recv_counts,
                             const uint64_t *recv_at, enum gyre_type type, struct gyre_work **work)
 {
-    struct gyre_vector vector = vector_of("gyre_all_to_all_v_start", input, send_counts, send_at,
-                                          output, recv_counts, recv_at, type);
-    return begin(comm, &vector, work);
+    struct gyre_all_to_all_v_call v_call = v_call_of("gyre_all_to_all_v_start", input, send_counts,
+                                                     send_at, output, recv_counts, recv_at, type);
+    return begin_blocks(comm, &v_call, work);
 }

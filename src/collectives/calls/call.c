@@ -18,10 +18,10 @@ int gyre_comm_check(struct gyre_comm *comm, const char *call)
                     call);
         return GYRE_FORKED;
     }
-    return atomic_load_explicit(&comm->hub->failed, memory_order_relaxed);
+    return atomic_load_explicit(&comm->progress->failed, memory_order_relaxed);
 }
 
-static int check_words(struct gyre_comm *comm, struct gyre_call *call)
+static int check_call_words(struct gyre_comm *comm, struct gyre_call *call)
 {
     struct gyre_shape *shape = &call->shape;
     if (gyre_verb_has_root(shape->verb) && (call->root < 0 || call->root >= (int)comm->n))
@@ -37,7 +37,7 @@ static int check_words(struct gyre_comm *comm, struct gyre_call *call)
     return 0;
 }
 
-static int check_size(const struct gyre_comm *comm, const struct gyre_call *call)
+static int check_call_size(const struct gyre_comm *comm, const struct gyre_call *call)
 {
     const struct gyre_shape *shape = &call->shape;
     bool blocks = gyre_verb_gathers(shape->verb) || gyre_verb_scatters(shape->verb);
@@ -73,23 +73,24 @@ static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
 }
 
 /* Apart, for the story's room costs more to clear than the question. */
-__attribute__((noinline)) static int admit_away(const struct gyre_carrier *carrier,
-                                                const char *name, const void *memory)
+__attribute__((noinline)) static int admit_on_device(const struct gyre_fold_queue *fold_queue,
+                                                     const char *name, const void *memory)
 {
     struct gyre_trouble why = {0};
-    return gyre_carrier_admit(carrier, memory, &why) ? gyre_refuse("%s: %s", name, why.text) : 0;
+    return gyre_fold_queue_admit(fold_queue, memory, &why) ? gyre_refuse("%s: %s", name, why.text)
+                                                           : 0;
 }
 
 int gyre_call_admit(const struct gyre_comm *comm, const char *name, const void *memory)
 {
-    struct gyre_carrier *carrier = &comm->hub->carrier;
-    if (gyre_carrier_astray(carrier, memory))
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    if (gyre_fold_queue_is_foreign(fold_queue, memory))
         return gyre_refuse(
             "%s: %p is CUDA memory, and this rank has no CUDA device: name one by gyre "
             "run --devices, GYRE_DEVICES or options.devices, or use CUDA before the "
             "rank joins",
             name, memory);
-    return gyre_carrier_owns(carrier, memory) ? admit_away(carrier, name, memory) : 0;
+    return gyre_fold_queue_owns(fold_queue, memory) ? admit_on_device(fold_queue, name, memory) : 0;
 }
 
 static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *call)
@@ -113,21 +114,21 @@ static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *c
 }
 
 /* On a communicator that gyre_comm_check() lets pass. */
-static int check(struct gyre_comm *comm, struct gyre_call *call)
+static int admit_call(struct gyre_comm *comm, struct gyre_call *call)
 {
-    int status = check_words(comm, call);
+    int status = check_call_words(comm, call);
     if (!status)
-        status = call->unequal ? check_blocks(comm, call) : check_size(comm, call);
+        status = call->unequal ? check_blocks(comm, call) : check_call_size(comm, call);
     return status ? status : check_buffers(comm, call);
 }
 
 /* -- all ways ---------------------------------------------------------------------------------- */
 
 /* A reduction that multiplies does so now; the input is free then, but for the copy in `buffer`. */
-static int prepare(struct gyre_comm *comm, struct gyre_call *call, void **buffer)
+static int prepare_call(struct gyre_comm *comm, struct gyre_call *call, void **buffer)
 {
     *buffer = NULL;
-    int status = check(comm, call);
+    int status = admit_call(comm, call);
     if (!status && call->shape.fold)
         status = gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
     return gyre_comm_refused(comm, status);
@@ -140,7 +141,7 @@ int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call)
     if (status || (!comm->group.depth &&
                    gyre_comm_run_again(comm, &call->shape, call->input, call->output, &status)))
         return status;
-    status = prepare(comm, call, &buffer);
+    status = prepare_call(comm, call, &buffer);
     if (!status && comm->group.depth)
         return gyre_comm_refused(
             comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL));
@@ -159,7 +160,7 @@ int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_
     *work = NULL;
     int status = gyre_comm_check(comm, call->name);
     if (!status)
-        status = prepare(comm, call, &buffer);
+        status = prepare_call(comm, call, &buffer);
     if (!status && comm->group.depth)
         return gyre_comm_refused(
             comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work));
@@ -186,7 +187,7 @@ static int check_on(const struct gyre_comm *comm, const struct gyre_call *call, 
                            call->name);
     if (gyre_call_check_stream(call->name, stream))
         return GYRE_INVALID;
-    if (!comm->hub->carrier.device)
+    if (!comm->progress->fold_queue.device)
         return gyre_refuse("%s: this process has no CUDA device, and so no streams; see "
                            "gyre_alloc_device()",
                            call->name);
@@ -202,7 +203,7 @@ int gyre_call_run_on(struct gyre_comm *comm, struct gyre_call *call, void *strea
     int status = gyre_comm_check(comm, call->name);
     if (status)
         return status;
-    status = check(comm, call);
+    status = admit_call(comm, call);
     if (!status)
         status = check_on(comm, call, stream);
     return status ? gyre_comm_refused(comm, status)

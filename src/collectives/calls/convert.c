@@ -18,7 +18,7 @@ struct conversion {
 
 /* -- checks ------------------------------------------------------------------------------------ */
 
-static int check_words(const struct conversion *convert)
+static int check_conversion_words(const struct conversion *convert)
 {
     uint64_t longest = gyre_type_size(GYRE_F32);
     if (!gyre_cast(convert->from_type, convert->to_type))
@@ -39,24 +39,25 @@ static int check_words(const struct conversion *convert)
     return 0;
 }
 
-static int check(struct gyre_comm *comm, const struct conversion *convert)
+static int check_conversion(struct gyre_comm *comm, const struct conversion *convert)
 {
-    const struct gyre_carrier *carrier;
+    const struct gyre_fold_queue *fold_queue;
     int status = gyre_comm_check(comm, convert->call);
     if (!status)
-        status = check_words(convert);
+        status = check_conversion_words(convert);
     if (status || !convert->count)
         return status;
-    carrier = &comm->hub->carrier;
+    fold_queue = &comm->progress->fold_queue;
     status = gyre_call_admit(comm, convert->call, convert->from);
     if (!status)
         status = gyre_call_admit(comm, convert->call, convert->to);
-    if (!status &&
-        gyre_carrier_owns(carrier, convert->from) != gyre_carrier_owns(carrier, convert->to))
+    if (!status && gyre_fold_queue_owns(fold_queue, convert->from) !=
+                       gyre_fold_queue_owns(fold_queue, convert->to))
         return gyre_refuse(
             "%s: %s is the host's memory and the other buffer a device's; both must be "
             "of one kind",
-            convert->call, gyre_carrier_owns(carrier, convert->from) ? "the result" : "the source");
+            convert->call,
+            gyre_fold_queue_owns(fold_queue, convert->from) ? "the result" : "the source");
     return status;
 }
 
@@ -65,7 +66,7 @@ static int check_stream(const struct gyre_comm *comm, const struct conversion *c
 {
     if (gyre_call_check_stream(convert->call, stream))
         return GYRE_INVALID;
-    if (convert->count && !gyre_carrier_owns(&comm->hub->carrier, convert->from))
+    if (convert->count && !gyre_fold_queue_owns(&comm->progress->fold_queue, convert->from))
         return gyre_refuse("%s: the buffers are the host's memory, which no stream reaches in its "
                            "order; give a device's",
                            convert->call);
@@ -85,15 +86,15 @@ static struct gyre_fold_task task_of(const struct conversion *convert)
 
 static int run_away(struct gyre_comm *comm, const struct conversion *convert)
 {
-    struct gyre_carrier *carrier = &comm->hub->carrier;
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
     const struct gyre_fold_task task = task_of(convert);
     gyre_fold cast = gyre_cast_cuda(convert->from_type, convert->to_type);
     gyre_domain_enter(comm->domain);
-    int status = gyre_carrier_open(carrier, gyre_thread_trouble());
+    int status = gyre_fold_queue_open(fold_queue, gyre_thread_trouble());
     if (!status)
-        status = gyre_carrier_await(carrier, gyre_carrier_fold(carrier, cast, &task));
+        status = gyre_fold_queue_await(fold_queue, gyre_fold_queue_fold(fold_queue, cast, &task));
     if (status)
-        gyre_trouble_set(gyre_thread_trouble(), status, "%s", carrier->trouble.text);
+        gyre_trouble_set(gyre_thread_trouble(), status, "%s", fold_queue->trouble.text);
     gyre_domain_leave(comm->domain);
     return status;
 }
@@ -103,10 +104,10 @@ int gyre_convert(struct gyre_comm *comm, const void *from, enum gyre_type from_t
 {
     const struct conversion convert = {"gyre_convert", from, to, from_type, to_type, count};
     gyre_thread_trouble()->status = 0; /* of an earlier call */
-    int status = check(comm, &convert);
+    int status = check_conversion(comm, &convert);
     if (status || !count)
         return status;
-    if (gyre_carrier_owns(&comm->hub->carrier, from))
+    if (gyre_fold_queue_owns(&comm->progress->fold_queue, from))
         return run_away(comm, &convert);
     const struct gyre_fold_task task = task_of(&convert);
     gyre_cast(from_type, to_type)(&task, NULL);
@@ -118,15 +119,16 @@ int gyre_convert_on(struct gyre_comm *comm, const void *from, enum gyre_type fro
 {
     const struct conversion convert = {"gyre_convert_on", from, to, from_type, to_type, count};
     gyre_thread_trouble()->status = 0;
-    int status = check(comm, &convert);
+    int status = check_conversion(comm, &convert);
     if (!status)
         status = check_stream(comm, &convert, stream);
     if (status || !count)
         return status;
     const struct gyre_fold_task task = task_of(&convert);
     gyre_domain_enter(comm->domain);
-    status = gyre_carrier_fold_on(&comm->hub->carrier, stream, gyre_cast_cuda(from_type, to_type),
-                                  &task, gyre_thread_trouble());
+    status =
+        gyre_fold_queue_fold_on(&comm->progress->fold_queue, stream,
+                                gyre_cast_cuda(from_type, to_type), &task, gyre_thread_trouble());
     gyre_domain_leave(comm->domain);
     return status;
 }

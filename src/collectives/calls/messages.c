@@ -25,8 +25,8 @@ static int check_terms(const struct gyre_comm *comm, const char *call,
     return bytes ? gyre_call_admit(comm, call, terms->data) : 0;
 }
 
-static int check(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,
-                 int peer)
+static int check_message_call(struct gyre_comm *comm, const char *call,
+                              const struct gyre_message_terms *terms, int peer)
 {
     int status = gyre_comm_check(comm, call);
     return status ? status : gyre_message_refused(comm, check_terms(comm, call, terms, peer));
@@ -38,7 +38,7 @@ static bool message_over(void *context)
     return atomic_load_explicit(&message->status, memory_order_acquire) != GYRE_AGAIN;
 }
 
-/* Why gyre_pairs_start() has made none. */
+/* Why gyre_p2p_start() has made none. */
 static int not_started(void)
 {
     return gyre_thread_trouble()->status;
@@ -48,8 +48,8 @@ static int not_started(void)
 static int own_message(struct gyre_comm *comm, struct gyre_message *message)
 {
     if (message->send)
-        return gyre_pairs_detach_own(comm, message);
-    gyre_pairs_withdraw_own(comm, message);
+        return gyre_p2p_detach_own(comm, message);
+    gyre_p2p_withdraw_own(comm, message);
     return gyre_refuse("gyre_recv: rank %u has sent nothing to itself that it could receive",
                        comm->rank);
 }
@@ -60,9 +60,9 @@ int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)
     if (message->peer == comm->rank && message->status == GYRE_AGAIN)
         return own_message(comm, message);
     if (message->status == GYRE_AGAIN)
-        gyre_hub_wait(comm->hub, &wait);
+        gyre_progress_wait(comm->progress, &wait);
     int status = message->status;
-    gyre_pairs_release(comm, message);
+    gyre_p2p_release(comm, message);
     return status;
 }
 
@@ -73,19 +73,19 @@ static int run_started(struct gyre_comm *comm, struct gyre_message *message)
     if (comm->group.depth)
         return gyre_group_add_message(comm, message);
     gyre_domain_ring(comm->domain); /* it may be out, and over, already */
-    gyre_pairs_look(comm, gyre_comm_looks(comm));
+    gyre_p2p_look(comm, gyre_comm_looks(comm));
     return gyre_message_end(comm, message);
 }
 
-static int run(struct gyre_comm *comm, const struct gyre_message_terms *terms)
+static int run_message(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
     gyre_domain_enter(comm->domain);
     struct gyre_message *message = NULL;
-    bool now = gyre_pairs_run_now(comm, terms);
+    bool now = gyre_p2p_run_now(comm, terms);
     if (now && !comm->group.depth)
         gyre_domain_ring(comm->domain);
     if (!now)
-        message = gyre_pairs_start(comm, terms);
+        message = gyre_p2p_start(comm, terms);
     int status = now ? 0 : run_started(comm, message);
     gyre_domain_leave(comm->domain);
     return now || message ? status : gyre_message_refused(comm, status);
@@ -98,9 +98,9 @@ int gyre_message_await(struct gyre_started *started, uint64_t deadline)
     struct gyre_wait wait = {message_over, message, deadline, {0}};
     gyre_domain_enter(comm->domain);
     bool own = message->peer == comm->rank && message->status == GYRE_AGAIN;
-    gyre_pairs_focus(comm);
+    gyre_p2p_focus(comm);
     if (!own && comm->n > 1)
-        gyre_hub_wait(comm->hub, &wait);
+        gyre_progress_wait(comm->progress, &wait);
     int status = message->status;
     if (own && deadline == UINT64_MAX)
         status =
@@ -109,27 +109,27 @@ int gyre_message_await(struct gyre_started *started, uint64_t deadline)
                         comm->rank);
     else if (status != GYRE_AGAIN) {
         gyre_work_free(started);
-        gyre_pairs_release(comm, message);
+        gyre_p2p_release(comm, message);
     }
     gyre_domain_leave(comm->domain);
     return status;
 }
 
-static int begin(struct gyre_comm *comm, const struct gyre_message_terms *terms,
-                 struct gyre_work **out)
+static int begin_message(struct gyre_comm *comm, const struct gyre_message_terms *terms,
+                         struct gyre_work **out)
 {
     struct gyre_started *started;
     int status = gyre_work_new(comm, &started);
     if (status)
         return gyre_message_refused(comm, status);
     gyre_domain_enter(comm->domain);
-    struct gyre_message *message = started->message = gyre_pairs_start(comm, terms);
-    if (message && comm->n > 1 && gyre_hub_poll(comm->hub))
+    struct gyre_message *message = started->message = gyre_p2p_start(comm, terms);
+    if (message && comm->n > 1 && gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
     bool more = message && message->status == GYRE_AGAIN && message->peer != comm->rank;
     gyre_domain_leave(comm->domain);
     if (more)
-        gyre_helper_poke(comm->hub);
+        gyre_helper_poke(comm->progress);
     if (message)
         *out = started->handle;
     else
@@ -145,42 +145,42 @@ static struct gyre_message_terms terms_of(bool send, const void *data, uint64_t 
     return (struct gyre_message_terms){(uint32_t)peer, send, (void *)(uintptr_t)data, count, type};
 }
 
-static int start(struct gyre_comm *comm, const char *call, const struct gyre_message_terms *terms,
-                 int peer, struct gyre_work **work)
+static int start_message(struct gyre_comm *comm, const char *call,
+                         const struct gyre_message_terms *terms, int peer, struct gyre_work **work)
 {
     if (!work)
         return gyre_message_refused(comm,
                                     gyre_refuse("%s: the place for the handle is NULL", call));
     *work = NULL;
-    int status = check(comm, call, terms, peer);
-    return status ? status : begin(comm, terms, work);
+    int status = check_message_call(comm, call, terms, peer);
+    return status ? status : begin_message(comm, terms, work);
 }
 
 int gyre_send(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
               int peer)
 {
     struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
-    int status = check(comm, "gyre_send", &terms, peer);
-    return status ? status : run(comm, &terms);
+    int status = check_message_call(comm, "gyre_send", &terms, peer);
+    return status ? status : run_message(comm, &terms);
 }
 
 int gyre_recv(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type, int peer)
 {
     struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
-    int status = check(comm, "gyre_recv", &terms, peer);
-    return status ? status : run(comm, &terms);
+    int status = check_message_call(comm, "gyre_recv", &terms, peer);
+    return status ? status : run_message(comm, &terms);
 }
 
 int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t count, enum gyre_type type,
                     int peer, struct gyre_work **work)
 {
     struct gyre_message_terms terms = terms_of(true, data, count, type, peer);
-    return start(comm, "gyre_send_start", &terms, peer, work);
+    return start_message(comm, "gyre_send_start", &terms, peer, work);
 }
 
 int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count, enum gyre_type type,
                     int peer, struct gyre_work **work)
 {
     struct gyre_message_terms terms = terms_of(false, data, count, type, peer);
-    return start(comm, "gyre_recv_start", &terms, peer, work);
+    return start_message(comm, "gyre_recv_start", &terms, peer, work);
 }

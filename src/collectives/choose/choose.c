@@ -68,7 +68,8 @@ static void price(struct chooser *chooser, struct gyre_choice *c, uint64_t limit
     struct gyre_cost cost;
     slice.count = gyre_slice_elements(slice.count, slice.element, c->slice_bytes);
     slice.small = c->small;
-    int status = gyre_cost_slice(c->algorithm, &slice, &q->roads, limit, &chooser->walk, &cost);
+    int status =
+        gyre_cost_slice(c->algorithm, &slice, &q->link_kinds, limit, &chooser->walk, &cost);
     c->cost_ps = GYRE_COST_NEVER;
     c->lanes = q->lanes ? q->lanes : LANES;
     if (status == -ENOMEM)
@@ -76,9 +77,9 @@ static void price(struct chooser *chooser, struct gyre_choice *c, uint64_t limit
     if (status)
         return;
     for (uint32_t lanes = q->lanes ? q->lanes : 1; lanes <= (q->lanes ? q->lanes : 4); lanes *= 2) {
-        uint64_t total =
-            gyre_cost_total(&cost, q->whole.count, slice.count,
-                            slice.count * slice.element * blocks_of(q), lanes, q->roads.tuning);
+        uint64_t total = gyre_cost_total(&cost, q->whole.count, slice.count,
+                                         slice.count * slice.element * blocks_of(q), lanes,
+                                         q->link_kinds.tuning);
         if (total < c->cost_ps || (lanes == LANES && total == c->cost_ps)) {
             c->lanes = lanes;
             c->cost_ps = total;
@@ -205,7 +206,7 @@ static void choose_algorithm(struct chooser *chooser, struct gyre_choice *best,
             consider(chooser, *it, best, second);
 }
 
-static int refuse(const struct gyre_question *q, struct gyre_trouble *trouble)
+static int refuse_question(const struct gyre_question *q, struct gyre_trouble *trouble)
 {
     const char *verb = gyre_verb_word[q->whole.verb], *why;
     if (!q->algorithm)
@@ -219,8 +220,8 @@ static int refuse(const struct gyre_question *q, struct gyre_trouble *trouble)
 }
 
 /* Priced as it runs: on mapped memory as one pass, or, for comparison, over messages. */
-static int ask(const struct gyre_question *question, struct gyre_choice *best,
-               struct gyre_choice *second, struct gyre_trouble *trouble)
+static int ask_price(const struct gyre_question *question, struct gyre_choice *best,
+                     struct gyre_choice *second, struct gyre_trouble *trouble)
 {
     struct chooser chooser = {.question = question};
     *best = (struct gyre_choice){.cost_ps = GYRE_COST_NEVER};
@@ -232,7 +233,7 @@ static int ask(const struct gyre_question *question, struct gyre_choice *best,
     gyre_walk_deinit(&chooser.walk);
     if (chooser.status)
         return gyre_trouble_set(trouble, chooser.status, "no memory to choose an algorithm");
-    return best->algorithm ? 0 : refuse(question, trouble);
+    return best->algorithm ? 0 : refuse_question(question, trouble);
 }
 
 /* On mapped memory the binder turns `direct` into one pass, and nothing is faster. */
@@ -257,12 +258,12 @@ static int compare_mapped(const struct gyre_question *q, struct gyre_choice *bes
 {
     struct gyre_question fused = *q, others = *q;
     struct gyre_choice first;
-    fused.roads.near = fused.roads.far = GYRE_LINK_MAPPED;
+    fused.link_kinds.near = fused.link_kinds.far = GYRE_LINK_MAPPED;
     fused.algorithm = best->algorithm;
-    others.roads.near = others.roads.far = GYRE_LINK_SHM;
-    int status = ask(&fused, best, NULL, trouble);
+    others.link_kinds.near = others.link_kinds.far = GYRE_LINK_SHM;
+    int status = ask_price(&fused, best, NULL, trouble);
     if (!status)
-        status = ask(&others, &first, second, trouble);
+        status = ask_price(&others, &first, second, trouble);
     if (!status && first.algorithm != best->algorithm)
         *second = first;
     return status;
@@ -272,6 +273,6 @@ int gyre_choose(const struct gyre_question *question, struct gyre_choice *best,
                 struct gyre_choice *second, struct gyre_trouble *trouble)
 {
     if (!choose_mapped(question, best))
-        return ask(question, best, second, trouble);
+        return ask_price(question, best, second, trouble);
     return second ? compare_mapped(question, best, second, trouble) : 0;
 }

@@ -13,7 +13,7 @@
 
 struct gyre_question {
     struct gyre_slice whole; /* the operation in one slice; rank, small, in_place do not count */
-    struct gyre_roads roads;
+    struct gyre_link_kinds link_kinds;
     bool mapped;   /* every pair of ranks shares memory: the binder makes one pass of it */
     bool in_order; /* only algorithms that fold over ranks 0 … n-1 */
     /* What the user has settled already; NULL, 0, 0: nothing. */

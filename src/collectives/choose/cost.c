@@ -30,13 +30,13 @@ struct traffic {
 struct actor {
     uint32_t rank, node;
     struct traffic traffic[GYRE_LINK_KINDS];
-    uint64_t folded;        /* bytes read and written in this round */
-    struct gyre_spell busy; /* over all rounds, as is work */
+    uint64_t folded;            /* bytes read and written in this round */
+    struct gyre_cost_time busy; /* over all rounds, as is work */
     uint64_t work;
 };
 
 struct sample {
-    const struct gyre_roads *roads;
+    const struct gyre_link_kinds *link_kinds;
     struct gyre_slice slice;
     struct actor actor[SAMPLE_MAX];
     uint32_t actors;
@@ -59,17 +59,17 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) || sum == GYRE_COST_NEVER ? GYRE_COST_NEVER - 1 : sum;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static uint64_t larger_cost(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static struct gyre_spell both(struct gyre_spell a, struct gyre_spell b)
+static struct gyre_cost_time both(struct gyre_cost_time a, struct gyre_cost_time b)
 {
-    return (struct gyre_spell){plus(a.all, b.all), plus(a.network, b.network)};
+    return (struct gyre_cost_time){plus(a.all, b.all), plus(a.network, b.network)};
 }
 
-static struct gyre_spell longer(struct gyre_spell a, struct gyre_spell b)
+static struct gyre_cost_time longer(struct gyre_cost_time a, struct gyre_cost_time b)
 {
     return b.all > a.all ? b : a;
 }
@@ -113,7 +113,8 @@ static void choose_ranks(struct sample *sample)
 static enum gyre_link_kind kind_to(const struct sample *sample, const struct actor *actor,
                                    uint32_t peer)
 {
-    return node_of(&sample->slice, peer) == actor->node ? sample->roads->near : sample->roads->far;
+    return node_of(&sample->slice, peer) == actor->node ? sample->link_kinds->near
+                                                        : sample->link_kinds->far;
 }
 
 static void count_step(const struct sample *sample, struct actor *actor,
@@ -164,8 +165,8 @@ static uint64_t through_the_door(const struct sample *sample, const struct actor
         }
     uint64_t ranks = layout ? layout->start[actor->node + 1] - layout->start[actor->node] : 1;
     if (actor->node == 0 && seen) /* of other nodes too few are looked at */
-        return scaled(larger(sent, received), ranks, seen);
-    return larger(sent, received);
+        return scaled(larger_cost(sent, received), ranks, seen);
+    return larger_cost(sent, received);
 }
 
 /* The price of a KiB is that of one sent and one received. The network does both at once; inside a
@@ -175,35 +176,35 @@ static uint64_t bytes_paid(const struct sample *sample, const struct actor *acto
 {
     const struct traffic *t = &actor->traffic[kind];
     if (kind == GYRE_LINK_NETWORK)
-        return larger(larger(t->sent, t->received), through_the_door(sample, actor));
+        return larger_cost(larger_cost(t->sent, t->received), through_the_door(sample, actor));
     return plus(plus(t->sent, t->sent), t->received) / 3;
 }
 
 static uint64_t price_traffic(const struct sample *sample, const struct actor *actor, int kind)
 {
-    const struct gyre_tuning *tuning = sample->roads->tuning;
+    const struct gyre_tuning *tuning = sample->link_kinds->tuning;
     const struct traffic *t = &actor->traffic[kind];
-    uint64_t bytes = bytes_paid(sample, actor, kind), messages = larger(t->sends, t->receives);
+    uint64_t bytes = bytes_paid(sample, actor, kind), messages = larger_cost(t->sends, t->receives);
     if (messages > tuning->crowd)
         messages += messages - tuning->crowd;
     return plus(scaled(messages, tuning->link[kind].message_ns, 1) * 1000,
                 scaled(bytes, tuning->link[kind].kib_ps, 1024));
 }
 
-static struct gyre_spell spell_of(int kind, uint64_t ps)
+static struct gyre_cost_time cost_time_of(int kind, uint64_t ps)
 {
-    return (struct gyre_spell){ps, kind == GYRE_LINK_NETWORK ? ps : 0};
+    return (struct gyre_cost_time){ps, kind == GYRE_LINK_NETWORK ? ps : 0};
 }
 
-static struct gyre_spell price_latency(const struct sample *sample, const struct actor *actor)
+static struct gyre_cost_time price_latency(const struct sample *sample, const struct actor *actor)
 {
-    struct gyre_spell latency = {0};
+    struct gyre_cost_time latency = {0};
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++) {
-        const struct gyre_price *price = &sample->roads->tuning->link[kind];
+        const struct gyre_price *price = &sample->link_kinds->tuning->link[kind];
         const struct traffic *t = &actor->traffic[kind];
         uint64_t ns = price->latency_ns + (t->granted ? price->grant_ns : 0);
         if (t->sends + t->receives)
-            latency = longer(latency, spell_of(kind, ns * 1000));
+            latency = longer(latency, cost_time_of(kind, ns * 1000));
     }
     return latency;
 }
@@ -211,20 +212,20 @@ static struct gyre_spell price_latency(const struct sample *sample, const struct
 /* On mapped memory folds are what moves the bytes. */
 static uint64_t price_folds(const struct sample *sample, const struct actor *actor)
 {
-    const struct gyre_tuning *tuning = sample->roads->tuning;
-    bool mapped = sample->roads->near == GYRE_LINK_MAPPED;
+    const struct gyre_tuning *tuning = sample->link_kinds->tuning;
+    bool mapped = sample->link_kinds->near == GYRE_LINK_MAPPED;
     return scaled(actor->folded,
                   mapped ? tuning->link[GYRE_LINK_MAPPED].kib_ps : tuning->fold_kib_ps, 1024);
 }
 
 /* How long this round takes the rank. */
-static struct gyre_spell price_round(const struct sample *sample, struct actor *actor)
+static struct gyre_cost_time price_round(const struct sample *sample, struct actor *actor)
 {
-    struct gyre_spell links = {0}, fold = {.all = price_folds(sample, actor)};
+    struct gyre_cost_time links = {0}, fold = {.all = price_folds(sample, actor)};
     actor->work = plus(actor->work, fold.all);
     for (int kind = 0; kind < GYRE_LINK_KINDS; kind++)
         if (actor->traffic[kind].sends + actor->traffic[kind].receives) {
-            struct gyre_spell price = spell_of(kind, price_traffic(sample, actor, kind));
+            struct gyre_cost_time price = cost_time_of(kind, price_traffic(sample, actor, kind));
             links = both(links, price);
             actor->work = plus(actor->work, price.all - price.network);
         }
@@ -242,8 +243,8 @@ static int fit(struct gyre_walk *walk, const struct gyre_algorithm *algorithm,
     for (uint32_t i = 0; i < sample->actors; i++) {
         sample->slice.rank = sample->actor[i].rank;
         struct gyre_extent extent = algorithm->extent(&sample->slice);
-        *rounds = larger(*rounds, extent.rounds);
-        *idle = larger(*idle, extent.idle_rounds);
+        *rounds = larger_cost(*rounds, extent.rounds);
+        *idle = larger_cost(*idle, extent.idle_rounds);
         steps = extent.step_max > steps ? extent.step_max : steps;
         sources = extent.source_max > sources ? extent.source_max : sources;
     }
@@ -267,9 +268,9 @@ void gyre_walk_deinit(struct gyre_walk *walk)
 
 /* *busy: somebody of the sample has something to do. */
 static int walk_round(struct sample *sample, const struct gyre_algorithm *algorithm, uint64_t index,
-                      struct gyre_walk *walk, struct gyre_spell *time, bool *busy)
+                      struct gyre_walk *walk, struct gyre_cost_time *time, bool *busy)
 {
-    *time = (struct gyre_spell){0};
+    *time = (struct gyre_cost_time){0};
     *busy = false;
     for (uint32_t i = 0; i < sample->actors; i++) {
         if (count_round(sample, algorithm, &sample->actor[i], index, &walk->round))
@@ -283,24 +284,25 @@ static int walk_round(struct sample *sample, const struct gyre_algorithm *algori
 
 /* In every round that is not idle some rank works. Where it is none of the sample (a chain goes from
  * rank to rank), the round takes as long as those that were seen, on average. */
-static struct gyre_spell with_unseen(struct gyre_spell path, uint64_t rounds, uint64_t seen)
+static struct gyre_cost_time with_unseen(struct gyre_cost_time path, uint64_t rounds, uint64_t seen)
 {
     if (!seen)
         return path;
-    return (struct gyre_spell){scaled(path.all, rounds, seen), scaled(path.network, rounds, seen)};
+    return (struct gyre_cost_time){scaled(path.all, rounds, seen),
+                                   scaled(path.network, rounds, seen)};
 }
 
 int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
-                    const struct gyre_roads *roads, uint64_t limit, struct gyre_walk *walk,
-                    struct gyre_cost *cost)
+                    const struct gyre_link_kinds *link_kinds, uint64_t limit,
+                    struct gyre_walk *walk, struct gyre_cost *cost)
 {
-    struct sample sample = {.roads = roads, .slice = *slice};
+    struct sample sample = {.link_kinds = link_kinds, .slice = *slice};
     uint64_t rounds, idle, seen = 0;
     *cost = (struct gyre_cost){0};
     choose_ranks(&sample);
     int status = fit(walk, algorithm, &sample, &rounds, &idle);
     for (uint64_t r = 0; !status && r < rounds && cost->path.all <= limit; r++) {
-        struct gyre_spell time;
+        struct gyre_cost_time time;
         bool busy;
         status = walk_round(&sample, algorithm, r, walk, &time, &busy);
         cost->path = both(cost->path, time);
@@ -310,7 +312,7 @@ int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_sl
         cost->path = with_unseen(cost->path, rounds - idle, seen);
     for (uint32_t i = 0; i < sample.actors; i++) {
         cost->busy = longer(cost->busy, sample.actor[i].busy);
-        cost->work = larger(cost->work, sample.actor[i].work);
+        cost->work = larger_cost(cost->work, sample.actor[i].work);
     }
     if (cost->path.all > limit)
         cost->path.all = GYRE_COST_NEVER;
@@ -329,9 +331,9 @@ static uint64_t spill(uint64_t bytes, const struct gyre_tuning *tuning)
 }
 
 /* The spell at this percent, which the network does not feel. */
-static uint64_t slowed(struct gyre_spell spell, uint64_t percent)
+static uint64_t slowed(struct gyre_cost_time cost_time, uint64_t percent)
 {
-    return plus(spell.network, scaled(spell.all - spell.network, percent, 100));
+    return plus(cost_time.network, scaled(cost_time.all - cost_time.network, percent, 100));
 }
 
 uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t slice_count,
@@ -343,6 +345,7 @@ uint64_t gyre_cost_total(const struct gyre_cost *slice, uint64_t count, uint64_t
         return slice->path.all;
     uint64_t percent = spill(scaled(slice_bytes, lanes, 1), tuning);
     uint64_t path = slowed(slice->path, percent), links = slowed(slice->busy, percent);
-    uint64_t each = larger(path / lanes, larger(links, scaled(slice->work, percent, 100)));
+    uint64_t each =
+        larger_cost(path / lanes, larger_cost(links, scaled(slice->work, percent, 100)));
     return plus(path, scaled(each, count - slice_count, slice_count));
 }

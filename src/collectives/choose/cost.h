@@ -14,20 +14,20 @@
 #define GYRE_COST_UNASKED_NEAR (16u * 1024)
 
 /* Which kind of link runs between whom, and the prices; equal on all ranks. */
-struct gyre_roads {
+struct gyre_link_kinds {
     enum gyre_link_kind near, far; /* to ranks of the own node, and to the others */
     const struct gyre_tuning *tuning;
 };
 
 /* Picoseconds: all of them, and those among them that the network takes. */
-struct gyre_spell {
+struct gyre_cost_time {
     uint64_t all, network;
 };
 
 /* Of one slice. */
 struct gyre_cost {
-    struct gyre_spell path; /* from the start of its first round to the end of its last */
-    struct gyre_spell busy; /* how long the fullest rank's links are occupied */
+    struct gyre_cost_time path; /* from the start of its first round to the end of its last */
+    struct gyre_cost_time busy; /* how long the fullest rank's links are occupied */
     uint64_t work; /* ps: how long the fullest rank's core folds and moves bytes of inner links */
 };
 
@@ -40,8 +40,8 @@ struct gyre_walk {
  * more. Ends early with path GYRE_COST_NEVER once it is dearer than `limit`. 0, -ENOMEM, or
  * GYRE_INVALID where a round has more steps than the extent says. */
 int gyre_cost_slice(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
-                    const struct gyre_roads *roads, uint64_t limit, struct gyre_walk *walk,
-                    struct gyre_cost *cost);
+                    const struct gyre_link_kinds *link_kinds, uint64_t limit,
+                    struct gyre_walk *walk, struct gyre_cost *cost);
 void gyre_walk_deinit(struct gyre_walk *walk);
 
 /* An operation of `count` elements, cut into slices of `slice_count` that take `slice_bytes` each

@@ -64,13 +64,13 @@ static uint32_t list_prices(struct fit *fit, const struct gyre_trial *trial,
 }
 
 /* What one unit of a price adds to the trial's time, in ns. */
-static int ask(const struct gyre_trial *trial, const struct gyre_tuning *tuning,
-               struct gyre_walk *walk, double *ns)
+static int ask_cost(const struct gyre_trial *trial, const struct gyre_tuning *tuning,
+                    struct gyre_walk *walk, double *ns)
 {
-    struct gyre_roads roads = {trial->near, trial->far, tuning};
+    struct gyre_link_kinds link_kinds = {trial->near, trial->far, tuning};
     struct gyre_cost cost;
     int status =
-        gyre_cost_slice(trial->algorithm, &trial->slice, &roads, GYRE_COST_NEVER, walk, &cost);
+        gyre_cost_slice(trial->algorithm, &trial->slice, &link_kinds, GYRE_COST_NEVER, walk, &cost);
     *ns = (double)cost.path.all / 1000;
     return status;
 }
@@ -85,7 +85,7 @@ static int fill_rows(struct fit *fit, const struct gyre_trial *trial, struct gyr
         *fit->price[p] = (uint64_t)fit->unit[p];
         for (uint32_t t = 0; !status && t < fit->trials; t++) {
             double ns;
-            status = ask(&trial[t], tuning, &walk, &ns);
+            status = ask_cost(&trial[t], tuning, &walk, &ns);
             fit->row[t * PRICES_MAX + p] = ns / fit->unit[p] / trial[t].took_ns;
         }
         *fit->price[p] = 0;

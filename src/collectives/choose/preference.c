@@ -68,7 +68,7 @@ static int read_range(const struct parser *p, const char *word, struct gyre_rule
 }
 
 /* A word that is neither: the nearest right one may be of either kind. */
-static int unknown(const struct parser *p, const char *word)
+static int unknown_word(const struct parser *p, const char *word)
 {
     const char *words[ALGORITHMS_MAX + 1 + GYRE_VERBS + 1];
     int index, count = 0;
@@ -104,7 +104,7 @@ static int read_algorithm(const struct parser *p, const char *word, struct gyre_
             return 0;
         }
     return find_verb(word) >= 0 || is_range(word) || !*word ? refuse_form(p, word)
-                                                            : unknown(p, word);
+                                                            : unknown_word(p, word);
 }
 
 static bool builds(const struct gyre_rule *rule, int verb)
@@ -201,7 +201,7 @@ static bool offers(const struct gyre_algorithm *algorithm, const struct gyre_sli
            (!in_order || algorithm->rank_order || !gyre_verb_reduces(whole->verb));
 }
 
-static bool fits(const struct gyre_rule *rule, const struct gyre_slice *whole, uint64_t bytes)
+static bool rule_fits(const struct gyre_rule *rule, const struct gyre_slice *whole, uint64_t bytes)
 {
     return rule->verbs >> whole->verb & 1 && (!rule->unequal || whole->out.count) &&
            bytes >= rule->from && (bytes < rule->to || rule->to == UINT64_MAX);
@@ -214,7 +214,7 @@ const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
         return rules->only;
     for (uint32_t i = 0; i < rules->rules; i++) {
         const struct gyre_algorithm *algorithm = rules->rule[i].algorithm;
-        if (fits(&rules->rule[i], whole, whole->count * whole->element) &&
+        if (rule_fits(&rules->rule[i], whole, whole->count * whole->element) &&
             (!algorithm || offers(algorithm, whole, in_order)))
             return algorithm;
     }

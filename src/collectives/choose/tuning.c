@@ -106,7 +106,7 @@ struct reader {
     struct gyre_trouble *trouble;
 };
 
-static int refuse(const struct reader *r, const char *format, const char *a, const char *b)
+static int refuse_tuning(const struct reader *r, const char *format, const char *a, const char *b)
 {
     char what[256];
     snprintf(what, sizeof what, format, a, b);
@@ -115,8 +115,8 @@ static int refuse(const struct reader *r, const char *format, const char *a, con
                             r->line, what);
 }
 
-static int read_number(const struct reader *r, const char *key, const char *text, uint64_t least,
-                       uint64_t most, uint64_t *out)
+static int read_price(const struct reader *r, const char *key, const char *text, uint64_t least,
+                      uint64_t most, uint64_t *out)
 {
     char *end;
     errno = 0;
@@ -126,28 +126,29 @@ static int read_number(const struct reader *r, const char *key, const char *text
         snprintf(range, sizeof range, "%" PRIu64 " to %" PRIu64, least, most);
         char what[WORD_MAX * 2 + 8];
         snprintf(what, sizeof what, "%s is \"%s\"", key, text);
-        return refuse(r, "%s: expected a whole number from %s", what, range);
+        return refuse_tuning(r, "%s: expected a whole number from %s", what, range);
     }
     *out = number;
     return 0;
 }
 
-static int unknown(const struct reader *r, const char *word)
+static int unknown_key(const struct reader *r, const char *word)
 {
     const char *names[KEYS];
     for (int i = 0; i < KEYS; i++)
         names[i] = keys[i].name;
     const char *near = gyre_nearest_word(word, names, KEYS);
-    return near ? refuse(r, "unknown key \"%s\" (did you mean \"%s\"?)", word, near)
-                : refuse(r, "unknown key \"%s\"%s", word, "");
+    return near ? refuse_tuning(r, "unknown key \"%s\" (did you mean \"%s\"?)", word, near)
+                : refuse_tuning(r, "unknown key \"%s\"%s", word, "");
 }
 
 static int read_begin(struct reader *r, const char *word, const char *number)
 {
     if (strcmp(word, "gyre-tuning") != 0)
-        return refuse(r, "\"%s\" where \"gyre-tuning 1\" is expected%s", word, "");
+        return refuse_tuning(r, "\"%s\" where \"gyre-tuning 1\" is expected%s", word, "");
     if (strcmp(number, "1") != 0)
-        return refuse(r, "version \"%s\" of the format is unknown, only 1 is known%s", number, "");
+        return refuse_tuning(r, "version \"%s\" of the format is unknown, only 1 is known%s",
+                             number, "");
     r->begun = true;
     return 0;
 }
@@ -155,26 +156,28 @@ static int read_begin(struct reader *r, const char *word, const char *number)
 static int read_end(struct reader *r, const char *number)
 {
     uint64_t promised;
-    int status = read_number(r, "values", number, 0, KEYS, &promised);
+    int status = read_price(r, "values", number, 0, KEYS, &promised);
     if (status)
         return status;
     char found[16];
     snprintf(found, sizeof found, "%" PRIu32, r->values);
     r->ended = true;
-    return promised == r->values ? 0 : refuse(r, "values says %s, but %s were read", number, found);
+    return promised == r->values
+               ? 0
+               : refuse_tuning(r, "values says %s, but %s were read", number, found);
 }
 
 static int read_value(struct reader *r, const char *word, const char *number)
 {
     int k = find_key(word);
     if (k < 0)
-        return unknown(r, word);
+        return unknown_key(r, word);
     if (r->seen[k])
-        return refuse(r, "%s is there twice%s", word, "");
+        return refuse_tuning(r, "%s is there twice%s", word, "");
     r->seen[k] = true;
     r->values++;
     r->kinds |= keys[k].kind >= 0 ? 1u << keys[k].kind : 0;
-    return read_number(r, word, number, keys[k].least, keys[k].most, field(&r->tuning, &keys[k]));
+    return read_price(r, word, number, keys[k].least, keys[k].most, field(&r->tuning, &keys[k]));
 }
 
 static int read_line(struct reader *r, const char *line)
@@ -184,11 +187,11 @@ static int read_line(struct reader *r, const char *line)
     if (words < 1 || word[0] == '#')
         return 0;
     if (words != 2)
-        return refuse(r, "\"%s\": expected a key and a number%s", line, "");
+        return refuse_tuning(r, "\"%s\": expected a key and a number%s", line, "");
     if (!r->begun)
         return read_begin(r, word, number);
     if (r->ended)
-        return refuse(r, "\"%s\" behind the end%s", word, "");
+        return refuse_tuning(r, "\"%s\" behind the end%s", word, "");
     return strcmp(word, "values") == 0 ? read_end(r, number) : read_value(r, word, number);
 }
 
@@ -208,9 +211,9 @@ int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tu
     if (status)
         return status;
     if (!r.begun)
-        return refuse(&r, "no \"gyre-tuning 1\" in it%s%s", "", "");
+        return refuse_tuning(&r, "no \"gyre-tuning 1\" in it%s%s", "", "");
     if (!r.ended)
-        return refuse(&r, "it ends without \"values\": it was cut short%s%s", "", "");
+        return refuse_tuning(&r, "it ends without \"values\": it was cut short%s%s", "", "");
     *tuning = r.tuning;
     if (kinds)
         *kinds = r.kinds;

@@ -30,9 +30,9 @@ int gyre_abort(struct gyre_comm *comm, const char *reason)
         gyre_watch_report(gyre_domain_watch(comm->domain), GYRE_ABORTED, rank, false, text);
         return 0;
     }
-    gyre_trouble_set(&comm->hub->trouble, GYRE_ABORTED, "%s", text);
+    gyre_trouble_set(&comm->progress->trouble, GYRE_ABORTED, "%s", text);
     int fine = 0;
-    atomic_compare_exchange_strong(&comm->hub->failed, &fine, GYRE_ABORTED);
+    atomic_compare_exchange_strong(&comm->progress->failed, &fine, GYRE_ABORTED);
     return 0;
 }
 
@@ -40,7 +40,7 @@ int gyre_abort(struct gyre_comm *comm, const char *reason)
 static bool counted_on(const struct gyre_comm *comm)
 {
     return comm && !gyre_domain_forked(comm->domain) && comm->n > 1 &&
-           !atomic_load_explicit(&comm->hub->failed, memory_order_relaxed);
+           !atomic_load_explicit(&comm->progress->failed, memory_order_relaxed);
 }
 
 int gyre_comm_refused(struct gyre_comm *comm, int status)
@@ -66,7 +66,7 @@ int gyre_message_refused(struct gyre_comm *comm, int status)
     if (!status || !counted_on(comm))
         return status;
     gyre_domain_enter(comm->domain);
-    gyre_pairs_refuse(comm, gyre_thread_trouble()->text);
+    gyre_p2p_refuse(comm, gyre_thread_trouble()->text);
     gyre_domain_leave(comm->domain);
     return status;
 }
@@ -78,8 +78,8 @@ const char *gyre_error(const struct gyre_comm *comm)
     struct gyre_health *health = gyre_domain_health(comm->domain);
     if (atomic_load_explicit(&health->status, memory_order_acquire))
         return health->failure.text;
-    if (comm->hub->trouble.status)
-        return comm->hub->trouble.text;
+    if (comm->progress->trouble.status)
+        return comm->progress->trouble.text;
     return gyre_thread_trouble()->text;
 }
 
@@ -97,22 +97,22 @@ int gyre_size(const struct gyre_comm *comm)
 
 int gyre_local_rank(const struct gyre_comm *comm)
 {
-    return comm ? (int)comm->seat.local_rank : -1;
+    return comm ? (int)comm->node_place.local_rank : -1;
 }
 
 int gyre_local_size(const struct gyre_comm *comm)
 {
-    return comm ? (int)comm->seat.local_size : -1;
+    return comm ? (int)comm->node_place.local_size : -1;
 }
 
 int gyre_node(const struct gyre_comm *comm)
 {
-    return comm ? (int)comm->seat.node : -1;
+    return comm ? (int)comm->node_place.node : -1;
 }
 
 int gyre_nodes(const struct gyre_comm *comm)
 {
-    return comm ? (int)comm->seat.nodes : -1;
+    return comm ? (int)comm->node_place.nodes : -1;
 }
 
 int gyre_device(const struct gyre_comm *comm)
@@ -145,7 +145,7 @@ static int usable(struct gyre_comm *comm, const char *call)
                                 call);
     if (gyre_domain_forked(comm->domain))
         return GYRE_FORKED;
-    return atomic_load(&comm->hub->failed);
+    return atomic_load(&comm->progress->failed);
 }
 
 static int invalid(const char *format, const char *call, const void *memory, size_t bytes)
@@ -206,7 +206,7 @@ int gyre_free(struct gyre_comm *comm, void *memory)
 
 static struct gyre_registered *find_registered(struct gyre_comm *comm, const void *memory)
 {
-    for (uint32_t i = 0; i < comm->registereds; i++)
+    for (uint32_t i = 0; i < comm->registered_count; i++)
         if (comm->registered[i].memory == memory)
             return &comm->registered[i];
     return NULL;
@@ -222,11 +222,11 @@ int gyre_register(struct gyre_comm *comm, void *memory, size_t bytes)
                        bytes);
     pthread_mutex_lock(&comm->registered_lock);
     bool known = find_registered(comm, memory) != NULL,
-         full = comm->registereds == GYRE_REGISTERED_MAX;
+         full = comm->registered_count == GYRE_REGISTERED_MAX;
     if (!known && !full)
         status = gyre_domain_lend(comm->domain, memory, bytes);
     if (!known && !full && !status)
-        comm->registered[comm->registereds++] = (struct gyre_registered){memory, bytes};
+        comm->registered[comm->registered_count++] = (struct gyre_registered){memory, bytes};
     pthread_mutex_unlock(&comm->registered_lock);
     if (status)
         return gyre_trouble_set(gyre_thread_trouble(), status, "gyre_register: no memory");
@@ -246,7 +246,7 @@ int gyre_unregister(struct gyre_comm *comm, void *memory)
     struct gyre_registered *found = find_registered(comm, memory);
     if (found) {
         gyre_domain_withdraw(comm->domain, found->memory, found->bytes);
-        *found = comm->registered[--comm->registereds];
+        *found = comm->registered[--comm->registered_count];
     }
     pthread_mutex_unlock(&comm->registered_lock);
     return found ? 0 : invalid("%s: %p is not registered%.0zu", "gyre_unregister", memory, 0);
@@ -255,8 +255,8 @@ int gyre_unregister(struct gyre_comm *comm, void *memory)
 void gyre_comm_unregister_all(struct gyre_comm *comm)
 {
     pthread_mutex_lock(&comm->registered_lock);
-    for (uint32_t i = 0; i < comm->registereds; i++)
+    for (uint32_t i = 0; i < comm->registered_count; i++)
         gyre_domain_withdraw(comm->domain, comm->registered[i].memory, comm->registered[i].bytes);
-    comm->registereds = 0;
+    comm->registered_count = 0;
     pthread_mutex_unlock(&comm->registered_lock);
 }

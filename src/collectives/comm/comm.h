@@ -36,15 +36,15 @@ struct gyre_group {
 };
 
 /* An all_to_all_v; collectives/calls/all_to_all_v.c. */
-struct gyre_vector_side { /* what goes out, or what comes in */
+struct gyre_all_to_all_v_side { /* what goes out, or what comes in */
     const char *name;
     uint8_t *data;
     const uint64_t *count, *at; /* by rank; `at` NULL: behind each other */
 };
 
-struct gyre_vector {
+struct gyre_all_to_all_v_call {
     const char *call;
-    struct gyre_vector_side out, in;
+    struct gyre_all_to_all_v_side out, in;
     enum gyre_type type;
 };
 
@@ -73,29 +73,29 @@ struct gyre_node_place {
 };
 
 struct gyre_comm {
-    struct gyre_hub *hub;
+    struct gyre_progress_engine *progress;
     struct gyre_domain *domain;
     struct gyre_engine *engine; /* NULL: alone */
     struct gyre_mesh *mesh;
     struct gyre_layout *layout; /* NULL: all on one node */
     struct gyre_activity *activity;
-    struct gyre_pairs *pairs; /* NULL: no message was ever started */
-    struct gyre_haul_pool hauls;
+    struct gyre_point_to_point *p2p; /* NULL: no message was ever started */
+    struct gyre_staged_pool staged_pool;
     uint32_t rank, n;
     uint32_t id;     /* of its messages; 0: the world */
     uint32_t name;   /* for the watch: the id, and the lowest rank above it */
     uint32_t *world; /* the world's number of a rank; NULL: its own */
     uint32_t *above; /* the parent's, of a part */
-    struct gyre_node_place seat;
+    struct gyre_node_place node_place;
     bool busy; /* in the hub's list */
     struct gyre_work_table work;
     struct gyre_group group;
-    struct gyre_plan *vector_plan; /* of all_to_all_v, by type; NULL: none yet */
+    struct gyre_plan *v_plan; /* of all_to_all_v, by type; NULL: none yet */
     struct gyre_reduction reduction[GYRE_REDUCTIONS_MAX];
     uint8_t barrier_in, barrier_out;
     pthread_mutex_t registered_lock;
     struct gyre_registered registered[GYRE_REGISTERED_MAX];
-    uint32_t registereds;
+    uint32_t registered_count;
 };
 
 /* -- for the watch ----------------------------------------------------------------------------- */
@@ -111,18 +111,18 @@ static inline void gyre_comm_note_started(struct gyre_comm *comm, const struct g
 {
     gyre_activity_enter(comm->activity, comm->name, sequence, fingerprint, plan->signature,
                         plan->shape.count);
-    if (comm->hub->activities > 1)
+    if (comm->progress->activities > 1)
         gyre_comm_focus(comm);
 }
 
 /* At what a peer will write, before the domain's way of waiting; fewer where that peer may need this
  * very core. */
-#define GYRE_LOOKS         64u
-#define GYRE_LOOKS_CROWDED 4u
+#define GYRE_LOOKS                64u
+#define GYRE_LOOKS_OVERSUBSCRIBED 4u
 
 static inline uint32_t gyre_comm_looks(const struct gyre_comm *comm)
 {
-    return gyre_domain_crowded(comm->domain) ? GYRE_LOOKS_CROWDED : GYRE_LOOKS;
+    return gyre_domain_oversubscribed(comm->domain) ? GYRE_LOOKS_OVERSUBSCRIBED : GYRE_LOOKS;
 }
 
 static inline void gyre_comm_note_finished(struct gyre_comm *comm)
@@ -191,21 +191,24 @@ int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
 
 /* collectives/calls/all_to_all_v.c. Starts an all_to_all_v (owner), whose tables it has read when it returns; what it is for
  * one rank alone. */
-int gyre_vector_start(struct gyre_comm *comm, const struct gyre_vector *vector,
-                      struct gyre_operation **op);
-int gyre_vector_run_alone(struct gyre_comm *comm, const struct gyre_vector *vector);
+int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
+                            struct gyre_operation **op);
+int gyre_all_to_all_v_run_alone(struct gyre_comm *comm,
+                                const struct gyre_all_to_all_v_call *v_call);
 
 /* In place, what comes would overwrite what goes: that goes from a copy, of so many bytes (0: it is
  * not in place). The second copies into such a room (not the owner). */
-uint64_t gyre_vector_aside_bytes(const struct gyre_comm *comm, const struct gyre_vector *vector);
-int gyre_vector_step_aside(struct gyre_comm *comm, struct gyre_vector *vector, void *room);
+uint64_t gyre_all_to_all_v_aside_bytes(const struct gyre_comm *comm,
+                                       const struct gyre_all_to_all_v_call *v_call);
+int gyre_all_to_all_v_step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
+                                 void *room);
 
 /* collectives/group/group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. Tables
  * are copied. What an open group means at the communicator's end. */
 int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                    void *output, void *buffer, struct gyre_work **work);
-int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vector,
-                          struct gyre_work **work);
+int gyre_group_add_all_to_all_v(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
+                                struct gyre_work **work);
 int gyre_group_add_message(struct gyre_comm *comm, struct gyre_message *message);
 /* Of a handle in a pack whose operation has ended: fills its output, and leaves the pack (owner). */
 void gyre_group_settle(struct gyre_started *started, int status);

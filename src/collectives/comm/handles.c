@@ -62,7 +62,7 @@ static struct gyre_started *at(const struct gyre_work_table *work, uint32_t plac
 }
 
 /* To the end of the free ones. */
-static void put(struct gyre_work_table *work, struct gyre_started *started)
+static void put_started(struct gyre_work_table *work, struct gyre_started *started)
 {
     started->next = NULL;
     if (work->first)
@@ -72,7 +72,7 @@ static void put(struct gyre_work_table *work, struct gyre_started *started)
     work->last = started;
 }
 
-static int grow(struct gyre_comm *comm)
+static int grow_table(struct gyre_comm *comm)
 {
     struct gyre_work_table *work = &comm->work;
     uint32_t chunks = work->places / CHUNK;
@@ -88,7 +88,7 @@ static int grow(struct gyre_comm *comm)
         struct gyre_started *started = &work->chunk[chunks][i];
         started->place = work->places++;
         started->generation = first;
-        put(work, started);
+        put_started(work, started);
     }
     return 0;
 }
@@ -97,7 +97,7 @@ int gyre_work_init(struct gyre_comm *comm, struct gyre_trouble *trouble)
 {
     int status = take_number(comm);
     if (!status)
-        status = grow(comm);
+        status = grow_table(comm);
     return status ? gyre_trouble_set(trouble, status, "no memory for the handles of a communicator")
                   : 0;
 }
@@ -139,7 +139,7 @@ int gyre_work_new(struct gyre_comm *comm, struct gyre_started **out)
     struct gyre_work_table *work = &comm->work;
     if (!work->first && work->places == PLACES_MAX)
         return refuse_more(comm, GYRE_INVALID);
-    if (!work->first && grow(comm))
+    if (!work->first && grow_table(comm))
         return refuse_more(comm, -ENOMEM);
     struct gyre_started *started = work->first;
     work->first = started->next;
@@ -153,11 +153,11 @@ int gyre_work_new(struct gyre_comm *comm, struct gyre_started **out)
 void gyre_work_free(struct gyre_started *started)
 {
     started->handle = NULL;
-    put(&started->comm->work, started);
+    put_started(&started->comm->work, started);
 }
 
 /* NULL: it is spent, or never was one. */
-static struct gyre_started *find(const struct gyre_work *handle)
+static struct gyre_started *find_started(const struct gyre_work *handle)
 {
     uint64_t number = (uintptr_t)handle;
     const struct gyre_comm *comm = atomic_load(&table[number % TABLES]);
@@ -192,7 +192,7 @@ void gyre_work_collect(struct gyre_comm *comm)
     }
 }
 
-static int settle(struct gyre_started *started)
+static int end_if_over(struct gyre_started *started)
 {
     if (started->op && started->op->status == GYRE_AGAIN)
         return GYRE_AGAIN;
@@ -211,25 +211,25 @@ static bool op_over(void *context)
     return atomic_load_explicit(&op->status, memory_order_acquire) != GYRE_AGAIN;
 }
 
-static int await(struct gyre_started *started, uint64_t deadline)
+static int await_started(struct gyre_started *started, uint64_t deadline)
 {
     struct gyre_comm *comm = started->comm;
     struct gyre_wait wait = {op_over, started->op, deadline, {0}};
     if (started->message)
         return gyre_message_await(started, deadline);
     if (!started->op)
-        return settle(started);
+        return end_if_over(started);
     gyre_domain_enter(comm->domain);
     gyre_comm_focus(comm);
-    gyre_hub_wait(comm->hub, &wait);
-    int status = settle(started);
+    gyre_progress_wait(comm->progress, &wait);
+    int status = end_if_over(started);
     gyre_domain_leave(comm->domain);
     return status;
 }
 
-static int check(const struct gyre_work *handle, const char *call, struct gyre_started **out)
+static int check_handle(const struct gyre_work *handle, const char *call, struct gyre_started **out)
 {
-    struct gyre_started *started = *out = find(handle);
+    struct gyre_started *started = *out = find_started(handle);
     if (!started)
         return gyre_refuse("%s: the handle is %s", call,
                            handle ? "spent: it was waited for already, or its communicator has "
@@ -245,17 +245,18 @@ static int check(const struct gyre_work *handle, const char *call, struct gyre_s
 int gyre_work_test(struct gyre_work *work)
 {
     struct gyre_started *started;
-    int status = check(work, "gyre_work_test", &started);
-    return status ? status : await(started, 0);
+    int status = check_handle(work, "gyre_work_test", &started);
+    return status ? status : await_started(started, 0);
 }
 
 int gyre_work_wait(struct gyre_work *work, int timeout_ms)
 {
     struct gyre_started *started;
-    int status = check(work, "gyre_work_wait", &started);
+    int status = check_handle(work, "gyre_work_wait", &started);
     if (status)
         return status;
-    return await(started, timeout_ms < 0    ? UINT64_MAX
-                          : timeout_ms == 0 ? 0
-                                            : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
+    return await_started(started, timeout_ms < 0 ? UINT64_MAX
+                                  : timeout_ms == 0
+                                      ? 0
+                                      : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
 }

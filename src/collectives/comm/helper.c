@@ -12,13 +12,14 @@
 #include <signal.h>
 #include <time.h>
 
-static void drive(struct gyre_hub *hub)
+static void drive(struct gyre_progress_engine *progress)
 {
     struct gyre_wait wait = {.deadline = UINT64_MAX};
-    hub->helping = true;
-    while (hub->busies && !gyre_domain_attended(hub->domain) && !gyre_hub_turn(hub, &wait))
+    progress->helping = true;
+    while (progress->busy_count && !gyre_domain_attended(progress->domain) &&
+           !gyre_progress_turn(progress, &wait))
         continue;
-    hub->helping = false;
+    progress->helping = false;
 }
 
 /* Returns false when it shall end. Waits for work, or a little while for somebody who is inside to
@@ -45,24 +46,24 @@ static bool await_work(struct gyre_helper *helper, bool busy)
 
 static void *helper_main(void *argument)
 {
-    struct gyre_hub *hub = argument;
+    struct gyre_progress_engine *progress = argument;
     bool busy = false;
     pthread_setname_np(pthread_self(), "gyre-helper");
-    while (await_work(&hub->helper, busy)) {
+    while (await_work(&progress->helper, busy)) {
         busy = true;
-        if (!gyre_domain_try_enter(hub->domain))
+        if (!gyre_domain_try_enter(progress->domain))
             continue;
-        drive(hub);
-        if (!hub->busies)
-            atomic_store(&hub->helper.work, 0);
-        gyre_domain_leave(hub->domain);
+        drive(progress);
+        if (!progress->busy_count)
+            atomic_store(&progress->helper.work, 0);
+        gyre_domain_leave(progress->domain);
     }
     return NULL;
 }
 
-static int make(struct gyre_hub *hub)
+static int make_helper(struct gyre_progress_engine *progress)
 {
-    struct gyre_helper *helper = &hub->helper;
+    struct gyre_helper *helper = &progress->helper;
     pthread_condattr_t monotonic;
     pthread_attr_t attr;
     sigset_t all, before;
@@ -75,18 +76,18 @@ static int make(struct gyre_hub *hub)
     pthread_attr_setstacksize(&attr, 128 * 1024);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = -pthread_create(&helper->thread, &attr, helper_main, hub);
+    int status = -pthread_create(&helper->thread, &attr, helper_main, progress);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     helper->made = status == 0;
     return status;
 }
 
-int gyre_helper_poke(struct gyre_hub *hub)
+int gyre_helper_poke(struct gyre_progress_engine *progress)
 {
-    struct gyre_helper *helper = &hub->helper;
+    struct gyre_helper *helper = &progress->helper;
     if (!helper->made) {
-        int status = make(hub);
+        int status = make_helper(progress);
         if (status)
             return status;
     }
@@ -99,9 +100,9 @@ int gyre_helper_poke(struct gyre_hub *hub)
     return 0;
 }
 
-void gyre_helper_stop(struct gyre_hub *hub)
+void gyre_helper_stop(struct gyre_progress_engine *progress)
 {
-    struct gyre_helper *helper = &hub->helper;
+    struct gyre_helper *helper = &progress->helper;
     if (!helper->made)
         return;
     pthread_mutex_lock(&helper->lock);

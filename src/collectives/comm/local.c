@@ -119,7 +119,7 @@ static uint32_t number(const struct muster *muster)
 }
 
 /* Every process's word to every process: the first failure is everybody's. */
-static int exchange(struct muster *muster, struct word *mine)
+static int exchange_words(struct muster *muster, struct word *mine)
 {
     struct gyre_trouble *trouble = muster->trouble;
     const struct gyre_member *member = gyre_domain_joined(muster->processes->domain)->member;
@@ -154,7 +154,7 @@ static int count_ranks(struct muster *muster)
     const struct gyre_joined *joined = gyre_domain_joined(muster->processes->domain);
     struct word mine = {.count = muster->count};
     check_count(muster);
-    int status = exchange(muster, &mine);
+    int status = exchange_words(muster, &mine);
     for (uint32_t i = 0; !status && i < joined->n; i++) {
         int count = muster->word[i].count;
         bool before = i < joined->rank;
@@ -205,13 +205,13 @@ static int make_ranks(struct muster *muster)
         options.device = muster->devices ? &muster->devices[i] : NULL;
         status = gyre_world_create(&options, &muster->local->rank[i], muster->trouble);
         if (!status && muster->count > 1)
-            muster->local->rank[i]->hub->local = muster->local;
+            muster->local->rank[i]->progress->local = muster->local;
     }
     return status;
 }
 
 /* Every process has its ranks, or none goes on; then all know where rank 0 is. */
-static int agree(struct muster *muster)
+static int agree_in_muster(struct muster *muster)
 {
     struct word mine = {.count = muster->count};
     uint16_t port = 0;
@@ -219,7 +219,7 @@ static int agree(struct muster *muster)
     if (number(muster) == 0 && !muster->trouble->status)
         fd = gyre_domain_listen(muster->processes->domain, mine.host, &port, muster->trouble);
     mine.port = port;
-    int status = exchange(muster, &mine);
+    int status = exchange_words(muster, &mine);
     for (int i = 0; i < muster->count && !status; i++)
         gyre_domain_set_root(muster->local->rank[i]->domain, muster->word[0].host,
                              (uint16_t)muster->word[0].port, fd);
@@ -230,7 +230,7 @@ static int agree(struct muster *muster)
 /* -- joining ----------------------------------------------------------------------------------- */
 
 /* A rank that fails alone would leave the others waiting. */
-static void meet(struct task *task)
+static void meet_ranks(struct task *task)
 {
     task->status = gyre_world_meet(task->comm, "gyre_init_local", &task->trouble);
     struct gyre_watch *watch = gyre_domain_watch(task->comm->domain);
@@ -246,7 +246,7 @@ static int meet_all(struct muster *muster)
         return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
     for (int i = 0; i < muster->count; i++)
         task[i].comm = muster->local->rank[i];
-    int status = run_all(task, muster->count, meet);
+    int status = run_all(task, muster->count, meet_ranks);
     if (status)
         gyre_trouble_set(muster->trouble, status, "gyre_init_local: no thread for each rank: %s",
                          gyre_status_name(status));
@@ -314,7 +314,7 @@ static int open_ranks(struct muster *muster)
         make_ranks(muster);
     else
         gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
-    status = agree(muster);
+    status = agree_in_muster(muster);
     if (!status)
         status = meet_all(muster);
     if (muster->job.root_fd >= 0)
@@ -376,7 +376,7 @@ int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
 
 int gyre_local_leave(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
-    struct gyre_local *local = world->hub->local;
+    struct gyre_local *local = world->progress->local;
     int status = gyre_world_status(world, trouble);
     pthread_mutex_lock(&local->lock);
     bool last = ++local->left == local->count;

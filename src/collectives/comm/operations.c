@@ -22,7 +22,7 @@ static bool op_over(void *context)
 int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
 {
     struct gyre_wait wait = {op_over, op, UINT64_MAX, {0}};
-    gyre_hub_wait(comm->hub, &wait);
+    gyre_progress_wait(comm->progress, &wait);
     return op->status;
 }
 
@@ -41,7 +41,7 @@ static bool one_ended(void *context)
 
 /* Room for one more, in the engine and among the plans: handles give back what has ended, or one in
  * flight has to end first. */
-static int make_room(struct gyre_comm *comm)
+static int await_operation_room(struct gyre_comm *comm)
 {
     const struct gyre_engine *engine = comm->engine;
     int status = 0;
@@ -52,7 +52,7 @@ static int make_room(struct gyre_comm *comm)
         if (!room.orders)
             break;
         if (!gyre_engine_has_room(engine))
-            status = gyre_hub_wait(comm->hub, &wait);
+            status = gyre_progress_wait(comm->progress, &wait);
     }
     return status;
 }
@@ -62,7 +62,7 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     trouble->status = 0; /* of an earlier call */
-    int status = make_room(comm);
+    int status = await_operation_room(comm);
     if (!status)
         status = gyre_engine_plan(comm->engine, shape, plan, trouble);
     return gyre_comm_refused(comm, status);
@@ -71,26 +71,26 @@ static int find_plan(struct gyre_comm *comm, const struct gyre_shape *shape,
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                          void *output, struct gyre_operation **op)
 {
-    struct gyre_shadow *shadow = NULL;
-    int status = make_room(comm);
+    struct gyre_host_mirror *mirror = NULL;
+    int status = await_operation_room(comm);
     bool direct = comm->mesh && gyre_push_suits_device(comm->engine, plan, input, output);
     if (!status && direct)
-        status = gyre_carrier_open(&comm->hub->carrier, gyre_thread_trouble());
+        status = gyre_fold_queue_open(&comm->progress->fold_queue, gyre_thread_trouble());
     else if (!status)
         status =
-            gyre_shadow_make(comm->engine, plan, input, output, &shadow, gyre_thread_trouble());
+            gyre_mirror_make(comm->engine, plan, input, output, &mirror, gyre_thread_trouble());
     if (status)
         return gyre_comm_refused(comm, status);
     *op = gyre_engine_start(comm->engine, plan, input, output);
     if (!*op) {
-        gyre_shadow_release(shadow);
+        gyre_mirror_release(mirror);
         return gyre_comm_refused(comm,
                                  gyre_refuse("%u operations are held by a group", GYRE_OPS_MAX));
     }
     (*op)->direct = direct;
-    gyre_shadow_cast(*op, shadow);
+    gyre_mirror_use(*op, mirror);
     gyre_comm_note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
-    gyre_hub_drive(comm);
+    gyre_progress_drive(comm);
     return 0;
 }
 
@@ -103,7 +103,7 @@ int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, cons
 }
 
 struct exchange {
-    struct gyre_hub *hub;
+    struct gyre_progress_engine *progress;
     struct gyre_engine *engine;
     struct gyre_plan *plan;
     struct gyre_op_name name;
@@ -114,7 +114,7 @@ struct exchange {
 static bool exchange_came(void *context)
 {
     const struct exchange *exchange = context;
-    bool moved = gyre_hub_poll(exchange->hub);
+    bool moved = gyre_progress_poll(exchange->progress);
     return moved ||
            gyre_exchange_ready(exchange->engine, exchange->plan, exchange->name, exchange->begun);
 }
@@ -130,7 +130,7 @@ static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *excha
     op = gyre_exchange_adopt(comm->engine, exchange->plan, input, output, exchange->begun);
     if (!op)
         return false;
-    gyre_hub_drive(comm);
+    gyre_progress_drive(comm);
     *status = gyre_comm_drive(comm, op);
     gyre_engine_release(comm->engine, op);
     return true;
@@ -142,7 +142,7 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
 {
     struct gyre_engine *engine = comm->engine;
     const uint64_t sequence = ++engine->sequence;
-    struct exchange exchange = {comm->hub,
+    struct exchange exchange = {comm->progress,
                                 engine,
                                 plan,
                                 {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
@@ -156,19 +156,21 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     while (!exchange.begun && !status) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
-        status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
+        status =
+            gyre_progress_idle_turn(comm->progress, &idle, exchange_came, &exchange, UINT64_MAX);
         exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
     }
     idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were inside */
     while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.name, looks)) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
-        gyre_hub_tell_fault(comm);
-        status = gyre_hub_idle_turn(comm->hub, &idle, exchange_came, &exchange, UINT64_MAX);
+        gyre_progress_tell_fault(comm);
+        status =
+            gyre_progress_idle_turn(comm->progress, &idle, exchange_came, &exchange, UINT64_MAX);
     }
     gyre_engine_remember(engine, exchange.name.fingerprint);
     if (status)
-        gyre_hub_fail(comm->hub, status);
+        gyre_progress_fail(comm->progress, status);
     else
         gyre_comm_note_finished(comm);
     return status;
@@ -176,15 +178,15 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
 
 int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes)
 {
-    struct gyre_carrier *carrier = &comm->hub->carrier;
-    if (!gyre_carrier_owns(carrier, to) && !gyre_carrier_owns(carrier, from)) {
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    if (!gyre_fold_queue_owns(fold_queue, to) && !gyre_fold_queue_owns(fold_queue, from)) {
         memmove(to, from, bytes);
         return 0;
     }
     gyre_domain_enter(comm->domain);
-    int status = gyre_carrier_copy_now(carrier, to, from, bytes);
+    int status = gyre_fold_queue_copy_now(fold_queue, to, from, bytes);
     gyre_domain_leave(comm->domain);
-    return status ? gyre_trouble_set(gyre_thread_trouble(), status, "%s", carrier->trouble.text)
+    return status ? gyre_trouble_set(gyre_thread_trouble(), status, "%s", fold_queue->trouble.text)
                   : 0;
 }
 
@@ -201,8 +203,9 @@ static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, con
  * here. */
 static bool at_home(const struct gyre_comm *comm, const void *input, const void *output)
 {
-    struct gyre_carrier *carrier = &comm->hub->carrier;
-    return gyre_carrier_is_host(carrier, input) && gyre_carrier_is_host(carrier, output);
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    return gyre_fold_queue_is_host(fold_queue, input) &&
+           gyre_fold_queue_is_host(fold_queue, output);
 }
 
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
@@ -212,7 +215,7 @@ bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape,
         return false;
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan = comm->engine->recent;
-    bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
+    bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
                  gyre_shape_same(&plan->shape, shape, comm->n) &&
                  gyre_plan_takes(plan, input, output) && at_home(comm, input, output);
     if (again)
@@ -230,7 +233,7 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
     struct gyre_plan *plan;
     struct gyre_operation *op;
     int status = find_plan(comm, shape, &plan);
-    if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->hub->busies == 0 &&
+    if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
         at_home(comm, input, output)) {
         status = run_exchange(comm, plan, input, output);
     } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
@@ -253,11 +256,11 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     } else {
         gyre_domain_enter(comm->domain);
         status = gyre_comm_start(comm, shape, input, output, &started->op);
-        if (!status && gyre_hub_poll(comm->hub))
+        if (!status && gyre_progress_poll(comm->progress))
             gyre_domain_ring(comm->domain);
         gyre_domain_leave(comm->domain);
         if (!status && started->op->status == GYRE_AGAIN)
-            gyre_helper_poke(comm->hub);
+            gyre_helper_poke(comm->progress);
     }
     started->buffer = status ? NULL : buffer;
     if (status)
@@ -273,11 +276,14 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
 static int run_alone_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                         void *output, void *stream)
 {
-    uint64_t gate;
+    uint64_t stream_mark;
     gyre_domain_enter(comm->domain);
-    int status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, gyre_thread_trouble());
-    while (!status && !gyre_carrier_reached(&comm->hub->carrier, gate))
-        status = gyre_carrier_poll(&comm->hub->carrier) ? comm->hub->carrier.status : 0;
+    int status = gyre_fold_queue_mark(&comm->progress->fold_queue, stream, &stream_mark,
+                                      gyre_thread_trouble());
+    while (!status && !gyre_fold_queue_mark_reached(&comm->progress->fold_queue, stream_mark))
+        status = gyre_fold_queue_poll(&comm->progress->fold_queue)
+                     ? comm->progress->fold_queue.status
+                     : 0;
     gyre_domain_leave(comm->domain);
     return status ? status : run_alone(comm, shape, input, output);
 }
@@ -288,18 +294,19 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, cons
 {
     struct gyre_plan *plan;
     struct gyre_operation *op;
-    uint64_t gate;
+    uint64_t stream_mark;
     struct gyre_trouble *trouble = gyre_thread_trouble();
     int status = find_plan(comm, shape, &plan);
     if (!status)
-        status = gyre_hold_open(comm->hub->carrier.device, comm->hub->carrier.index, trouble);
+        status = gyre_stream_wait_open(comm->progress->fold_queue.device,
+                                       comm->progress->fold_queue.index, trouble);
     if (!status)
-        status = gyre_carrier_gate(&comm->hub->carrier, stream, &gate, trouble);
+        status = gyre_fold_queue_mark(&comm->progress->fold_queue, stream, &stream_mark, trouble);
     if (!status)
         status = gyre_comm_start_plan(comm, plan, input, output, &op);
     if (status)
         return status;
-    status = gyre_engine_bind_stream(comm->engine, op, gate, stream, trouble);
+    status = gyre_engine_bind_stream(comm->engine, op, stream_mark, stream, trouble);
     if (status) { /* peers count on it: it is run to its end */
         gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
@@ -314,11 +321,11 @@ int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, c
         return run_alone_on(comm, shape, input, output, stream);
     gyre_domain_enter(comm->domain);
     int status = begin_on(comm, shape, input, output, stream);
-    if (!status && gyre_hub_poll(comm->hub))
+    if (!status && gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
-    bool more = comm->hub->busies > 0;
+    bool more = comm->progress->busy_count > 0;
     gyre_domain_leave(comm->domain);
     if (more)
-        gyre_helper_poke(comm->hub);
+        gyre_helper_poke(comm->progress);
     return status;
 }

@@ -30,7 +30,7 @@ struct gyre_helper {
     _Atomic uint32_t work; /* something was started and not seen to end */
 };
 
-struct gyre_hub {
+struct gyre_progress_engine {
     struct gyre_domain *domain;
     struct gyre_local *local;    /* the ranks of this process; NULL: only this one */
     struct gyre_links *links;    /* NULL in a world of 1 */
@@ -42,11 +42,11 @@ struct gyre_hub {
     uint64_t carried; /* by the links, when last looked */
     uint32_t unasked; /* turns that had nothing to ask the links for */
     struct gyre_helper helper;
-    struct gyre_carrier carrier;           /* of memory that the CPU cannot touch */
+    struct gyre_fold_queue fold_queue;     /* of memory that the CPU cannot touch */
     uint32_t activities;                   /* that the watch may hear of */
     struct gyre_comm *comm[GYRE_COMM_IDS]; /* by id; 0 is the world */
     struct gyre_comm *busy[GYRE_COMM_IDS]; /* those with something in flight */
-    uint32_t busies;
+    uint32_t busy_count;
     bool retired[GYRE_COMM_IDS];     /* ids not to be used again: messages may still be under way */
     uint64_t reached[GYRE_COMM_IDS]; /* behind the last operation under that id here */
     struct gyre_preference preference;   /* of the environment */
@@ -54,19 +54,20 @@ struct gyre_hub {
 };
 
 /* `hub` is zeroed memory; the domain outlives it. */
-void gyre_hub_init(struct gyre_hub *hub, struct gyre_domain *domain);
+void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domain *domain);
 
-void gyre_hub_add(struct gyre_hub *hub, struct gyre_comm *comm);
-void gyre_hub_remove(struct gyre_hub *hub, struct gyre_comm *comm); /* idle; it may not be in */
+void gyre_progress_add(struct gyre_progress_engine *progress, struct gyre_comm *comm);
+void gyre_progress_remove(struct gyre_progress_engine *progress,
+                          struct gyre_comm *comm); /* idle; it may not be in */
 
 /* Something of this communicator is in flight: it is driven until it is idle. */
-void gyre_hub_drive(struct gyre_comm *comm);
+void gyre_progress_drive(struct gyre_comm *comm);
 
 /* Moves everything that can move, on every communicator. True if anything did. */
-bool gyre_hub_poll(struct gyre_hub *hub);
+bool gyre_progress_poll(struct gyre_progress_engine *progress);
 
 /* Is anything in flight, on any communicator? */
-bool gyre_hub_pending(const struct gyre_hub *hub);
+bool gyre_progress_pending(const struct gyre_progress_engine *progress);
 
 /* What a thread waits for. over() is asked by threads that do not own the domain, too. */
 struct gyre_wait {
@@ -78,20 +79,20 @@ struct gyre_wait {
 
 /* A poll, or a turn of waiting where nothing moved. The job's failure is looked for before anything
  * is read or written, 256 KiB at most at a time; it is returned, and every communicator's then. */
-int gyre_hub_turn(struct gyre_hub *hub, struct gyre_wait *wait);
+int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
 /* Turns until over(): 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way to threads
  * that want in and may stand by meanwhile; it is the owner again when it returns. */
-int gyre_hub_wait(struct gyre_hub *hub, struct gyre_wait *wait);
+int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
 /* Only the waiting of a turn, for callers that look for themselves. */
-int gyre_hub_idle_turn(struct gyre_hub *hub, struct gyre_idle *idle, bool (*ready)(void *context),
-                       void *context, uint64_t deadline);
-void gyre_hub_fail(struct gyre_hub *hub, int status);
-void gyre_hub_tell_fault(struct gyre_comm *comm); /* to the job, if it has one; once */
+int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
+                            bool (*ready)(void *context), void *context, uint64_t deadline);
+void gyre_progress_fail(struct gyre_progress_engine *progress, int status);
+void gyre_progress_tell_fault(struct gyre_comm *comm); /* to the job, if it has one; once */
 
 /* helper.c. poke: work was started; makes the thread on first use. */
-int gyre_helper_poke(struct gyre_hub *hub);
-void gyre_helper_stop(struct gyre_hub *hub);
+int gyre_helper_poke(struct gyre_progress_engine *progress);
+void gyre_helper_stop(struct gyre_progress_engine *progress);
 
 #endif

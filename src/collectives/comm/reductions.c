@@ -48,7 +48,7 @@ static void fold_by_user(const struct gyre_fold_task *task, void *queue)
 
 /* -- handles ----------------------------------------------------------------------------------- */
 
-static struct gyre_reduction *find(struct gyre_comm *comm, enum gyre_op op)
+static struct gyre_reduction *find_reduction(struct gyre_comm *comm, enum gyre_op op)
 {
     uint32_t place = (uint32_t)op - GYRE_OP_MADE;
     return (uint32_t)op >= GYRE_OP_MADE && place < GYRE_REDUCTIONS_MAX &&
@@ -57,8 +57,8 @@ static struct gyre_reduction *find(struct gyre_comm *comm, enum gyre_op op)
                : NULL;
 }
 
-static int make(struct gyre_comm *comm, const char *call, enum gyre_op *op,
-                struct gyre_reduction **out)
+static int make_reduction(struct gyre_comm *comm, const char *call, enum gyre_op *op,
+                          struct gyre_reduction **out)
 {
     int status = gyre_comm_check(comm, call);
     if (status)
@@ -79,7 +79,7 @@ int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type ty
                    enum gyre_op *op)
 {
     struct gyre_reduction *made = NULL;
-    int status = make(comm, "gyre_op_scaled", op, &made);
+    int status = make_reduction(comm, "gyre_op_scaled", op, &made);
     if (status)
         return status;
     if (!scalar || !gyre_type_size(type))
@@ -93,7 +93,7 @@ int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type ty
 int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *context, enum gyre_op *op)
 {
     struct gyre_reduction *made = NULL;
-    int status = make(comm, "gyre_op_user", op, &made);
+    int status = make_reduction(comm, "gyre_op_user", op, &made);
     if (status)
         return status;
     if (!fold)
@@ -109,7 +109,7 @@ int gyre_op_free(struct gyre_comm *comm, enum gyre_op op)
     int status = gyre_comm_check(comm, "gyre_op_free");
     if (status)
         return status;
-    struct gyre_reduction *made = find(comm, op);
+    struct gyre_reduction *made = find_reduction(comm, op);
     if (!made)
         return gyre_refuse("gyre_op_free: %d is no reduction of this communicator", (int)op);
     made->kind = GYRE_REDUCTION_NONE;
@@ -120,7 +120,7 @@ int gyre_op_free(struct gyre_comm *comm, enum gyre_op op)
 
 int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape)
 {
-    struct gyre_reduction *made = find(comm, shape->op);
+    struct gyre_reduction *made = find_reduction(comm, shape->op);
     if (!made)
         return gyre_refuse("%s: reduction %d is unknown", call, (int)shape->op);
     if (made->kind == GYRE_REDUCTION_USER) {
@@ -139,16 +139,16 @@ int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre
 
 static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum gyre_type type)
 {
-    struct gyre_carrier *carrier = &comm->hub->carrier;
-    if (!gyre_carrier_owns(carrier, task->destination[0])) {
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    if (!gyre_fold_queue_owns(fold_queue, task->destination[0])) {
         gyre_scale(type)(task, NULL);
         return 0;
     }
     gyre_domain_enter(comm->domain);
-    int status = gyre_carrier_open(carrier, gyre_thread_trouble());
+    int status = gyre_fold_queue_open(fold_queue, gyre_thread_trouble());
     if (!status)
-        status =
-            gyre_carrier_await(carrier, gyre_carrier_fold(carrier, gyre_scale_cuda(type), task));
+        status = gyre_fold_queue_await(
+            fold_queue, gyre_fold_queue_fold(fold_queue, gyre_scale_cuda(type), task));
     gyre_domain_leave(comm->domain);
     return status;
 }
@@ -156,8 +156,8 @@ static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum
 /* Nowhere to multiply: the carrier has no memory of its own. */
 static int check_place(const struct gyre_comm *comm, const void *input, const void *to)
 {
-    const struct gyre_carrier *carrier = &comm->hub->carrier;
-    if (gyre_carrier_owns(carrier, input) == gyre_carrier_owns(carrier, to))
+    const struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    if (gyre_fold_queue_owns(fold_queue, input) == gyre_fold_queue_owns(fold_queue, to))
         return 0;
     return gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
                             "a reduction by gyre_op_scaled() wants input and output in one kind of "
@@ -167,7 +167,7 @@ static int check_place(const struct gyre_comm *comm, const void *input, const vo
 int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
                          void *output, void **buffer)
 {
-    const struct gyre_reduction *made = find(comm, shape->op);
+    const struct gyre_reduction *made = find_reduction(comm, shape->op);
     uint64_t bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
     bool fits = gyre_shape_output_bytes(shape, comm->n, comm->rank) == bytes;
     void *to = output;

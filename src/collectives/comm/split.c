@@ -32,7 +32,7 @@ struct member {
 };
 
 struct asset { /* what a rank brings; summed, like claims */
-    int64_t board, outbox, reached;
+    int64_t board, inbox, reached;
 };
 
 struct ballot {
@@ -45,8 +45,8 @@ struct ballot {
 
 /* -- agreements -------------------------------------------------------------------------------- */
 
-static int agree(struct gyre_comm *parent, void *table, uint64_t count, enum gyre_type type,
-                 enum gyre_op op)
+static int reduce_table(struct gyre_comm *parent, void *table, uint64_t count, enum gyre_type type,
+                        enum gyre_op op)
 {
     const struct gyre_shape shape = {
         .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
@@ -89,10 +89,10 @@ static int vote(struct ballot *ballot, int color, int key, uint32_t *id)
     struct gyre_comm *parent = ballot->parent;
     ballot->claim[parent->rank] = (struct claim){color, key};
     for (uint32_t i = 0; i < GYRE_COMM_IDS; i++)
-        ballot->used[i] = parent->hub->comm[i] || parent->hub->retired[i];
-    int status = agree(parent, ballot->claim, 2 * (uint64_t)parent->n, GYRE_I64, GYRE_SUM);
+        ballot->used[i] = parent->progress->comm[i] || parent->progress->retired[i];
+    int status = reduce_table(parent, ballot->claim, 2 * (uint64_t)parent->n, GYRE_I64, GYRE_SUM);
     if (!status)
-        status = agree(parent, ballot->used, GYRE_COMM_IDS, GYRE_U8, GYRE_MAX);
+        status = reduce_table(parent, ballot->used, GYRE_COMM_IDS, GYRE_U8, GYRE_MAX);
     if (status)
         return status;
     *id = free_id(ballot);
@@ -135,7 +135,7 @@ static int gather_members(const struct ballot *ballot, struct gyre_comm *child)
 }
 
 /* Unlike that of any other group that lives: those of one id have no rank in common. */
-static uint32_t name_of(const struct gyre_comm *child)
+static uint32_t comm_number(const struct gyre_comm *child)
 {
     uint32_t lowest = child->world[0];
     for (uint32_t rank = 1; rank < child->n; rank++)
@@ -151,11 +151,12 @@ static int furnish(const struct ballot *ballot, struct gyre_comm *child)
     if (status || !child->activity)
         return gyre_trouble_set(ballot->trouble, -ENOMEM, "gyre_split: no memory for %u ranks",
                                 child->n);
-    child->name = name_of(child);
+    child->name = comm_number(child);
     atomic_store(&child->activity->comm, child->name);
     status = gyre_comm_lay_out(child, ballot->trouble);
     struct gyre_mesh_options options = {child->rank, child->n, child->world};
-    if (!status && child->n > 1 && child->n <= GYRE_PEERS_MAPPED_MAX && child->seat.nodes == 1)
+    if (!status && child->n > 1 && child->n <= GYRE_PEERS_MAPPED_MAX &&
+        child->node_place.nodes == 1)
         gyre_mesh_create(child->domain, &options, &child->mesh, &unshared); /* else: by messages */
     return status;
 }
@@ -165,7 +166,7 @@ static struct gyre_comm *new_child(struct gyre_comm *parent, uint32_t id)
     struct gyre_comm *child = calloc(1, sizeof(*child));
     if (!child)
         return NULL;
-    child->hub = parent->hub;
+    child->progress = parent->progress;
     child->domain = parent->domain;
     child->id = id;
     pthread_mutex_init(&child->registered_lock, NULL);
@@ -181,15 +182,15 @@ static void drop_mesh(struct gyre_comm *child)
 }
 
 /* All boards of the child are known, or all its operations go by messages. */
-static int meet(const struct ballot *ballot, struct gyre_comm *child)
+static int meet_members(const struct ballot *ballot, struct gyre_comm *child)
 {
     uint32_t id[2 * GYRE_PEERS_MAPPED_MAX];
     bool all = child->mesh != NULL;
     for (uint32_t rank = 0; all && rank < child->n; rank++) {
         const struct asset *asset = &ballot->asset[child->above[rank]];
         id[2 * rank] = (uint32_t)asset->board;
-        id[2 * rank + 1] = (uint32_t)asset->outbox;
-        all = asset->board && asset->outbox;
+        id[2 * rank + 1] = (uint32_t)asset->inbox;
+        all = asset->board && asset->inbox;
     }
     if (!all)
         drop_mesh(child);
@@ -212,7 +213,7 @@ static void go_on(const struct ballot *ballot, struct gyre_comm *child)
 
 static int open_child(const struct ballot *ballot, struct gyre_comm *child)
 {
-    int status = meet(ballot, child);
+    int status = meet_members(ballot, child);
     if (!status)
         status = gyre_comm_open_engine(child, ballot->trouble);
     if (!status)
@@ -226,13 +227,14 @@ static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
     struct gyre_comm *parent = ballot->parent;
     struct asset *mine = &ballot->asset[parent->rank], *failed = &ballot->asset[parent->n];
     if (child)
-        mine->reached = (int64_t)parent->hub->reached[child->id];
+        mine->reached = (int64_t)parent->progress->reached[child->id];
     if (child && child->mesh) {
         mine->board = child->mesh->board_id;
-        mine->outbox = child->mesh->outbox_id;
+        mine->inbox = child->mesh->inbox_id;
     }
     failed->board = status != 0;
-    int agreed = agree(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64, GYRE_SUM);
+    int agreed =
+        reduce_table(parent, ballot->asset, 3 * ((uint64_t)parent->n + 1), GYRE_I64, GYRE_SUM);
     if (agreed || status)
         return agreed ? agreed : status;
     if (failed->board)
@@ -244,7 +246,7 @@ static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
 static void enlist(struct gyre_comm *child)
 {
     gyre_domain_enter(child->domain);
-    gyre_hub_add(child->hub, child);
+    gyre_progress_add(child->progress, child);
     gyre_domain_leave(child->domain);
 }
 
@@ -295,7 +297,7 @@ int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **ou
 
 /* When this is over, every rank has left all operations before it. Messages sent and not received
  * by anybody are the sum over all ranks. */
-static int part(struct gyre_comm *child, int64_t *lost)
+static int sum_lost(struct gyre_comm *child, int64_t *lost)
 {
     const struct gyre_shape shape = {
         .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true};
@@ -307,20 +309,20 @@ static int part(struct gyre_comm *child, int64_t *lost)
 
 int gyre_comm_end(struct gyre_comm *child)
 {
-    struct gyre_hub *hub = child->hub;
+    struct gyre_progress_engine *progress = child->progress;
     int64_t lost = 0;
     gyre_comm_finish_work(child);
-    int status = atomic_load(&hub->failed);
-    lost = gyre_pairs_balance(child);
+    int status = atomic_load(&progress->failed);
+    lost = gyre_p2p_balance(child);
     if (!status)
-        status = part(child, &lost);
+        status = sum_lost(child, &lost);
     gyre_domain_enter(child->domain);
-    gyre_pairs_withdraw(child);
-    gyre_hub_remove(hub, child);
+    gyre_p2p_withdraw(child);
+    gyre_progress_remove(progress, child);
     gyre_domain_leave(child->domain);
-    hub->retired[child->id] = status || lost;
+    progress->retired[child->id] = status || lost;
     if (child->engine)
-        hub->reached[child->id] = child->engine->sequence + 1;
+        progress->reached[child->id] = child->engine->sequence + 1;
     if (!status && lost)
         gyre_log(GYRE_LOG_WARN, "communicator %u ends with %lld messages that nobody received",
                  child->id, (long long)lost);

@@ -17,15 +17,15 @@
 
 /* -- init -------------------------------------------------------------------------------------- */
 
-static int read_settings(struct gyre_hub *hub, struct gyre_trouble *trouble)
+static int read_settings(struct gyre_progress_engine *progress, struct gyre_trouble *trouble)
 {
-    struct gyre_engine_options *options = &hub->settings;
+    struct gyre_engine_options *options = &progress->settings;
     int64_t lanes = 0;
     int status = gyre_log_check(trouble);
     if (!status)
         status = gyre_reduce_check(trouble);
     if (!status)
-        status = gyre_preference_read(&hub->preference, trouble);
+        status = gyre_preference_read(&progress->preference, trouble);
     if (!status)
         status = gyre_env_size("GYRE_SLICE", &options->slice_bytes, trouble);
     if (!status)
@@ -33,7 +33,7 @@ static int read_settings(struct gyre_hub *hub, struct gyre_trouble *trouble)
     if (!status)
         status = gyre_env_int("GYRE_LANES", 1, GYRE_LANES_MAX, &lanes, trouble);
     options->lanes = (uint32_t)lanes;
-    options->preference = &hub->preference;
+    options->preference = &progress->preference;
     return status;
 }
 
@@ -54,14 +54,14 @@ int gyre_options_take(const struct gyre_options *given, struct gyre_options *opt
     return 0;
 }
 
-static void take_seat(struct gyre_comm *comm)
+static void take_node_place(struct gyre_comm *comm)
 {
     const struct gyre_layout *layout = comm->layout;
     uint32_t node = layout->node[comm->rank], first = layout->start[node];
-    comm->seat = (struct gyre_node_place){.local_rank = layout->place[comm->rank] - first,
-                                          .local_size = layout->start[node + 1] - first,
-                                          .node = node,
-                                          .nodes = layout->nodes};
+    comm->node_place = (struct gyre_node_place){.local_rank = layout->place[comm->rank] - first,
+                                                .local_size = layout->start[node + 1] - first,
+                                                .node = node,
+                                                .nodes = layout->nodes};
 }
 
 int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble)
@@ -76,7 +76,7 @@ int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble)
     free(node);
     if (status)
         return status;
-    take_seat(comm);
+    take_node_place(comm);
     if (comm->layout->nodes == 1) {
         gyre_layout_destroy(comm->layout);
         comm->layout = NULL;
@@ -87,7 +87,7 @@ int gyre_comm_lay_out(struct gyre_comm *comm, struct gyre_trouble *trouble)
 static int open_mesh(struct gyre_comm *comm, struct gyre_trouble *trouble)
 {
     struct gyre_mesh_options options = {comm->rank, comm->n, NULL};
-    if (comm->seat.nodes > 1 || comm->n == 1 || comm->n > GYRE_PEERS_MAPPED_MAX)
+    if (comm->node_place.nodes > 1 || comm->n == 1 || comm->n > GYRE_PEERS_MAPPED_MAX)
         return 0;
     int status = gyre_mesh_create(comm->domain, &options, &comm->mesh, trouble);
     return status ? status : gyre_mesh_meet(comm->mesh, NULL, trouble);
@@ -106,15 +106,15 @@ static bool one_machine(const struct gyre_comm *comm)
 
 int gyre_comm_open_engine(struct gyre_comm *comm, struct gyre_trouble *trouble)
 {
-    struct gyre_engine_options options = comm->hub->settings;
+    struct gyre_engine_options options = comm->progress->settings;
     options.rank = comm->rank;
     options.n = comm->n;
     options.comm = (uint16_t)comm->id;
     options.world = comm->world;
-    options.links = comm->hub->links;
+    options.links = comm->progress->links;
     options.mesh = comm->mesh;
-    options.keeper = comm->mesh ? NULL : comm->domain;
-    options.carrier = comm->hub->carrier.device ? &comm->hub->carrier : NULL;
+    options.scratch_domain = comm->mesh ? NULL : comm->domain;
+    options.fold_queue = comm->progress->fold_queue.device ? &comm->progress->fold_queue : NULL;
     options.layout = comm->layout;
     options.near = GYRE_LINK_SHM;
     options.far = one_machine(comm) ? GYRE_LINK_LOOPBACK : GYRE_LINK_NETWORK;
@@ -128,8 +128,8 @@ static int open_world(struct gyre_comm *comm, struct gyre_trouble *trouble)
     comm->rank = joined->rank;
     comm->n = joined->n;
     comm->activity = gyre_domain_activity(comm->domain);
-    gyre_hub_init(comm->hub, comm->domain);
-    gyre_hub_add(comm->hub, comm);
+    gyre_progress_init(comm->progress, comm->domain);
+    gyre_progress_add(comm->progress, comm);
     int status = gyre_comm_lay_out(comm, trouble);
     if (!status)
         status = open_mesh(comm, trouble);
@@ -140,9 +140,9 @@ void gyre_comm_free(struct gyre_comm *comm)
 {
     gyre_work_deinit(comm);
     gyre_engine_destroy(comm->engine);
-    gyre_pairs_destroy(comm);
+    gyre_p2p_destroy(comm);
     gyre_group_deinit(&comm->group);
-    free(comm->vector_plan);
+    free(comm->v_plan);
     gyre_layout_destroy(comm->layout);
     gyre_mesh_destroy(comm->mesh);
     pthread_mutex_destroy(&comm->registered_lock);
@@ -156,30 +156,30 @@ void gyre_comm_free(struct gyre_comm *comm)
 
 int gyre_world_free(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
-    struct gyre_hub *hub = world->hub;
-    gyre_carrier_deinit(&hub->carrier); /* its work may read what peers share */
+    struct gyre_progress_engine *progress = world->progress;
+    gyre_fold_queue_deinit(&progress->fold_queue); /* its work may read what peers share */
     for (uint32_t id = 0; id < GYRE_COMM_IDS; id++)
-        if (hub->comm[id] && hub->comm[id]->engine)
-            gyre_engine_part(hub->comm[id]->engine);
+        if (progress->comm[id] && progress->comm[id]->engine)
+            gyre_engine_part(progress->comm[id]->engine);
     int status = gyre_domain_close(world->domain, trouble);
     for (uint32_t id = 1; id < GYRE_COMM_IDS; id++)
-        if (hub->comm[id])
-            gyre_comm_free(hub->comm[id]);
+        if (progress->comm[id])
+            gyre_comm_free(progress->comm[id]);
     gyre_comm_free(world);
-    free(hub);
+    free(progress);
     return status;
 }
 
 static struct gyre_comm *new_world(void)
 {
     struct gyre_comm *comm = calloc(1, sizeof(*comm));
-    struct gyre_hub *hub = calloc(1, sizeof(*hub));
-    if (!comm || !hub) {
+    struct gyre_progress_engine *progress = calloc(1, sizeof(*progress));
+    if (!comm || !progress) {
         free(comm);
-        free(hub);
+        free(progress);
         return NULL;
     }
-    comm->hub = hub;
+    comm->progress = progress;
     pthread_mutex_init(&comm->registered_lock, NULL);
     return comm;
 }
@@ -190,7 +190,7 @@ int gyre_world_create(const struct gyre_domain_options *options, struct gyre_com
     struct gyre_comm *comm = new_world();
     if (!comm)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a communicator");
-    int status = read_settings(comm->hub, trouble);
+    int status = read_settings(comm->progress, trouble);
     if (!status)
         status = gyre_domain_prepare(options, &comm->domain, trouble);
     if (status)
@@ -203,10 +203,10 @@ int gyre_world_create(const struct gyre_domain_options *options, struct gyre_com
 int gyre_world_meet(struct gyre_comm *comm, const char *made_by, struct gyre_trouble *trouble)
 {
     char configuration[GYRE_PREFERENCE_TEXT + 120];
-    const struct gyre_hub *hub = comm->hub;
+    const struct gyre_progress_engine *progress = comm->progress;
     snprintf(configuration, sizeof(configuration), "%s GYRE_SLICE=%llu GYRE_LANES=%u made_by=%s",
-             hub->preference.text, (unsigned long long)hub->settings.slice_bytes,
-             hub->settings.lanes, made_by);
+             progress->preference.text, (unsigned long long)progress->settings.slice_bytes,
+             progress->settings.lanes, made_by);
     int status = gyre_domain_meet(comm->domain, configuration, trouble);
     return status ? status : open_world(comm, trouble);
 }
@@ -246,28 +246,28 @@ void gyre_comm_finish_work(struct gyre_comm *comm)
     struct gyre_wait wait = {is_idle, comm, UINT64_MAX, {0}};
     gyre_domain_enter(comm->domain);
     gyre_comm_focus(comm);
-    gyre_hub_wait(comm->hub, &wait);
+    gyre_progress_wait(comm->progress, &wait);
     gyre_domain_leave(comm->domain);
 }
 
 static bool all_idle(void *context)
 {
-    const struct gyre_hub *hub = context;
-    return __atomic_load_n(&hub->busies, __ATOMIC_RELAXED) == 0;
+    const struct gyre_progress_engine *progress = context;
+    return __atomic_load_n(&progress->busy_count, __ATOMIC_RELAXED) == 0;
 }
 
 static void finish_all(struct gyre_comm *world)
 {
-    struct gyre_wait wait = {all_idle, world->hub, UINT64_MAX, {0}};
+    struct gyre_wait wait = {all_idle, world->progress, UINT64_MAX, {0}};
     gyre_domain_enter(world->domain);
-    gyre_hub_wait(world->hub, &wait);
+    gyre_progress_wait(world->progress, &wait);
     gyre_domain_leave(world->domain);
 }
 
 int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     const struct gyre_health *health = gyre_domain_health(world->domain);
-    int failed = atomic_load(&world->hub->failed), status = atomic_load(&health->status);
+    int failed = atomic_load(&world->progress->failed), status = atomic_load(&health->status);
     if (status)
         *trouble = health->failure;
     return failed ? failed : status;
@@ -276,8 +276,8 @@ int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *troubl
 int gyre_world_end(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
     finish_all(world);
-    gyre_helper_stop(world->hub);
-    int failed = atomic_load(&world->hub->failed);
+    gyre_helper_stop(world->progress);
+    int failed = atomic_load(&world->progress->failed);
     int status = gyre_world_free(world, trouble);
     return failed ? failed : status;
 }
@@ -290,8 +290,8 @@ int gyre_finalize(struct gyre_comm *comm)
         return GYRE_FORKED;
     struct gyre_trouble *trouble = gyre_thread_trouble();
     int open = gyre_group_left_open(comm);
-    int ended = comm->id           ? gyre_comm_end(comm)
-                : comm->hub->local ? gyre_local_leave(comm, trouble)
-                                   : gyre_world_end(comm, trouble);
+    int ended = comm->id                ? gyre_comm_end(comm)
+                : comm->progress->local ? gyre_local_leave(comm, trouble)
+                                        : gyre_world_end(comm, trouble);
     return ended ? ended : open;
 }

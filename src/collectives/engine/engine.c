@@ -29,8 +29,8 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->world = options->world;
     engine->links = options->links;
     engine->mesh = options->mesh;
-    engine->carrier = options->carrier;
-    engine->keeper = options->keeper;
+    engine->fold_queue = options->fold_queue;
+    engine->scratch_domain = options->scratch_domain;
     engine->planning = (struct gyre_plan_options){.n = options->n,
                                                   .rank = options->rank,
                                                   .mapped = options->mesh != NULL,
@@ -53,28 +53,29 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
 
 /* -- streams ----------------------------------------------------------------------------------- */
 
-int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, uint64_t gate,
-                            void *stream, struct gyre_trouble *trouble)
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
+                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble)
 {
-    op->gate = gate;
-    int status = gyre_hold_take(&op->hold, trouble);
+    op->stream_mark = stream_mark;
+    int status = gyre_stream_wait_take(&op->stream_wait, trouble);
     if (!status)
-        status = gyre_carrier_hold(engine->carrier, stream, op->hold.word, op->hold.value, trouble);
+        status = gyre_fold_queue_stream_wait(engine->fold_queue, stream, op->stream_wait.word,
+                                             op->stream_wait.value, trouble);
     op->held = status == 0;
     if (status)
-        gyre_hold_give(&op->hold);
+        gyre_stream_wait_give(&op->stream_wait);
     return status;
 }
 
 bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operation *op)
 {
-    return !op->gate || gyre_carrier_reached(engine->carrier, op->gate);
+    return !op->stream_mark || gyre_fold_queue_mark_reached(engine->fold_queue, op->stream_mark);
 }
 
 void gyre_engine_part(struct gyre_engine *engine)
 {
     gyre_steps_deinit(engine);
-    engine->keeper = NULL;
+    engine->scratch_domain = NULL;
 }
 
 void gyre_engine_destroy(struct gyre_engine *engine)
@@ -82,7 +83,7 @@ void gyre_engine_destroy(struct gyre_engine *engine)
     if (!engine)
         return;
     gyre_steps_deinit(engine);
-    gyre_shadow_deinit(engine);
+    gyre_mirror_deinit(engine);
     for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++)
         gyre_plan_destroy(engine->plan[i]);
     engine->device->queue_destroy(engine->queue);
@@ -164,7 +165,7 @@ int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
 
 /* -- operations -------------------------------------------------------------------------------- */
 
-static uint32_t free_place(const struct gyre_engine *engine)
+static uint32_t free_operation_place(const struct gyre_engine *engine)
 {
     uint32_t place = 0;
     while (place < GYRE_OPS_MAX && engine->op[place].used)
@@ -174,13 +175,13 @@ static uint32_t free_place(const struct gyre_engine *engine)
 
 bool gyre_engine_has_room(const struct gyre_engine *engine)
 {
-    return free_place(engine) < GYRE_OPS_MAX;
+    return free_operation_place(engine) < GYRE_OPS_MAX;
 }
 
 struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
                                          const void *input, void *output)
 {
-    uint32_t place = free_place(engine);
+    uint32_t place = free_operation_place(engine);
     if (place == GYRE_OPS_MAX)
         return NULL;
     struct gyre_operation *op = &engine->op[place];
@@ -199,7 +200,7 @@ struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre
     return op;
 }
 
-static void end(struct gyre_engine *engine, struct gyre_operation *op, int status)
+static void end_operation(struct gyre_engine *engine, struct gyre_operation *op, int status)
 {
     op->status = status;
     uint32_t i = 0;
@@ -207,24 +208,24 @@ static void end(struct gyre_engine *engine, struct gyre_operation *op, int statu
         i++;
     memmove(&engine->order[i], &engine->order[i + 1],
             (--engine->orders - i) * sizeof(engine->order[0]));
-    gyre_hold_give(&op->hold);
+    gyre_stream_wait_give(&op->stream_wait);
     if (op->held)
         gyre_engine_release(engine, op);
 }
 
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
 {
-    if (op->shadow && !status)
+    if (op->mirror && !status)
         op->giving = true;
     else
-        end(engine, op, status);
+        end_operation(engine, op, status);
 }
 
 void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
 {
     (void)engine;
-    gyre_shadow_release(op->shadow);
-    op->shadow = NULL;
+    gyre_mirror_release(op->mirror);
+    op->mirror = NULL;
     op->used = false;
 }
 
@@ -243,23 +244,24 @@ void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bo
 static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
 {
     bool moved =
-        op->plan->form != GYRE_FORM_STEPS && gyre_shadow_give_before(op->shadow, op->plan->slices);
-    if (!gyre_shadow_over(op->shadow))
+        op->plan->form != GYRE_FORM_STEPS && gyre_mirror_give_before(op->mirror, op->plan->slices);
+    if (!gyre_mirror_over(op->mirror))
         return moved;
-    end(engine, op, 0);
+    end_operation(engine, op, 0);
     return true;
 }
 
-static bool run_shadows(struct gyre_engine *engine)
+static bool run_mirrors(struct gyre_engine *engine)
 {
     bool moved = false;
-    if (engine->carrier->status)
-        gyre_engine_fault(engine, engine->carrier->status, gyre_engine_world(engine, engine->rank),
-                          false, &engine->carrier->trouble);
+    if (engine->fold_queue->status)
+        gyre_engine_fault(engine, engine->fold_queue->status,
+                          gyre_engine_world(engine, engine->rank), false,
+                          &engine->fold_queue->trouble);
     for (uint32_t i = 0; i < engine->orders && !engine->fault.status;) {
         struct gyre_operation *op = engine->order[i];
-        if (op->shadow && gyre_engine_due(engine, op))
-            moved |= op->giving ? give_back(engine, op) : gyre_shadow_run(op->shadow);
+        if (op->mirror && gyre_engine_due(engine, op))
+            moved |= op->giving ? give_back(engine, op) : gyre_mirror_run(op->mirror);
         i += i < engine->orders && engine->order[i] == op;
     }
     return moved;
@@ -267,7 +269,7 @@ static bool run_shadows(struct gyre_engine *engine)
 
 bool gyre_engine_run(struct gyre_engine *engine)
 {
-    bool moved = engine->carrier && run_shadows(engine);
+    bool moved = engine->fold_queue && run_mirrors(engine);
     moved |= gyre_steps_run(engine);
     if (engine->mesh)
         moved |= gyre_mapped_poll(engine);
@@ -289,10 +291,10 @@ bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
 /* First what the carrier still writes; that is short, unless a stream keeps it up that has to go. */
 void gyre_engine_let_streams_go(struct gyre_engine *engine)
 {
-    if (engine->carrier)
-        gyre_carrier_settle(engine->carrier);
+    if (engine->fold_queue)
+        gyre_fold_queue_settle(engine->fold_queue);
     for (uint32_t i = 0; i < engine->orders; i++)
-        gyre_hold_give(&engine->order[i]->hold);
+        gyre_stream_wait_give(&engine->order[i]->stream_wait);
 }
 
 void gyre_engine_fail(struct gyre_engine *engine, int status)
@@ -302,10 +304,10 @@ void gyre_engine_fail(struct gyre_engine *engine, int status)
     engine->failed = status;
     gyre_steps_drop(engine);
     gyre_engine_let_streams_go(engine);
-    if (engine->carrier)
-        gyre_carrier_settle(engine->carrier);
+    if (engine->fold_queue)
+        gyre_fold_queue_settle(engine->fold_queue);
     if (engine->mesh)
         gyre_mapped_drop(engine);
     while (engine->orders)
-        end(engine, engine->order[0], status);
+        end_operation(engine, engine->order[0], status);
 }

@@ -22,9 +22,10 @@
 #define GYRE_PLANS_MAX   64u /* plans kept; the least recently used one that is idle goes */
 #define GYRE_PIECE_BYTES (256u * 1024) /* folded or copied at most between looks at the world */
 
-struct gyre_mesh; /* boards of a communicator whose ranks all share memory; collectives/mapped/mesh.h */
-struct gyre_carrier;
-struct gyre_shadow;
+struct
+    gyre_mesh; /* boards of a communicator whose ranks all share memory; collectives/mapped/mesh.h */
+struct gyre_fold_queue;
+struct gyre_host_mirror;
 
 struct gyre_operation {
     struct gyre_plan *plan;
@@ -32,16 +33,17 @@ struct gyre_operation {
     uint8_t *output;
     uint64_t sequence;
     uint64_t fingerprint;
-    _Atomic int status;         /* GYRE_AGAIN while under way; read by any thread */
-    uint64_t next_slice;        /* STEPS: the next one that a lane may take */
-    uint32_t lanes;             /* STEPS: lanes at work for it */
-    uint32_t blocks;            /* BLOCKS: messages that have not ended */
-    struct gyre_shadow *shadow; /* input and output are there, the caller's elsewhere; NULL: no */
-    bool giving;                /* all has run, and OUTPUT is on its way to the caller's */
-    bool direct;                /* PUSH: a device runs it, if every rank's can */
-    uint64_t gate;              /* of the stream that it waits for; 0: none */
-    bool held;                  /* a stream waits for it, and nobody else: */
-    struct gyre_hold hold;      /* its word, until it is released */
+    _Atomic int status;  /* GYRE_AGAIN while under way; read by any thread */
+    uint64_t next_slice; /* STEPS: the next one that a lane may take */
+    uint32_t lanes;      /* STEPS: lanes at work for it */
+    uint32_t blocks;     /* BLOCKS: messages that have not ended */
+    struct gyre_host_mirror
+        *mirror;          /* input and output are there, the caller's elsewhere; NULL: no */
+    bool giving;          /* all has run, and OUTPUT is on its way to the caller's */
+    bool direct;          /* PUSH: a device runs it, if every rank's can */
+    uint64_t stream_mark; /* of the stream that it waits for; 0: none */
+    bool held;            /* a stream waits for it, and nobody else: */
+    struct gyre_stream_wait stream_wait; /* its word, until it is released */
     bool used;
 };
 
@@ -78,13 +80,13 @@ struct gyre_engine {
     struct gyre_mesh *mesh; /* NULL: not all ranks share memory */
     const struct gyre_device *device;
     struct gyre_device_queue *queue;
-    struct gyre_carrier *carrier; /* NULL: all buffers are the host's */
-    struct gyre_domain *keeper;   /* of the lanes' scratch; NULL: the heap */
-    struct gyre_shadow *shadows;  /* all that were made */
+    struct gyre_fold_queue *fold_queue; /* NULL: all buffers are the host's */
+    struct gyre_domain *scratch_domain; /* of the lanes' scratch; NULL: the heap */
+    struct gyre_host_mirror *mirrors;   /* all that were made */
     struct gyre_plan_options planning;
 
-    uint64_t sequence; /* of the last operation started */
-    uint64_t past;     /* all operations started, in one number */
+    uint64_t sequence;     /* of the last operation started */
+    uint64_t history_hash; /* all operations started, in one number */
     struct gyre_operation op[GYRE_OPS_MAX];
     struct gyre_operation *order[GYRE_OPS_MAX]; /* in flight, by sequence */
     uint32_t orders;
@@ -106,8 +108,9 @@ struct gyre_engine_options {
     const uint32_t *world; /* n, borrowed; NULL: ranks are the links' own */
     struct gyre_links *links;
     struct gyre_mesh *mesh;
-    struct gyre_carrier *carrier; /* borrowed; NULL: all buffers are the host's */
-    struct gyre_domain *keeper; /* of scratch that links write in place; borrowed; NULL: the heap */
+    struct gyre_fold_queue *fold_queue; /* borrowed; NULL: all buffers are the host's */
+    struct gyre_domain
+        *scratch_domain; /* of scratch that links write in place; borrowed; NULL: the heap */
     const struct gyre_layout *layout;         /* NULL: all on one node; borrowed */
     enum gyre_link_kind near, far;            /* links inside a node and to the others */
     const struct gyre_preference *preference; /* borrowed while the engine lives; NULL: none */
@@ -133,19 +136,19 @@ static inline uint64_t gyre_engine_fingerprint(const struct gyre_engine *engine,
                                                const struct gyre_plan *plan, uint64_t sequence)
 {
     uint64_t own = (plan->fingerprint ^ sequence) * UINT64_C(0x9e3779b97f4a7c15);
-    return (engine->past & ~(uint64_t)UINT32_MAX) | own >> 32;
+    return (engine->history_hash & ~(uint64_t)UINT32_MAX) | own >> 32;
 }
 
 /* The operation is started, or over, and will not be asked for again. */
 static inline void gyre_engine_remember(struct gyre_engine *engine, uint64_t fingerprint)
 {
-    engine->past = (engine->past ^ fingerprint) * UINT64_C(0xd1342543de82ef95);
+    engine->history_hash = (engine->history_hash ^ fingerprint) * UINT64_C(0xd1342543de82ef95);
 }
 
 /* The operation that was just started waits for what the gate stands for, and the stream for the
  * operation, which is released when it ends. If that fails it is one like any other. */
-int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op, uint64_t gate,
-                            void *stream, struct gyre_trouble *trouble);
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
+                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble);
 
 /* Has what the operation waits for come? */
 bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operation *op);

@@ -33,15 +33,16 @@ static uint8_t *address(const struct gyre_lane *lane, struct gyre_place place)
 static uint8_t *scratch_take(const struct gyre_engine *engine, uint64_t bytes)
 {
     uint64_t whole = (bytes + 4096) & ~UINT64_C(4095);
-    uint8_t *scratch = engine->keeper && bytes ? gyre_domain_keep(engine->keeper, whole) : NULL;
+    uint8_t *scratch =
+        engine->scratch_domain && bytes ? gyre_domain_keep(engine->scratch_domain, whole) : NULL;
     return scratch ? scratch : aligned_alloc(4096, whole);
 }
 
 static void scratch_give(const struct gyre_engine *engine, uint8_t *scratch)
 {
-    if (engine->keeper && gyre_domain_forked(engine->keeper))
+    if (engine->scratch_domain && gyre_domain_forked(engine->scratch_domain))
         return; /* the parent's */
-    if (!engine->keeper || !scratch || gyre_domain_unshare(engine->keeper, scratch))
+    if (!engine->scratch_domain || !scratch || gyre_domain_unshare(engine->scratch_domain, scratch))
         free(scratch);
 }
 
@@ -113,7 +114,7 @@ static void begin_round(struct gyre_lane *lane)
 static bool has_slice(const struct gyre_engine *engine, const struct gyre_operation *op)
 {
     return op->next_slice < op->plan->slices && gyre_engine_due(engine, op) &&
-           (!op->shadow || gyre_shadow_ready(op->shadow, op->next_slice));
+           (!op->mirror || gyre_mirror_ready(op->mirror, op->next_slice));
 }
 
 /* Takes the operation's next slice; false when there is none. */
@@ -134,7 +135,7 @@ static bool begin_slice(const struct gyre_engine *engine, struct gyre_lane *lane
     return true;
 }
 
-static struct gyre_match name_of(const struct gyre_engine *engine, const struct gyre_lane *lane)
+static struct gyre_match lane_match(const struct gyre_engine *engine, const struct gyre_lane *lane)
 {
     return (struct gyre_match){.comm = engine->comm,
                                .lane = (uint16_t)lane->slice_index,
@@ -146,7 +147,7 @@ static struct gyre_match name_of(const struct gyre_engine *engine, const struct 
 static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *lane,
                      const struct gyre_step *step)
 {
-    struct gyre_match match = name_of(engine, lane);
+    struct gyre_match match = lane_match(engine, lane);
     uint8_t *at = address(lane, step->at);
     uint32_t peer = gyre_engine_world(engine, step->peer);
     return step->kind == GYRE_SEND
@@ -154,9 +155,10 @@ static bool runs_now(const struct gyre_engine *engine, const struct gyre_lane *l
                : !gyre_link_recv_now(engine->links, peer, &match, at, step->length);
 }
 
-static int post(struct gyre_engine *engine, struct gyre_lane *lane, const struct gyre_step *step)
+static int post_step(struct gyre_engine *engine, struct gyre_lane *lane,
+                     const struct gyre_step *step)
 {
-    struct gyre_match match = name_of(engine, lane);
+    struct gyre_match match = lane_match(engine, lane);
     uint8_t *at = address(lane, step->at);
     uint64_t token = token_of(engine, lane);
     uint32_t peer = gyre_engine_world(engine, step->peer);
@@ -198,7 +200,7 @@ static int try_step(struct gyre_engine *engine, struct gyre_lane *lane, struct g
         step->flags |= OVER;
     if (lane->pass == NOW || step->flags & OVER)
         return 0;
-    int status = post(engine, lane, step);
+    int status = post_step(engine, lane, step);
     lane->outstanding += status == 0;
     if (status < 0)
         gyre_engine_link_failed(engine, gyre_engine_world(engine, step->peer), status);
@@ -277,8 +279,8 @@ static bool lane_run(struct gyre_engine *engine, struct gyre_lane *lane)
     bool moved = false;
     for (;;) {
         if (lane->index == lane->rounds) {
-            struct gyre_shadow *shadow = lane->op->shadow;
-            if (shadow && !gyre_shadow_give(shadow, lane->slice_index))
+            struct gyre_host_mirror *mirror = lane->op->mirror;
+            if (mirror && !gyre_mirror_give(mirror, lane->slice_index))
                 return moved;
             if (!begin_slice(engine, lane)) {
                 lane_end(engine, lane);
@@ -372,7 +374,7 @@ static void tell_departed(struct gyre_engine *engine, const struct gyre_lane *la
     gyre_engine_fault(engine, GYRE_MISMATCH, gyre_engine_world(engine, peer), true, &trouble);
 }
 
-static void tell_failure(struct gyre_engine *engine, const struct gyre_lane *lane, int status)
+static void tell_lane_failure(struct gyre_engine *engine, const struct gyre_lane *lane, int status)
 {
     struct gyre_trouble trouble = {0};
     uint32_t peer;
@@ -389,7 +391,7 @@ void gyre_engine_complete(struct gyre_engine *engine, const struct gyre_completi
         return;
     lane->outstanding--;
     if (done->status)
-        tell_failure(engine, lane, done->status);
+        tell_lane_failure(engine, lane, done->status);
 }
 
 bool gyre_steps_run(struct gyre_engine *engine)

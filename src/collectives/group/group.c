@@ -36,7 +36,8 @@ int gyre_group_no_memory(struct gyre_group *group)
     return gyre_trouble_set(trouble, -ENOMEM, "no memory for a group of %u calls", group->calls);
 }
 
-static int add(struct gyre_comm *comm, const struct gyre_group_call *call, struct gyre_work **out)
+static int add_call(struct gyre_comm *comm, const struct gyre_group_call *call,
+                    struct gyre_work **out)
 {
     struct gyre_group *group = &comm->group;
     struct gyre_started *started = NULL;
@@ -57,7 +58,7 @@ static int add(struct gyre_comm *comm, const struct gyre_group_call *call, struc
 }
 
 /* A table of the caller's, copied to *room; NULL stays NULL. */
-static const uint64_t *keep(const uint64_t *table, uint32_t n, uint64_t **room)
+static const uint64_t *keep_table(const uint64_t *table, uint32_t n, uint64_t **room)
 {
     uint64_t *kept = *room;
     if (!table)
@@ -75,33 +76,34 @@ int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const
         uint64_t *room = call.buffer = malloc(2 * comm->n * sizeof(*room));
         if (!room)
             return gyre_group_no_memory(&comm->group);
-        call.shape.blocks.count = keep(shape->blocks.count, comm->n, &room);
-        call.shape.blocks.at = keep(shape->blocks.at, comm->n, &room);
+        call.shape.blocks.count = keep_table(shape->blocks.count, comm->n, &room);
+        call.shape.blocks.at = keep_table(shape->blocks.at, comm->n, &room);
     }
-    int status = add(comm, &call, out);
+    int status = add_call(comm, &call, out);
     if (status)
         free(call.buffer);
     return status;
 }
 
-int gyre_group_add_vector(struct gyre_comm *comm, const struct gyre_vector *vector,
-                          struct gyre_work **out)
+int gyre_group_add_all_to_all_v(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
+                                struct gyre_work **out)
 {
-    uint64_t aside = gyre_vector_aside_bytes(comm, vector);
-    struct gyre_vector *kept = malloc(sizeof(*kept) + 4 * comm->n * sizeof(uint64_t) + aside);
+    uint64_t aside = gyre_all_to_all_v_aside_bytes(comm, v_call);
+    struct gyre_all_to_all_v_call *kept =
+        malloc(sizeof(*kept) + 4 * comm->n * sizeof(uint64_t) + aside);
     struct gyre_group_call call = {
-        .shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .vector = kept};
+        .shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .v_call = kept};
     if (!kept)
         return gyre_group_no_memory(&comm->group);
     uint64_t *room = (uint64_t *)(kept + 1);
-    *kept = *vector;
-    kept->out.count = keep(vector->out.count, comm->n, &room);
-    kept->out.at = keep(vector->out.at, comm->n, &room);
-    kept->in.count = keep(vector->in.count, comm->n, &room);
-    kept->in.at = keep(vector->in.at, comm->n, &room);
-    int status = aside ? gyre_vector_step_aside(comm, kept, room) : 0;
+    *kept = *v_call;
+    kept->out.count = keep_table(v_call->out.count, comm->n, &room);
+    kept->out.at = keep_table(v_call->out.at, comm->n, &room);
+    kept->in.count = keep_table(v_call->in.count, comm->n, &room);
+    kept->in.at = keep_table(v_call->in.at, comm->n, &room);
+    int status = aside ? gyre_all_to_all_v_step_aside(comm, kept, room) : 0;
     if (!status)
-        status = add(comm, &call, out);
+        status = add_call(comm, &call, out);
     if (status)
         free(kept);
     return status;
@@ -133,7 +135,7 @@ void gyre_group_deinit(struct gyre_group *group)
 
 /* -- starting and ending ----------------------------------------------------------------------- */
 
-static void note(struct gyre_group_run *run, int status)
+static void note_status(struct gyre_group_run *run, int status)
 {
     if (status && !run->status)
         run->status = status;
@@ -147,7 +149,7 @@ static void end_oldest(struct gyre_group_run *run)
         gyre_pack_empty(run->comm, flight->pack, flight->op, flight->first, status);
     else
         gyre_engine_release(run->comm->engine, flight->op);
-    note(run, status);
+    note_status(run, status);
 }
 
 /* What the call was given in a buffer is the handle's from here on. */
@@ -187,7 +189,7 @@ static void hand_out(struct gyre_group_run *run, uint32_t first, int status,
         if (pack)
             pack->holders++;
     }
-    note(run, status);
+    note_status(run, status);
 }
 
 static void start_one(struct gyre_group_run *run, uint32_t first)
@@ -204,8 +206,8 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
         status = gyre_comm_refused(run->comm, gyre_group_no_memory(group));
     else if (pack)
         status = gyre_comm_start(run->comm, &together, pack->input, pack->output, &op);
-    else if (call->vector)
-        status = gyre_vector_start(run->comm, call->vector, &op);
+    else if (call->v_call)
+        status = gyre_all_to_all_v_begin(run->comm, call->v_call, &op);
     else
         status = gyre_comm_start(run->comm, &call->shape, call->input, call->output, &op);
     hand_out(run, first, status, op);
@@ -229,15 +231,15 @@ static void end_messages(struct gyre_group_run *run)
 {
     struct gyre_group *group = &run->comm->group;
     for (uint32_t i = 0; i < group->messages; i++)
-        note(run, gyre_message_end(run->comm, group->message[i]));
+        note_status(run, gyre_message_end(run->comm, group->message[i]));
 }
 
 void gyre_group_leave(struct gyre_comm *comm)
 {
-    bool more_to_do = gyre_hub_pending(comm->hub);
+    bool more_to_do = gyre_progress_pending(comm->progress);
     gyre_domain_leave(comm->domain);
     if (more_to_do)
-        gyre_helper_poke(comm->hub);
+        gyre_helper_poke(comm->progress);
 }
 
 /* Waits for what was started. Owner. */
@@ -246,12 +248,12 @@ void gyre_run_end(struct gyre_group_run *run)
     while (run->ended < run->begun)
         end_oldest(run);
     gyre_domain_ring(run->comm->domain); /* messages may be out, and over, already */
-    gyre_pairs_look(run->comm, gyre_comm_looks(run->comm));
+    gyre_p2p_look(run->comm, gyre_comm_looks(run->comm));
     end_messages(run);
 }
 
 /* Nothing is in flight, and what will be is written then. */
-static void begin(struct gyre_group_run *run, struct gyre_comm *comm)
+static void begin_comm(struct gyre_group_run *run, struct gyre_comm *comm)
 {
     run->comm = comm;
     run->begun = run->ended = 0;
@@ -262,7 +264,7 @@ static void begin(struct gyre_group_run *run, struct gyre_comm *comm)
 static int run_group(struct gyre_comm *comm)
 {
     struct gyre_group_run run;
-    begin(&run, comm);
+    begin_comm(&run, comm);
     gyre_domain_enter(comm->domain);
     while (gyre_run_start_next(&run))
         continue;
@@ -273,7 +275,7 @@ static int run_group(struct gyre_comm *comm)
 
 static int run_call_alone(struct gyre_comm *comm, const struct gyre_group_call *call)
 {
-    return call->vector ? gyre_vector_run_alone(comm, call->vector)
+    return call->v_call ? gyre_all_to_all_v_run_alone(comm, call->v_call)
                         : gyre_comm_run(comm, &call->shape, call->input, call->output);
 }
 
@@ -281,13 +283,13 @@ static int run_group_alone(struct gyre_comm *comm)
 {
     struct gyre_group_run run;
     struct gyre_group *group = &comm->group;
-    begin(&run, comm);
+    begin_comm(&run, comm);
     for (uint32_t i = 0; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
         int status = run_call_alone(comm, call);
         if (call->started)
             start_handle(call, status, NULL);
-        note(&run, status);
+        note_status(&run, status);
     }
     end_messages(&run);
     return run.status;
@@ -315,7 +317,7 @@ int gyre_group_start(struct gyre_comm *comm)
     if (status)
         return status;
     struct gyre_group *group = &comm->group;
-    if (group->depth == 0 && comm->hub->local)
+    if (group->depth == 0 && comm->progress->local)
         status = gyre_group_list(comm);
     if (!status)
         group->depth += !group->ended;
@@ -335,7 +337,7 @@ int gyre_group_end(struct gyre_comm *comm)
         group->depth--;
         return 0;
     }
-    if (comm->hub->local)
+    if (comm->progress->local)
         return gyre_group_end_with_others(comm);
     status = gyre_group_run(comm);
     gyre_group_empty(group);
@@ -347,7 +349,7 @@ int gyre_group_left_open(struct gyre_comm *comm)
     const struct gyre_group *group = &comm->group;
     if (group->depth == 0)
         return 0;
-    if (comm->hub->local)
+    if (comm->progress->local)
         gyre_group_unlist(comm);
     int status =
         gyre_refuse("rank %u ends a communicator with a group open: gyre_group_end() was not "

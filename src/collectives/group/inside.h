@@ -13,12 +13,13 @@ struct gyre_group_call {
     struct gyre_shape shape;
     const void *input;
     void *output;
-    struct gyre_started *started;     /* of one with a handle; NULL: the group waits */
-    void *buffer;                     /* of a scaled input, or of tables; freed at the end */
-    const struct gyre_vector *vector; /* in the buffer; NULL: it is what the shape says */
-    struct gyre_pack *pack;           /* it was taken into; NULL: none */
-    uint32_t leader;                  /* the pack's first call */
-    struct gyre_pack_share share;     /* in the pack */
+    struct gyre_started *started; /* of one with a handle; NULL: the group waits */
+    void *buffer;                 /* of a scaled input, or of tables; freed at the end */
+    const struct gyre_all_to_all_v_call
+        *v_call;                  /* in the buffer; NULL: it is what the shape says */
+    struct gyre_pack *pack;       /* it was taken into; NULL: none */
+    uint32_t leader;              /* the pack's first call */
+    struct gyre_pack_share share; /* in the pack */
 };
 
 struct gyre_pack {

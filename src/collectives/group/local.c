@@ -12,7 +12,7 @@
 /* Lists a group that this thread opens. */
 int gyre_group_list(struct gyre_comm *comm)
 {
-    struct gyre_local *local = comm->hub->local;
+    struct gyre_local *local = comm->progress->local;
     struct gyre_group *group = &comm->group;
     if (!group->room && !(group->room = malloc(sizeof(*group->room))))
         return gyre_group_no_memory(group);
@@ -28,9 +28,9 @@ int gyre_group_list(struct gyre_comm *comm)
  * whose they are, other threads write theirs without it. */
 static bool waits_for_others(const struct gyre_comm *comm)
 {
-    const struct gyre_comm *at = comm->hub->local->groups;
-    while (at && (!pthread_equal(at->group.thread, comm->group.thread) || at->hub == comm->hub ||
-                  at->group.ended))
+    const struct gyre_comm *at = comm->progress->local->groups;
+    while (at && (!pthread_equal(at->group.thread, comm->group.thread) ||
+                  at->progress == comm->progress || at->group.ended))
         at = at->group.next;
     return at != NULL;
 }
@@ -56,7 +56,7 @@ static bool start_turn(struct gyre_comm *comm)
 {
     gyre_domain_enter(comm->domain);
     bool started = gyre_run_start_next(comm->group.room);
-    if (gyre_hub_poll(comm->hub))
+    if (gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
     gyre_group_leave(comm);
     return started;
@@ -92,7 +92,7 @@ static int run_together(struct gyre_comm *first)
 
 int gyre_group_end_with_others(struct gyre_comm *comm)
 {
-    struct gyre_local *local = comm->hub->local;
+    struct gyre_local *local = comm->progress->local;
     pthread_mutex_lock(&local->lock);
     comm->group.ended = true;
     struct gyre_comm *first = waits_for_others(comm) ? NULL : take_ended(local, comm->group.thread);
@@ -109,7 +109,7 @@ int gyre_group_end_with_others(struct gyre_comm *comm)
 /* One that ends with a group open. */
 void gyre_group_unlist(struct gyre_comm *comm)
 {
-    struct gyre_local *local = comm->hub->local;
+    struct gyre_local *local = comm->progress->local;
     pthread_mutex_lock(&local->lock);
     struct gyre_comm **at = &local->groups;
     while (*at && *at != comm)

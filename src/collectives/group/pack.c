@@ -67,7 +67,7 @@ static bool suits(const struct gyre_comm *comm, const struct gyre_group_call *ca
 {
     const struct gain *gain = &gains[call->shape.verb];
     uint64_t most = comm->mesh ? gain->mapped : gain->links;
-    return !call->pack && !call->vector && !call->shape.blocks.count && most &&
+    return !call->pack && !call->v_call && !call->shape.blocks.count && most &&
            block_bytes(call) <= most && block_bytes(call) <= most_together(comm, call->shape.verb);
 }
 
@@ -119,8 +119,8 @@ static struct gyre_pack *free_pack(struct gyre_group *group)
 }
 
 /* Room for the pack, and where in it this rank's buffers begin. */
-static bool lay_out(const struct gyre_comm *comm, struct gyre_pack *pack,
-                    const struct gyre_shape *shape)
+static bool lay_out_pack(const struct gyre_comm *comm, struct gyre_pack *pack,
+                         const struct gyre_shape *shape)
 {
     bool gathers = gyre_verb_gathers(shape->verb), scatters = gyre_verb_scatters(shape->verb);
     uint64_t block = shape->count * gyre_type_size(shape->type);
@@ -146,23 +146,23 @@ struct strides {
     uint64_t block, to, from, bytes;
 };
 
-static void move(struct gyre_carrier *carrier, uint8_t *to, const uint8_t *from,
-                 const struct strides *strides)
+static void move_strided(struct gyre_fold_queue *fold_queue, uint8_t *to, const uint8_t *from,
+                         const struct strides *strides)
 {
-    bool away = gyre_carrier_owns(carrier, to) || gyre_carrier_owns(carrier, from);
+    bool on_device = gyre_fold_queue_owns(fold_queue, to) || gyre_fold_queue_owns(fold_queue, from);
     uint64_t ticket = 0;
-    if (!strides->bytes || (away && gyre_carrier_open(carrier, &carrier->trouble)))
+    if (!strides->bytes || (on_device && gyre_fold_queue_open(fold_queue, &fold_queue->trouble)))
         return;
     for (uint64_t moved = 0; moved < strides->bytes; moved += strides->block) {
-        if (away)
-            ticket = gyre_carrier_copy(carrier, to, from, strides->block);
+        if (on_device)
+            ticket = gyre_fold_queue_copy(fold_queue, to, from, strides->block);
         else
             gyre_copy(to, from, strides->block);
         to += strides->to;
         from += strides->from;
     }
-    if (away)
-        gyre_carrier_await(carrier, ticket);
+    if (on_device)
+        gyre_fold_queue_await(fold_queue, ticket);
 }
 
 static void put_in(struct gyre_comm *comm, const struct gyre_group_call *call, uint64_t at)
@@ -173,16 +173,16 @@ static void put_in(struct gyre_comm *comm, const struct gyre_group_call *call, u
         .from = block_bytes(call),
         .bytes = gyre_shape_input_bytes(&call->shape, comm->n, comm->rank),
     };
-    move(&comm->hub->carrier, call->pack->input + at, call->input, &strides);
+    move_strided(&comm->progress->fold_queue, call->pack->input + at, call->input, &strides);
 }
 
 static void take_out(struct gyre_comm *comm, const struct gyre_pack_share *share)
 {
     struct strides strides = {share->block, share->block, share->pitch, share->bytes};
-    move(&comm->hub->carrier, share->to, share->from, &strides);
+    move_strided(&comm->progress->fold_queue, share->to, share->from, &strides);
 }
 
-static void fill(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack)
+static void fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack)
 {
     struct gyre_group *group = &comm->group;
     uint64_t at = 0;
@@ -218,9 +218,9 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **ou
         leader->pack = NULL;
         return 0;
     }
-    if (!lay_out(comm, pack, shape))
+    if (!lay_out_pack(comm, pack, shape))
         return -ENOMEM;
-    fill(comm, first, pack);
+    fill_pack(comm, first, pack);
     *out = pack;
     return 0;
 }

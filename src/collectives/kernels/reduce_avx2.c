@@ -7,9 +7,9 @@
 
 #include <immintrin.h>
 
-INLINE void stream_full(char *at, u8v vector)
+INLINE void stream_full(char *at, u8v v_call)
 {
-    _mm256_stream_si256((__m256i *)at, (__m256i)vector);
+    _mm256_stream_si256((__m256i *)at, (__m256i)v_call);
 }
 
 INLINE void stream_half(char *at, u16h half)

@@ -13,14 +13,14 @@ INLINE u16h narrow_at_once(f32v value)
     return (u16h)_mm512_cvtneps_pbh((__m512)value);
 }
 
-INLINE void store_at_once(char *at, u8v vector)
+INLINE void store_at_once(char *at, u8v v_call)
 {
-    store_half(at, narrow_at_once((f32v)vector));
+    store_half(at, narrow_at_once((f32v)v_call));
 }
 
-INLINE void stream_at_once(char *at, u8v vector)
+INLINE void stream_at_once(char *at, u8v v_call)
 {
-    stream_half(at, narrow_at_once((f32v)vector));
+    stream_half(at, narrow_at_once((f32v)v_call));
 }
 
 FOLD(bf16_sum, GYRE_BF16, GYRE_SUM, 1, 2, VECTOR_BYTES / 2, load_bf16, add_f32, divide_f32,

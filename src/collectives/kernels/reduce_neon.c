@@ -43,14 +43,14 @@ INLINE u8q narrow_u8(u32v lanes)
     return (u8q)vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
 }
 
-#define LANE_BY_LANE(lane, suffix, vector)                                                         \
+#define LANE_BY_LANE(lane, suffix, v_call)                                                         \
     INLINE u8v least_##lane(u8v a, u8v b)                                                          \
     {                                                                                              \
-        return (u8v)vminq_##suffix((vector)a, (vector)b);                                          \
+        return (u8v)vminq_##suffix((v_call)a, (v_call)b);                                          \
     }                                                                                              \
     INLINE u8v most_##lane(u8v a, u8v b)                                                           \
     {                                                                                              \
-        return (u8v)vmaxq_##suffix((vector)a, (vector)b);                                          \
+        return (u8v)vmaxq_##suffix((v_call)a, (v_call)b);                                          \
     }
 
 LANE_BY_LANE(i8, s8, int8x16_t)
@@ -61,15 +61,15 @@ LANE_BY_LANE(i32, s32, int32x4_t)
 LANE_BY_LANE(u32, u32, uint32x4_t)
 
 /* There is no least and most of 64-bit lanes: they are a comparison and a selection. */
-#define COMPARED(lane, suffix, vector)                                                             \
+#define COMPARED(lane, suffix, v_call)                                                             \
     INLINE u8v least_##lane(u8v a, u8v b)                                                          \
     {                                                                                              \
-        return (u8v)vbslq_u8(vreinterpretq_u8_u64(vcgtq_##suffix((vector)a, (vector)b)),           \
+        return (u8v)vbslq_u8(vreinterpretq_u8_u64(vcgtq_##suffix((v_call)a, (v_call)b)),           \
                              (uint8x16_t)b, (uint8x16_t)a);                                        \
     }                                                                                              \
     INLINE u8v most_##lane(u8v a, u8v b)                                                           \
     {                                                                                              \
-        return (u8v)vbslq_u8(vreinterpretq_u8_u64(vcgtq_##suffix((vector)a, (vector)b)),           \
+        return (u8v)vbslq_u8(vreinterpretq_u8_u64(vcgtq_##suffix((v_call)a, (v_call)b)),           \
                              (uint8x16_t)a, (uint8x16_t)b);                                        \
     }
 

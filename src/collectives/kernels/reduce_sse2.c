@@ -15,9 +15,9 @@
 
 #include <emmintrin.h>
 
-INLINE void stream_full(char *at, u8v vector)
+INLINE void stream_full(char *at, u8v v_call)
 {
-    _mm_stream_si128((__m128i *)at, (__m128i)vector);
+    _mm_stream_si128((__m128i *)at, (__m128i)v_call);
 }
 
 INLINE void stream_half(char *at, u16h half)
@@ -89,15 +89,15 @@ LANE_BY_LANE(most_i16, _mm_max_epi16)
 LANE_BY_LANE(least_u8, _mm_min_epu8)
 LANE_BY_LANE(most_u8, _mm_max_epu8)
 
-#define COMPARED(lane, vector)                                                                     \
+#define COMPARED(lane, v_call)                                                                     \
     INLINE u8v least_##lane(u8v a, u8v b)                                                          \
     {                                                                                              \
-        u8v a_larger = (u8v)((vector)a > (vector)b);                                               \
+        u8v a_larger = (u8v)((v_call)a > (v_call)b);                                               \
         return (b & a_larger) | (a & ~a_larger);                                                   \
     }                                                                                              \
     INLINE u8v most_##lane(u8v a, u8v b)                                                           \
     {                                                                                              \
-        u8v a_larger = (u8v)((vector)a > (vector)b);                                               \
+        u8v a_larger = (u8v)((v_call)a > (v_call)b);                                               \
         return (a & a_larger) | (b & ~a_larger);                                                   \
     }
 

@@ -22,7 +22,7 @@
 /* -- the loop ---------------------------------------------------------------------------------- */
 
 /* `lanes` is the suffix of svcnt for the lanes in a vector, `width` their bits. */
-#define FOLD(name, rounds, vector, lanes, width, load, combine, finish, store)                     \
+#define FOLD(name, rounds, v_call, lanes, width, load, combine, finish, store)                     \
     static void name(const struct gyre_fold_task *task, void *native_queue)                        \
     {                                                                                              \
         gyre_float_mode mode = rounds ? gyre_float_mode_enter() : 0;                               \
@@ -30,7 +30,7 @@
         for (uint64_t i = 0, j = step; i < task->count; i += 2 * step, j += 2 * step) {            \
             const svbool_t p = svwhilelt_b##width(i, task->count);                                 \
             const svbool_t q = svwhilelt_b##width(j, task->count);                                 \
-            vector first = load(p, task->source[0], i), second = load(q, task->source[0], j);      \
+            v_call first = load(p, task->source[0], i), second = load(q, task->source[0], j);      \
             for (uint32_t s = 1; s < task->sources; s++) {                                         \
                 first = combine(p, first, load(p, task->source[s], i));                            \
                 second = combine(q, second, load(q, task->source[s], j));                          \
@@ -48,12 +48,12 @@
 
 /* -- loading and storing ----------------------------------------------------------------------- */
 
-#define FULL(lane, vector, element)                                                                \
-    INLINE vector load_##lane(svbool_t p, const void *from, uint64_t i)                            \
+#define FULL(lane, v_call, element)                                                                \
+    INLINE v_call load_##lane(svbool_t p, const void *from, uint64_t i)                            \
     {                                                                                              \
         return svld1_##lane(p, (const element *)from + i);                                         \
     }                                                                                              \
-    INLINE void store_##lane(svbool_t p, void *to, uint64_t i, vector value, bool stream)          \
+    INLINE void store_##lane(svbool_t p, void *to, uint64_t i, v_call value, bool stream)          \
     {                                                                                              \
         if (stream)                                                                                \
             svstnt1_##lane(p, (element *)to + i, value);                                           \
@@ -179,24 +179,24 @@ INLINE svfloat64_t divide_f64(svbool_t p, svfloat64_t sum, uint32_t divisor)
 
 /* -- the order of patterns without an FMIN ----------------------------------------------------- */
 
-#define ORDERED(type, lane, vector, top, nans)                                                     \
-    INLINE vector flip_##type(svbool_t p, vector x)                                                \
+#define ORDERED(type, lane, v_call, top, nans)                                                     \
+    INLINE v_call flip_##type(svbool_t p, v_call x)                                                \
     {                                                                                              \
         return sveor_n_##lane##_m(svcmplt_n_##lane(p, x, 0), x, top);                              \
     }                                                                                              \
-    INLINE vector load_least_##type(svbool_t p, const void *from, uint64_t i)                      \
+    INLINE v_call load_least_##type(svbool_t p, const void *from, uint64_t i)                      \
     {                                                                                              \
         return svadd_n_##lane##_x(p, flip_##type(p, load_##lane(p, from, i)), nans);               \
     }                                                                                              \
-    INLINE vector load_most_##type(svbool_t p, const void *from, uint64_t i)                       \
+    INLINE v_call load_most_##type(svbool_t p, const void *from, uint64_t i)                       \
     {                                                                                              \
         return svsub_n_##lane##_x(p, flip_##type(p, load_##lane(p, from, i)), nans);               \
     }                                                                                              \
-    INLINE vector finish_least_##type(svbool_t p, vector x, uint32_t divisor)                      \
+    INLINE v_call finish_least_##type(svbool_t p, v_call x, uint32_t divisor)                      \
     {                                                                                              \
         return flip_##type(p, svsub_n_##lane##_x(p, x, nans));                                     \
     }                                                                                              \
-    INLINE vector finish_most_##type(svbool_t p, vector x, uint32_t divisor)                       \
+    INLINE v_call finish_most_##type(svbool_t p, v_call x, uint32_t divisor)                       \
     {                                                                                              \
         return flip_##type(p, svadd_n_##lane##_x(p, x, nans));                                     \
     }
@@ -207,38 +207,38 @@ ORDERED(f8e5m2, s8, svint8_t, 0x7f, 3)
 
 /* -- one line per type ------------------------------------------------------------------------- */
 
-#define SUM_AND_PROD(type, vector, lanes, width, f, load, finish, store)                           \
-    FOLD(type##_sum, 1, vector, lanes, width, load, svadd_##f##_x, finish, store)                  \
-    FOLD(type##_prod, 1, vector, lanes, width, load, svmul_##f##_x, NO_FINISH, store)
+#define SUM_AND_PROD(type, v_call, lanes, width, f, load, finish, store)                           \
+    FOLD(type##_sum, 1, v_call, lanes, width, load, svadd_##f##_x, finish, store)                  \
+    FOLD(type##_prod, 1, v_call, lanes, width, load, svmul_##f##_x, NO_FINISH, store)
 
-#define MIN_AND_MAX(type, rounds, vector, lanes, width, f)                                         \
-    FOLD(type##_min, rounds, vector, lanes, width, load_##f, svmin_##f##_x, NO_FINISH, store_##f)  \
-    FOLD(type##_max, rounds, vector, lanes, width, load_##f, svmax_##f##_x, NO_FINISH, store_##f)
+#define MIN_AND_MAX(type, rounds, v_call, lanes, width, f)                                         \
+    FOLD(type##_min, rounds, v_call, lanes, width, load_##f, svmin_##f##_x, NO_FINISH, store_##f)  \
+    FOLD(type##_max, rounds, v_call, lanes, width, load_##f, svmax_##f##_x, NO_FINISH, store_##f)
 
 #define WIDENED(type)                                                                              \
     SUM_AND_PROD(type, svfloat32_t, w, 32, f32, load_wide_##type, divide_f32, store_wide_##type)
 
-#define MIN_AND_MAX_IN_ORDER(type, vector, lanes, width, f)                                        \
-    FOLD(type##_min, 0, vector, lanes, width, load_least_##type, svmin_##f##_x,                    \
+#define MIN_AND_MAX_IN_ORDER(type, v_call, lanes, width, f)                                        \
+    FOLD(type##_min, 0, v_call, lanes, width, load_least_##type, svmin_##f##_x,                    \
          finish_least_##type, store_##f)                                                           \
-    FOLD(type##_max, 0, vector, lanes, width, load_most_##type, svmax_##f##_x, finish_most_##type, \
+    FOLD(type##_max, 0, v_call, lanes, width, load_most_##type, svmax_##f##_x, finish_most_##type, \
          store_##f)
 
 static gyre_fold average[GYRE_TYPE_COUNT]; /* of the set before */
 
-#define INTEGER(type, id, vector, lanes, width, f)                                                 \
-    MIN_AND_MAX(type, 0, vector, lanes, width, f)                                                  \
+#define INTEGER(type, id, v_call, lanes, width, f)                                                 \
+    MIN_AND_MAX(type, 0, v_call, lanes, width, f)                                                  \
     static void type##_sum(const struct gyre_fold_task *task, void *native_queue)                  \
     {                                                                                              \
         (task->divisor ? average[id] : add_##width)(task, native_queue);                           \
     }
 
-#define WIDTH(vector, lanes, width, f)                                                             \
-    FOLD(add_##width, 0, vector, lanes, width, load_##f, svadd_##f##_x, NO_FINISH, store_##f)      \
-    FOLD(prod_##width, 0, vector, lanes, width, load_##f, svmul_##f##_x, NO_FINISH, store_##f)     \
-    FOLD(and_##width, 0, vector, lanes, width, load_##f, svand_##f##_x, NO_FINISH, store_##f)      \
-    FOLD(or_##width, 0, vector, lanes, width, load_##f, svorr_##f##_x, NO_FINISH, store_##f)       \
-    FOLD(xor_##width, 0, vector, lanes, width, load_##f, sveor_##f##_x, NO_FINISH, store_##f)
+#define WIDTH(v_call, lanes, width, f)                                                             \
+    FOLD(add_##width, 0, v_call, lanes, width, load_##f, svadd_##f##_x, NO_FINISH, store_##f)      \
+    FOLD(prod_##width, 0, v_call, lanes, width, load_##f, svmul_##f##_x, NO_FINISH, store_##f)     \
+    FOLD(and_##width, 0, v_call, lanes, width, load_##f, svand_##f##_x, NO_FINISH, store_##f)      \
+    FOLD(or_##width, 0, v_call, lanes, width, load_##f, svorr_##f##_x, NO_FINISH, store_##f)       \
+    FOLD(xor_##width, 0, v_call, lanes, width, load_##f, sveor_##f##_x, NO_FINISH, store_##f)
 
 /* clang-format off */
 SUM_AND_PROD(f32, svfloat32_t, w, 32, f32, load_f32, divide_f32, store_f32)

@@ -46,7 +46,7 @@ struct gyre_line {
 };
 
 /* Counted in slices of the operation. */
-struct gyre_progress {
+struct gyre_slice_progress {
     alignas(64) _Atomic uint64_t staged; /* slices of my input that may be read */
     _Atomic uint64_t drained;            /* slices of my outbox that I have emptied */
     alignas(
@@ -56,12 +56,12 @@ struct gyre_progress {
 struct gyre_board {
     alignas(64) _Atomic uint64_t finished;
     struct gyre_line line[GYRE_BOARD_SLOTS];
-    struct gyre_progress progress[GYRE_BOARD_SLOTS];
+    struct gyre_slice_progress progress[GYRE_BOARD_SLOTS];
     alignas(64) uint8_t payload[GYRE_BOARD_SLOTS][GYRE_EXCHANGE_MAX];
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 
-struct gyre_outbox {
+struct gyre_inbox {
     alignas(4096) uint8_t stage[GYRE_STAGE_SLOTS][GYRE_STAGE_BYTES];
 };
 

@@ -37,16 +37,16 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
     uint64_t pitch = plan->shape.count * plan->element; /* of blocks in INPUT */
     for (uint32_t m = 0; m < plan->full->moves; m++) {
         const struct gyre_move *move = &plan->full->move[m];
-        const struct gyre_tap *end = move->destination;
+        const struct gyre_block_ref *end = move->destination;
         const void *from[GYRE_PEERS_MAPPED_MAX];
         void *to = output + gyre_plan_block_at(plan, end->block) + end->offset;
         uint64_t bytes = gyre_part_bytes(plan, 0, end->block, end->offset, move->length);
         for (uint32_t s = 0; s < move->sources; s++) {
-            const struct gyre_tap *tap = &move->source[s];
-            const uint8_t *base = tap->rank == mesh->rank
+            const struct gyre_block_ref *ref = &move->source[s];
+            const uint8_t *base = ref->rank == mesh->rank
                                       ? input
-                                      : payload_of(mesh->board[tap->rank], plan, mesh->turn);
-            from[s] = base + tap->block * pitch + tap->offset;
+                                      : payload_of(mesh->board[ref->rank], plan, mesh->turn);
+            from[s] = base + ref->block * pitch + ref->offset;
         }
         if (bytes)
             gyre_mapped_fold(plan, &to, 1, from, move->sources, bytes, false);

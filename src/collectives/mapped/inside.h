@@ -80,8 +80,8 @@ bool gyre_push_on_device(struct gyre_engine *engine, struct gyre_operation *op);
 
 /* Where a slice's bytes are: of a rank's INPUT, its stage; of its OUTPUT, its outbox. */
 const uint8_t *gyre_push_source(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                                struct gyre_tap tap, uint64_t slice);
+                                struct gyre_block_ref ref, uint64_t slice);
 uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                               struct gyre_tap tap, uint64_t slice);
+                               struct gyre_block_ref ref, uint64_t slice);
 
 #endif

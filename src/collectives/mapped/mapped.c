@@ -133,7 +133,7 @@ void gyre_turn_finish(struct gyre_engine *engine, struct gyre_operation *op)
 /* A PUSH looks for each slice when it needs it. */
 static bool input_is_here(const struct gyre_operation *op)
 {
-    return !op->shadow || op->plan->form == GYRE_FORM_PUSH || gyre_shadow_ready(op->shadow, 0);
+    return !op->mirror || op->plan->form == GYRE_FORM_PUSH || gyre_mirror_ready(op->mirror, 0);
 }
 
 static bool begin_turn(struct gyre_engine *engine)

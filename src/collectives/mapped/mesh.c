@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static int find_peer(struct gyre_mesh *mesh, uint32_t rank, uint32_t board, uint32_t outbox,
+static int find_peer(struct gyre_mesh *mesh, uint32_t rank, uint32_t board, uint32_t inbox,
                      struct gyre_trouble *trouble)
 {
     const struct timespec pause = {0, 20000};
@@ -20,9 +20,9 @@ static int find_peer(struct gyre_mesh *mesh, uint32_t rank, uint32_t board, uint
     for (;;) {
         mesh->board[rank] = gyre_domain_view(mesh->domain, peer, board, GYRE_MEMORY_HOST, 0,
                                              sizeof(struct gyre_board));
-        mesh->outbox[rank] = gyre_domain_view(mesh->domain, peer, outbox, GYRE_MEMORY_HOST, 0,
-                                              sizeof(struct gyre_outbox));
-        if (mesh->board[rank] && mesh->outbox[rank])
+        mesh->inbox[rank] = gyre_domain_view(mesh->domain, peer, inbox, GYRE_MEMORY_HOST, 0,
+                                             sizeof(struct gyre_inbox));
+        if (mesh->board[rank] && mesh->inbox[rank])
             return 0;
         int status = atomic_load(&health->status);
         if (status)
@@ -35,7 +35,7 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
                      struct gyre_mesh **out, struct gyre_trouble *trouble)
 {
     struct gyre_mesh *mesh = calloc(1, sizeof(*mesh));
-    void *board = NULL, *outbox = NULL;
+    void *board = NULL, *inbox = NULL;
     if (!mesh)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for a mesh");
     mesh->domain = domain;
@@ -45,11 +45,11 @@ int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options 
     int status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_board),
                                    GYRE_SHARE_SEALED, &board, &mesh->board_id, trouble);
     if (!status)
-        status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_outbox),
-                                   GYRE_SHARE_OPEN, &outbox, &mesh->outbox_id, trouble);
+        status = gyre_domain_share(domain, GYRE_MEMORY_HOST, sizeof(struct gyre_inbox),
+                                   GYRE_SHARE_OPEN, &inbox, &mesh->inbox_id, trouble);
     mesh->mine = board;
     mesh->board[mesh->rank] = board;
-    mesh->outbox[mesh->rank] = outbox;
+    mesh->inbox[mesh->rank] = inbox;
     if (status) {
         gyre_mesh_withdraw(mesh);
         free(mesh);
@@ -65,7 +65,7 @@ int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trou
     for (uint32_t rank = 0; !status && rank < mesh->n; rank++)
         if (rank != mesh->rank)
             status = find_peer(mesh, rank, ids ? ids[2 * rank] : mesh->board_id,
-                               ids ? ids[2 * rank + 1] : mesh->outbox_id, trouble);
+                               ids ? ids[2 * rank + 1] : mesh->inbox_id, trouble);
     return status;
 }
 
@@ -73,8 +73,8 @@ void gyre_mesh_withdraw(struct gyre_mesh *mesh)
 {
     if (mesh->mine)
         gyre_domain_unshare(mesh->domain, mesh->mine);
-    if (mesh->outbox[mesh->rank])
-        gyre_domain_unshare(mesh->domain, mesh->outbox[mesh->rank]);
+    if (mesh->inbox[mesh->rank])
+        gyre_domain_unshare(mesh->domain, mesh->inbox[mesh->rank]);
 }
 
 void gyre_mesh_destroy(struct gyre_mesh *mesh)

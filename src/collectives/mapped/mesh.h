@@ -36,9 +36,9 @@ struct gyre_mesh {
     uint64_t safe;         /* every peer has finished this turn */
     struct gyre_board *mine;
     const struct gyre_board *board[GYRE_PEERS_MAPPED_MAX];
-    struct gyre_outbox *outbox[GYRE_PEERS_MAPPED_MAX];
+    struct gyre_inbox *inbox[GYRE_PEERS_MAPPED_MAX];
     struct gyre_turn current;
-    uint32_t board_id, outbox_id;
+    uint32_t board_id, inbox_id;
 };
 
 static inline uint32_t gyre_mesh_world(const struct gyre_mesh *mesh, uint32_t rank)

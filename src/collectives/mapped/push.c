@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 
-static const struct gyre_progress *peer_progress(const struct gyre_mesh *mesh, uint32_t rank)
+static const struct gyre_slice_progress *peer_progress(const struct gyre_mesh *mesh, uint32_t rank)
 {
     return &mesh->board[rank]->progress[mesh->turn % GYRE_BOARD_SLOTS];
 }
@@ -62,8 +62,8 @@ static int leave_device(struct gyre_engine *engine, struct gyre_operation *op)
     struct gyre_turn *turn = &mesh->current;
     struct gyre_announcement nowhere = {0};
     struct gyre_trouble trouble = {0};
-    struct gyre_shadow *shadow;
-    int status = gyre_shadow_make(engine, op->plan, op->input, op->output, &shadow, &trouble);
+    struct gyre_host_mirror *mirror;
+    int status = gyre_mirror_make(engine, op->plan, op->input, op->output, &mirror, &trouble);
     if (status) {
         gyre_engine_fault(engine, status, gyre_engine_world(engine, engine->rank), false, &trouble);
         return status;
@@ -72,7 +72,7 @@ static int leave_device(struct gyre_engine *engine, struct gyre_operation *op)
         if (turn->devices >> rank & 1)
             turn->input[rank] = NULL, turn->output[rank] = NULL;
     op->direct = false;
-    gyre_shadow_cast(op, shadow);
+    gyre_mirror_use(op, mirror);
     place_buffers(mesh, op, &nowhere);
     return 0;
 }
@@ -81,7 +81,7 @@ void gyre_push_announce(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
     struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
-    struct gyre_progress *progress = &mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS];
+    struct gyre_slice_progress *progress = &mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS];
     struct gyre_announcement places = {0};
     place_buffers(mesh, op, &places);
     line->fingerprint = op->fingerprint;
@@ -129,7 +129,7 @@ static int resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
 
 /* -- one slice --------------------------------------------------------------------------------- */
 
-static const struct gyre_fused *fused_of(const struct gyre_turn *turn, uint64_t slice)
+static const struct gyre_rank_moves *rank_moves_of(const struct gyre_turn *turn, uint64_t slice)
 {
     const struct gyre_plan *plan = turn->op->plan;
     bool full = slice + 1 < plan->slices;
@@ -154,7 +154,7 @@ static const uint8_t *stage_of(const struct gyre_mesh *mesh, const struct gyre_p
                                uint32_t rank, uint64_t slice)
 {
     uint64_t slot = slice % GYRE_STAGE_SLOTS;
-    return plan->stage_in_outbox ? mesh->outbox[rank]->stage[slot] : mesh->board[rank]->stage[slot];
+    return plan->stage_in_inbox ? mesh->inbox[rank]->stage[slot] : mesh->board[rank]->stage[slot];
 }
 
 static bool input_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
@@ -174,21 +174,21 @@ static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_
 }
 
 /* This rank's own INPUT of the slice. */
-static bool is_here(const struct gyre_mesh *mesh, uint64_t slice)
+static bool slice_is_here(const struct gyre_mesh *mesh, uint64_t slice)
 {
-    const struct gyre_shadow *shadow = mesh->current.op->shadow;
-    return !shadow || gyre_shadow_ready(shadow, slice);
+    const struct gyre_host_mirror *mirror = mesh->current.op->mirror;
+    return !mirror || gyre_mirror_ready(mirror, slice);
 }
 
-static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused *fused,
+static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_rank_moves *rank_moves,
                            uint64_t slice)
 {
-    if (!is_here(mesh, slice))
+    if (!slice_is_here(mesh, slice))
         return false;
     if (mesh->current.staging && mesh->current.staged <= slice)
         return false;
-    for (uint32_t m = 0; m < fused->moves; m++) {
-        const struct gyre_move *move = &fused->move[m];
+    for (uint32_t m = 0; m < rank_moves->moves; m++) {
+        const struct gyre_move *move = &rank_moves->move[m];
         for (uint32_t s = 0; s < move->sources; s++)
             if (!input_is_ready(mesh, move->source[s].rank, slice))
                 return false;
@@ -200,38 +200,38 @@ static bool slice_is_ready(const struct gyre_mesh *mesh, const struct gyre_fused
 }
 
 const uint8_t *gyre_push_source(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                                struct gyre_tap tap, uint64_t slice)
+                                struct gyre_block_ref ref, uint64_t slice)
 {
     bool scatters = gyre_verb_scatters(plan->shape.verb);
-    const uint8_t *input = mesh->current.input[tap.rank];
+    const uint8_t *input = mesh->current.input[ref.rank];
     if (input)
         return input + slice_base(plan, slice) +
-               (scatters ? gyre_plan_block_at(plan, tap.block) : 0) + tap.offset;
-    return stage_of(mesh, plan, tap.rank, slice) + tap.block * slice_pitch(plan, slice) +
-           tap.offset;
+               (scatters ? gyre_plan_block_at(plan, ref.block) : 0) + ref.offset;
+    return stage_of(mesh, plan, ref.rank, slice) + ref.block * slice_pitch(plan, slice) +
+           ref.offset;
 }
 
 uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                               struct gyre_tap tap, uint64_t slice)
+                               struct gyre_block_ref ref, uint64_t slice)
 {
-    uint8_t *output = mesh->current.output[tap.rank];
+    uint8_t *output = mesh->current.output[ref.rank];
     if (output)
-        return output + slice_base(plan, slice) + gyre_plan_block_at(plan, tap.block) + tap.offset;
-    return mesh->outbox[tap.rank]->stage[slice % GYRE_STAGE_SLOTS] +
-           tap.block * slice_pitch(plan, slice) + tap.offset;
+        return output + slice_base(plan, slice) + gyre_plan_block_at(plan, ref.block) + ref.offset;
+    return mesh->inbox[ref.rank]->stage[slice % GYRE_STAGE_SLOTS] +
+           ref.block * slice_pitch(plan, slice) + ref.offset;
 }
 
 static void push_bytes(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                        const void *const *from, uint32_t sources, uint64_t bytes)
 {
-    struct gyre_pace_way way = {.around = plan->stream};
-    if (plan->pace && bytes >= GYRE_PACE_LEAST &&
+    struct gyre_store_choice way = {.nontemporal = plan->stream};
+    if (plan->store_policy && bytes >= GYRE_STORE_POLICY_LEAST &&
         !gyre_mapped_overwrites(to, destinations, from, sources))
-        way = gyre_pace_next(plan->pace);
+        way = gyre_store_policy_next(plan->store_policy);
     uint64_t start = way.timed ? gyre_now_ns() : 0;
-    gyre_mapped_fold(plan, to, destinations, from, sources, bytes, way.around);
+    gyre_mapped_fold(plan, to, destinations, from, sources, bytes, way.nontemporal);
     if (way.timed)
-        gyre_pace_took(plan->pace, way.around, bytes, gyre_now_ns() - start);
+        gyre_store_policy_took(plan->store_policy, way.nontemporal, bytes, gyre_now_ns() - start);
 }
 
 /* At most `most` bytes of the move under way, from `done` on; then the next one is. Returns how
@@ -242,7 +242,7 @@ static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     struct gyre_turn *turn = &mesh->current;
     const void *from[GYRE_PEERS_MAPPED_MAX];
     void *to[GYRE_PEERS_MAPPED_MAX];
-    struct gyre_tap end = move->destination[0];
+    struct gyre_block_ref end = move->destination[0];
     uint64_t whole = gyre_part_bytes(plan, turn->pushed, end.block, end.offset, move->length);
     uint64_t bytes = whole - turn->done < most ? whole - turn->done : most;
     for (uint32_t s = 0; s < move->sources; s++)
@@ -265,13 +265,13 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     struct gyre_turn *turn = &mesh->current;
     if (turn->pushed == plan->slices)
         return false;
-    const struct gyre_fused *fused = fused_of(turn, turn->pushed);
-    if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, fused, turn->pushed))
+    const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, turn->pushed);
+    if (turn->move == 0 && turn->done == 0 && !slice_is_ready(mesh, rank_moves, turn->pushed))
         return false;
     uint64_t left = GYRE_PIECE_BYTES / plan->element * plan->element;
-    while (turn->move < fused->moves && left)
-        left -= push_piece(mesh, plan, &fused->move[turn->move], left);
-    if (turn->move == fused->moves) {
+    while (turn->move < rank_moves->moves && left)
+        left -= push_piece(mesh, plan, &rank_moves->move[turn->move], left);
+    if (turn->move == rank_moves->moves) {
         turn->move = 0;
         turn->pushed++;
         atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed,
@@ -308,7 +308,7 @@ static bool slot_is_free(struct gyre_mesh *mesh, const struct gyre_plan *plan)
         return true;
     uint64_t before = next - GYRE_STAGE_SLOTS; /* the slice that had it */
     return pushed_by_all(mesh, before + 1) > before &&
-           (!plan->stage_in_outbox || mesh->current.drained > before);
+           (!plan->stage_in_inbox || mesh->current.drained > before);
 }
 
 /* Copies what peers read of the next slice of INPUT into the stage. */
@@ -317,14 +317,14 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
     if (turn->staged == plan->slices || (plan->spread_full && turn->resolved < mesh->n) ||
-        !slot_is_free(mesh, plan) || !is_here(mesh, turn->staged))
+        !slot_is_free(mesh, plan) || !slice_is_here(mesh, turn->staged))
         return false;
     uint64_t slice = turn->staged, pitch = slice_pitch(plan, slice);
-    const struct gyre_fused *fused = fused_of(turn, slice);
-    uint8_t *stage = (plan->stage_in_outbox ? mesh->outbox[mesh->rank]->stage
-                                            : mesh->mine->stage)[slice % GYRE_STAGE_SLOTS];
-    for (uint32_t p = 0; p < fused->reads; p++) {
-        const struct gyre_part *part = &fused->read[p];
+    const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, slice);
+    uint8_t *stage = (plan->stage_in_inbox ? mesh->inbox[mesh->rank]->stage
+                                           : mesh->mine->stage)[slice % GYRE_STAGE_SLOTS];
+    for (uint32_t p = 0; p < rank_moves->reads; p++) {
+        const struct gyre_block_part *part = &rank_moves->read[p];
         uint32_t limit = plan->blocks.count ? mesh->rank : part->block;
         uint64_t at = slice_base(plan, slice) + part->offset;
         at += plan->blocks.count ? 0 : gyre_plan_block_at(plan, part->block);
@@ -347,13 +347,13 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
         pushed_by_all(mesh, turn->drained + 1) <= turn->drained)
         return false;
     uint64_t slice = turn->drained, pitch = slice_pitch(plan, slice);
-    const struct gyre_fused *fused = fused_of(turn, slice);
-    const uint8_t *outbox = mesh->outbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS];
-    for (uint32_t p = 0; p < fused->writes; p++) {
-        const struct gyre_part *part = &fused->written[p];
+    const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, slice);
+    const uint8_t *inbox = mesh->inbox[mesh->rank]->stage[slice % GYRE_STAGE_SLOTS];
+    for (uint32_t p = 0; p < rank_moves->writes; p++) {
+        const struct gyre_block_part *part = &rank_moves->written[p];
         uint64_t at = gyre_plan_block_at(plan, part->block) + part->offset;
         void *to = op->output + slice_base(plan, slice) + at;
-        gyre_mapped_copy(plan, &to, 1, outbox + part->block * pitch + part->offset,
+        gyre_mapped_copy(plan, &to, 1, inbox + part->block * pitch + part->offset,
                          gyre_part_bytes(plan, slice, part->block, part->offset, part->length),
                          false);
     }
@@ -364,10 +364,10 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 }
 
 /* Slices of OUTPUT that nobody writes any more are on their way back. */
-static bool give_some(const struct gyre_turn *turn, struct gyre_shadow *shadow)
+static bool give_some(const struct gyre_turn *turn, struct gyre_host_mirror *mirror)
 {
     uint64_t complete = turn->pushed < turn->drained ? turn->pushed : turn->drained;
-    return shadow && gyre_shadow_give_before(shadow, complete);
+    return mirror && gyre_mirror_give_before(mirror, complete);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -428,6 +428,6 @@ bool gyre_push_run(struct gyre_engine *engine, struct gyre_operation *op)
         return moved;
     moved |= push_some(mesh, op->plan);
     moved |= drain_some(mesh, op);
-    moved |= give_some(turn, op->shadow);
+    moved |= give_some(turn, op->mirror);
     return gyre_push_over(engine, op) || moved;
 }

@@ -20,13 +20,13 @@ bool gyre_push_suits_device(struct gyre_engine *engine, struct gyre_plan *plan, 
                             const void *output)
 {
     const struct gyre_shape *shape = &plan->shape;
-    const struct gyre_carrier *carrier = engine->carrier;
-    if (!carrier || plan->form != GYRE_FORM_PUSH || shape->fold)
+    const struct gyre_fold_queue *fold_queue = engine->fold_queue;
+    if (!fold_queue || plan->form != GYRE_FORM_PUSH || shape->fold)
         return false;
     uint64_t in_bytes = gyre_shape_input_bytes(shape, engine->n, engine->rank);
     uint64_t out_bytes = gyre_shape_output_bytes(shape, engine->n, engine->rank);
-    if (!(in_bytes + out_bytes) || (in_bytes && !gyre_carrier_owns(carrier, input)) ||
-        (out_bytes && !gyre_carrier_owns(carrier, output)))
+    if (!(in_bytes + out_bytes) || (in_bytes && !gyre_fold_queue_owns(fold_queue, input)) ||
+        (out_bytes && !gyre_fold_queue_owns(fold_queue, output)))
         return false;
     if (plan->stage_in_place && gyre_shape_in_place(shape, engine->rank, input, output))
         return false;
@@ -40,7 +40,7 @@ static uint64_t launch(struct gyre_engine *engine, const struct gyre_plan *plan,
                        uint32_t destinations, const void *const *from, uint32_t sources,
                        uint64_t bytes)
 {
-    const struct gyre_reduce_table *table = gyre_reduce_table(engine->carrier->device->kind);
+    const struct gyre_reduce_table *table = gyre_reduce_table(engine->fold_queue->device->kind);
     bool folds = sources > 1 || plan->divisor;
     struct gyre_fold_task task = {.destination = to,
                                   .destinations = destinations,
@@ -50,11 +50,11 @@ static uint64_t launch(struct gyre_engine *engine, const struct gyre_plan *plan,
                                   .divisor = plan->divisor,
                                   .stream = plan->stream};
     if (!folds && destinations == 1)
-        return gyre_carrier_copy(engine->carrier, to[0], from[0], bytes);
-    return gyre_carrier_fold(engine->carrier,
-                             folds ? table->fold[plan->shape.type][plan->shape.op]
-                                   : table->fold[GYRE_U8][GYRE_MAX],
-                             &task);
+        return gyre_fold_queue_copy(engine->fold_queue, to[0], from[0], bytes);
+    return gyre_fold_queue_fold(engine->fold_queue,
+                                folds ? table->fold[plan->shape.type][plan->shape.op]
+                                      : table->fold[GYRE_U8][GYRE_MAX],
+                                &task);
 }
 
 static uint64_t launch_move(struct gyre_engine *engine, const struct gyre_plan *plan,
@@ -63,7 +63,7 @@ static uint64_t launch_move(struct gyre_engine *engine, const struct gyre_plan *
     const struct gyre_mesh *mesh = engine->mesh;
     const void *from[GYRE_PEERS_MAPPED_MAX];
     void *to[GYRE_PEERS_MAPPED_MAX];
-    struct gyre_tap end = move->destination[0];
+    struct gyre_block_ref end = move->destination[0];
     uint64_t bytes = gyre_part_bytes(plan, 0, end.block, end.offset, move->length);
     bool alone = move->sources == 1 && !plan->divisor;
     uint32_t destinations = 0;
@@ -84,10 +84,10 @@ bool gyre_push_on_device(struct gyre_engine *engine, struct gyre_operation *op)
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
     uint32_t before = turn->move;
-    while (turn->move < plan->whole->moves && gyre_carrier_room(engine->carrier))
+    while (turn->move < plan->whole->moves && gyre_fold_queue_room(engine->fold_queue))
         turn->ticket = launch_move(engine, plan, &plan->whole->move[turn->move++]);
     if (turn->move == plan->whole->moves && turn->pushed < plan->slices &&
-        gyre_carrier_done(engine->carrier, turn->ticket)) {
+        gyre_fold_queue_done(engine->fold_queue, turn->ticket)) {
         turn->pushed = turn->drained = plan->slices;
         atomic_store_explicit(&mesh->mine->progress[mesh->turn % GYRE_BOARD_SLOTS].pushed,
                               turn->pushed, memory_order_release);

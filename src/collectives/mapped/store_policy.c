@@ -13,12 +13,13 @@ static bool is_try(uint64_t piece)
                              : piece % TRY_EVERY == 0;
 }
 
-struct gyre_pace_way gyre_pace_next(struct gyre_pace *pace)
+struct gyre_store_choice gyre_store_policy_next(struct gyre_store_policy *store_policy)
 {
-    uint64_t piece = pace->pieces++;
+    uint64_t piece = store_policy->pieces++;
     bool other = is_try(piece);
-    return (struct gyre_pace_way){.around = pace->around != other,
-                                  .timed = other || piece < FIRST_TRY || piece % TIME_EVERY == 1};
+    return (struct gyre_store_choice){.nontemporal = store_policy->nontemporal != other,
+                                      .timed =
+                                          other || piece < FIRST_TRY || piece % TIME_EVERY == 1};
 }
 
 static bool is_better(uint64_t other, uint64_t cost)
@@ -26,11 +27,13 @@ static bool is_better(uint64_t other, uint64_t cost)
     return other && other + other / BETTER_BY < cost;
 }
 
-void gyre_pace_took(struct gyre_pace *pace, bool around, uint64_t bytes, uint64_t ns)
+void gyre_store_policy_took(struct gyre_store_policy *store_policy, bool nontemporal,
+                            uint64_t bytes, uint64_t ns)
 {
-    uint64_t *cost = &pace->cost[around];
+    uint64_t *cost = &store_policy->cost[nontemporal];
     uint64_t sample = ns * 1000 / (bytes / 1024 + 1) + 1, most = *cost + *cost / RISES_BY;
     *cost = *cost && sample > most ? most : sample;
-    if (is_better(pace->cost[!pace->around], pace->cost[pace->around]))
-        pace->around = !pace->around;
+    if (is_better(store_policy->cost[!store_policy->nontemporal],
+                  store_policy->cost[store_policy->nontemporal]))
+        store_policy->nontemporal = !store_policy->nontemporal;
 }

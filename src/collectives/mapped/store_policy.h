@@ -15,20 +15,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GYRE_PACE_LEAST (UINT64_C(16) << 10) /* bytes; of shorter pieces the clock says little */
+#define GYRE_STORE_POLICY_LEAST                                                                    \
+    (UINT64_C(16) << 10) /* bytes; of shorter pieces the clock says little */
 
-struct gyre_pace {
+struct gyre_store_policy {
     uint64_t pieces;
     uint64_t cost[2]; /* ps for a KiB, plain and around; 0: never tried */
-    bool around;      /* is faster */
+    bool nontemporal; /* is faster */
 };
 
-struct gyre_pace_way {
-    bool around, timed;
+struct gyre_store_choice {
+    bool nontemporal, timed;
 };
 
-/* How the next piece is stored, and whether gyre_pace_took() is told how long that was. */
-struct gyre_pace_way gyre_pace_next(struct gyre_pace *pace);
-void gyre_pace_took(struct gyre_pace *pace, bool around, uint64_t bytes, uint64_t ns);
+/* How the next piece is stored, and whether gyre_store_policy_took() is told how long that was. */
+struct gyre_store_choice gyre_store_policy_next(struct gyre_store_policy *store_policy);
+void gyre_store_policy_took(struct gyre_store_policy *store_policy, bool nontemporal,
+                            uint64_t bytes, uint64_t ns);
 
 #endif

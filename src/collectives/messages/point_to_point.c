@@ -42,10 +42,10 @@ struct pair {
     bool listed;
 };
 
-struct gyre_pairs {
+struct gyre_point_to_point {
     struct pair *pair; /* n */
     struct pair *waiting;
-    struct gyre_message *hauled; /* that have left their ways and go by hauls */
+    struct gyre_message *staged; /* that have left their ways and go by hauls */
     struct gyre_activity *activity;
     uint64_t started, pending; /* messages: ever, and not ended */
     uint32_t chunks;
@@ -55,97 +55,97 @@ struct gyre_pairs {
 
 /* -- the pool ---------------------------------------------------------------------------------- */
 
-static int pairs_create(struct gyre_comm *comm)
+static int p2p_create(struct gyre_comm *comm)
 {
-    struct gyre_pairs *pairs = calloc(1, sizeof(*pairs));
-    if (pairs) {
-        pairs->pair = calloc(comm->n, sizeof(*pairs->pair));
-        pairs->activity = calloc(1, sizeof(*pairs->activity));
+    struct gyre_point_to_point *p2p = calloc(1, sizeof(*p2p));
+    if (p2p) {
+        p2p->pair = calloc(comm->n, sizeof(*p2p->pair));
+        p2p->activity = calloc(1, sizeof(*p2p->activity));
     }
-    if (!pairs || !pairs->pair || !pairs->activity) {
-        if (pairs) {
-            free(pairs->pair);
-            free(pairs->activity);
+    if (!p2p || !p2p->pair || !p2p->activity) {
+        if (p2p) {
+            free(p2p->pair);
+            free(p2p->activity);
         }
-        free(pairs);
+        free(p2p);
         return -ENOMEM;
     }
-    atomic_store(&pairs->activity->comm, GYRE_WATCH_PAIRS);
-    gyre_watch_attend(gyre_domain_watch(comm->domain), pairs->activity);
-    comm->hub->activities++;
-    comm->pairs = pairs;
+    atomic_store(&p2p->activity->comm, GYRE_WATCH_POINT_TO_POINT);
+    gyre_watch_attend(gyre_domain_watch(comm->domain), p2p->activity);
+    comm->progress->activities++;
+    comm->p2p = p2p;
     return 0;
 }
 
-void gyre_pairs_destroy(struct gyre_comm *comm)
+void gyre_p2p_destroy(struct gyre_comm *comm)
 {
-    struct gyre_pairs *pairs = comm->pairs;
-    if (!pairs)
+    struct gyre_point_to_point *p2p = comm->p2p;
+    if (!p2p)
         return;
-    for (uint32_t c = 0; c < pairs->chunks; c++) {
+    for (uint32_t c = 0; c < p2p->chunks; c++) {
         for (uint32_t i = 0; i < CHUNK; i++) {
-            free(pairs->chunk[c][i].copy);
-            gyre_haul_drop(comm, &pairs->chunk[c][i]);
+            free(p2p->chunk[c][i].copy);
+            gyre_staged_drop(comm, &p2p->chunk[c][i]);
         }
-        free(pairs->chunk[c]);
+        free(p2p->chunk[c]);
     }
-    gyre_haul_deinit(comm);
-    free(pairs->activity);
-    free(pairs->pair);
-    free(pairs);
-    comm->pairs = NULL;
+    gyre_staged_deinit(comm);
+    free(p2p->activity);
+    free(p2p->pair);
+    free(p2p);
+    comm->p2p = NULL;
 }
 
-void gyre_pairs_withdraw(struct gyre_comm *comm)
+void gyre_p2p_withdraw(struct gyre_comm *comm)
 {
-    if (comm->pairs)
-        gyre_watch_ignore(gyre_domain_watch(comm->domain), comm->pairs->activity);
+    if (comm->p2p)
+        gyre_watch_ignore(gyre_domain_watch(comm->domain), comm->p2p->activity);
 }
 
-static int grow(struct gyre_pairs *pairs)
+static int grow_messages(struct gyre_point_to_point *p2p)
 {
-    struct gyre_message *chunk = pairs->chunks < CHUNKS_MAX ? calloc(CHUNK, sizeof(*chunk)) : NULL;
+    struct gyre_message *chunk = p2p->chunks < CHUNKS_MAX ? calloc(CHUNK, sizeof(*chunk)) : NULL;
     if (!chunk)
         return -ENOMEM;
     for (uint32_t i = CHUNK; i-- > 0;) {
-        chunk[i].index = pairs->chunks * CHUNK + i;
-        chunk[i].next = pairs->free;
-        pairs->free = &chunk[i];
+        chunk[i].index = p2p->chunks * CHUNK + i;
+        chunk[i].next = p2p->free;
+        p2p->free = &chunk[i];
     }
-    pairs->chunk[pairs->chunks++] = chunk;
+    p2p->chunk[p2p->chunks++] = chunk;
     return 0;
 }
 
-static struct gyre_message *take(struct gyre_comm *comm)
+static struct gyre_message *take_free_message(struct gyre_comm *comm)
 {
-    if ((!comm->pairs && pairs_create(comm)) || (!comm->pairs->free && grow(comm->pairs)))
+    if ((!comm->p2p && p2p_create(comm)) || (!comm->p2p->free && grow_messages(comm->p2p)))
         return NULL;
-    struct gyre_message *message = comm->pairs->free;
-    comm->pairs->free = message->next;
+    struct gyre_message *message = comm->p2p->free;
+    comm->p2p->free = message->next;
     *message = (struct gyre_message){.index = message->index, .status = GYRE_AGAIN};
     return message;
 }
 
-void gyre_pairs_release(struct gyre_comm *comm, struct gyre_message *message)
+void gyre_p2p_release(struct gyre_comm *comm, struct gyre_message *message)
 {
     free(message->copy);
     message->copy = NULL;
-    gyre_haul_drop(comm, message);
-    message->next = comm->pairs->free;
-    comm->pairs->free = message;
+    gyre_staged_drop(comm, message);
+    message->next = comm->p2p->free;
+    comm->p2p->free = message;
 }
 
 /* -- the watch's books ------------------------------------------------------------------------- */
 
-static void note(const struct gyre_comm *comm)
+static void note_finished(const struct gyre_comm *comm)
 {
-    const struct gyre_pairs *pairs = comm->pairs;
-    gyre_activity_finish(comm->pairs->activity, pairs->started - pairs->pending);
+    const struct gyre_point_to_point *p2p = comm->p2p;
+    gyre_activity_finish(comm->p2p->activity, p2p->started - p2p->pending);
 }
 
-void gyre_pairs_focus(struct gyre_comm *comm)
+void gyre_p2p_focus(struct gyre_comm *comm)
 {
-    gyre_activity_focus(gyre_domain_activity(comm->domain), comm->pairs->activity);
+    gyre_activity_focus(gyre_domain_activity(comm->domain), comm->p2p->activity);
 }
 
 static void note_started(struct gyre_comm *comm, const struct gyre_message_terms *terms)
@@ -153,32 +153,32 @@ static void note_started(struct gyre_comm *comm, const struct gyre_message_terms
     uint64_t signature =
         gyre_signature_pack(terms->send ? GYRE_SIGNATURE_SEND : GYRE_SIGNATURE_RECV, terms->type,
                             GYRE_SUM, gyre_comm_world(comm, terms->peer));
-    gyre_activity_enter(comm->pairs->activity, GYRE_WATCH_PAIRS, comm->pairs->started, signature,
-                        signature, terms->count);
-    note(comm);
-    gyre_pairs_focus(comm);
+    gyre_activity_enter(comm->p2p->activity, GYRE_WATCH_POINT_TO_POINT, comm->p2p->started,
+                        signature, signature, terms->count);
+    note_finished(comm);
+    gyre_p2p_focus(comm);
 }
 
-void gyre_pairs_refuse(struct gyre_comm *comm, const char *why)
+void gyre_p2p_refuse(struct gyre_comm *comm, const char *why)
 {
-    if (!comm->pairs && pairs_create(comm))
+    if (!comm->p2p && p2p_create(comm))
         return;
-    gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->pairs->activity,
-                      comm->pairs->started + 1, why);
+    gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->p2p->activity, comm->p2p->started + 1,
+                      why);
 }
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
-static void end(struct gyre_comm *comm, struct gyre_message *message, int status)
+static void end_message(struct gyre_comm *comm, struct gyre_message *message, int status)
 {
     struct gyre_operation *op = message->op;
-    comm->pairs->pending--;
+    comm->p2p->pending--;
     message->status = status;
     if (!op) {
-        note(comm);
+        note_finished(comm);
         return;
     }
-    gyre_pairs_release(comm, message);
+    gyre_p2p_release(comm, message);
     if (--op->blocks == 0 && op->status == GYRE_AGAIN)
         gyre_engine_finish(comm->engine, op, status);
 }
@@ -198,16 +198,16 @@ static void meet_own(struct gyre_comm *comm, struct pair *own)
         bool equal = from->match.fingerprint == to->match.fingerprint;
         const void *data = from->copy ? from->copy : from->data;
         if (equal && to->bytes && to->data != data)
-            gyre_carrier_copy_now(&comm->hub->carrier, to->data, data, to->bytes);
+            gyre_fold_queue_copy_now(&comm->progress->fold_queue, to->data, data, to->bytes);
         if (from->copy)
-            gyre_pairs_release(comm, from);
+            gyre_p2p_release(comm, from);
         else
-            end(comm, from, equal ? 0 : GYRE_MISMATCH);
-        end(comm, to, equal ? 0 : GYRE_MISMATCH);
+            end_message(comm, from, equal ? 0 : GYRE_MISMATCH);
+        end_message(comm, to, equal ? 0 : GYRE_MISMATCH);
     }
 }
 
-int gyre_pairs_detach_own(struct gyre_comm *comm, struct gyre_message *message)
+int gyre_p2p_detach_own(struct gyre_comm *comm, struct gyre_message *message)
 {
     message->copy = malloc(message->bytes + 1);
     if (!message->copy)
@@ -215,16 +215,17 @@ int gyre_pairs_detach_own(struct gyre_comm *comm, struct gyre_message *message)
                                 "gyre_send: no memory to keep %llu bytes for this rank itself; "
                                 "start its gyre_recv_start() first",
                                 (unsigned long long)message->bytes);
-    gyre_carrier_copy_now(&comm->hub->carrier, message->copy, message->data, message->bytes);
-    comm->pairs->pending--;
-    note(comm);
+    gyre_fold_queue_copy_now(&comm->progress->fold_queue, message->copy, message->data,
+                             message->bytes);
+    comm->p2p->pending--;
+    note_finished(comm);
     return 0;
 }
 
 /* It is the last of its way, and nothing was sent that could meet those before it. */
-void gyre_pairs_withdraw_own(struct gyre_comm *comm, struct gyre_message *message)
+void gyre_p2p_withdraw_own(struct gyre_comm *comm, struct gyre_message *message)
 {
-    struct way *way = &comm->pairs->pair[comm->rank].way[RECV];
+    struct way *way = &comm->p2p->pair[comm->rank].way[RECV];
     struct gyre_message *before = way->first == message ? NULL : way->first;
     while (before && before->next != message)
         before = before->next;
@@ -234,30 +235,30 @@ void gyre_pairs_withdraw_own(struct gyre_comm *comm, struct gyre_message *messag
         way->first = NULL;
     way->last = before;
     way->started--;
-    comm->pairs->pending--;
-    note(comm);
-    gyre_pairs_release(comm, message);
+    comm->p2p->pending--;
+    note_finished(comm);
+    gyre_p2p_release(comm, message);
 }
 
 /* -- posting ----------------------------------------------------------------------------------- */
 
-static struct gyre_message *message_of(const struct gyre_pairs *pairs, uint32_t index)
+static struct gyre_message *message_of(const struct gyre_point_to_point *p2p, uint32_t index)
 {
-    return &pairs->chunk[index / CHUNK][index % CHUNK];
+    return &p2p->chunk[index / CHUNK][index % CHUNK];
 }
 
 uint64_t gyre_message_token(const struct gyre_comm *comm, const struct gyre_message *message,
-                            uint32_t cart)
+                            uint32_t slot)
 {
     return (uint64_t)comm->id << 48 | (uint64_t)GYRE_TOKEN_MESSAGE << 32 |
-           (uint64_t)cart << INDEX_BITS | message->index;
+           (uint64_t)slot << INDEX_BITS | message->index;
 }
 
-static int post(const struct gyre_comm *comm, const struct gyre_message *message)
+static int post_message(const struct gyre_comm *comm, const struct gyre_message *message)
 {
     uint64_t token = gyre_message_token(comm, message, 0);
     uint32_t peer = gyre_comm_world(comm, message->peer);
-    struct gyre_links *links = comm->hub->links;
+    struct gyre_links *links = comm->progress->links;
     return message->send
                ? gyre_link_send(links, peer, &message->match, message->data, message->bytes, token)
                : gyre_link_recv(links, peer, &message->match, message->data, message->bytes, token);
@@ -277,26 +278,26 @@ static void fail_link(struct gyre_comm *comm, const struct gyre_message *message
     tell_at_once(comm, status);
 }
 
-static void haul_off(struct gyre_pairs *pairs, struct gyre_message *message)
+static void stage_message(struct gyre_point_to_point *p2p, struct gyre_message *message)
 {
-    message->next = pairs->hauled;
-    pairs->hauled = message;
+    message->next = p2p->staged;
+    p2p->staged = message;
 }
 
 /* As many as the link and this way take. */
 static bool post_way(struct gyre_comm *comm, struct way *way)
 {
     bool moved = false;
-    while (way->first && (way->first->haul || way->posted < WAY_POSTS)) {
-        int status = way->first->haul ? 0 : post(comm, way->first);
+    while (way->first && (way->first->staged_message || way->posted < WAY_POSTS)) {
+        int status = way->first->staged_message ? 0 : post_message(comm, way->first);
         if (status < 0)
             fail_link(comm, way->first, status);
         if (status)
             break;
         moved = true;
         struct gyre_message *message = pop(way);
-        if (message->haul)
-            haul_off(comm->pairs, message);
+        if (message->staged_message)
+            stage_message(comm->p2p, message);
         else
             way->posted++;
     }
@@ -305,39 +306,39 @@ static bool post_way(struct gyre_comm *comm, struct way *way)
 
 static struct way *way_of(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return &comm->pairs->pair[message->peer].way[message->send ? SEND : RECV];
+    return &comm->p2p->pair[message->peer].way[message->send ? SEND : RECV];
 }
 
 /* Those whose pieces have all arrived end. */
-static bool run_hauls(struct gyre_comm *comm)
+static bool run_staged(struct gyre_comm *comm)
 {
     bool moved = false;
-    for (struct gyre_message **at = &comm->pairs->hauled; *at;) {
+    for (struct gyre_message **at = &comm->p2p->staged; *at;) {
         struct gyre_message *message = *at;
-        int status = gyre_haul_run(comm, message, &way_of(comm, message)->posted, WAY_POSTS);
+        int status = gyre_staged_run(comm, message, &way_of(comm, message)->posted, WAY_POSTS);
         if (status < 0) {
             fail_link(comm, message, status);
             break;
         }
         moved |= status > 0;
-        if (!gyre_haul_over(message)) {
+        if (!gyre_staged_over(message)) {
             at = &message->next;
             continue;
         }
         *at = message->next;
-        end(comm, message, 0);
+        end_message(comm, message, 0);
         moved = true;
     }
     return moved;
 }
 
-bool gyre_pairs_run(struct gyre_comm *comm)
+bool gyre_p2p_run(struct gyre_comm *comm)
 {
-    struct gyre_pairs *pairs = comm->pairs;
-    if (!pairs || comm->engine->fault.status)
+    struct gyre_point_to_point *p2p = comm->p2p;
+    if (!p2p || comm->engine->fault.status)
         return false;
     bool moved = false;
-    for (struct pair **at = &pairs->waiting; *at;) {
+    for (struct pair **at = &p2p->waiting; *at;) {
         struct pair *pair = *at;
         moved |= post_way(comm, &pair->way[RECV]);
         moved |= post_way(comm, &pair->way[SEND]);
@@ -348,51 +349,51 @@ bool gyre_pairs_run(struct gyre_comm *comm)
         *at = pair->next;
         pair->listed = false;
     }
-    return run_hauls(comm) || moved;
+    return run_staged(comm) || moved;
 }
 
-bool gyre_pairs_idle(const struct gyre_comm *comm)
+bool gyre_p2p_idle(const struct gyre_comm *comm)
 {
-    return !comm->pairs || comm->pairs->pending == 0;
+    return !comm->p2p || comm->p2p->pending == 0;
 }
 
-void gyre_pairs_complete(struct gyre_comm *comm, const struct gyre_completion *done)
+void gyre_p2p_complete(struct gyre_comm *comm, const struct gyre_completion *done)
 {
     uint32_t low = (uint32_t)done->token;
-    struct gyre_message *message = message_of(comm->pairs, low & ((1u << INDEX_BITS) - 1));
+    struct gyre_message *message = message_of(comm->p2p, low & ((1u << INDEX_BITS) - 1));
     way_of(comm, message)->posted--;
     if (done->status)
         fail_link(comm, message, done->status);
-    else if (message->haul)
-        gyre_haul_complete(message, low >> INDEX_BITS);
+    else if (message->staged_message)
+        gyre_staged_complete(message, low >> INDEX_BITS);
     else
-        end(comm, message, 0);
+        end_message(comm, message, 0);
 }
 
 /* All links are detached: nothing is posted any more. */
-void gyre_pairs_fail(struct gyre_comm *comm, int status)
+void gyre_p2p_fail(struct gyre_comm *comm, int status)
 {
-    struct gyre_pairs *pairs = comm->pairs;
-    for (uint32_t i = 0; pairs && i < pairs->chunks * CHUNK; i++) {
-        struct gyre_message *message = message_of(pairs, i);
+    struct gyre_point_to_point *p2p = comm->p2p;
+    for (uint32_t i = 0; p2p && i < p2p->chunks * CHUNK; i++) {
+        struct gyre_message *message = message_of(p2p, i);
         if (message->status == GYRE_AGAIN && !message->copy)
             message->status = status;
     }
-    if (!pairs)
+    if (!p2p)
         return;
-    pairs->waiting = NULL;
-    pairs->hauled = NULL;
-    pairs->pending = 0;
-    memset(pairs->pair, 0, comm->n * sizeof(*pairs->pair));
+    p2p->waiting = NULL;
+    p2p->staged = NULL;
+    p2p->pending = 0;
+    memset(p2p->pair, 0, comm->n * sizeof(*p2p->pair));
 }
 
 /* -- without a post ---------------------------------------------------------------------------- */
 
 static int recv_now(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return message->haul
+    return message->staged_message
                ? -ENOENT
-               : gyre_link_recv_now(comm->hub->links, gyre_comm_world(comm, message->peer),
+               : gyre_link_recv_now(comm->progress->links, gyre_comm_world(comm, message->peer),
                                     &message->match, message->data, message->bytes);
 }
 
@@ -403,15 +404,15 @@ static int take_now(struct gyre_comm *comm, struct pair *pair)
     while (!status && way->first) {
         status = recv_now(comm, way->first);
         if (!status)
-            end(comm, pop(way), 0);
+            end_message(comm, pop(way), 0);
     }
     return status;
 }
 
-static int look(struct gyre_comm *comm)
+static int look_for_arrivals(struct gyre_comm *comm)
 {
     int status = 0;
-    for (struct pair **at = &comm->pairs->waiting; *at;) {
+    for (struct pair **at = &comm->p2p->waiting; *at;) {
         struct pair *pair = *at;
         int left = take_now(comm, pair);
         if (!left) {
@@ -425,16 +426,16 @@ static int look(struct gyre_comm *comm)
     return status;
 }
 
-int gyre_pairs_look(struct gyre_comm *comm, uint32_t looks)
+int gyre_p2p_look(struct gyre_comm *comm, uint32_t looks)
 {
-    if (!comm->pairs || !comm->pairs->waiting)
+    if (!comm->p2p || !comm->p2p->waiting)
         return 0;
     if (comm->engine->fault.status)
         return -ENOENT;
-    int status = look(comm);
+    int status = look_for_arrivals(comm);
     for (uint32_t i = 1; status == GYRE_AGAIN && i < looks; i++) {
         gyre_pause_between_looks(i);
-        status = look(comm);
+        status = look_for_arrivals(comm);
     }
     return status;
 }
@@ -443,24 +444,24 @@ int gyre_pairs_look(struct gyre_comm *comm, uint32_t looks)
 
 static bool leaves_now(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return message->send && !message->haul && !comm->engine->fault.status &&
-           gyre_link_send_now(comm->hub->links, gyre_comm_world(comm, message->peer),
+    return message->send && !message->staged_message && !comm->engine->fault.status &&
+           gyre_link_send_now(comm->progress->links, gyre_comm_world(comm, message->peer),
                               &message->match, message->data, message->bytes);
 }
 
 static void enqueue(struct gyre_comm *comm, struct gyre_message *message)
 {
-    struct gyre_pairs *pairs = comm->pairs;
-    struct pair *pair = &pairs->pair[message->peer];
+    struct gyre_point_to_point *p2p = comm->p2p;
+    struct pair *pair = &p2p->pair[message->peer];
     struct way *way = &pair->way[message->send ? SEND : RECV];
     if (way->first)
         way->last->next = message;
     else
         way->first = message;
     way->last = message;
-    pairs->pending++;
+    p2p->pending++;
     if (comm->engine && comm->engine->failed) {
-        gyre_pairs_fail(comm, comm->engine->failed);
+        gyre_p2p_fail(comm, comm->engine->failed);
         return;
     }
     if (message->peer == comm->rank) {
@@ -468,15 +469,15 @@ static void enqueue(struct gyre_comm *comm, struct gyre_message *message)
         return;
     }
     if (way->first == message && leaves_now(comm, message)) {
-        end(comm, pop(way), 0);
+        end_message(comm, pop(way), 0);
         return;
     }
     if (!pair->listed) {
         pair->listed = true;
-        pair->next = pairs->waiting;
-        pairs->waiting = pair;
+        pair->next = p2p->waiting;
+        p2p->waiting = pair;
     }
-    gyre_hub_drive(comm);
+    gyre_progress_drive(comm);
 }
 
 /* The higher rank's messages to the lower one have names of their own. */
@@ -486,8 +487,8 @@ static uint16_t direction(const struct gyre_comm *comm, const struct gyre_messag
     return terms->send == (here > there) ? GYRE_MATCH_DOWN : 0;
 }
 
-static struct gyre_match name_of(const struct gyre_comm *comm,
-                                 const struct gyre_message_terms *terms)
+static struct gyre_match message_match(const struct gyre_comm *comm,
+                                       const struct gyre_message_terms *terms)
 {
     return (struct gyre_match){.comm =
                                    (uint16_t)(comm->id | GYRE_MATCH_PAIR | direction(comm, terms)),
@@ -498,7 +499,7 @@ static struct gyre_message *new_message(struct gyre_comm *comm,
                                         const struct gyre_message_terms *terms)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
-    struct gyre_message *message = take(comm);
+    struct gyre_message *message = take_free_message(comm);
     trouble->status = 0; /* of an earlier call */
     if (!message) {
         gyre_trouble_set(trouble, -ENOMEM, "no memory for another message");
@@ -508,51 +509,49 @@ static struct gyre_message *new_message(struct gyre_comm *comm,
     message->send = terms->send;
     message->data = terms->data;
     message->bytes = terms->count * gyre_type_size(terms->type);
-    message->match = name_of(comm, terms);
-    if (gyre_haul_make(comm, message, trouble) == 0)
+    message->match = message_match(comm, terms);
+    if (gyre_staged_make(comm, message, trouble) == 0)
         return message;
-    gyre_pairs_release(comm, message);
+    gyre_p2p_release(comm, message);
     return NULL;
 }
 
-struct gyre_message *gyre_pairs_start(struct gyre_comm *comm,
-                                      const struct gyre_message_terms *terms)
+struct gyre_message *gyre_p2p_start(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
     struct gyre_message *message = new_message(comm, terms);
     if (!message)
         return NULL;
-    comm->pairs->started++;
-    message->match.sequence =
-        ++comm->pairs->pair[terms->peer].way[terms->send ? SEND : RECV].started;
+    comm->p2p->started++;
+    message->match.sequence = ++comm->p2p->pair[terms->peer].way[terms->send ? SEND : RECV].started;
     enqueue(comm, message);
     note_started(comm, terms);
     return message;
 }
 
-bool gyre_pairs_run_now(struct gyre_comm *comm, const struct gyre_message_terms *terms)
+bool gyre_p2p_run_now(struct gyre_comm *comm, const struct gyre_message_terms *terms)
 {
-    struct gyre_pairs *pairs = comm->pairs;
-    if (!pairs || terms->peer == comm->rank || comm->engine->fault.status ||
-        gyre_carrier_owns(&comm->hub->carrier, terms->data))
+    struct gyre_point_to_point *p2p = comm->p2p;
+    if (!p2p || terms->peer == comm->rank || comm->engine->fault.status ||
+        gyre_fold_queue_owns(&comm->progress->fold_queue, terms->data))
         return false;
-    struct way *way = &pairs->pair[terms->peer].way[terms->send ? SEND : RECV];
-    struct gyre_match match = name_of(comm, terms);
+    struct way *way = &p2p->pair[terms->peer].way[terms->send ? SEND : RECV];
+    struct gyre_match match = message_match(comm, terms);
     uint32_t peer = gyre_comm_world(comm, terms->peer);
     uint64_t bytes = terms->count * gyre_type_size(terms->type);
     match.sequence = way->started + 1;
     if (way->first ||
         !(terms->send
-              ? gyre_link_send_now(comm->hub->links, peer, &match, terms->data, bytes)
-              : gyre_link_recv_now(comm->hub->links, peer, &match, terms->data, bytes) == 0))
+              ? gyre_link_send_now(comm->progress->links, peer, &match, terms->data, bytes)
+              : gyre_link_recv_now(comm->progress->links, peer, &match, terms->data, bytes) == 0))
         return false;
     way->started++;
-    pairs->started++;
+    p2p->started++;
     note_started(comm, terms);
     return true;
 }
 
-int gyre_pairs_add_block(struct gyre_comm *comm, struct gyre_operation *op,
-                         const struct gyre_message_terms *terms)
+int gyre_p2p_add_block(struct gyre_comm *comm, struct gyre_operation *op,
+                       const struct gyre_message_terms *terms)
 {
     struct gyre_message *message = new_message(comm, terms);
     if (!message)
@@ -565,11 +564,11 @@ int gyre_pairs_add_block(struct gyre_comm *comm, struct gyre_operation *op,
     return 0;
 }
 
-int64_t gyre_pairs_balance(const struct gyre_comm *comm)
+int64_t gyre_p2p_balance(const struct gyre_comm *comm)
 {
     int64_t balance = 0;
-    for (uint32_t rank = 0; comm->pairs && rank < comm->n; rank++)
-        balance += (int64_t)comm->pairs->pair[rank].way[SEND].started -
-                   (int64_t)comm->pairs->pair[rank].way[RECV].started;
+    for (uint32_t rank = 0; comm->p2p && rank < comm->n; rank++)
+        balance += (int64_t)comm->p2p->pair[rank].way[SEND].started -
+                   (int64_t)comm->p2p->pair[rank].way[RECV].started;
     return balance;
 }

@@ -25,101 +25,101 @@
 #include <stdlib.h>
 
 #define PIECE_BYTES (UINT64_C(1) << 20)
-#define CARTS_MOST  4u
+#define SLOTS_MOST  4u
 #define IDLE_MOST   8u
-#define MANNER      CARTS_MOST /* as a cart's number */
+#define HEADER      SLOTS_MOST /* as a cart's number */
 
-enum stage { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
+enum state { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
 
 /* NONE: nothing is said, or all of it has been. */
-enum manner { NONE, TO_POST, POSTED, CAME };
+enum header { NONE, TO_POST, POSTED, CAME };
 
-struct cart {
-    enum stage stage;
+struct staging_slot {
+    enum state state;
     uint16_t turn;
     uint64_t at; /* of its piece in the message */
     uint64_t ticket;
 };
 
-struct gyre_haul {
-    struct gyre_haul *next; /* idle */
+struct gyre_staged_message {
+    struct gyre_staged_message *next; /* idle */
     struct gyre_pinned pinned;
-    bool away;      /* the message's memory is a device's: `pinned` has a piece for each cart */
+    bool on_device; /* the message's memory is a device's: `pinned` has a piece for each cart */
     uint64_t piece; /* bytes, of all but the last; as it is said */
-    enum manner manner;
-    uint32_t carts, done;
-    struct cart cart[CARTS_MOST];
+    enum header header;
+    uint32_t slots, done;
+    struct staging_slot slot[SLOTS_MOST];
 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t least_bytes(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
-static void free_haul(struct gyre_comm *comm, struct gyre_haul *haul)
+static void free_staged(struct gyre_comm *comm, struct gyre_staged_message *staged_message)
 {
-    gyre_pinned_drop(&comm->hub->carrier, &haul->pinned);
-    free(haul);
+    gyre_pinned_drop(&comm->progress->fold_queue, &staged_message->pinned);
+    free(staged_message);
 }
 
 /* An idle one with so much memory, else any, else a fresh one. */
-static struct gyre_haul *take(struct gyre_haul_pool *pool, uint64_t bytes)
+static struct gyre_staged_message *take_staged(struct gyre_staged_pool *pool, uint64_t bytes)
 {
-    struct gyre_haul **at = &pool->first;
+    struct gyre_staged_message **at = &pool->first;
     while (*at && (*at)->pinned.bytes < bytes)
         at = &(*at)->next;
     if (!*at)
         at = &pool->first;
-    struct gyre_haul *haul = *at;
-    if (!haul)
-        return calloc(1, sizeof(*haul));
-    *at = haul->next;
+    struct gyre_staged_message *staged_message = *at;
+    if (!staged_message)
+        return calloc(1, sizeof(*staged_message));
+    *at = staged_message->next;
     pool->count--;
-    return haul;
+    return staged_message;
 }
 
 /* For all carts, of a device's memory. */
-static int make_memory(struct gyre_comm *comm, struct gyre_haul *haul, uint64_t bytes,
-                       struct gyre_trouble *trouble)
+static int make_memory(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
+                       uint64_t bytes, struct gyre_trouble *trouble)
 {
-    struct gyre_carrier *carrier = &comm->hub->carrier;
-    int status = gyre_carrier_open(carrier, trouble);
+    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    int status = gyre_fold_queue_open(fold_queue, trouble);
     if (status)
         return status;
-    if (haul->pinned.bytes >= bytes) {
-        gyre_pinned_lock(carrier, &haul->pinned);
+    if (staged_message->pinned.bytes >= bytes) {
+        gyre_pinned_lock(fold_queue, &staged_message->pinned);
         return 0;
     }
-    gyre_pinned_drop(carrier, &haul->pinned);
-    status = gyre_pinned_make(carrier, bytes, &haul->pinned);
+    gyre_pinned_drop(fold_queue, &staged_message->pinned);
+    status = gyre_pinned_make(fold_queue, bytes, &staged_message->pinned);
     return status ? gyre_trouble_set(trouble, status, "no memory for pieces of a message") : 0;
 }
 
-void gyre_haul_drop(struct gyre_comm *comm, struct gyre_message *message)
+void gyre_staged_drop(struct gyre_comm *comm, struct gyre_message *message)
 {
-    struct gyre_haul *haul = message->haul;
-    struct gyre_haul_pool *pool = &comm->hauls;
-    message->haul = NULL;
-    if (!haul)
+    struct gyre_staged_message *staged_message = message->staged_message;
+    struct gyre_staged_pool *pool = &comm->staged_pool;
+    message->staged_message = NULL;
+    if (!staged_message)
         return;
-    if (pool->count == IDLE_MOST || haul->pinned.bytes > CARTS_MOST * PIECE_BYTES) {
-        free_haul(comm, haul);
+    if (pool->count == IDLE_MOST || staged_message->pinned.bytes > SLOTS_MOST * PIECE_BYTES) {
+        free_staged(comm, staged_message);
         return;
     }
-    haul->next = pool->first;
-    pool->first = haul;
+    staged_message->next = pool->first;
+    pool->first = staged_message;
     pool->count++;
 }
 
-void gyre_haul_deinit(struct gyre_comm *comm)
+void gyre_staged_deinit(struct gyre_comm *comm)
 {
-    struct gyre_haul_pool *pool = &comm->hauls;
+    struct gyre_staged_pool *pool = &comm->staged_pool;
     while (pool->first) {
-        struct gyre_haul *haul = pool->first;
-        pool->first = haul->next;
-        free_haul(comm, haul);
+        struct gyre_staged_message *staged_message = pool->first;
+        pool->first = staged_message->next;
+        free_staged(comm, staged_message);
     }
     pool->count = 0;
 }
@@ -139,228 +139,237 @@ static bool is_near(const struct gyre_comm *comm, const struct gyre_message *mes
     return gyre_domain_mapped(comm->domain, gyre_comm_world(comm, message->peer));
 }
 
-static bool is_away(const struct gyre_comm *comm, const struct gyre_message *message)
+static bool is_on_device(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return message->bytes && gyre_carrier_owns(&comm->hub->carrier, message->data);
+    return message->bytes && gyre_fold_queue_owns(&comm->progress->fold_queue, message->data);
 }
 
 /* The link takes its bytes where they lie, or puts them there. */
 static bool is_carried(const struct gyre_comm *comm, const struct gyre_message *message)
 {
-    return gyre_link_carries(comm->hub->links, gyre_comm_world(comm, message->peer), message->data,
-                             message->bytes, message->send);
+    return gyre_link_carries(comm->progress->links, gyre_comm_world(comm, message->peer),
+                             message->data, message->bytes, message->send);
 }
 
 /* Inside a node: the receiver, or its device, reads them where they lie. */
 static bool is_seen(const struct gyre_comm *comm, const struct gyre_message *message)
 {
     uint64_t offset;
-    return is_away(comm, message) ? is_carried(comm, message)
-                                  : gyre_domain_locate(comm->domain, GYRE_MEMORY_HOST,
-                                                       message->data, message->bytes, &offset) != 0;
+    return is_on_device(comm, message)
+               ? is_carried(comm, message)
+               : gyre_domain_locate(comm->domain, GYRE_MEMORY_HOST, message->data, message->bytes,
+                                    &offset) != 0;
 }
 
-static void begin_piece(const struct gyre_haul *haul, const struct gyre_message *message,
-                        struct cart *cart)
+static void begin_piece(const struct gyre_staged_message *staged_message,
+                        const struct gyre_message *message, struct staging_slot *slot)
 {
-    cart->stage = haul->away && message->send ? LOAD : POST;
+    slot->state = staged_message->on_device && message->send ? LOAD : POST;
 }
 
-static int lay_out(struct gyre_comm *comm, struct gyre_haul *haul,
-                   const struct gyre_message *message, uint64_t piece, bool away,
-                   struct gyre_trouble *trouble)
+static int lay_out_pieces(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
+                          const struct gyre_message *message, uint64_t piece, bool on_device,
+                          struct gyre_trouble *trouble)
 {
     uint64_t pieces = (message->bytes + piece - 1) / piece;
-    haul->away = away;
-    haul->piece = piece;
-    haul->carts = pieces < CARTS_MOST ? (uint32_t)pieces : CARTS_MOST;
-    haul->done = 0;
-    for (uint32_t i = 0; i < haul->carts; i++) {
-        haul->cart[i] = (struct cart){.at = i * piece};
-        begin_piece(haul, message, &haul->cart[i]);
+    staged_message->on_device = on_device;
+    staged_message->piece = piece;
+    staged_message->slots = pieces < SLOTS_MOST ? (uint32_t)pieces : SLOTS_MOST;
+    staged_message->done = 0;
+    for (uint32_t i = 0; i < staged_message->slots; i++) {
+        staged_message->slot[i] = (struct staging_slot){.at = i * piece};
+        begin_piece(staged_message, message, &staged_message->slot[i]);
     }
-    return away ? make_memory(comm, haul, least(message->bytes, haul->carts * piece), trouble) : 0;
+    return on_device
+               ? make_memory(comm, staged_message,
+                             least_bytes(message->bytes, staged_message->slots * piece), trouble)
+               : 0;
 }
 
 /* Inside a node, and long: the receiver learns the rest from the manner. */
-static int lay_out_near(struct gyre_comm *comm, struct gyre_haul *haul,
+static int lay_out_near(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
                         const struct gyre_message *message, struct gyre_trouble *trouble)
 {
-    haul->manner = TO_POST;
-    haul->carts = haul->done = 0;
+    staged_message->header = TO_POST;
+    staged_message->slots = staged_message->done = 0;
     if (!message->send)
         return 0;
     bool seen = is_seen(comm, message);
-    return lay_out(comm, haul, message, seen ? message->bytes : PIECE_BYTES,
-                   !seen && is_away(comm, message), trouble);
+    return lay_out_pieces(comm, staged_message, message, seen ? message->bytes : PIECE_BYTES,
+                          !seen && is_on_device(comm, message), trouble);
 }
 
-int gyre_haul_make(struct gyre_comm *comm, struct gyre_message *message,
-                   struct gyre_trouble *trouble)
+int gyre_staged_make(struct gyre_comm *comm, struct gyre_message *message,
+                     struct gyre_trouble *trouble)
 {
     if (message->peer == comm->rank)
         return 0;
     bool cut = is_long(comm, message), near = is_near(comm, message);
-    bool away = is_away(comm, message) && ((near && cut) || !is_carried(comm, message));
-    if (!cut && !away)
+    bool on_device = is_on_device(comm, message) && ((near && cut) || !is_carried(comm, message));
+    if (!cut && !on_device)
         return 0;
-    struct gyre_haul *haul =
-        take(&comm->hauls, away ? least(message->bytes, CARTS_MOST * PIECE_BYTES) : 0);
-    if (!haul)
+    struct gyre_staged_message *staged_message = take_staged(
+        &comm->staged_pool, on_device ? least_bytes(message->bytes, SLOTS_MOST * PIECE_BYTES) : 0);
+    if (!staged_message)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for the pieces of a message");
-    haul->manner = NONE;
-    int status = near && cut ? lay_out_near(comm, haul, message, trouble)
-                             : lay_out(comm, haul, message, cut ? PIECE_BYTES : message->bytes,
-                                       away, trouble);
-    message->haul = haul;
+    staged_message->header = NONE;
+    int status = near && cut
+                     ? lay_out_near(comm, staged_message, message, trouble)
+                     : lay_out_pieces(comm, staged_message, message,
+                                      cut ? PIECE_BYTES : message->bytes, on_device, trouble);
+    message->staged_message = staged_message;
     if (status)
-        gyre_haul_drop(comm, message);
+        gyre_staged_drop(comm, message);
     return status;
 }
 
 /* -- on the way -------------------------------------------------------------------------------- */
 
-struct trip {
+struct copying {
     struct gyre_comm *comm;
     const struct gyre_message *message;
-    struct gyre_haul *haul;
+    struct gyre_staged_message *staged_message;
     uint32_t *posted, most;
     int status; /* of the link, if it has failed */
 };
 
-static uint64_t length_of(const struct trip *trip, const struct cart *cart)
+static uint64_t length_of(const struct copying *copying, const struct staging_slot *slot)
 {
-    uint64_t left = trip->message->bytes - cart->at;
-    return left < trip->haul->piece ? left : trip->haul->piece;
+    uint64_t left = copying->message->bytes - slot->at;
+    return left < copying->staged_message->piece ? left : copying->staged_message->piece;
 }
 
-static uint8_t *caller_bytes(const struct trip *trip, const struct cart *cart)
+static uint8_t *caller_bytes(const struct copying *copying, const struct staging_slot *slot)
 {
-    return (uint8_t *)trip->message->data + cart->at;
+    return (uint8_t *)copying->message->data + slot->at;
 }
 
 /* What the link is given. */
-static uint8_t *link_bytes(const struct trip *trip, const struct cart *cart)
+static uint8_t *link_bytes(const struct copying *copying, const struct staging_slot *slot)
 {
-    struct gyre_haul *haul = trip->haul;
-    return haul->away ? haul->pinned.memory + (uint64_t)(cart - haul->cart) * haul->piece
-                      : caller_bytes(trip, cart);
+    struct gyre_staged_message *staged_message = copying->staged_message;
+    return staged_message->on_device
+               ? staged_message->pinned.memory +
+                     (uint64_t)(slot - staged_message->slot) * staged_message->piece
+               : caller_bytes(copying, slot);
 }
 
-static bool copy(const struct trip *trip, struct cart *cart)
+static bool copy_slot(const struct copying *copying, struct staging_slot *slot)
 {
-    struct gyre_carrier *carrier = &trip->comm->hub->carrier;
-    uint8_t *device = caller_bytes(trip, cart), *host = link_bytes(trip, cart);
-    uint64_t bytes = length_of(trip, cart);
-    if (!gyre_carrier_room(carrier))
+    struct gyre_fold_queue *fold_queue = &copying->comm->progress->fold_queue;
+    uint8_t *device = caller_bytes(copying, slot), *host = link_bytes(copying, slot);
+    uint64_t bytes = length_of(copying, slot);
+    if (!gyre_fold_queue_room(fold_queue))
         return false;
-    cart->ticket = cart->stage == LOAD ? gyre_carrier_copy(carrier, host, device, bytes)
-                                       : gyre_carrier_copy(carrier, device, host, bytes);
-    cart->stage++;
+    slot->ticket = slot->state == LOAD ? gyre_fold_queue_copy(fold_queue, host, device, bytes)
+                                       : gyre_fold_queue_copy(fold_queue, device, host, bytes);
+    slot->state++;
     return true;
 }
 
 /* The cart's number is its message's lane. */
-static bool post_bytes(struct trip *trip, uint32_t number, uint16_t order, void *data,
+static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order, void *data,
                        uint64_t bytes)
 {
-    const struct gyre_message *message = trip->message;
-    struct gyre_links *links = trip->comm->hub->links;
-    uint32_t peer = gyre_comm_world(trip->comm, message->peer);
-    uint64_t token = gyre_message_token(trip->comm, message, number);
+    const struct gyre_message *message = copying->message;
+    struct gyre_links *links = copying->comm->progress->links;
+    uint32_t peer = gyre_comm_world(copying->comm, message->peer);
+    uint64_t token = gyre_message_token(copying->comm, message, number);
     struct gyre_match match = message->match;
-    if (*trip->posted >= trip->most)
+    if (*copying->posted >= copying->most)
         return false;
     match.lane = (uint16_t)number;
     match.order = order;
     int status = message->send ? gyre_link_send(links, peer, &match, data, bytes, token)
                                : gyre_link_recv(links, peer, &match, data, bytes, token);
-    trip->status = status < 0 ? status : 0;
+    copying->status = status < 0 ? status : 0;
     if (status)
         return false;
-    ++*trip->posted;
+    ++*copying->posted;
     return true;
 }
 
-static bool post(struct trip *trip, struct cart *cart)
+static bool post_slot(struct copying *copying, struct staging_slot *slot)
 {
-    if (!post_bytes(trip, (uint32_t)(cart - trip->haul->cart), cart->turn, link_bytes(trip, cart),
-                    length_of(trip, cart)))
+    if (!post_bytes(copying, (uint32_t)(slot - copying->staged_message->slot), slot->turn,
+                    link_bytes(copying, slot), length_of(copying, slot)))
         return false;
-    cart->stage = OUT;
+    slot->state = OUT;
     return true;
 }
 
 /* The receiver's carts begin when it has come. What fails is this rank's affair, not its link's. */
-static bool heed(struct trip *trip)
+static bool heed(struct copying *copying)
 {
-    struct gyre_comm *comm = trip->comm;
-    struct gyre_haul *haul = trip->haul;
+    struct gyre_comm *comm = copying->comm;
+    struct gyre_staged_message *staged_message = copying->staged_message;
     struct gyre_trouble trouble = {0};
-    const struct gyre_message *message = trip->message;
-    bool whole = haul->piece == message->bytes;
+    const struct gyre_message *message = copying->message;
+    bool whole = staged_message->piece == message->bytes;
     bool carried = whole && is_carried(comm, message);
-    haul->manner = NONE;
-    if (!whole && haul->piece != PIECE_BYTES)
-        trip->status = gyre_trouble_set(
+    staged_message->header = NONE;
+    if (!whole && staged_message->piece != PIECE_BYTES)
+        copying->status = gyre_trouble_set(
             &trouble, GYRE_CORRUPT, "a message of %llu bytes was announced in pieces of %llu",
-            (unsigned long long)message->bytes, (unsigned long long)haul->piece);
+            (unsigned long long)message->bytes, (unsigned long long)staged_message->piece);
     else
-        trip->status =
-            lay_out(comm, haul, message, haul->piece, !carried && is_away(comm, message), &trouble);
-    if (trip->status)
-        gyre_engine_fault(comm->engine, trip->status, gyre_comm_world(comm, comm->rank), false,
+        copying->status = lay_out_pieces(comm, staged_message, message, staged_message->piece,
+                                         !carried && is_on_device(comm, message), &trouble);
+    if (copying->status)
+        gyre_engine_fault(comm->engine, copying->status, gyre_comm_world(comm, comm->rank), false,
                           &trouble);
-    return !trip->status;
+    return !copying->status;
 }
 
-static bool run_manner(struct trip *trip)
+static bool run_header(struct copying *copying)
 {
-    struct gyre_haul *haul = trip->haul;
-    if (haul->manner == CAME)
-        return heed(trip);
-    if (haul->manner != TO_POST || !post_bytes(trip, MANNER, 0, &haul->piece, sizeof haul->piece))
+    struct gyre_staged_message *staged_message = copying->staged_message;
+    if (staged_message->header == CAME)
+        return heed(copying);
+    if (staged_message->header != TO_POST ||
+        !post_bytes(copying, HEADER, 0, &staged_message->piece, sizeof staged_message->piece))
         return false;
-    haul->manner = POSTED;
+    staged_message->header = POSTED;
     return true;
 }
 
 /* Its piece is where it belongs. */
-static void end_piece(struct gyre_haul *haul, const struct gyre_message *message, struct cart *cart)
+static void end_piece(struct gyre_staged_message *staged_message,
+                      const struct gyre_message *message, struct staging_slot *slot)
 {
-    cart->turn++;
-    cart->at += haul->carts * haul->piece;
-    if (cart->at < message->bytes) {
-        begin_piece(haul, message, cart);
+    slot->turn++;
+    slot->at += staged_message->slots * staged_message->piece;
+    if (slot->at < message->bytes) {
+        begin_piece(staged_message, message, slot);
         return;
     }
-    cart->stage = DONE;
-    haul->done++;
+    slot->state = DONE;
+    staged_message->done++;
 }
 
-static void end_copy(const struct trip *trip, struct cart *cart)
+static void end_copy(const struct copying *copying, struct staging_slot *slot)
 {
-    if (cart->stage == LOADING)
-        cart->stage = POST;
+    if (slot->state == LOADING)
+        slot->state = POST;
     else
-        end_piece(trip->haul, trip->message, cart);
+        end_piece(copying->staged_message, copying->message, slot);
 }
 
 /* False: it has to wait, or there is nothing to do. */
-static bool step(struct trip *trip, struct cart *cart)
+static bool step(struct copying *copying, struct staging_slot *slot)
 {
-    switch (cart->stage) {
+    switch (slot->state) {
     case LOAD:
     case UNLOAD:
-        return copy(trip, cart);
+        return copy_slot(copying, slot);
     case LOADING:
     case UNLOADING:
-        if (!gyre_carrier_done(&trip->comm->hub->carrier, cart->ticket))
+        if (!gyre_fold_queue_done(&copying->comm->progress->fold_queue, slot->ticket))
             return false;
-        end_copy(trip, cart);
+        end_copy(copying, slot);
         return true;
     case POST:
-        return post(trip, cart);
+        return post_slot(copying, slot);
     case OUT:
     case DONE:
         break;
@@ -368,30 +377,30 @@ static bool step(struct trip *trip, struct cart *cart)
     return false;
 }
 
-int gyre_haul_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
-                  uint32_t most)
+int gyre_staged_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
+                    uint32_t most)
 {
-    struct trip trip = {comm, message, message->haul, posted, most, 0};
-    int moved = run_manner(&trip);
-    for (uint32_t i = 0; i < trip.haul->carts && !trip.status; i++)
-        while (step(&trip, &trip.haul->cart[i]))
+    struct copying copying = {comm, message, message->staged_message, posted, most, 0};
+    int moved = run_header(&copying);
+    for (uint32_t i = 0; i < copying.staged_message->slots && !copying.status; i++)
+        while (step(&copying, &copying.staged_message->slot[i]))
             moved = 1;
-    return trip.status ? trip.status : moved;
+    return copying.status ? copying.status : moved;
 }
 
-void gyre_haul_complete(const struct gyre_message *message, uint32_t cart)
+void gyre_staged_complete(const struct gyre_message *message, uint32_t slot)
 {
-    struct gyre_haul *haul = message->haul;
-    if (cart == MANNER)
-        haul->manner = message->send ? NONE : CAME;
-    else if (haul->away && !message->send)
-        haul->cart[cart].stage = UNLOAD;
+    struct gyre_staged_message *staged_message = message->staged_message;
+    if (slot == HEADER)
+        staged_message->header = message->send ? NONE : CAME;
+    else if (staged_message->on_device && !message->send)
+        staged_message->slot[slot].state = UNLOAD;
     else
-        end_piece(haul, message, &haul->cart[cart]);
+        end_piece(staged_message, message, &staged_message->slot[slot]);
 }
 
-bool gyre_haul_over(const struct gyre_message *message)
+bool gyre_staged_over(const struct gyre_message *message)
 {
-    const struct gyre_haul *haul = message->haul;
-    return haul->manner == NONE && haul->done == haul->carts;
+    const struct gyre_staged_message *staged_message = message->staged_message;
+    return staged_message->header == NONE && staged_message->done == staged_message->slots;
 }

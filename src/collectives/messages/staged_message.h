@@ -20,34 +20,34 @@
 
 struct gyre_comm;
 struct gyre_message;
-struct gyre_haul;
+struct gyre_staged_message;
 struct gyre_trouble;
 
 /* Idle ones, with their memory. Zeroed: none. */
-struct gyre_haul_pool {
-    struct gyre_haul *first;
+struct gyre_staged_pool {
+    struct gyre_staged_message *first;
     uint32_t count;
 };
 
 /* Gives the message a haul if it needs one: message->haul is NULL otherwise. -ENOMEM, or what has become
  * of the device. */
-int gyre_haul_make(struct gyre_comm *comm, struct gyre_message *message,
-                   struct gyre_trouble *trouble);
+int gyre_staged_make(struct gyre_comm *comm, struct gyre_message *message,
+                     struct gyre_trouble *trouble);
 
 /* Moves what can be moved, with at most `most` posts at the link, which *posted counts. Returns 1 if
  * anything moved, 0, or what the link has refused a post with. */
-int gyre_haul_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
-                  uint32_t most);
+int gyre_staged_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
+                    uint32_t most);
 
 /* The link has done with the cart of this number. */
-void gyre_haul_complete(const struct gyre_message *message, uint32_t cart);
+void gyre_staged_complete(const struct gyre_message *message, uint32_t slot);
 
 /* All pieces are where they belong. */
-bool gyre_haul_over(const struct gyre_message *message);
+bool gyre_staged_over(const struct gyre_message *message);
 
 /* Gives the haul back; none: nothing. No work uses its memory any more. */
-void gyre_haul_drop(struct gyre_comm *comm, struct gyre_message *message);
+void gyre_staged_drop(struct gyre_comm *comm, struct gyre_message *message);
 
-void gyre_haul_deinit(struct gyre_comm *comm); /* frees the pool */
+void gyre_staged_deinit(struct gyre_comm *comm); /* frees the pool */
 
 #endif

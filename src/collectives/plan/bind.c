@@ -91,28 +91,29 @@ static bool deal(struct gyre_bind_game *game, uint64_t index)
 /* -- acts -------------------------------------------------------------------------------------- */
 
 /* Which part of which block `place` of `rank` is; false if it is not inside one. */
-static bool locate(const struct gyre_bind_game *game, uint32_t rank, struct gyre_place place,
-                   uint64_t length, struct gyre_tap *tap)
+static bool locate_block(const struct gyre_bind_game *game, uint32_t rank, struct gyre_place place,
+                         uint64_t length, struct gyre_block_ref *ref)
 {
     const struct gyre_slice *slice = &game->slice;
     bool blocks = place.buffer == GYRE_INPUT ? gyre_verb_scatters(slice->verb)
                                              : gyre_verb_gathers(slice->verb);
     uint64_t pitch = slice->stride * slice->element;
-    *tap = (struct gyre_tap){.rank = rank};
+    *ref = (struct gyre_block_ref){.rank = rank};
     if (!length)
         return true;
-    tap->block = blocks ? (uint32_t)(place.offset / pitch) : 0;
-    tap->offset = place.offset - tap->block * pitch;
-    return tap->offset + length <= slice->count * slice->element;
+    ref->block = blocks ? (uint32_t)(place.offset / pitch) : 0;
+    ref->offset = place.offset - ref->block * pitch;
+    return ref->offset + length <= slice->count * slice->element;
 }
 
-static bool add_use(struct gyre_bind_game *game, uint32_t by, struct gyre_tap tap, bool writes)
+static bool add_use(struct gyre_bind_game *game, uint32_t by, struct gyre_block_ref ref,
+                    bool writes)
 {
     struct gyre_bind_player *player = &game->player[by];
     struct gyre_bind_act *act = &player->act[player->acts - 1];
     if (game->uses == game->use_max || act->sources + !writes > GYRE_PEERS_MAPPED_MAX)
         return false;
-    game->use[game->uses++] = (struct gyre_bind_use){tap, by, player->acts - 1, writes};
+    game->use[game->uses++] = (struct gyre_bind_use){ref, by, player->acts - 1, writes};
     act->sources += !writes;
     act->destinations += writes;
     return true;
@@ -131,37 +132,37 @@ static bool add_act(struct gyre_bind_game *game, uint32_t by, uint64_t length,
 
 /* Another destination of an act that may be an earlier one. */
 static bool add_destination(struct gyre_bind_game *game, uint32_t by, uint32_t act,
-                            struct gyre_tap tap)
+                            struct gyre_block_ref ref)
 {
     if (game->uses == game->use_max ||
         game->player[by].act[act].destinations == GYRE_PEERS_MAPPED_MAX)
         return false;
-    game->use[game->uses++] = (struct gyre_bind_use){tap, by, act, true};
+    game->use[game->uses++] = (struct gyre_bind_use){ref, by, act, true};
     game->player[by].act[act].destinations++;
     return true;
 }
 
 /* The sender's copy of the same bytes to somebody else, or its number of acts. */
-static uint32_t find_copy(const struct gyre_bind_game *game, uint32_t by, struct gyre_tap from,
-                          uint64_t length)
+static uint32_t find_copy(const struct gyre_bind_game *game, uint32_t by,
+                          struct gyre_block_ref from, uint64_t length)
 {
     const struct gyre_bind_player *player = &game->player[by];
     uint32_t a = 0;
     while (a < player->acts && !(player->act[a].sources == 1 && player->act[a].length == length &&
                                  player->act[a].result.buffer == GYRE_INPUT &&
-                                 gyre_bind_same_tap(game->use[player->act[a].first].tap, from)))
+                                 gyre_bind_same_ref(game->use[player->act[a].first].ref, from)))
         a++;
     return a;
 }
 
 /* INPUT of one rank to OUTPUT of `rank`, which may be the same. */
 static bool add_copy(struct gyre_bind_game *game, uint32_t rank, struct gyre_place at,
-                     struct gyre_tap from, uint64_t length)
+                     struct gyre_block_ref from, uint64_t length)
 {
-    struct gyre_tap to;
+    struct gyre_block_ref to;
     bool pushed = game->copier == GYRE_SENDER_COPIES;
     uint32_t by = pushed ? from.rank : rank;
-    if (!locate(game, rank, at, length, &to))
+    if (!locate_block(game, rank, at, length, &to))
         return false;
     uint32_t known = pushed ? find_copy(game, by, from, length) : game->player[by].acts;
     if (known < game->player[by].acts)
@@ -182,25 +183,25 @@ static const struct gyre_step *matching_send(const struct gyre_round *round, uin
 }
 
 /* SCRATCH that is written again holds no more what it held. */
-static bool hold(struct gyre_bind_game *game, uint32_t rank, uint64_t at, uint64_t length,
-                 struct gyre_tap tap)
+static bool remember_held(struct gyre_bind_game *game, uint32_t rank, uint64_t at, uint64_t length,
+                          struct gyre_block_ref ref)
 {
     struct gyre_bind_player *player = &game->player[rank];
     uint32_t kept = 0;
-    for (uint32_t h = 0; h < player->helds; h++)
+    for (uint32_t h = 0; h < player->held_count; h++)
         if (player->held[h].at >= at + length || at >= player->held[h].at + player->held[h].length)
             player->held[kept++] = player->held[h];
-    player->helds = kept;
-    if (player->helds == game->held_max)
+    player->held_count = kept;
+    if (player->held_count == game->held_max)
         return false;
-    player->held[player->helds++] = (struct gyre_bind_held){at, length, tap};
+    player->held[player->held_count++] = (struct gyre_bind_held){at, length, ref};
     return true;
 }
 
 static const struct gyre_bind_held *find_held(const struct gyre_bind_player *player, uint64_t at,
                                               uint64_t length)
 {
-    for (uint32_t h = 0; h < player->helds; h++)
+    for (uint32_t h = 0; h < player->held_count; h++)
         if (player->held[h].at == at && player->held[h].length == length)
             return &player->held[h];
     return NULL;
@@ -211,14 +212,14 @@ static bool follow_result(struct gyre_bind_game *game, uint32_t rank, const stru
                           const struct gyre_step *send)
 {
     const struct gyre_bind_player *peer = &game->player[step->peer];
-    struct gyre_tap to;
+    struct gyre_block_ref to;
     uint32_t a = 0;
     while (a < peer->acts &&
            !(peer->act[a].result.buffer == send->at.buffer &&
              peer->act[a].result.offset == send->at.offset && peer->act[a].length == send->length))
         a++;
     return a < peer->acts && step->at.buffer == GYRE_OUTPUT &&
-           locate(game, rank, step->at, step->length, &to) &&
+           locate_block(game, rank, step->at, step->length, &to) &&
            add_destination(game, step->peer, a, to);
 }
 
@@ -226,25 +227,26 @@ static bool follow_result(struct gyre_bind_game *game, uint32_t rank, const stru
 static bool follow_recv(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
     const struct gyre_step *send = matching_send(&game->player[step->peer].round, rank);
-    struct gyre_tap from;
+    struct gyre_block_ref from;
     if (!send || send->length != step->length)
         return false;
     if (send->at.buffer != GYRE_INPUT)
         return follow_result(game, rank, step, send);
-    if (!locate(game, step->peer, send->at, send->length, &from))
+    if (!locate_block(game, step->peer, send->at, send->length, &from))
         return false;
-    return step->at.buffer == GYRE_OUTPUT ? add_copy(game, rank, step->at, from, step->length)
-                                          : hold(game, rank, step->at.offset, step->length, from);
+    return step->at.buffer == GYRE_OUTPUT
+               ? add_copy(game, rank, step->at, from, step->length)
+               : remember_held(game, rank, step->at.offset, step->length, from);
 }
 
 static bool follow_source(struct gyre_bind_game *game, uint32_t rank, struct gyre_place place,
                           uint64_t length)
 {
     const struct gyre_bind_held *held = find_held(&game->player[rank], place.offset, length);
-    struct gyre_tap own;
+    struct gyre_block_ref own;
     if (place.buffer == GYRE_SCRATCH)
-        return held && add_use(game, rank, held->tap, false);
-    return place.buffer == GYRE_INPUT && locate(game, rank, place, length, &own) &&
+        return held && add_use(game, rank, held->ref, false);
+    return place.buffer == GYRE_INPUT && locate_block(game, rank, place, length, &own) &&
            add_use(game, rank, own, false);
 }
 
@@ -252,22 +254,22 @@ static bool follow_source(struct gyre_bind_game *game, uint32_t rank, struct gyr
 static bool follow_reduce(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
     const struct gyre_bind_player *player = &game->player[rank];
-    struct gyre_tap to;
+    struct gyre_block_ref to;
     if (!(step->flags & GYRE_STEP_FINAL) || !add_act(game, rank, step->length, step->at))
         return false;
     for (uint32_t s = 0; s < step->sources; s++)
         if (!follow_source(game, rank, player->round.source[step->first + s], step->length))
             return false;
     return step->at.buffer == GYRE_SCRATCH ||
-           (locate(game, rank, step->at, step->length, &to) && add_use(game, rank, to, true));
+           (locate_block(game, rank, step->at, step->length, &to) && add_use(game, rank, to, true));
 }
 
 static bool follow_copy(struct gyre_bind_game *game, uint32_t rank, const struct gyre_step *step)
 {
     const struct gyre_place *from = &game->player[rank].round.source[step->first];
-    struct gyre_tap own;
+    struct gyre_block_ref own;
     return step->at.buffer == GYRE_OUTPUT && from->buffer == GYRE_INPUT &&
-           locate(game, rank, *from, step->length, &own) &&
+           locate_block(game, rank, *from, step->length, &own) &&
            add_copy(game, rank, step->at, own, step->length);
 }
 
@@ -315,19 +317,19 @@ static bool play(struct gyre_bind_game *game)
 
 /* -- the whole ------------------------------------------------------------------------------- */
 
-struct gyre_fused *gyre_bind_fused(const struct gyre_algorithm *algorithm,
-                                   const struct gyre_slice *slice, enum gyre_copier copier,
-                                   struct gyre_binding *binding)
+struct gyre_rank_moves *gyre_bind_rank_moves(const struct gyre_algorithm *algorithm,
+                                             const struct gyre_slice *slice,
+                                             enum gyre_copier copier, struct gyre_binding *binding)
 {
     struct gyre_bind_game game;
-    struct gyre_fused *fused = NULL;
+    struct gyre_rank_moves *rank_moves = NULL;
     if (slice->n > GYRE_PEERS_MAPPED_MAX)
         return NULL;
     if (game_create(&game, algorithm, slice, copier) && play(&game) &&
-        (fused = gyre_bind_pack(&game))) {
+        (rank_moves = gyre_bind_pack(&game))) {
         binding->stays_at_home = gyre_bind_stays_at_home(&game);
         binding->safe_in_place = gyre_bind_safe_in_place(&game);
     }
     game_destroy(&game);
-    return fused;
+    return rank_moves;
 }

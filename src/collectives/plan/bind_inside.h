@@ -6,7 +6,7 @@
 
 struct gyre_bind_held { /* SCRATCH [at, at + length) holds bytes of tap.rank's INPUT */
     uint64_t at, length;
-    struct gyre_tap tap;
+    struct gyre_block_ref ref;
 };
 
 struct gyre_bind_act { /* a move in the making */
@@ -17,7 +17,7 @@ struct gyre_bind_act { /* a move in the making */
 };
 
 struct gyre_bind_use { /* act `act` of rank `by` reads or writes there */
-    struct gyre_tap tap;
+    struct gyre_block_ref ref;
     uint32_t by, act;
     bool writes;
 };
@@ -26,7 +26,7 @@ struct gyre_bind_player {
     struct gyre_round round;
     struct gyre_bind_act *act;
     struct gyre_bind_held *held;
-    uint32_t acts, helds;
+    uint32_t acts, held_count;
 };
 
 struct gyre_bind_game {
@@ -46,7 +46,7 @@ static inline const struct gyre_bind_act *gyre_bind_act_of(const struct gyre_bin
     return &game->player[use->by].act[use->act];
 }
 
-static inline bool gyre_bind_same_tap(struct gyre_tap a, struct gyre_tap b)
+static inline bool gyre_bind_same_ref(struct gyre_block_ref a, struct gyre_block_ref b)
 {
     return a.rank == b.rank && a.block == b.block && a.offset == b.offset;
 }
@@ -58,6 +58,6 @@ bool gyre_bind_stays_at_home(const struct gyre_bind_game *game);
 bool gyre_bind_safe_in_place(const struct gyre_bind_game *game);
 
 /* What rank game->slice.rank does, in one piece of memory. NULL: none left. */
-struct gyre_fused *gyre_bind_pack(const struct gyre_bind_game *game);
+struct gyre_rank_moves *gyre_bind_pack(const struct gyre_bind_game *game);
 
 #endif

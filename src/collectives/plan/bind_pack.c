@@ -6,52 +6,52 @@
 #include <stdlib.h>
 
 /* Adds to the parts, or to the one that it touches. Many peers may read the same. */
-static uint32_t add_part(struct gyre_part *part, uint32_t parts, struct gyre_tap tap,
+static uint32_t add_part(struct gyre_block_part *part, uint32_t parts, struct gyre_block_ref ref,
                          uint64_t length)
 {
-    uint64_t end = tap.offset + length;
+    uint64_t end = ref.offset + length;
     for (uint32_t p = 0; p < parts; p++) {
         uint64_t there = part[p].offset + part[p].length;
-        if (part[p].block != tap.block || tap.offset > there || end < part[p].offset)
+        if (part[p].block != ref.block || ref.offset > there || end < part[p].offset)
             continue;
-        part[p].offset = tap.offset < part[p].offset ? tap.offset : part[p].offset;
+        part[p].offset = ref.offset < part[p].offset ? ref.offset : part[p].offset;
         part[p].length = (end > there ? end : there) - part[p].offset;
         return parts;
     }
-    part[parts] = (struct gyre_part){tap.block, tap.offset, length};
+    part[parts] = (struct gyre_block_part){ref.block, ref.offset, length};
     return parts + 1;
 }
 
 /* What others do with this rank's buffer. */
 static uint32_t collect_parts(const struct gyre_bind_game *game, bool writes,
-                              struct gyre_part *part)
+                              struct gyre_block_part *part)
 {
     uint32_t parts = 0;
     for (uint32_t u = 0; u < game->uses; u++) {
         const struct gyre_bind_use *use = &game->use[u];
         uint64_t length = gyre_bind_act_of(game, use)->length;
-        if (use->writes == writes && use->tap.rank == game->slice.rank && use->by != use->tap.rank)
-            parts = add_part(part, parts, use->tap, length);
+        if (use->writes == writes && use->ref.rank == game->slice.rank && use->by != use->ref.rank)
+            parts = add_part(part, parts, use->ref, length);
     }
     return parts;
 }
 
-static void pack_moves(const struct gyre_bind_game *game, struct gyre_fused *fused,
-                       struct gyre_tap *tap)
+static void pack_moves(const struct gyre_bind_game *game, struct gyre_rank_moves *rank_moves,
+                       struct gyre_block_ref *ref)
 {
     const struct gyre_bind_player *player = &game->player[game->slice.rank];
     for (uint32_t a = 0; a < player->acts; a++) {
         const struct gyre_bind_act *act = &player->act[a];
-        struct gyre_tap *source = tap, *destination = tap + act->sources;
+        struct gyre_block_ref *source = ref, *destination = ref + act->sources;
         for (uint32_t u = act->first; u < game->uses; u++)
             if (game->use[u].by == game->slice.rank && game->use[u].act == a)
-                *(game->use[u].writes ? destination++ : tap++) = game->use[u].tap;
-        fused->move[a] = (struct gyre_move){.length = act->length,
-                                            .sources = act->sources,
-                                            .destinations = act->destinations,
-                                            .source = source,
-                                            .destination = source + act->sources};
-        tap = destination;
+                *(game->use[u].writes ? destination++ : ref++) = game->use[u].ref;
+        rank_moves->move[a] = (struct gyre_move){.length = act->length,
+                                                 .sources = act->sources,
+                                                 .destinations = act->destinations,
+                                                 .source = source,
+                                                 .destination = source + act->sources};
+        ref = destination;
     }
 }
 
@@ -59,25 +59,25 @@ static uint64_t own_uses(const struct gyre_bind_game *game)
 {
     uint64_t own = 0;
     for (uint32_t u = 0; u < game->uses; u++)
-        own += game->use[u].by == game->slice.rank || game->use[u].tap.rank == game->slice.rank;
+        own += game->use[u].by == game->slice.rank || game->use[u].ref.rank == game->slice.rank;
     return own;
 }
 
-struct gyre_fused *gyre_bind_pack(const struct gyre_bind_game *game)
+struct gyre_rank_moves *gyre_bind_pack(const struct gyre_bind_game *game)
 {
     uint64_t moves = game->player[game->slice.rank].acts, uses = own_uses(game);
-    struct gyre_fused *fused =
-        calloc(1, sizeof(*fused) + moves * sizeof(struct gyre_move) +
-                      uses * (sizeof(struct gyre_tap) + 2 * sizeof(struct gyre_part)));
-    if (!fused)
+    struct gyre_rank_moves *rank_moves =
+        calloc(1, sizeof(*rank_moves) + moves * sizeof(struct gyre_move) +
+                      uses * (sizeof(struct gyre_block_ref) + 2 * sizeof(struct gyre_block_part)));
+    if (!rank_moves)
         return NULL;
-    fused->move = (struct gyre_move *)(fused + 1);
-    struct gyre_tap *tap = (struct gyre_tap *)(fused->move + moves);
-    fused->moves = (uint32_t)moves;
-    fused->read = (struct gyre_part *)(tap + uses);
-    fused->reads = collect_parts(game, false, fused->read);
-    fused->written = fused->read + fused->reads;
-    fused->writes = collect_parts(game, true, fused->written);
-    pack_moves(game, fused, tap);
-    return fused;
+    rank_moves->move = (struct gyre_move *)(rank_moves + 1);
+    struct gyre_block_ref *ref = (struct gyre_block_ref *)(rank_moves->move + moves);
+    rank_moves->moves = (uint32_t)moves;
+    rank_moves->read = (struct gyre_block_part *)(ref + uses);
+    rank_moves->reads = collect_parts(game, false, rank_moves->read);
+    rank_moves->written = rank_moves->read + rank_moves->reads;
+    rank_moves->writes = collect_parts(game, true, rank_moves->written);
+    pack_moves(game, rank_moves, ref);
+    return rank_moves;
 }

@@ -13,17 +13,19 @@
 #include <stdlib.h>
 
 /* The tap as it stands in the longer of its rank's two buffers when that rank runs in place. */
-static struct gyre_tap in_place(const struct gyre_bind_game *game, const struct gyre_bind_use *use)
+static struct gyre_block_ref in_place(const struct gyre_bind_game *game,
+                                      const struct gyre_bind_use *use)
 {
     bool gathers = gyre_verb_gathers(game->slice.verb);
     bool scatters = gyre_verb_scatters(game->slice.verb);
-    struct gyre_tap tap = use->tap;
+    struct gyre_block_ref ref = use->ref;
     if (gathers != scatters && use->writes == scatters)
-        tap.block = tap.rank;
-    return tap;
+        ref.block = ref.rank;
+    return ref;
 }
 
-static bool overlap(struct gyre_tap a, uint64_t a_length, struct gyre_tap b, uint64_t b_length)
+static bool overlap(struct gyre_block_ref a, uint64_t a_length, struct gyre_block_ref b,
+                    uint64_t b_length)
 {
     return a.rank == b.rank && a.block == b.block && a_length && b_length &&
            a.offset < b.offset + b_length && b.offset < a.offset + a_length;
@@ -35,20 +37,20 @@ static bool copies_onto_itself(const struct gyre_bind_game *game,
 {
     const struct gyre_bind_act *act = gyre_bind_act_of(game, writer);
     return act->sources == 1 &&
-           gyre_bind_same_tap(in_place(game, &game->use[act->first]), in_place(game, writer));
+           gyre_bind_same_ref(in_place(game, &game->use[act->first]), in_place(game, writer));
 }
 
 /* May the one be written while, or before, the other is read? */
 static bool compatible(const struct gyre_bind_game *game, const struct gyre_bind_use *writer,
                        const struct gyre_bind_use *reader)
 {
-    struct gyre_tap to = in_place(game, writer), from = in_place(game, reader);
+    struct gyre_block_ref to = in_place(game, writer), from = in_place(game, reader);
     if (!overlap(to, gyre_bind_act_of(game, writer)->length, from,
                  gyre_bind_act_of(game, reader)->length))
         return true;
     return writer->by == reader->by &&
            (reader->act < writer->act ||
-            (reader->act == writer->act && gyre_bind_same_tap(to, from)));
+            (reader->act == writer->act && gyre_bind_same_ref(to, from)));
 }
 
 /* Uses that read, by whose INPUT it is: those of rank r are reader[begin[r]] … before
@@ -66,12 +68,12 @@ static bool readers_create(const struct gyre_bind_game *game, struct readers *re
     if (!begin || !readers->reader)
         return false;
     for (uint32_t u = 0; u < game->uses; u++)
-        begin[game->use[u].tap.rank] += !game->use[u].writes;
+        begin[game->use[u].ref.rank] += !game->use[u].writes;
     for (uint32_t r = 1; r <= game->n; r++)
         begin[r] += begin[r - 1];
     for (uint32_t u = game->uses; u-- > 0;)
         if (!game->use[u].writes)
-            readers->reader[--begin[game->use[u].tap.rank]] = &game->use[u];
+            readers->reader[--begin[game->use[u].ref.rank]] = &game->use[u];
     return true;
 }
 
@@ -84,7 +86,7 @@ static void readers_destroy(struct readers *readers)
 static bool write_is_safe(const struct gyre_bind_game *game, const struct readers *readers,
                           const struct gyre_bind_use *writer)
 {
-    uint32_t rank = writer->tap.rank;
+    uint32_t rank = writer->ref.rank;
     if (copies_onto_itself(game, writer))
         return true;
     for (uint32_t r = readers->begin[rank]; r < readers->begin[rank + 1]; r++)
@@ -106,7 +108,7 @@ bool gyre_bind_safe_in_place(const struct gyre_bind_game *game)
 bool gyre_bind_stays_at_home(const struct gyre_bind_game *game)
 {
     for (uint32_t u = 0; u < game->uses; u++)
-        if (game->use[u].writes && game->use[u].tap.rank != game->use[u].by)
+        if (game->use[u].writes && game->use[u].ref.rank != game->use[u].by)
             return false;
     return true;
 }

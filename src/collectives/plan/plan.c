@@ -28,7 +28,7 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .element = plan->element,
                                .small = plan->small,
                                .layout = plan->layout,
-                               .narrow = gyre_shape_narrow(&plan->shape),
+                               .rounds_partials = gyre_shape_rounds_partials(&plan->shape),
                                .first = index * plan->slice_count,
                                .stride = plan->shape.count,
                                .out = plan->blocks,
@@ -44,7 +44,7 @@ static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
     plan->slices = plan->slice_count ? plan->shape.count / plan->slice_count : 1;
 }
 
-static struct gyre_extent larger(struct gyre_extent a, struct gyre_extent b)
+static struct gyre_extent larger_extent(struct gyre_extent a, struct gyre_extent b)
 {
     return (struct gyre_extent){a.rounds > b.rounds ? a.rounds : b.rounds,
                                 a.scratch_bytes > b.scratch_bytes ? a.scratch_bytes
@@ -58,14 +58,14 @@ static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_sl
 {
     struct gyre_extent apart = plan->algorithm->extent(&slice);
     slice.in_place = true;
-    return larger(apart, plan->algorithm->extent(&slice));
+    return larger_extent(apart, plan->algorithm->extent(&slice));
 }
 
-static void measure(struct gyre_plan *plan, const struct gyre_plan_options *options)
+static void measure_extent(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
-    plan->extent = larger(extent_of(plan, full), extent_of(plan, last));
+    plan->extent = larger_extent(extent_of(plan, full), extent_of(plan, last));
     if (plan->lanes > plan->slices)
         plan->lanes = (uint32_t)plan->slices;
 }
@@ -74,14 +74,14 @@ static void measure(struct gyre_plan *plan, const struct gyre_plan_options *opti
 
 /* Both kinds of slice, and what holds for both. False if one does not bind. */
 static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_options *options,
-                      enum gyre_copier copier, struct gyre_fused **full, struct gyre_fused **last,
-                      struct gyre_binding *binding)
+                      enum gyre_copier copier, struct gyre_rank_moves **full,
+                      struct gyre_rank_moves **last, struct gyre_binding *binding)
 {
     struct gyre_slice first = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice end = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
     struct gyre_binding of_first, of_end;
-    *full = gyre_bind_fused(plan->algorithm, &first, copier, &of_first);
-    *last = gyre_bind_fused(plan->algorithm, &end, copier, &of_end);
+    *full = gyre_bind_rank_moves(plan->algorithm, &first, copier, &of_first);
+    *last = gyre_bind_rank_moves(plan->algorithm, &end, copier, &of_end);
     if (*full && *last) {
         binding->stays_at_home = of_first.stays_at_home && of_end.stays_at_home;
         binding->safe_in_place = of_first.safe_in_place && of_end.safe_in_place;
@@ -125,7 +125,7 @@ static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *
 
 /* May what peers write of a slice take the place of what they read of it? Both are one block then,
  * and a slot is like a buffer of a rank that runs in place. */
-static bool can_stage_in_outbox(const struct gyre_plan *plan, const struct gyre_binding *binding)
+static bool can_stage_in_inbox(const struct gyre_plan *plan, const struct gyre_binding *binding)
 {
     return binding->safe_in_place && gyre_verb_reduces(plan->shape.verb) &&
            !gyre_verb_scatters(plan->shape.verb);
@@ -152,7 +152,7 @@ static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options
     else if (binding.safe_in_place || binding.stays_at_home)
         plan->form = GYRE_FORM_PUSH;
     plan->stage_in_place = !binding.safe_in_place;
-    plan->stage_in_outbox = can_stage_in_outbox(plan, &binding);
+    plan->stage_in_inbox = can_stage_in_inbox(plan, &binding);
     bind_spread(plan, options);
 }
 
@@ -165,7 +165,7 @@ static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
 }
 
 /* Of all buffers of all ranks. */
-static uint64_t all_bytes(const struct gyre_shape *shape, uint32_t n)
+static uint64_t shape_all_bytes(const struct gyre_shape *shape, uint32_t n)
 {
     uint64_t bytes = 0;
     for (uint32_t rank = 0; rank < n; rank++)
@@ -206,8 +206,8 @@ static uint32_t told_op(const struct gyre_shape *shape)
 }
 
 /* What the choice of an algorithm decides, and what follows from the shape. */
-static void settle(struct gyre_plan *plan, const struct gyre_plan_options *options,
-                   const struct gyre_choice *choice)
+static void settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                        const struct gyre_choice *choice)
 {
     const struct gyre_shape *shape = &plan->shape;
     const struct gyre_reduce_table *table =
@@ -218,7 +218,7 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->fold = shape->fold ? shape->fold : table->fold[shape->type][shape->op];
     plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
-    plan->stream = all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
+    plan->stream = shape_all_bytes(shape, options->n) > gyre_cpu_cache_bytes();
     plan->signature =
         gyre_signature_pack(told_verb(shape), shape->type, told_op(shape), shape->root) |
         gyre_signature_calls(shape->calls);
@@ -226,7 +226,7 @@ static void settle(struct gyre_plan *plan, const struct gyre_plan_options *optio
     plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
     plan->in_place = gyre_shape_distance(shape, options->rank);
     cut(plan, choice->slice_bytes);
-    measure(plan, options);
+    measure_extent(plan, options);
     bind(plan, options);
     plan->fingerprint = fingerprint(plan, options->n);
 }
@@ -250,9 +250,9 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
         gyre_plan_destroy(plan);
         return status;
     }
-    settle(plan, options, &choice);
+    settle_plan(plan, options, &choice);
     if (plan->form == GYRE_FORM_PUSH && !plan->stream && !shape->fold)
-        plan->pace = calloc(1, sizeof(*plan->pace)); /* or do without */
+        plan->store_policy = calloc(1, sizeof(*plan->store_policy)); /* or do without */
     *out = plan;
     return 0;
 }
@@ -264,7 +264,7 @@ bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank)
     if (plan->whole)
         return true;
     slice.count = plan->shape.count;
-    plan->whole = gyre_bind_fused(plan->algorithm, &slice, plan->copier, &binding);
+    plan->whole = gyre_bind_rank_moves(plan->algorithm, &slice, plan->copier, &binding);
     if (!plan->whole || binding.safe_in_place || binding.stays_at_home)
         return plan->whole;
     free(plan->whole);
@@ -281,7 +281,7 @@ void gyre_plan_destroy(struct gyre_plan *plan)
     free(plan->spread_full);
     free(plan->spread_last);
     free(plan->whole);
-    free(plan->pace);
+    free(plan->store_policy);
     free((uint64_t *)(uintptr_t)plan->blocks.count);
     free(plan);
 }

@@ -32,7 +32,7 @@ enum gyre_plan_form {
 /* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
  * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where
  * the caller put it; in its stage or outbox the slice's parts of blocks stand close together. */
-struct gyre_tap {
+struct gyre_block_ref {
     uint32_t rank, block;
     uint64_t offset;
 };
@@ -42,21 +42,21 @@ struct gyre_tap {
 struct gyre_move {
     uint64_t length;
     uint32_t sources, destinations;
-    const struct gyre_tap *source, *destination;
+    const struct gyre_block_ref *source, *destination;
 };
 
 /* What peers read of this rank's INPUT, or write of its OUTPUT: all that ever goes through its
  * stage or outbox. */
-struct gyre_part {
+struct gyre_block_part {
     uint32_t block;
     uint64_t offset, length;
 };
 
 /* What one rank does for one slice on mapped memory; one piece of memory. */
-struct gyre_fused {
+struct gyre_rank_moves {
     uint32_t moves, reads, writes;
     struct gyre_move *move;
-    struct gyre_part *read, *written;
+    struct gyre_block_part *read, *written;
 };
 
 /* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
@@ -79,21 +79,23 @@ struct gyre_plan {
     struct gyre_extent extent;        /* the larger of full and last slice */
 
     gyre_fold fold;
-    gyre_fold copy;         /* of bytes, from one source, whatever their alignment */
-    uint32_t divisor;       /* of an average, 0 otherwise */
-    bool stream;            /* all buffers together are larger than the cache */
-    struct gyre_pace *pace; /* PUSH: how it stores where they are not; NULL: as `stream` says */
+    gyre_fold copy;   /* of bytes, from one source, whatever their alignment */
+    uint32_t divisor; /* of an average, 0 otherwise */
+    bool stream;      /* all buffers together are larger than the cache */
+    struct gyre_store_policy
+        *store_policy; /* PUSH: how it stores where they are not; NULL: as `stream` says */
 
-    enum gyre_copier copier;        /* in the next two, and in `whole` */
-    struct gyre_fused *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
+    enum gyre_copier copier;             /* in the next two, and in `whole` */
+    struct gyre_rank_moves *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
     /* PUSH: the same done by the senders of copies, better where peers can map every OUTPUT */
-    struct gyre_fused *spread_full, *spread_last;
-    struct gyre_fused *whole; /* the same in one slice, for devices; NULL: not asked for, or none */
+    struct gyre_rank_moves *spread_full, *spread_last;
+    struct gyre_rank_moves
+        *whole;               /* the same in one slice, for devices; NULL: not asked for, or none */
     uint64_t line_bytes;      /* EXCHANGE: the longest INPUT of any rank */
     uint64_t published_bytes; /* EXCHANGE: of this rank's, 0 if nobody folds it */
     bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
-    bool stage_in_place;  /* PUSH: a rank that runs in place shows its INPUT through its stage */
-    bool stage_in_outbox; /* PUSH: what peers write takes the place of what they read of a stage */
+    bool stage_in_place; /* PUSH: a rank that runs in place shows its INPUT through its stage */
+    bool stage_in_inbox; /* PUSH: what peers write takes the place of what they read of a stage */
 
     uint64_t input_bytes, output_bytes; /* of this rank's buffers */
     uintptr_t in_place;                 /* gyre_shape_distance() */
@@ -157,8 +159,8 @@ struct gyre_binding {
 /* The binder: follows the slice's bytes through all ranks' schedules and returns what this rank
  * does on mapped memory, to be given to free(). Blocks are taken as equally long. NULL if the
  * schedule does not have that shape, or memory is short. */
-struct gyre_fused *gyre_bind_fused(const struct gyre_algorithm *algorithm,
-                                   const struct gyre_slice *slice, enum gyre_copier copier,
-                                   struct gyre_binding *binding);
+struct gyre_rank_moves *gyre_bind_rank_moves(const struct gyre_algorithm *algorithm,
+                                             const struct gyre_slice *slice,
+                                             enum gyre_copier copier, struct gyre_binding *binding);
 
 #endif

@@ -14,7 +14,7 @@ static struct gyre_slice whole_of(const struct gyre_shape *shape,
                                .element = (uint32_t)gyre_type_size(shape->type),
                                .count = shape->count,
                                .layout = options->layout,
-                               .narrow = gyre_shape_narrow(shape),
+                               .rounds_partials = gyre_shape_rounds_partials(shape),
                                .stride = shape->count,
                                .out = shape->blocks};
 }
@@ -25,7 +25,7 @@ static struct gyre_question question_of(const struct gyre_shape *shape,
     const struct gyre_preference *wish = options->preference;
     struct gyre_question question = {
         .whole = whole_of(shape, options),
-        .roads = {options->near, options->far, wish ? &wish->tuning : &gyre_tuning_built_in},
+        .link_kinds = {options->near, options->far, wish ? &wish->tuning : &gyre_tuning_built_in},
         .mapped = options->mapped,
         .in_order = shape->in_order || (wish && wish->reproducible),
         .algorithm = options->algorithm,

@@ -125,7 +125,7 @@ bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const vo
     return (uintptr_t)output - (uintptr_t)input == gyre_shape_distance(shape, rank);
 }
 
-bool gyre_shape_narrow(const struct gyre_shape *shape)
+bool gyre_shape_rounds_partials(const struct gyre_shape *shape)
 {
     bool scaled = shape->fold && !shape->in_order;
     bool sums = scaled || shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;

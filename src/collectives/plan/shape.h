@@ -29,7 +29,7 @@ struct gyre_shape {
 
 /* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?
  */
-bool gyre_shape_narrow(const struct gyre_shape *shape);
+bool gyre_shape_rounds_partials(const struct gyre_shape *shape);
 
 bool gyre_blocks_same(const struct gyre_blocks *a, const struct gyre_blocks *b, uint32_t n);
 

@@ -150,7 +150,7 @@ static int init(struct gyre_checker *c, const struct gyre_slice *slice)
     c->actor = calloc(c->n, sizeof *c->actor);
     if (c->actor == NULL)
         return -ENOMEM;
-    int status = gyre_value_book_init(&c->book, c->n, slice->narrow);
+    int status = gyre_value_book_init(&c->book, c->n, slice->rounds_partials);
     for (uint32_t rank = 0; status == 0 && rank < c->n; rank++)
         status = init_actor(c, slice, rank);
     return status != 0 ? status : init_rooms(c);

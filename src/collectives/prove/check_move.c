@@ -157,7 +157,7 @@ static int move_reduce(struct gyre_checker *c, struct gyre_actor *a, const struc
     return status != 0 ? status : write_stretches(a, step, &c->sum);
 }
 
-static int move(struct gyre_checker *c, struct gyre_actor *a, const struct gyre_step *step)
+static int move_step(struct gyre_checker *c, struct gyre_actor *a, const struct gyre_step *step)
 {
     c->loose.count = 0;
     switch (step->kind) {
@@ -176,6 +176,6 @@ int gyre_check_move(struct gyre_checker *c, struct gyre_actor *a)
 {
     int status = 0;
     for (uint32_t i = 0; status == 0 && i < a->round.steps; i++)
-        status = move(c, a, &a->round.step[i]);
+        status = move_step(c, a, &a->round.step[i]);
     return status;
 }

@@ -199,7 +199,7 @@ static int64_t *cells(const struct gyre_player *player, struct gyre_place place)
     return player->buffer[place.buffer] + place.offset / player->slice.element;
 }
 
-static bool fits(const struct gyre_player *player, struct gyre_place place, uint64_t length)
+static bool place_fits(const struct gyre_player *player, struct gyre_place place, uint64_t length)
 {
     uint64_t limit = player->count[place.buffer] * player->slice.element;
     return place.offset <= limit && length <= limit - place.offset;
@@ -207,15 +207,15 @@ static bool fits(const struct gyre_player *player, struct gyre_place place, uint
 
 static bool step_fits(const struct gyre_player *player, const struct gyre_step *step)
 {
-    bool all = fits(player, step->at, step->length);
+    bool all = place_fits(player, step->at, step->length);
     for (uint32_t i = 0; i < step->sources; i++)
-        all &= fits(player, player->round.source[step->first + i], step->length);
+        all &= place_fits(player, player->round.source[step->first + i], step->length);
     return all;
 }
 
 #define AT_ONCE 256 /* elements: a sum may land on one of its sources, so it is made apart */
 
-static void add(int64_t *total, const int64_t *term, uint64_t count)
+static void add_terms(int64_t *total, const int64_t *term, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
         total[i] = total[i] == GYRE_PLAY_UNDEFINED || term[i] == GYRE_PLAY_UNDEFINED
@@ -239,7 +239,7 @@ static void take_reduce(const struct gyre_play *play, const struct gyre_player *
         int64_t total[AT_ONCE] = {0};
         uint64_t some = count - at < AT_ONCE ? count - at : AT_ONCE;
         for (uint32_t i = 0; i < step->sources; i++)
-            add(total, cells(player, player->round.source[step->first + i]) + at, some);
+            add_terms(total, cells(player, player->round.source[step->first + i]) + at, some);
         if (play->options.average && (step->flags & GYRE_STEP_FINAL) != 0)
             divide(total, play->n, some);
         memcpy(cells(player, step->at) + at, total, some * sizeof *total);
@@ -275,7 +275,7 @@ static struct gyre_play_turn *find_send(const struct gyre_play *play, uint32_t r
 }
 
 /* Takes the turn, or leaves it for later if it is a RECV without its SEND. */
-static int take(struct gyre_play *play, struct gyre_play_turn *turn)
+static int play_turn(struct gyre_play *play, struct gyre_play_turn *turn)
 {
     const struct gyre_player *player = &play->player[turn->rank];
     const struct gyre_step *step = step_of(play, turn);
@@ -340,7 +340,7 @@ static int take_turns(struct gyre_play *play, size_t *taken)
         struct gyre_play_turn *turn = &play->turn[play->order[i]];
         if (turn->taken)
             continue;
-        status = take(play, turn);
+        status = play_turn(play, turn);
         *taken += turn->taken;
     }
     return status;

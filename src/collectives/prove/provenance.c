@@ -73,9 +73,9 @@ static bool grow_slots(struct gyre_value_book *book)
     return true;
 }
 
-int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool narrow)
+int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool rounds_partials)
 {
-    *book = (struct gyre_value_book){.n = n, .narrow = narrow};
+    *book = (struct gyre_value_book){.n = n, .rounds_partials = rounds_partials};
     if (!reserve_values(book, n, n))
         return -ENOMEM;
     for (uint32_t rank = 0; rank < n; rank++) {
@@ -156,7 +156,7 @@ static uint32_t prefix_of(const struct gyre_value_book *book, const uint32_t *te
     for (uint32_t i = 1; i < terms; i++)
         if (term[i] != prefix + i - 1)
             return 0;
-    return prefix == 0 || (partial && book->narrow) ? 0 : prefix + terms - 1;
+    return prefix == 0 || (partial && book->rounds_partials) ? 0 : prefix + terms - 1;
 }
 
 /* The lowest rank that is not in the set. */

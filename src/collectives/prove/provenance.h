@@ -26,7 +26,7 @@ struct gyre_value {
 
 struct gyre_value_book {
     uint32_t n;
-    bool narrow; /* a partial sum is rounded: a left fold is one REDUCE */
+    bool rounds_partials; /* a partial sum is rounded: a left fold is one REDUCE */
     struct gyre_value *value;
     struct gyre_rank_range *range;
     uint32_t *slot; /* hash table of ids + 1 */
@@ -34,7 +34,7 @@ struct gyre_value_book {
 };
 
 /* Both return 0 or -ENOMEM; deinit takes a zeroed and a half-built book. */
-int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool narrow);
+int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool rounds_partials);
 void gyre_value_book_deinit(struct gyre_value_book *book);
 
 /* Why values cannot be summed; *culprit says who: */

@@ -27,7 +27,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* `key` is sorted by node, then by rank. */
-static void fill(struct tables *tables, const uint64_t *key, uint32_t n)
+static void fill_layout(struct tables *tables, const uint64_t *key, uint32_t n)
 {
     uint32_t *node = tables->entry, *order = node + n, *place = order + n, *start = place + n;
     uint32_t nodes = 0;
@@ -56,7 +56,7 @@ int gyre_layout_create(const uint32_t *node, uint32_t n, struct gyre_layout **la
         for (uint32_t rank = 0; rank < n; rank++)
             key[rank] = (uint64_t)node[rank] << 32 | rank;
         qsort(key, n, sizeof *key, ascending);
-        fill(tables, key, n);
+        fill_layout(tables, key, n);
         *layout = &tables->layout;
     } else {
         gyre_trouble_set(trouble, status, "no memory for the layout of %u ranks", n);
@@ -74,7 +74,7 @@ void gyre_layout_destroy(struct gyre_layout *layout)
 /* -- from text --------------------------------------------------------------------------------- */
 
 /* 1 … RANKS_MAX, and moves *text behind it; 0: there is no such number. */
-static uint32_t read_number(const char **text)
+static uint32_t read_node_size(const char **text)
 {
     uint32_t number = 0;
     for (; **text >= '0' && **text <= '9' && number <= RANKS_MAX; ++*text)
@@ -86,11 +86,11 @@ static uint32_t read_number(const char **text)
 static bool read_term(const char **text, uint32_t *nodes, uint32_t *size)
 {
     *nodes = 1;
-    *size = read_number(text);
+    *size = read_node_size(text);
     if (**text == 'x') {
         ++*text;
         *nodes = *size;
-        *size = read_number(text);
+        *size = read_node_size(text);
     }
     return *nodes > 0 && *size > 0;
 }

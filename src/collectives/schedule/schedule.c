@@ -21,8 +21,8 @@ const char *const gyre_step_kind_name[] = {"SEND", "RECV", "REDUCE", "COPY"};
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
-static struct gyre_span block(const struct gyre_slice *s, const struct gyre_blocks *blocks,
-                              uint32_t rank)
+static struct gyre_span block_span(const struct gyre_slice *s, const struct gyre_blocks *blocks,
+                                   uint32_t rank)
 {
     if (!blocks->count)
         return (struct gyre_span){rank * s->stride * s->element, s->count * s->element};
@@ -33,33 +33,33 @@ static struct gyre_span block(const struct gyre_slice *s, const struct gyre_bloc
 
 struct gyre_span gyre_slice_in_block(const struct gyre_slice *slice, uint32_t rank)
 {
-    return block(slice, &slice->in, rank);
+    return block_span(slice, &slice->in, rank);
 }
 
 struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t rank)
 {
-    return block(slice, &slice->out, rank);
+    return block_span(slice, &slice->out, rank);
 }
 
-static uint64_t run(const struct gyre_slice *s, const struct gyre_blocks *all, uint64_t first,
-                    uint32_t blocks)
+static uint64_t run_bytes(const struct gyre_slice *s, const struct gyre_blocks *all, uint64_t first,
+                          uint32_t blocks)
 {
     uint64_t bytes = 0;
     if (!all->count)
         return blocks * s->count * s->element;
     for (uint32_t i = 0; i < blocks; i++)
-        bytes += block(s, all, (uint32_t)((first + i) % s->n)).bytes;
+        bytes += block_span(s, all, (uint32_t)((first + i) % s->n)).bytes;
     return bytes;
 }
 
 uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks)
 {
-    return run(slice, &slice->in, first, blocks);
+    return run_bytes(slice, &slice->in, first, blocks);
 }
 
 uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks)
 {
-    return run(slice, &slice->out, first, blocks);
+    return run_bytes(slice, &slice->out, first, blocks);
 }
 
 struct gyre_span gyre_slice_cut(const struct gyre_slice *slice, struct gyre_span whole,
@@ -118,25 +118,25 @@ struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buff
 {
     bool input = buffer == GYRE_INPUT;
     if (has_n_blocks(slice->verb, buffer))
-        return block(slice, input ? &slice->in : &slice->out, i);
+        return block_span(slice, input ? &slice->in : &slice->out, i);
     if (has_n_blocks(slice->verb, input ? GYRE_OUTPUT : GYRE_INPUT))
         return (struct gyre_span){
-            0, block(slice, input ? &slice->out : &slice->in, slice->rank).bytes};
+            0, block_span(slice, input ? &slice->out : &slice->in, slice->rank).bytes};
     return (struct gyre_span){0, slice->count * slice->element};
 }
 
 int64_t gyre_slice_shift(const struct gyre_slice *slice)
 {
     if (slice->verb == GYRE_VERB_ALL_GATHER || slice->verb == GYRE_VERB_GATHER)
-        return (int64_t)block(slice, &slice->out, slice->rank).at;
+        return (int64_t)block_span(slice, &slice->out, slice->rank).at;
     if (slice->verb == GYRE_VERB_REDUCE_SCATTER || slice->verb == GYRE_VERB_SCATTER)
-        return -(int64_t)block(slice, &slice->in, slice->rank).at;
+        return -(int64_t)block_span(slice, &slice->in, slice->rank).at;
     return 0;
 }
 
 /* -- rounds ------------------------------------------------------------------------------------ */
 
-static void append(struct gyre_round *round, struct gyre_step step)
+static void append_step(struct gyre_round *round, struct gyre_step step)
 {
     if (round->steps == round->step_max) {
         round->overflow = true;
@@ -156,27 +156,28 @@ void gyre_round_clear(struct gyre_round *round)
 void gyre_round_send(struct gyre_round *round, uint32_t peer, struct gyre_place from,
                      uint64_t length)
 {
-    append(round,
-           (struct gyre_step){.kind = GYRE_SEND, .peer = peer, .at = from, .length = length});
+    append_step(round,
+                (struct gyre_step){.kind = GYRE_SEND, .peer = peer, .at = from, .length = length});
 }
 
 void gyre_round_recv(struct gyre_round *round, uint32_t peer, struct gyre_place to, uint64_t length)
 {
-    append(round, (struct gyre_step){.kind = GYRE_RECV, .peer = peer, .at = to, .length = length});
+    append_step(round,
+                (struct gyre_step){.kind = GYRE_RECV, .peer = peer, .at = to, .length = length});
 }
 
 void gyre_round_copy(struct gyre_round *round, struct gyre_place to, struct gyre_place from,
                      uint64_t length)
 {
-    append(round, (struct gyre_step){.kind = GYRE_COPY, .at = to, .length = length});
+    append_step(round, (struct gyre_step){.kind = GYRE_COPY, .at = to, .length = length});
     gyre_round_source(round, from);
 }
 
 void gyre_round_reduce(struct gyre_round *round, struct gyre_place to, uint64_t length,
                        uint32_t flags)
 {
-    append(round,
-           (struct gyre_step){.kind = GYRE_REDUCE, .flags = flags, .at = to, .length = length});
+    append_step(
+        round, (struct gyre_step){.kind = GYRE_REDUCE, .flags = flags, .at = to, .length = length});
 }
 
 void gyre_round_source(struct gyre_round *round, struct gyre_place from)

@@ -137,7 +137,8 @@ struct gyre_slice {
     uint64_t small; /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
     const struct gyre_layout *layout; /* NULL: all on one node */
     bool in_place; /* this rank's: may change its COPY steps and where its SENDs read, only */
-    bool narrow;   /* the accumulator is wider than the element: a partial sum would be rounded */
+    bool
+        rounds_partials; /* the accumulator is wider than the element: a partial sum would be rounded */
 };
 
 struct gyre_span {

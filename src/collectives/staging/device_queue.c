@@ -13,205 +13,218 @@
 #define SETTLE_NS UINT64_C(2000000000) /* that work of a failed job is waited for */
 #define MOMENT_NS UINT64_C(1000000)
 
-_Static_assert(GYRE_CARRIER_HOMES == 1 << (64 - 58), "what home_of() counts to");
+_Static_assert(GYRE_FOLD_QUEUE_HOST_ADDRESSES == 1 << (64 - 58), "what home_of() counts to");
 
-void gyre_carrier_init(struct gyre_carrier *carrier, int index)
+void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index)
 {
-    carrier->device = index < 0 ? NULL : gyre_device_of(GYRE_MEMORY_CUDA);
-    carrier->unused = index < 0 ? gyre_device_of(GYRE_MEMORY_CUDA) : NULL;
-    carrier->index = carrier->device ? index : -1;
-    carrier->posted = carrier->finished = 1;
+    fold_queue->device = index < 0 ? NULL : gyre_device_of(GYRE_MEMORY_CUDA);
+    fold_queue->unused = index < 0 ? gyre_device_of(GYRE_MEMORY_CUDA) : NULL;
+    fold_queue->index = fold_queue->device ? index : -1;
+    fold_queue->posted = fold_queue->finished = 1;
 }
 
 /* To ask whether CUDA is loaded takes longer than a hundred short operations, and to load it longer than
  * MOMENT_NS, so within a moment of the answer no address can be CUDA's. */
-static bool cuda_present(struct gyre_carrier *carrier)
+static bool cuda_present(struct gyre_fold_queue *fold_queue)
 {
     uint64_t now = gyre_now_ns();
-    uint64_t absent = atomic_load_explicit(&carrier->absent_ns, memory_order_relaxed);
+    uint64_t absent = atomic_load_explicit(&fold_queue->absent_ns, memory_order_relaxed);
     if (absent && now - absent < MOMENT_NS)
         return false;
     if (gyre_device_cuda_present())
         return true;
-    atomic_store_explicit(&carrier->absent_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&fold_queue->absent_ns, now, memory_order_relaxed);
     return false;
 }
 
 /* Buffers begin at pages, so no few bits of an address tell them apart. */
-static _Atomic(const void *) *home_of(struct gyre_carrier *carrier, const void *memory)
+static _Atomic(const void *) *host_address_of(struct gyre_fold_queue *fold_queue,
+                                              const void *memory)
 {
     uint64_t mixed = (uint64_t)(uintptr_t)memory * UINT64_C(0x9e3779b97f4a7c15);
-    return &carrier->home[mixed >> 58];
+    return &fold_queue->host_address[mixed >> 58];
 }
 
-bool gyre_carrier_looks_astray(struct gyre_carrier *carrier, const void *memory)
+bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const void *memory)
 {
-    _Atomic(const void *) *home = home_of(carrier, memory);
-    if (atomic_load_explicit(home, memory_order_relaxed) == memory)
+    _Atomic(const void *) *host_address = host_address_of(fold_queue, memory);
+    if (atomic_load_explicit(host_address, memory_order_relaxed) == memory)
         return false;
-    if (cuda_present(carrier) && carrier->unused->classify(memory) != GYRE_MEMORY_HOST)
+    if (cuda_present(fold_queue) && fold_queue->unused->classify(memory) != GYRE_MEMORY_HOST)
         return true;
-    atomic_store_explicit(home, memory, memory_order_relaxed);
+    atomic_store_explicit(host_address, memory, memory_order_relaxed);
     return false;
 }
 
-static void close_queue(const struct gyre_carrier *carrier, struct gyre_device_queue **queue)
+static void close_queue(const struct gyre_fold_queue *fold_queue, struct gyre_device_queue **queue)
 {
     if (*queue)
-        carrier->device->queue_destroy(*queue);
+        fold_queue->device->queue_destroy(*queue);
     *queue = NULL;
 }
 
-void gyre_carrier_deinit(struct gyre_carrier *carrier)
+void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue)
 {
-    close_queue(carrier, &carrier->queue);
-    close_queue(carrier, &carrier->gates);
-    carrier->finished = carrier->posted;
-    carrier->reached = carrier->asked;
+    close_queue(fold_queue, &fold_queue->queue);
+    close_queue(fold_queue, &fold_queue->mark_queue);
+    fold_queue->finished = fold_queue->posted;
+    fold_queue->reached = fold_queue->asked;
 }
 
 /* The kernels first: loading them may wait for streams, and without queues none is held yet. */
-static int open_queues(struct gyre_carrier *carrier, struct gyre_trouble *trouble)
+static int open_queues(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble)
 {
-    const struct gyre_device *device = carrier->device;
-    int status = device->prepare(carrier->index, gyre_reduce_cuda_load, trouble);
-    if (!status && !carrier->queue)
-        status = device->queue_create(carrier->index, &carrier->queue, trouble);
+    const struct gyre_device *device = fold_queue->device;
+    int status = device->prepare(fold_queue->index, gyre_reduce_cuda_load, trouble);
+    if (!status && !fold_queue->queue)
+        status = device->queue_create(fold_queue->index, &fold_queue->queue, trouble);
     if (!status)
-        status = device->waiter_create(carrier->index, &carrier->gates, trouble);
+        status = device->waiter_create(fold_queue->index, &fold_queue->mark_queue, trouble);
     return status;
 }
 
-int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble)
+int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble)
 {
-    if (carrier->status)
-        return gyre_trouble_set(trouble, carrier->status, "%s", carrier->trouble.text);
-    return carrier->gates ? 0 : open_queues(carrier, trouble);
+    if (fold_queue->status)
+        return gyre_trouble_set(trouble, fold_queue->status, "%s", fold_queue->trouble.text);
+    return fold_queue->mark_queue ? 0 : open_queues(fold_queue, trouble);
 }
 
-int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate,
-                      struct gyre_trouble *trouble)
+int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint64_t *stream_mark,
+                         struct gyre_trouble *trouble)
 {
-    const struct gyre_device *device = carrier->device;
-    int status = gyre_carrier_open(carrier, trouble);
+    const struct gyre_device *device = fold_queue->device;
+    int status = gyre_fold_queue_open(fold_queue, trouble);
     if (!status)
-        status = device->after(carrier->gates, stream, trouble);
+        status = device->after(fold_queue->mark_queue, stream, trouble);
     if (status)
         return status;
-    status = device->mark(carrier->gates, carrier->asked + 1);
+    status = device->mark(fold_queue->mark_queue, fold_queue->asked + 1);
     if (status < 0)
         return gyre_trouble_set(trouble, status, "a stream's place cannot be kept: %s",
                                 gyre_status_name(status));
-    *gate = ++carrier->asked;
+    *stream_mark = ++fold_queue->asked;
     return 0;
 }
 
-int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_device_word *word,
-                      uint64_t value, struct gyre_trouble *trouble)
+int gyre_fold_queue_stream_wait(struct gyre_fold_queue *fold_queue, void *stream,
+                                const gyre_device_word *word, uint64_t value,
+                                struct gyre_trouble *trouble)
 {
-    return carrier->device->hold(carrier->gates, stream, word, value, trouble);
+    return fold_queue->device->hold(fold_queue->mark_queue, stream, word, value, trouble);
 }
 
-int gyre_carrier_fold_on(struct gyre_carrier *carrier, void *stream, gyre_fold fold,
-                         const struct gyre_fold_task *task, struct gyre_trouble *trouble)
+int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
+                            const struct gyre_fold_task *task, struct gyre_trouble *trouble)
 {
-    int status = gyre_carrier_open(carrier, trouble);
-    return status ? status : carrier->device->fold_on(carrier->queue, stream, fold, task, trouble);
+    int status = gyre_fold_queue_open(fold_queue, trouble);
+    return status ? status
+                  : fold_queue->device->fold_on(fold_queue->queue, stream, fold, task, trouble);
 }
 
-uint32_t gyre_carrier_room(const struct gyre_carrier *carrier)
+uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue)
 {
-    return GYRE_DEVICE_POSTS - (uint32_t)(carrier->posted - carrier->finished);
+    return GYRE_DEVICE_POSTS - (uint32_t)(fold_queue->posted - fold_queue->finished);
 }
 
-static void lose(struct gyre_carrier *carrier, int status, const char *doing)
+static void lose_fold_queue(struct gyre_fold_queue *fold_queue, int status, const char *doing)
 {
-    if (carrier->status)
+    if (fold_queue->status)
         return;
-    carrier->status = status;
-    gyre_trouble_set(&carrier->trouble, status, "%s device %d: %s failed: %s; see the log",
-                     carrier->device->name, carrier->index, doing, gyre_status_name(status));
+    fold_queue->status = status;
+    gyre_trouble_set(&fold_queue->trouble, status, "%s device %d: %s failed: %s; see the log",
+                     fold_queue->device->name, fold_queue->index, doing, gyre_status_name(status));
 }
 
 /* The ticket of a post: the next one, or, where it has finished already, the last one's. */
-static uint64_t note(struct gyre_carrier *carrier, int status, const char *doing)
+static uint64_t note_post(struct gyre_fold_queue *fold_queue, int status, const char *doing)
 {
     if (status < 0) {
-        lose(carrier, status, doing);
+        lose_fold_queue(fold_queue, status, doing);
         return NEVER;
     }
-    carrier->posted += status == 0;
-    return carrier->posted;
+    fold_queue->posted += status == 0;
+    return fold_queue->posted;
 }
 
-static int make_room(struct gyre_carrier *carrier)
+static int await_queue_room(struct gyre_fold_queue *fold_queue)
 {
-    return gyre_carrier_room(carrier) ? carrier->status
-                                      : gyre_carrier_await(carrier, carrier->finished + 1);
+    return gyre_fold_queue_room(fold_queue)
+               ? fold_queue->status
+               : gyre_fold_queue_await(fold_queue, fold_queue->finished + 1);
 }
 
-uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
+uint64_t gyre_fold_queue_copy(struct gyre_fold_queue *fold_queue, void *to, const void *from,
+                              uint64_t bytes)
 {
-    if (make_room(carrier))
+    if (await_queue_room(fold_queue))
         return NEVER;
-    return note(carrier,
-                carrier->device->copy(carrier->queue, to, from, bytes, carrier->posted + 1),
-                "a copy");
+    return note_post(
+        fold_queue,
+        fold_queue->device->copy(fold_queue->queue, to, from, bytes, fold_queue->posted + 1),
+        "a copy");
 }
 
-uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
-                           const struct gyre_fold_task *task)
+uint64_t gyre_fold_queue_fold(struct gyre_fold_queue *fold_queue, gyre_fold fold,
+                              const struct gyre_fold_task *task)
 {
-    if (make_room(carrier))
+    if (await_queue_room(fold_queue))
         return NEVER;
-    return note(carrier, carrier->device->reduce(carrier->queue, fold, task, carrier->posted + 1),
-                "a fold");
+    return note_post(
+        fold_queue,
+        fold_queue->device->reduce(fold_queue->queue, fold, task, fold_queue->posted + 1),
+        "a fold");
 }
 
-static bool poll_queue(struct gyre_carrier *carrier, struct gyre_device_queue *queue,
+static bool poll_queue(struct gyre_fold_queue *fold_queue, struct gyre_device_queue *queue,
                        uint64_t expected, uint64_t *seen)
 {
     uint64_t token[REPORTS];
-    if (*seen == expected || carrier->status)
+    if (*seen == expected || fold_queue->status)
         return false;
-    int count = carrier->device->query(queue, token, REPORTS);
+    int count = fold_queue->device->query(queue, token, REPORTS);
     if (count < 0)
-        lose(carrier, count, "work");
+        lose_fold_queue(fold_queue, count, "work");
     if (count > 0)
         *seen = token[count - 1];
     return count != 0;
 }
 
-bool gyre_carrier_poll(struct gyre_carrier *carrier)
+bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue)
 {
-    bool moved = poll_queue(carrier, carrier->queue, carrier->posted, &carrier->finished);
-    return poll_queue(carrier, carrier->gates, carrier->asked, &carrier->reached) || moved;
+    bool moved =
+        poll_queue(fold_queue, fold_queue->queue, fold_queue->posted, &fold_queue->finished);
+    return poll_queue(fold_queue, fold_queue->mark_queue, fold_queue->asked,
+                      &fold_queue->reached) ||
+           moved;
 }
 
-int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket)
+int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket)
 {
-    while (!carrier->status && !gyre_carrier_done(carrier, ticket))
-        if (!gyre_carrier_poll(carrier))
+    while (!fold_queue->status && !gyre_fold_queue_done(fold_queue, ticket))
+        if (!gyre_fold_queue_poll(fold_queue))
             sched_yield();
-    return carrier->status;
+    return fold_queue->status;
 }
 
-void gyre_carrier_settle(struct gyre_carrier *carrier)
+void gyre_fold_queue_settle(struct gyre_fold_queue *fold_queue)
 {
     uint64_t limit = gyre_now_ns() + SETTLE_NS;
-    while (!carrier->status && !gyre_carrier_done(carrier, carrier->posted) &&
+    while (!fold_queue->status && !gyre_fold_queue_done(fold_queue, fold_queue->posted) &&
            gyre_now_ns() < limit)
-        if (!gyre_carrier_poll(carrier))
+        if (!gyre_fold_queue_poll(fold_queue))
             sched_yield();
 }
 
-int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes)
+int gyre_fold_queue_copy_now(struct gyre_fold_queue *fold_queue, void *to, const void *from,
+                             uint64_t bytes)
 {
-    if (!gyre_carrier_owns(carrier, to) && !gyre_carrier_owns(carrier, from)) {
+    if (!gyre_fold_queue_owns(fold_queue, to) && !gyre_fold_queue_owns(fold_queue, from)) {
         gyre_copy(to, from, bytes);
         return 0;
     }
-    int status = gyre_carrier_open(carrier, &carrier->trouble);
+    int status = gyre_fold_queue_open(fold_queue, &fold_queue->trouble);
     return status ? status
-                  : gyre_carrier_await(carrier, gyre_carrier_copy(carrier, to, from, bytes));
+                  : gyre_fold_queue_await(fold_queue,
+                                          gyre_fold_queue_copy(fold_queue, to, from, bytes));
 }

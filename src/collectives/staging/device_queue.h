@@ -14,110 +14,117 @@
 
 #include <stdatomic.h>
 
-#define GYRE_CARRIER_HOMES 64
+#define GYRE_FOLD_QUEUE_HOST_ADDRESSES 64
 
-struct gyre_carrier {
+struct gyre_fold_queue {
     const struct gyre_device *device;
-    int index;                       /* of the device; negative: there is none */
-    struct gyre_device_queue *queue; /* made by the first use, as the next one */
-    uint64_t posted, finished;       /* tickets */
-    struct gyre_device_queue *gates; /* what streams of the caller's have come to */
-    uint64_t asked, reached;         /* gates, likewise by number */
-    int status;                      /* negative: the device is lost, */
-    struct gyre_trouble trouble;     /* and its story */
+    int index;                            /* of the device; negative: there is none */
+    struct gyre_device_queue *queue;      /* made by the first use, as the next one */
+    uint64_t posted, finished;            /* tickets */
+    struct gyre_device_queue *mark_queue; /* what streams of the caller's have come to */
+    uint64_t asked, reached;              /* gates, likewise by number */
+    int status;                           /* negative: the device is lost, */
+    struct gyre_trouble trouble;          /* and its story */
 
     /* Of a rank without a device, where this build could use one; else NULL. */
     const struct gyre_device *unused;
-    _Atomic(const void *) home[GYRE_CARRIER_HOMES]; /* addresses that were found to be the host's */
-    atomic_uint_least64_t absent_ns;                /* when CUDA was last found not to be loaded */
+    _Atomic(const void *) host_address
+        [GYRE_FOLD_QUEUE_HOST_ADDRESSES]; /* addresses that were found to be the host's */
+    atomic_uint_least64_t absent_ns;      /* when CUDA was last found not to be loaded */
 };
 
 /* `carrier` is zeroed memory. A negative index: everything is the host's. */
-void gyre_carrier_init(struct gyre_carrier *carrier, int index);
+void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index);
 
 /* Waits for what was posted. May be called twice. */
-void gyre_carrier_deinit(struct gyre_carrier *carrier);
+void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue);
 
 /* Is this memory one that only the carrier can read? Any thread. */
-static inline bool gyre_carrier_owns(const struct gyre_carrier *carrier, const void *memory)
+static inline bool gyre_fold_queue_owns(const struct gyre_fold_queue *fold_queue,
+                                        const void *memory)
 {
-    return carrier->device && memory && carrier->device->classify(memory) != GYRE_MEMORY_HOST;
+    return fold_queue->device && memory && fold_queue->device->classify(memory) != GYRE_MEMORY_HOST;
 }
 
 /* Is this memory one that nobody here can read: a device's, in a process that has none? A program may
  * load CUDA after it has joined. What was found to be the host's is not asked again. Any thread. */
-bool gyre_carrier_looks_astray(struct gyre_carrier *carrier, const void *memory);
+bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const void *memory);
 
-static inline bool gyre_carrier_astray(struct gyre_carrier *carrier, const void *memory)
+static inline bool gyre_fold_queue_is_foreign(struct gyre_fold_queue *fold_queue,
+                                              const void *memory)
 {
-    return carrier->unused && memory && gyre_carrier_looks_astray(carrier, memory);
+    return fold_queue->unused && memory && gyre_fold_queue_looks_foreign(fold_queue, memory);
 }
 
 /* Neither of the two: the CPU can touch it. Any thread. */
-static inline bool gyre_carrier_is_host(struct gyre_carrier *carrier, const void *memory)
+static inline bool gyre_fold_queue_is_host(struct gyre_fold_queue *fold_queue, const void *memory)
 {
-    return !gyre_carrier_owns(carrier, memory) && !gyre_carrier_astray(carrier, memory);
+    return !gyre_fold_queue_owns(fold_queue, memory) &&
+           !gyre_fold_queue_is_foreign(fold_queue, memory);
 }
 
 /* GYRE_INVALID where this memory is another device's, which the carrier cannot reach. Any thread. */
-static inline int gyre_carrier_admit(const struct gyre_carrier *carrier, const void *memory,
-                                     struct gyre_trouble *trouble)
+static inline int gyre_fold_queue_admit(const struct gyre_fold_queue *fold_queue,
+                                        const void *memory, struct gyre_trouble *trouble)
 {
-    return gyre_carrier_owns(carrier, memory)
-               ? carrier->device->admit(carrier->index, memory, trouble)
+    return gyre_fold_queue_owns(fold_queue, memory)
+               ? fold_queue->device->admit(fold_queue->index, memory, trouble)
                : 0;
 }
 
 /* Makes kernels ready and the queues, where that has not been done. May block: once. */
-int gyre_carrier_open(struct gyre_carrier *carrier, struct gyre_trouble *trouble);
+int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble);
 
 /* A gate is reached when what is on the stream now has finished. */
-int gyre_carrier_gate(struct gyre_carrier *carrier, void *stream, uint64_t *gate,
-                      struct gyre_trouble *trouble);
+int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint64_t *stream_mark,
+                         struct gyre_trouble *trouble);
 
-static inline bool gyre_carrier_reached(const struct gyre_carrier *carrier, uint64_t gate)
+static inline bool gyre_fold_queue_mark_reached(const struct gyre_fold_queue *fold_queue,
+                                                uint64_t stream_mark)
 {
-    return gate <= carrier->reached;
+    return stream_mark <= fold_queue->reached;
 }
 
 /* What is put on the stream from now on waits for *word to be `value`. */
-int gyre_carrier_hold(struct gyre_carrier *carrier, void *stream, const gyre_device_word *word,
-                      uint64_t value, struct gyre_trouble *trouble);
+int gyre_fold_queue_stream_wait(struct gyre_fold_queue *fold_queue, void *stream,
+                                const gyre_device_word *word, uint64_t value,
+                                struct gyre_trouble *trouble);
 
 /* A fold on the stream itself: nothing here knows when it is over. */
-int gyre_carrier_fold_on(struct gyre_carrier *carrier, void *stream, gyre_fold fold,
-                         const struct gyre_fold_task *task, struct gyre_trouble *trouble);
+int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
+                            const struct gyre_fold_task *task, struct gyre_trouble *trouble);
 
 /* How many posts it takes now. */
-uint32_t gyre_carrier_room(const struct gyre_carrier *carrier);
+uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue);
 
 /* Post, and wait for the oldest where there is no room: whoever must not looks at the room first.
  * The ticket; one that is never done where the device is lost. */
-uint64_t gyre_carrier_copy(struct gyre_carrier *carrier, void *to, const void *from,
-                           uint64_t bytes);
-uint64_t gyre_carrier_fold(struct gyre_carrier *carrier, gyre_fold fold,
-                           const struct gyre_fold_task *task);
+uint64_t gyre_fold_queue_copy(struct gyre_fold_queue *fold_queue, void *to, const void *from,
+                              uint64_t bytes);
+uint64_t gyre_fold_queue_fold(struct gyre_fold_queue *fold_queue, gyre_fold fold,
+                              const struct gyre_fold_task *task);
 
-static inline bool gyre_carrier_done(const struct gyre_carrier *carrier, uint64_t ticket)
+static inline bool gyre_fold_queue_done(const struct gyre_fold_queue *fold_queue, uint64_t ticket)
 {
-    return ticket <= carrier->finished;
+    return ticket <= fold_queue->finished;
 }
 
-static inline bool gyre_carrier_busy(const struct gyre_carrier *carrier)
+static inline bool gyre_fold_queue_busy(const struct gyre_fold_queue *fold_queue)
 {
-    return carrier->posted != carrier->finished || carrier->asked != carrier->reached;
+    return fold_queue->posted != fold_queue->finished || fold_queue->asked != fold_queue->reached;
 }
 
 /* Learns what has finished; true if anything had. */
-bool gyre_carrier_poll(struct gyre_carrier *carrier);
+bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue);
 
 /* A copy between any two memories, finished when this returns: 0 or the carrier's status. */
-int gyre_carrier_copy_now(struct gyre_carrier *carrier, void *to, const void *from, uint64_t bytes);
+int gyre_fold_queue_copy_now(struct gyre_fold_queue *fold_queue, void *to, const void *from,
+                             uint64_t bytes);
 
 /* Waits for a ticket: 0 or the carrier's status. */
-int gyre_carrier_await(struct gyre_carrier *carrier, uint64_t ticket);
+int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket);
 
 /* Waits for all that was posted, but not for ever: on a job that has failed. */
-void gyre_carrier_settle(struct gyre_carrier *carrier);
+void gyre_fold_queue_settle(struct gyre_fold_queue *fold_queue);
 
 #endif

@@ -19,9 +19,9 @@
 #define PARCEL_BYTES (UINT64_C(1) << 20)
 #define PAGE         4096u
 
-struct gyre_shadow {
-    struct gyre_shadow *next;
-    struct gyre_carrier *carrier;
+struct gyre_host_mirror {
+    struct gyre_host_mirror *next;
+    struct gyre_fold_queue *fold_queue;
     struct gyre_pinned pinned;
     bool used;
 
@@ -38,77 +38,77 @@ struct gyre_shadow {
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
-static void free_shadow(struct gyre_shadow *shadow)
+static void free_mirror(struct gyre_host_mirror *mirror)
 {
-    gyre_pinned_drop(shadow->carrier, &shadow->pinned);
-    free(shadow);
+    gyre_pinned_drop(mirror->fold_queue, &mirror->pinned);
+    free(mirror);
 }
 
-static struct gyre_shadow *new_shadow(struct gyre_carrier *carrier, uint64_t bytes)
+static struct gyre_host_mirror *new_mirror(struct gyre_fold_queue *fold_queue, uint64_t bytes)
 {
-    struct gyre_shadow *shadow = calloc(1, sizeof(*shadow));
-    if (!shadow)
+    struct gyre_host_mirror *mirror = calloc(1, sizeof(*mirror));
+    if (!mirror)
         return NULL;
-    shadow->carrier = carrier;
-    if (gyre_pinned_make(carrier, bytes, &shadow->pinned)) {
-        free(shadow);
+    mirror->fold_queue = fold_queue;
+    if (gyre_pinned_make(fold_queue, bytes, &mirror->pinned)) {
+        free(mirror);
         return NULL;
     }
-    return shadow;
+    return mirror;
 }
 
 /* The first idle one that is large enough; one that is too small makes room for a larger. */
-static struct gyre_shadow *find_shadow(struct gyre_engine *engine, uint64_t bytes)
+static struct gyre_host_mirror *find_mirror(struct gyre_engine *engine, uint64_t bytes)
 {
-    for (struct gyre_shadow *it = engine->shadows; it; it = it->next)
+    for (struct gyre_host_mirror *it = engine->mirrors; it; it = it->next)
         if (!it->used && it->pinned.bytes >= bytes) {
-            gyre_pinned_lock(engine->carrier, &it->pinned);
+            gyre_pinned_lock(engine->fold_queue, &it->pinned);
             return it;
         }
-    for (struct gyre_shadow **at = &engine->shadows; *at; at = &(*at)->next)
+    for (struct gyre_host_mirror **at = &engine->mirrors; *at; at = &(*at)->next)
         if (!(*at)->used) {
-            struct gyre_shadow *small = *at;
+            struct gyre_host_mirror *small = *at;
             *at = small->next;
-            free_shadow(small);
+            free_mirror(small);
             break;
         }
-    struct gyre_shadow *fresh = new_shadow(engine->carrier, bytes);
+    struct gyre_host_mirror *fresh = new_mirror(engine->fold_queue, bytes);
     if (fresh) {
-        fresh->next = engine->shadows;
-        engine->shadows = fresh;
+        fresh->next = engine->mirrors;
+        engine->mirrors = fresh;
     }
     return fresh;
 }
 
-void gyre_shadow_release(struct gyre_shadow *shadow)
+void gyre_mirror_release(struct gyre_host_mirror *mirror)
 {
-    if (shadow)
-        shadow->used = false;
+    if (mirror)
+        mirror->used = false;
 }
 
-void gyre_shadow_deinit(struct gyre_engine *engine)
+void gyre_mirror_deinit(struct gyre_engine *engine)
 {
-    while (engine->shadows) {
-        struct gyre_shadow *first = engine->shadows;
-        engine->shadows = first->next;
-        free_shadow(first);
+    while (engine->mirrors) {
+        struct gyre_host_mirror *first = engine->mirrors;
+        engine->mirrors = first->next;
+        free_mirror(first);
     }
 }
 
 /* -- layout ------------------------------------------------------------------------------------ */
 
 /* INPUT and OUTPUT stand to each other as the caller's do. */
-static void lay_out(struct gyre_shadow *shadow, bool in_place, uint64_t in_bytes)
+static void lay_out_mirror(struct gyre_host_mirror *mirror, bool in_place, uint64_t in_bytes)
 {
-    uint64_t apart = gyre_shape_displacement(&shadow->plan->shape, shadow->rank);
-    uint8_t *memory = shadow->pinned.memory;
-    shadow->host_input = memory;
-    shadow->host_output = memory + gyre_round_up(in_bytes, PAGE);
+    uint64_t apart = gyre_shape_displacement(&mirror->plan->shape, mirror->rank);
+    uint8_t *memory = mirror->pinned.memory;
+    mirror->host_input = memory;
+    mirror->host_output = memory + gyre_round_up(in_bytes, PAGE);
     if (!in_place)
         return;
-    bool gathers = gyre_verb_gathers(shadow->plan->shape.verb);
-    shadow->host_input = memory + (gathers ? apart : 0);
-    shadow->host_output = memory + (gathers ? 0 : apart);
+    bool gathers = gyre_verb_gathers(mirror->plan->shape.verb);
+    mirror->host_input = memory + (gathers ? apart : 0);
+    mirror->host_output = memory + (gathers ? 0 : apart);
 }
 
 /* Slices of a parcel. */
@@ -120,168 +120,170 @@ static uint64_t each_of(const struct gyre_plan *plan, uint64_t longest)
     return bytes && bytes < PARCEL_BYTES ? PARCEL_BYTES / bytes : 1;
 }
 
-static void begin(struct gyre_shadow *shadow, const struct gyre_engine *engine,
-                  const struct gyre_plan *plan)
+static void begin_mirror(struct gyre_host_mirror *mirror, const struct gyre_engine *engine,
+                         const struct gyre_plan *plan)
 {
-    shadow->used = true;
-    shadow->plan = plan;
-    shadow->n = engine->n;
-    shadow->rank = engine->rank;
-    shadow->each = each_of(plan, plan->input_bytes > plan->output_bytes ? plan->input_bytes
+    mirror->used = true;
+    mirror->plan = plan;
+    mirror->n = engine->n;
+    mirror->rank = engine->rank;
+    mirror->each = each_of(plan, plan->input_bytes > plan->output_bytes ? plan->input_bytes
                                                                         : plan->output_bytes);
-    shadow->parcels = (plan->slices + shadow->each - 1) / shadow->each;
-    shadow->asked = shadow->ready = shadow->given = shadow->last = 0;
+    mirror->parcels = (plan->slices + mirror->each - 1) / mirror->each;
+    mirror->asked = mirror->ready = mirror->given = mirror->last = 0;
 }
 
-int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
-                     void *output, struct gyre_shadow **out, struct gyre_trouble *trouble)
+int gyre_mirror_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                     void *output, struct gyre_host_mirror **out, struct gyre_trouble *trouble)
 {
     const struct gyre_shape *shape = &plan->shape;
-    struct gyre_carrier *carrier = engine->carrier;
+    struct gyre_fold_queue *fold_queue = engine->fold_queue;
     *out = NULL;
-    if (!carrier)
+    if (!fold_queue)
         return 0;
     uint64_t in_bytes = gyre_shape_input_bytes(shape, engine->n, engine->rank);
     uint64_t out_bytes = gyre_shape_output_bytes(shape, engine->n, engine->rank);
-    bool in = in_bytes && gyre_carrier_owns(carrier, input);
-    bool back = out_bytes && gyre_carrier_owns(carrier, output);
+    bool in = in_bytes && gyre_fold_queue_owns(fold_queue, input);
+    bool back = out_bytes && gyre_fold_queue_owns(fold_queue, output);
     if (!in && !back)
         return 0;
-    int status = gyre_carrier_open(carrier, trouble);
+    int status = gyre_fold_queue_open(fold_queue, trouble);
     if (status)
         return status;
     uint64_t bytes = gyre_round_up(in_bytes, PAGE) + out_bytes;
-    struct gyre_shadow *shadow = find_shadow(engine, bytes);
-    if (!shadow)
+    struct gyre_host_mirror *mirror = find_mirror(engine, bytes);
+    if (!mirror)
         return gyre_trouble_set(trouble, -ENOMEM,
                                 "no memory for %llu bytes of host memory beside %s memory",
-                                (unsigned long long)bytes, carrier->device->name);
-    begin(shadow, engine, plan);
-    shadow->input = in ? input : NULL;
-    shadow->output = back ? output : NULL;
+                                (unsigned long long)bytes, fold_queue->device->name);
+    begin_mirror(mirror, engine, plan);
+    mirror->input = in ? input : NULL;
+    mirror->output = back ? output : NULL;
     if (!in) /* it is where the operation reads it */
-        shadow->asked = shadow->ready = shadow->parcels;
-    lay_out(shadow, gyre_shape_in_place(shape, engine->rank, input, output), in_bytes);
-    *out = shadow;
+        mirror->asked = mirror->ready = mirror->parcels;
+    lay_out_mirror(mirror, gyre_shape_in_place(shape, engine->rank, input, output), in_bytes);
+    *out = mirror;
     return 0;
 }
 
-void gyre_shadow_cast(struct gyre_operation *op, struct gyre_shadow *shadow)
+void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror)
 {
-    op->shadow = shadow;
-    if (!shadow)
+    op->mirror = mirror;
+    if (!mirror)
         return;
-    if (shadow->input)
-        op->input = shadow->host_input;
-    if (shadow->output)
-        op->output = shadow->host_output;
+    if (mirror->input)
+        op->input = mirror->host_input;
+    if (mirror->output)
+        op->output = mirror->host_output;
 }
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
 /* All slices of a parcel as one. */
-static struct gyre_slice slice_of(const struct gyre_shadow *shadow, uint64_t index)
+static struct gyre_slice slice_of(const struct gyre_host_mirror *mirror, uint64_t index)
 {
-    const struct gyre_plan *plan = shadow->plan;
-    struct gyre_slice slice = gyre_plan_slice(plan, shadow->n, shadow->rank, index * shadow->each);
+    const struct gyre_plan *plan = mirror->plan;
+    struct gyre_slice slice = gyre_plan_slice(plan, mirror->n, mirror->rank, index * mirror->each);
     uint64_t left = plan->shape.count - slice.first;
-    uint64_t most = shadow->each * plan->slice_count;
-    slice.count = index + 1 == shadow->parcels || left < most ? left : most;
+    uint64_t most = mirror->each * plan->slice_count;
+    slice.count = index + 1 == mirror->parcels || left < most ? left : most;
     return slice;
 }
 
 /* Blocks of all of an operation stand close together, unless their places were given. */
-static uint32_t pieces_of(const struct gyre_shadow *shadow, const struct gyre_slice *slice,
+static uint32_t pieces_of(const struct gyre_host_mirror *mirror, const struct gyre_slice *slice,
                           enum gyre_buffer buffer)
 {
-    bool apart = buffer == GYRE_OUTPUT && shadow->plan->blocks.count;
+    bool apart = buffer == GYRE_OUTPUT && mirror->plan->blocks.count;
     uint32_t blocks = gyre_slice_blocks(slice, buffer);
-    return blocks && shadow->parcels == 1 && !apart ? 1 : blocks;
+    return blocks && mirror->parcels == 1 && !apart ? 1 : blocks;
 }
 
-static struct gyre_span piece_of(const struct gyre_shadow *shadow, const struct gyre_slice *slice,
-                                 enum gyre_buffer buffer, uint32_t i)
+static struct gyre_span piece_of(const struct gyre_host_mirror *mirror,
+                                 const struct gyre_slice *slice, enum gyre_buffer buffer,
+                                 uint32_t i)
 {
     struct gyre_span span = gyre_slice_block(slice, buffer, i);
-    if (pieces_of(shadow, slice, buffer) < gyre_slice_blocks(slice, buffer))
+    if (pieces_of(mirror, slice, buffer) < gyre_slice_blocks(slice, buffer))
         span.bytes *= gyre_slice_blocks(slice, buffer);
     return span;
 }
 
 /* Posts the parcel's copies of one buffer and returns the last one's ticket. More blocks than a
  * queue has room for are short: they are waited for. */
-static uint64_t post(const struct gyre_shadow *shadow, uint64_t index, enum gyre_buffer buffer)
+static uint64_t post_mirror_copy(const struct gyre_host_mirror *mirror, uint64_t index,
+                                 enum gyre_buffer buffer)
 {
-    const struct gyre_slice slice = slice_of(shadow, index);
+    const struct gyre_slice slice = slice_of(mirror, index);
     uint64_t base = slice.first * slice.element, ticket = 0;
-    uint32_t pieces = pieces_of(shadow, &slice, buffer);
-    struct gyre_carrier *carrier = shadow->carrier;
+    uint32_t pieces = pieces_of(mirror, &slice, buffer);
+    struct gyre_fold_queue *fold_queue = mirror->fold_queue;
     for (uint32_t i = 0; i < pieces; i++) {
-        struct gyre_span span = piece_of(shadow, &slice, buffer, i);
+        struct gyre_span span = piece_of(mirror, &slice, buffer, i);
         uint64_t at = base + span.at;
-        ticket = buffer == GYRE_INPUT ? gyre_carrier_copy(carrier, shadow->host_input + at,
-                                                          shadow->input + at, span.bytes)
-                                      : gyre_carrier_copy(carrier, shadow->output + at,
-                                                          shadow->host_output + at, span.bytes);
+        ticket = buffer == GYRE_INPUT ? gyre_fold_queue_copy(fold_queue, mirror->host_input + at,
+                                                             mirror->input + at, span.bytes)
+                                      : gyre_fold_queue_copy(fold_queue, mirror->output + at,
+                                                             mirror->host_output + at, span.bytes);
     }
     return ticket;
 }
 
-static bool has_room(const struct gyre_shadow *shadow)
+static bool mirror_has_room(const struct gyre_host_mirror *mirror)
 {
-    uint32_t wanted = shadow->n < GYRE_DEVICE_POSTS ? shadow->n : GYRE_DEVICE_POSTS;
-    return gyre_carrier_room(shadow->carrier) >= wanted;
+    uint32_t wanted = mirror->n < GYRE_DEVICE_POSTS ? mirror->n : GYRE_DEVICE_POSTS;
+    return gyre_fold_queue_room(mirror->fold_queue) >= wanted;
 }
 
-bool gyre_shadow_run(struct gyre_shadow *shadow)
+bool gyre_mirror_run(struct gyre_host_mirror *mirror)
 {
-    uint64_t asked = shadow->asked, ready = shadow->ready;
-    while (shadow->asked < shadow->parcels && shadow->asked - shadow->ready < AHEAD &&
-           has_room(shadow)) {
-        shadow->ticket[shadow->asked % AHEAD] = post(shadow, shadow->asked, GYRE_INPUT);
-        shadow->asked++;
+    uint64_t asked = mirror->asked, ready = mirror->ready;
+    while (mirror->asked < mirror->parcels && mirror->asked - mirror->ready < AHEAD &&
+           mirror_has_room(mirror)) {
+        mirror->ticket[mirror->asked % AHEAD] = post_mirror_copy(mirror, mirror->asked, GYRE_INPUT);
+        mirror->asked++;
     }
-    while (shadow->ready < shadow->asked &&
-           gyre_carrier_done(shadow->carrier, shadow->ticket[shadow->ready % AHEAD]))
-        shadow->ready++;
-    return shadow->asked != asked || shadow->ready != ready;
+    while (mirror->ready < mirror->asked &&
+           gyre_fold_queue_done(mirror->fold_queue, mirror->ticket[mirror->ready % AHEAD]))
+        mirror->ready++;
+    return mirror->asked != asked || mirror->ready != ready;
 }
 
-bool gyre_shadow_ready(const struct gyre_shadow *shadow, uint64_t slice)
+bool gyre_mirror_ready(const struct gyre_host_mirror *mirror, uint64_t slice)
 {
-    return slice / shadow->each < shadow->ready;
+    return slice / mirror->each < mirror->ready;
 }
 
-static bool give(struct gyre_shadow *shadow, uint64_t parcel)
+static bool give(struct gyre_host_mirror *mirror, uint64_t parcel)
 {
-    if (shadow->output && !has_room(shadow))
+    if (mirror->output && !mirror_has_room(mirror))
         return false;
-    if (shadow->output)
-        shadow->last = post(shadow, parcel, GYRE_OUTPUT);
-    shadow->given++;
+    if (mirror->output)
+        mirror->last = post_mirror_copy(mirror, parcel, GYRE_OUTPUT);
+    mirror->given++;
     return true;
 }
 
-bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice)
+bool gyre_mirror_give(struct gyre_host_mirror *mirror, uint64_t slice)
 {
-    return give(shadow, slice);
+    return give(mirror, slice);
 }
 
-bool gyre_shadow_give_before(struct gyre_shadow *shadow, uint64_t slices)
+bool gyre_mirror_give_before(struct gyre_host_mirror *mirror, uint64_t slices)
 {
-    uint64_t given = shadow->given;
-    uint64_t whole = slices == shadow->plan->slices ? shadow->parcels : slices / shadow->each;
-    while (shadow->given < whole && give(shadow, shadow->given))
+    uint64_t given = mirror->given;
+    uint64_t whole = slices == mirror->plan->slices ? mirror->parcels : slices / mirror->each;
+    while (mirror->given < whole && give(mirror, mirror->given))
         continue;
-    return shadow->given != given;
+    return mirror->given != given;
 }
 
-bool gyre_shadow_given(const struct gyre_shadow *shadow)
+bool gyre_mirror_given(const struct gyre_host_mirror *mirror)
 {
-    return shadow->given == shadow->parcels;
+    return mirror->given == mirror->parcels;
 }
 
-bool gyre_shadow_over(const struct gyre_shadow *shadow)
+bool gyre_mirror_over(const struct gyre_host_mirror *mirror)
 {
-    return gyre_shadow_given(shadow) && gyre_carrier_done(shadow->carrier, shadow->last);
+    return gyre_mirror_given(mirror) && gyre_fold_queue_done(mirror->fold_queue, mirror->last);
 }

@@ -15,34 +15,34 @@
 #include "collectives/staging/device_queue.h"
 #include "collectives/engine/engine.h"
 
-struct gyre_shadow; /* of one operation; from a pool of the engine */
+struct gyre_host_mirror; /* of one operation; from a pool of the engine */
 
 /* The shadow that these buffers want; NULL where they are the host's. Allocates where the pool has
  * none that is large enough. Nothing is copied yet. */
-int gyre_shadow_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
-                     void *output, struct gyre_shadow **shadow, struct gyre_trouble *trouble);
+int gyre_mirror_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+                     void *output, struct gyre_host_mirror **mirror, struct gyre_trouble *trouble);
 
 /* From here on the operation runs on the shadow. NULL: on its own buffers. */
-void gyre_shadow_cast(struct gyre_operation *op, struct gyre_shadow *shadow);
+void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);
 
 /* Asks for what is due, and learns what has come. True if anything moved. */
-bool gyre_shadow_run(struct gyre_shadow *shadow);
+bool gyre_mirror_run(struct gyre_host_mirror *mirror);
 
 /* Is the slice's INPUT here? Of an EXCHANGE, which is not cut, all of it. */
-bool gyre_shadow_ready(const struct gyre_shadow *shadow, uint64_t slice);
+bool gyre_mirror_ready(const struct gyre_host_mirror *mirror, uint64_t slice);
 
 /* STEPS: gives the slice's OUTPUT back. False: there is no room on the queue now, ask again. */
-bool gyre_shadow_give(struct gyre_shadow *shadow, uint64_t slice);
+bool gyre_mirror_give(struct gyre_host_mirror *mirror, uint64_t slice);
 
 /* On mapped memory, where slices end in their order: the first so many have. True if anything was
  * given back; what was not is asked for again. */
-bool gyre_shadow_give_before(struct gyre_shadow *shadow, uint64_t slices);
+bool gyre_mirror_give_before(struct gyre_host_mirror *mirror, uint64_t slices);
 
 /* Has all of OUTPUT been given back; and has it arrived? */
-bool gyre_shadow_given(const struct gyre_shadow *shadow);
-bool gyre_shadow_over(const struct gyre_shadow *shadow);
+bool gyre_mirror_given(const struct gyre_host_mirror *mirror);
+bool gyre_mirror_over(const struct gyre_host_mirror *mirror);
 
-void gyre_shadow_release(struct gyre_shadow *shadow); /* to the pool; NULL allowed */
-void gyre_shadow_deinit(struct gyre_engine *engine);  /* frees the pool */
+void gyre_mirror_release(struct gyre_host_mirror *mirror); /* to the pool; NULL allowed */
+void gyre_mirror_deinit(struct gyre_engine *engine);       /* frees the pool */
 
 #endif

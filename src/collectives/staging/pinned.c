@@ -20,11 +20,11 @@ struct parked {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct parked *first;
 
-static void park(const struct gyre_carrier *carrier, void *memory)
+static void park(const struct gyre_fold_queue *fold_queue, void *memory)
 {
     struct parked *parked = memory;
     pthread_mutex_lock(&lock);
-    *parked = (struct parked){first, carrier->device, carrier->index};
+    *parked = (struct parked){first, fold_queue->device, fold_queue->index};
     first = parked;
     pthread_mutex_unlock(&lock);
 }
@@ -44,30 +44,31 @@ static void give_up_parked(void)
     }
 }
 
-void gyre_pinned_lock(struct gyre_carrier *carrier, struct gyre_pinned *pinned)
+void gyre_pinned_lock(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned)
 {
-    if (pinned->tried || carrier->posted != carrier->finished || !gyre_quiet_begin())
+    if (pinned->tried || fold_queue->posted != fold_queue->finished || !gyre_quiet_begin())
         return;
     give_up_parked();
     pinned->tried = true;
-    pinned->locked = carrier->device->pin(carrier->index, pinned->memory, pinned->bytes, NULL) == 0;
+    pinned->locked =
+        fold_queue->device->pin(fold_queue->index, pinned->memory, pinned->bytes, NULL) == 0;
     gyre_quiet_end();
 }
 
-int gyre_pinned_make(struct gyre_carrier *carrier, uint64_t bytes, struct gyre_pinned *pinned)
+int gyre_pinned_make(struct gyre_fold_queue *fold_queue, uint64_t bytes, struct gyre_pinned *pinned)
 {
     *pinned = (struct gyre_pinned){.bytes = gyre_round_up(bytes ? bytes : 1, PAGE)};
     pinned->memory = aligned_alloc(PAGE, pinned->bytes);
     if (!pinned->memory)
         return -ENOMEM;
-    gyre_pinned_lock(carrier, pinned);
+    gyre_pinned_lock(fold_queue, pinned);
     return 0;
 }
 
-void gyre_pinned_drop(struct gyre_carrier *carrier, struct gyre_pinned *pinned)
+void gyre_pinned_drop(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned)
 {
     if (pinned->locked) {
-        park(carrier, pinned->memory);
+        park(fold_queue, pinned->memory);
         if (gyre_quiet_begin()) {
             give_up_parked();
             gyre_quiet_end();

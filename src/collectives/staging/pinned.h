@@ -17,12 +17,13 @@ struct gyre_pinned {
 };
 
 /* -ENOMEM. */
-int gyre_pinned_make(struct gyre_carrier *carrier, uint64_t bytes, struct gyre_pinned *pinned);
+int gyre_pinned_make(struct gyre_fold_queue *fold_queue, uint64_t bytes,
+                     struct gyre_pinned *pinned);
 
 /* Locks it where that has not been tried. Before it is used again. */
-void gyre_pinned_lock(struct gyre_carrier *carrier, struct gyre_pinned *pinned);
+void gyre_pinned_lock(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned);
 
 /* No work uses it any more. */
-void gyre_pinned_drop(struct gyre_carrier *carrier, struct gyre_pinned *pinned);
+void gyre_pinned_drop(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned);
 
 #endif

@@ -13,7 +13,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gyre_device_word *words;
 static bool taken[WORDS];
-static uint32_t takens, next;
+static uint32_t taken_count, next;
 
 static int make_words(const struct gyre_device *device, int index, struct gyre_trouble *trouble)
 {
@@ -29,7 +29,7 @@ static int make_words(const struct gyre_device *device, int index, struct gyre_t
     return status;
 }
 
-int gyre_hold_open(const struct gyre_device *device, int index, struct gyre_trouble *trouble)
+int gyre_stream_wait_open(const struct gyre_device *device, int index, struct gyre_trouble *trouble)
 {
     pthread_mutex_lock(&lock);
     int status = words ? 0 : make_words(device, index, trouble);
@@ -37,17 +37,18 @@ int gyre_hold_open(const struct gyre_device *device, int index, struct gyre_trou
     return status;
 }
 
-int gyre_hold_take(struct gyre_hold *hold, struct gyre_trouble *trouble)
+int gyre_stream_wait_take(struct gyre_stream_wait *stream_wait, struct gyre_trouble *trouble)
 {
     pthread_mutex_lock(&lock);
-    bool full = takens == WORDS;
+    bool full = taken_count == WORDS;
     while (!full && taken[next % WORDS])
         next++;
     if (!full) {
         gyre_device_word *word = &words[next % WORDS];
-        *hold = (struct gyre_hold){word, atomic_load_explicit(word, memory_order_relaxed) + 1};
+        *stream_wait =
+            (struct gyre_stream_wait){word, atomic_load_explicit(word, memory_order_relaxed) + 1};
         taken[next++ % WORDS] = true;
-        takens++;
+        taken_count++;
     }
     pthread_mutex_unlock(&lock);
     return full ? gyre_trouble_set(trouble, -EBUSY,
@@ -57,22 +58,22 @@ int gyre_hold_take(struct gyre_hold *hold, struct gyre_trouble *trouble)
                 : 0;
 }
 
-void gyre_hold_give(struct gyre_hold *hold)
+void gyre_stream_wait_give(struct gyre_stream_wait *stream_wait)
 {
-    if (!hold->word)
+    if (!stream_wait->word)
         return;
-    atomic_store_explicit(hold->word, hold->value, memory_order_release);
+    atomic_store_explicit(stream_wait->word, stream_wait->value, memory_order_release);
     pthread_mutex_lock(&lock);
-    taken[hold->word - words] = false;
-    takens--;
+    taken[stream_wait->word - words] = false;
+    taken_count--;
     pthread_mutex_unlock(&lock);
-    hold->word = NULL;
+    stream_wait->word = NULL;
 }
 
 bool gyre_quiet_begin(void)
 {
     pthread_mutex_lock(&lock);
-    if (!takens)
+    if (!taken_count)
         return true;
     pthread_mutex_unlock(&lock);
     return false;

@@ -1,7 +1,7 @@
 /* Words that streams of the caller's wait for, and quiet moments.
  *
- *     gyre_hold_take ─▶ {word, value} ─▶ the stream waits for *word ≥ value
- *     gyre_hold_give ─▶ *word = value, and the stream goes on, now or when it comes to the wait
+ *     gyre_stream_wait_take ─▶ {word, value} ─▶ the stream waits for *word ≥ value
+ *     gyre_stream_wait_give ─▶ *word = value, and the stream goes on, now or when it comes to the wait
  *
  * A stream may come to its wait long after the operation has ended, even after the communicator has.
  * So words are the process's, are locked once and never given up; one only grows, and whoever waits
@@ -17,16 +17,17 @@
 
 #include "device/device.h"
 
-struct gyre_hold {
+struct gyre_stream_wait {
     gyre_device_word *word; /* NULL: none */
     uint64_t value;
 };
 
 /* Makes the words where there are none yet. */
-int gyre_hold_open(const struct gyre_device *device, int index, struct gyre_trouble *trouble);
+int gyre_stream_wait_open(const struct gyre_device *device, int index,
+                          struct gyre_trouble *trouble);
 
-int gyre_hold_take(struct gyre_hold *hold, struct gyre_trouble *trouble);
-void gyre_hold_give(struct gyre_hold *hold); /* none: nothing */
+int gyre_stream_wait_take(struct gyre_stream_wait *stream_wait, struct gyre_trouble *trouble);
+void gyre_stream_wait_give(struct gyre_stream_wait *stream_wait); /* none: nothing */
 
 /* False: a stream is held. True: none is until the end, to which takers wait. */
 bool gyre_quiet_begin(void);

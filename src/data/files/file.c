@@ -22,7 +22,7 @@
 #define WRITE_MOST  ((size_t)1 << 30) /* one write(2) takes no more than 2 GiB */
 #define NAMES_TRIED 16
 
-static int fail(const char *path, const char *what, struct gyre_trouble *trouble)
+static int fail_file(const char *path, const char *what, struct gyre_trouble *trouble)
 {
     int status = errno ? -errno : -EIO;
     return gyre_trouble_set(trouble, status, "%s: cannot %s: %s", path, what, strerror(-status));
@@ -34,7 +34,7 @@ static int map(const char *path, int fd, struct gyre_file *file, struct gyre_tro
 {
     struct stat about;
     if (fstat(fd, &about))
-        return fail(path, "ask for its size", trouble);
+        return fail_file(path, "ask for its size", trouble);
     if (!S_ISREG(about.st_mode))
         return gyre_trouble_set(trouble, GYRE_INVALID, "%s: is not a regular file", path);
     file->length = (uint64_t)about.st_size;
@@ -44,7 +44,7 @@ static int map(const char *path, int fd, struct gyre_file *file, struct gyre_tro
     }
     void *data = mmap(NULL, file->length, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
-        return fail(path, "map it", trouble);
+        return fail_file(path, "map it", trouble);
     file->data = data;
     return 0;
 }
@@ -54,7 +54,7 @@ int gyre_file_map(const char *path, struct gyre_file *file, struct gyre_trouble 
     *file = (struct gyre_file){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO must not hang it */
     if (fd < 0)
-        return fail(path, "open it", trouble);
+        return fail_file(path, "open it", trouble);
     int status = map(path, fd, file, trouble);
     close(fd);
     return status;
@@ -70,7 +70,7 @@ void gyre_file_unmap(struct gyre_file *file)
 /* -- replacing --------------------------------------------------------------------------------- */
 
 /* As long as no other file has the name, whoever else is writing beside this one. */
-static int create(const char *path, char *part, size_t size, struct gyre_trouble *trouble)
+static int create_part_file(const char *path, char *part, size_t size, struct gyre_trouble *trouble)
 {
     for (int i = 0; i < NAMES_TRIED; i++) {
         uint32_t name = 0;
@@ -79,12 +79,12 @@ static int create(const char *path, char *part, size_t size, struct gyre_trouble
             return gyre_trouble_set(trouble, -ENAMETOOLONG, "%s: the path is too long", path);
         int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0 || errno != EEXIST)
-            return fd >= 0 ? fd : fail(part, "create it", trouble);
+            return fd >= 0 ? fd : fail_file(part, "create it", trouble);
     }
-    return fail(part, "create it", trouble);
+    return fail_file(part, "create it", trouble);
 }
 
-static int write_all(int fd, const uint8_t *data, size_t length)
+static int write_to_file(int fd, const uint8_t *data, size_t length)
 {
     while (length) {
         ssize_t wrote = write(fd, data, length < WRITE_MOST ? length : WRITE_MOST);
@@ -98,13 +98,13 @@ static int write_all(int fd, const uint8_t *data, size_t length)
     return 0;
 }
 
-static int fill(const char *path, int fd, const struct iovec *part, uint64_t parts,
-                struct gyre_trouble *trouble)
+static int fill_parts(const char *path, int fd, const struct iovec *part, uint64_t parts,
+                      struct gyre_trouble *trouble)
 {
     for (uint64_t i = 0; i < parts; i++)
-        if (write_all(fd, part[i].iov_base, part[i].iov_len))
-            return fail(path, "write to it", trouble);
-    return fsync(fd) ? fail(path, "have it on the disk", trouble) : 0;
+        if (write_to_file(fd, part[i].iov_base, part[i].iov_len))
+            return fail_file(path, "write to it", trouble);
+    return fsync(fd) ? fail_file(path, "have it on the disk", trouble) : 0;
 }
 
 int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble)
@@ -116,7 +116,7 @@ int gyre_file_sync_folder(const char *path, struct gyre_trouble *trouble)
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), status = 0;
     /* EINVAL: a file system that has nothing to sync there */
     if (fd < 0 || (fsync(fd) && errno != EINVAL))
-        status = fail(folder, "have the folder on the disk", trouble);
+        status = fail_file(folder, "have the folder on the disk", trouble);
     if (fd >= 0)
         close(fd);
     free(folder);
@@ -127,14 +127,14 @@ int gyre_file_replace(const char *path, const struct iovec *part, uint64_t parts
                       struct gyre_trouble *trouble)
 {
     char fresh[4096];
-    int fd = create(path, fresh, sizeof fresh, trouble);
+    int fd = create_part_file(path, fresh, sizeof fresh, trouble);
     if (fd < 0)
         return fd;
-    int status = fill(path, fd, part, parts, trouble);
+    int status = fill_parts(path, fd, part, parts, trouble);
     if (close(fd) && !status)
-        status = fail(path, "close it", trouble);
+        status = fail_file(path, "close it", trouble);
     if (!status && rename(fresh, path))
-        status = fail(path, "rename the new file to it", trouble);
+        status = fail_file(path, "rename the new file to it", trouble);
     if (status) {
         unlink(fresh);
         return status;

@@ -22,7 +22,7 @@ struct gyre_json gyre_json_over(const char *name, const void *text, uint64_t len
         .name = name, .begin = begin, .at = begin, .end = begin + length, .trouble = trouble};
 }
 
-static int refuse(const struct gyre_json *json, const uint8_t *at, const char *what)
+static int refuse_json(const struct gyre_json *json, const uint8_t *at, const char *what)
 {
     return gyre_trouble_set(json->trouble, GYRE_INVALID, "%s: %sbyte %" PRIu64 " of its JSON: %s",
                             json->name, json->inside, (uint64_t)(at - json->begin), what);
@@ -35,7 +35,7 @@ int gyre_json_refuse(const struct gyre_json *json, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return refuse(json, json->at, what);
+    return refuse_json(json, json->at, what);
 }
 
 /* Says what was found where something else had to be. */
@@ -48,7 +48,7 @@ static int expected(const struct gyre_json *json, const char *what)
         snprintf(text, sizeof text, "'%c' where %s is expected", *json->at, what);
     else
         snprintf(text, sizeof text, "byte 0x%02x where %s is expected", *json->at, what);
-    return refuse(json, json->at, text);
+    return refuse_json(json, json->at, text);
 }
 
 static void skip_space(struct gyre_json *json)
@@ -57,7 +57,7 @@ static void skip_space(struct gyre_json *json)
         json->at++;
 }
 
-static bool take(struct gyre_json *json, char byte)
+static bool take_byte(struct gyre_json *json, char byte)
 {
     skip_space(json);
     if (json->at == json->end || *json->at != (uint8_t)byte)
@@ -70,7 +70,7 @@ static bool take(struct gyre_json *json, char byte)
 
 int gyre_json_open(struct gyre_json *json, char bracket)
 {
-    if (!take(json, bracket))
+    if (!take_byte(json, bracket))
         return expected(json, bracket == '{' ? "an object" : "an array");
     json->fresh = true;
     return 0;
@@ -80,8 +80,8 @@ int gyre_json_more(struct gyre_json *json, char closing, bool *more)
 {
     bool fresh = json->fresh;
     json->fresh = false;
-    *more = !take(json, closing);
-    if (*more && !fresh && !take(json, ','))
+    *more = !take_byte(json, closing);
+    if (*more && !fresh && !take_byte(json, ','))
         return expected(json, closing == '}' ? "',' or '}'" : "',' or ']'");
     return 0;
 }
@@ -89,7 +89,7 @@ int gyre_json_more(struct gyre_json *json, char closing, bool *more)
 int gyre_json_key(struct gyre_json *json, char *to)
 {
     int status = gyre_json_string(json, to);
-    if (!status && !take(json, ':'))
+    if (!status && !take_byte(json, ':'))
         status = expected(json, "':'");
     return status;
 }
@@ -137,17 +137,17 @@ static int take_code(struct gyre_json *json, char **to)
     if (status)
         return status;
     if (code == 0)
-        return refuse(json, from, "a string holds U+0000, which a name in C cannot");
+        return refuse_json(json, from, "a string holds U+0000, which a name in C cannot");
     if (code >= 0xdc00 && code < 0xe000)
-        return refuse(json, from, "the second half of a surrogate pair without the first");
+        return refuse_json(json, from, "the second half of a surrogate pair without the first");
     if (code >= 0xd800 && code < 0xdc00) {
         if (json->end - json->at < 2 || json->at[0] != '\\' || json->at[1] != 'u')
-            return refuse(json, from, "the first half of a surrogate pair without the second");
+            return refuse_json(json, from, "the first half of a surrogate pair without the second");
         json->at += 2;
         if ((status = hex4(json, &low)))
             return status;
         if (low < 0xdc00 || low >= 0xe000)
-            return refuse(json, from, "the first half of a surrogate pair without the second");
+            return refuse_json(json, from, "the first half of a surrogate pair without the second");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     *to = put_utf8(*to, code);
@@ -202,14 +202,14 @@ bool gyre_json_is_utf8(const char *text)
 
 int gyre_json_string(struct gyre_json *json, char *to)
 {
-    if (!take(json, '"'))
+    if (!take_byte(json, '"'))
         return expected(json, "a string");
     while (json->at < json->end && *json->at != '"') {
         int length = utf8_length(json->at, json->end), status = 0;
         if (!length)
-            return refuse(json, json->at, "a string is not UTF-8");
+            return refuse_json(json, json->at, "a string is not UTF-8");
         if (*json->at < ' ')
-            return refuse(json, json->at, "a string holds a control character, not escaped");
+            return refuse_json(json, json->at, "a string holds a control character, not escaped");
         if (*json->at == '\\') {
             json->at++;
             status = take_escape(json, &to);
@@ -222,7 +222,7 @@ int gyre_json_string(struct gyre_json *json, char *to)
             return status;
     }
     *to = '\0';
-    return take(json, '"') ? 0 : expected(json, "'\"'");
+    return take_byte(json, '"') ? 0 : expected(json, "'\"'");
 }
 
 /* -- other values ------------------------------------------------------------------------------ */
@@ -240,13 +240,13 @@ int gyre_json_whole(struct gyre_json *json, uint64_t *value)
     while (at_digit(json)) {
         if (__builtin_mul_overflow(*value, 10, value) ||
             __builtin_add_overflow(*value, *json->at - '0', value))
-            return refuse(json, from, "a number is larger than 2^64 - 1");
+            return refuse_json(json, from, "a number is larger than 2^64 - 1");
         json->at++;
     }
     if (json->at == from || (json->at < json->end && *json->at && strchr(".eE", *json->at)))
         return expected(json, "a whole number");
     if (*from == '0' && json->at > from + 1)
-        return refuse(json, from, "a number begins with 0");
+        return refuse_json(json, from, "a number begins with 0");
     return 0;
 }
 
@@ -289,14 +289,15 @@ static int skip_string(struct gyre_json *json)
     while (json->at < json->end && *json->at != '"') {
         int length = utf8_length(json->at, json->end), status = 0;
         if (!length || *json->at < ' ')
-            return refuse(json, json->at, "a string is not UTF-8 or holds a control character");
+            return refuse_json(json, json->at,
+                               "a string is not UTF-8 or holds a control character");
         json->at += length;
         if (json->at[-1] == '\\')
             status = take_escape(json, (to = piece, &to));
         if (status)
             return status;
     }
-    return take(json, '"') ? 0 : expected(json, "'\"'");
+    return take_byte(json, '"') ? 0 : expected(json, "'\"'");
 }
 
 static int skip_plain(struct gyre_json *json)
@@ -320,7 +321,7 @@ static int skip_key(struct gyre_json *json)
     if (json->at == json->end || *json->at != '"')
         return expected(json, "a string");
     int status = skip_string(json);
-    return status ? status : take(json, ':') ? 0 : expected(json, "':'");
+    return status ? status : take_byte(json, ':') ? 0 : expected(json, "':'");
 }
 
 int gyre_json_skip(struct gyre_json *json)
@@ -328,10 +329,10 @@ int gyre_json_skip(struct gyre_json *json)
     uint64_t objects = 0; /* bit 0: the innermost bracket is '{' */
     int depth = 0, status;
     for (;;) {
-        bool object = take(json, '{'), more = false;
-        if (object || take(json, '[')) {
+        bool object = take_byte(json, '{'), more = false;
+        if (object || take_byte(json, '[')) {
             if (depth++ == GYRE_JSON_DEEPEST)
-                return refuse(json, json->at - 1, "brackets are nested deeper than 64 levels");
+                return refuse_json(json, json->at - 1, "brackets are nested deeper than 64 levels");
             objects = objects << 1 | object;
             json->fresh = true;
         } else if ((status = skip_plain(json))) {

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void put(struct gyre_json_out *out, const char *bytes, size_t length)
+static void put_json_bytes(struct gyre_json_out *out, const char *bytes, size_t length)
 {
     if (out->to)
         memcpy(out->to + out->used, bytes, length);
@@ -16,7 +16,7 @@ static void put(struct gyre_json_out *out, const char *bytes, size_t length)
 
 void gyre_json_put_text(struct gyre_json_out *out, const char *text)
 {
-    put(out, text, strlen(text));
+    put_json_bytes(out, text, strlen(text));
 }
 
 void gyre_json_put_string(struct gyre_json_out *out, const char *text)
@@ -27,13 +27,13 @@ void gyre_json_put_string(struct gyre_json_out *out, const char *text)
         const char *found = strchr(plain, *text);
         char escape[8];
         if (found) {
-            put(out, "\\", 1);
-            put(out, names + (found - plain), 1);
+            put_json_bytes(out, "\\", 1);
+            put_json_bytes(out, names + (found - plain), 1);
         } else if ((unsigned char)*text < ' ') {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*text);
             gyre_json_put_text(out, escape);
         } else {
-            put(out, text, 1);
+            put_json_bytes(out, text, 1);
         }
     }
     gyre_json_put_text(out, "\"");

@@ -41,7 +41,7 @@ static char *here(const struct gyre_stored_pass *pass)
 }
 
 /* The string that was decoded to here() stays. */
-static const char *keep(struct gyre_stored_pass *pass)
+static const char *keep_name(struct gyre_stored_pass *pass)
 {
     const char *kept = here(pass);
     pass->used += strlen(kept) + 1;
@@ -148,11 +148,11 @@ static int read_text(struct gyre_stored_pass *pass)
     int status = gyre_json_key(&pass->json, here(pass));
     if (status)
         return status;
-    text.key = keep(pass);
+    text.key = keep_name(pass);
     status = gyre_json_string(&pass->json, here(pass));
     if (status)
         return status;
-    text.value = keep(pass);
+    text.value = keep_name(pass);
     if (pass->fill)
         pass->file->text[pass->texts] = text;
     pass->texts++;
@@ -180,7 +180,7 @@ static int read_member(struct gyre_stored_pass *pass)
         return status;
     if (strcmp(here(pass), "__metadata__") == 0)
         return read_texts(pass);
-    return read_tensor(pass, keep(pass));
+    return read_tensor(pass, keep_name(pass));
 }
 
 int gyre_stored_pass(struct gyre_stored_pass *pass)

@@ -20,12 +20,12 @@
 
 /* -- texts ------------------------------------------------------------------------------------- */
 
-static int refuse(const char *file, const struct gyre_stored_tensor *tensor,
-                  struct gyre_trouble *trouble, const char *format, ...)
+static int refuse_tensor(const char *file, const struct gyre_stored_tensor *tensor,
+                         struct gyre_trouble *trouble, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static int refuse(const char *file, const struct gyre_stored_tensor *tensor,
-                  struct gyre_trouble *trouble, const char *format, ...)
+static int refuse_tensor(const char *file, const struct gyre_stored_tensor *tensor,
+                         struct gyre_trouble *trouble, const char *format, ...)
 {
     char what[256], text[GYRE_STORED_SHOWN];
     va_list arguments;
@@ -46,7 +46,7 @@ static int by_offset(const void *a, const void *b)
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-static int by_name(const void *a, const void *b)
+static int tensors_by_name(const void *a, const void *b)
 {
     const struct gyre_stored_entry *const *x = a, *const *y = b;
     return strcmp((*x)->tensor.name, (*y)->tensor.name);
@@ -58,7 +58,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-static int allocate(struct gyre_safetensors *file, const struct gyre_stored_pass *counted)
+static int allocate_tensors(struct gyre_safetensors *file, const struct gyre_stored_pass *counted)
 {
     file->entry = calloc(counted->count + 1, sizeof *file->entry);
     file->by_name = calloc(counted->count + 1, sizeof *file->by_name);
@@ -76,22 +76,24 @@ static int check_places(struct gyre_safetensors *file, const char *name,
         const struct gyre_stored_entry *entry = &file->entry[i];
         struct gyre_stored_tensor *tensor = &file->entry[i].tensor;
         if (entry->end < entry->begin)
-            return refuse(name, tensor, trouble,
-                          "its bytes end at %" PRIu64 ", before they begin at %" PRIu64, entry->end,
-                          entry->begin);
+            return refuse_tensor(name, tensor, trouble,
+                                 "its bytes end at %" PRIu64 ", before they begin at %" PRIu64,
+                                 entry->end, entry->begin);
         if (entry->begin != at)
-            return refuse(name, tensor, trouble,
-                          "its bytes begin at %" PRIu64 ", which %s: expected %" PRIu64,
-                          entry->begin, entry->begin > at ? "leaves a hole" : "overlaps", at);
+            return refuse_tensor(name, tensor, trouble,
+                                 "its bytes begin at %" PRIu64 ", which %s: expected %" PRIu64,
+                                 entry->begin, entry->begin > at ? "leaves a hole" : "overlaps",
+                                 at);
         if (gyre_stored_size(tensor->type, tensor->shape, tensor->dims, NULL, &bytes))
-            return refuse(name, tensor, trouble,
-                          "%" PRIu32 " dimensions of %s are not a whole number of bytes, or more "
-                          "than 64 bits can count",
-                          tensor->dims, gyre_stored_type_name(tensor->type));
+            return refuse_tensor(name, tensor, trouble,
+                                 "%" PRIu32
+                                 " dimensions of %s are not a whole number of bytes, or more "
+                                 "than 64 bits can count",
+                                 tensor->dims, gyre_stored_type_name(tensor->type));
         if (bytes != entry->end - entry->begin)
-            return refuse(name, tensor, trouble,
-                          "%" PRIu64 " bytes where its shape and %s make %" PRIu64,
-                          entry->end - entry->begin, gyre_stored_type_name(tensor->type), bytes);
+            return refuse_tensor(
+                name, tensor, trouble, "%" PRIu64 " bytes where its shape and %s make %" PRIu64,
+                entry->end - entry->begin, gyre_stored_type_name(tensor->type), bytes);
         at = entry->end;
         tensor->bytes = bytes;
         tensor->data = file->data + entry->begin;
@@ -111,10 +113,10 @@ static int check_names(struct gyre_safetensors *file, const char *name,
     char text[GYRE_STORED_SHOWN];
     for (uint64_t i = 0; i < file->count; i++)
         file->by_name[i] = &file->entry[i];
-    qsort(file->by_name, file->count, sizeof *file->by_name, by_name);
+    qsort(file->by_name, file->count, sizeof *file->by_name, tensors_by_name);
     for (uint64_t i = 1; i < file->count; i++)
-        if (by_name(&file->by_name[i - 1], &file->by_name[i]) == 0)
-            return refuse(name, &file->by_name[i]->tensor, trouble, "stands there twice");
+        if (tensors_by_name(&file->by_name[i - 1], &file->by_name[i]) == 0)
+            return refuse_tensor(name, &file->by_name[i]->tensor, trouble, "stands there twice");
     qsort(file->text, file->texts, sizeof *file->text, by_key);
     for (uint64_t i = 1; i < file->texts; i++)
         if (by_key(&file->text[i - 1], &file->text[i]) == 0)
@@ -147,8 +149,9 @@ static int check_length(const char *name, const uint8_t *bytes, uint64_t length,
     return 0;
 }
 
-static int read_file(struct gyre_safetensors *file, const char *name, const uint8_t *bytes,
-                     uint64_t length, struct gyre_trouble *trouble)
+static int read_header_and_tensors(struct gyre_safetensors *file, const char *name,
+                                   const uint8_t *bytes, uint64_t length,
+                                   struct gyre_trouble *trouble)
 {
     uint64_t header = 0;
     int status = check_length(name, bytes, length, &header, trouble);
@@ -161,7 +164,7 @@ static int read_file(struct gyre_safetensors *file, const char *name, const uint
     file->strings = malloc(header + 1);
     status = file->strings ? gyre_stored_pass(&count) : -ENOMEM;
     if (!status)
-        status = allocate(file, &count);
+        status = allocate_tensors(file, &count);
     if (status)
         return gyre_trouble_set(trouble, status, "%s: out of memory for its header", name);
     gyre_stored_pass(&fill);
@@ -180,7 +183,7 @@ int gyre_safetensors_over(struct gyre_safetensors **file, const char *name, cons
     *file = calloc(1, sizeof **file);
     if (!*file)
         return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", name);
-    int status = read_file(*file, name, bytes, length, trouble);
+    int status = read_header_and_tensors(*file, name, bytes, length, trouble);
     if (status) {
         gyre_safetensors_close(*file);
         *file = NULL;
@@ -234,7 +237,7 @@ const struct gyre_stored_tensor *gyre_safetensors_find(const struct gyre_safeten
 {
     const struct gyre_stored_entry wanted = {.tensor.name = name}, *key = &wanted;
     const struct gyre_stored_entry **found =
-        bsearch(&key, file->by_name, file->count, sizeof *file->by_name, by_name);
+        bsearch(&key, file->by_name, file->count, sizeof *file->by_name, tensors_by_name);
     return found ? &(*found)->tensor : NULL;
 }
 

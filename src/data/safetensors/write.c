@@ -22,7 +22,7 @@ struct plan {
     struct gyre_trouble *trouble;
 };
 
-static int refuse(const struct plan *plan, const char *name, const char *what)
+static int refuse_plan(const struct plan *plan, const char *name, const char *what)
 {
     char text[GYRE_STORED_SHOWN];
     return gyre_trouble_set(plan->trouble, GYRE_INVALID, "%s: tensor \"%s\": %s", plan->path,
@@ -87,7 +87,7 @@ static int by_place(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static int by_name(const void *a, const void *b)
+static int plans_by_name(const void *a, const void *b)
 {
     const struct gyre_stored_tensor *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
@@ -96,21 +96,22 @@ static int by_name(const void *a, const void *b)
 static int check_tensors(struct plan *plan)
 {
     uint64_t total = 0;
-    qsort(plan->tensor, plan->count, sizeof *plan->tensor, by_name);
+    qsort(plan->tensor, plan->count, sizeof *plan->tensor, plans_by_name);
     for (uint64_t i = 0; i < plan->count; i++) {
         const struct gyre_stored_tensor *tensor = plan->tensor[i];
-        if (i && by_name(&plan->tensor[i - 1], &plan->tensor[i]) == 0)
-            return refuse(plan, tensor->name, "is given twice");
+        if (i && plans_by_name(&plan->tensor[i - 1], &plan->tensor[i]) == 0)
+            return refuse_plan(plan, tensor->name, "is given twice");
         if (strcmp(tensor->name, "__metadata__") == 0)
-            return refuse(plan, tensor->name, "the format keeps this name for itself");
+            return refuse_plan(plan, tensor->name, "the format keeps this name for itself");
         if (!gyre_json_is_utf8(tensor->name))
-            return refuse(plan, tensor->name, "the name is not UTF-8");
+            return refuse_plan(plan, tensor->name, "the name is not UTF-8");
         uint64_t bytes;
         if (gyre_stored_size(tensor->type, tensor->shape, tensor->dims, NULL, &bytes) ||
             !gyre_add_u64(total, bytes, &total))
-            return refuse(plan, tensor->name,
-                          "its type is unknown, or its shape makes no whole number of bytes, or "
-                          "more than 64 bits can count");
+            return refuse_plan(
+                plan, tensor->name,
+                "its type is unknown, or its shape makes no whole number of bytes, or "
+                "more than 64 bits can count");
     }
     return 0;
 }

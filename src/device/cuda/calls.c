@@ -56,7 +56,7 @@ bool gyre_device_cuda_present(void)
     return atomic_load(&seen);
 }
 
-static cudaError_t find(const char *name, void **function)
+static cudaError_t find_symbol(const char *name, void **function)
 {
     enum cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
@@ -79,7 +79,8 @@ static int find_calls(void)
 #undef line
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        cudaError_t error = find(wanted[i].name, (void **)((char *)&calls + wanted[i].offset));
+        cudaError_t error =
+            find_symbol(wanted[i].name, (void **)((char *)&calls + wanted[i].offset));
         if (error)
             return gyre_trouble_set(&no_devices, GYRE_UNSUPPORTED,
                                     "the CUDA driver's %s was not found (error %d); install a "
@@ -104,7 +105,7 @@ static int count_devices(void)
     return gyre_cuda_failed(error, -1, &no_devices, "starting the CUDA driver");
 }
 
-static void look(void)
+static void look_for_cuda(void)
 {
     int version = 0;
     if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0)
@@ -119,7 +120,7 @@ static void look(void)
 
 int gyre_cuda_load(struct gyre_trouble *trouble)
 {
-    pthread_once(&looked, look);
+    pthread_once(&looked, look_for_cuda);
     if (no_devices.status)
         gyre_trouble_set(trouble, no_devices.status, "%s", no_devices.text);
     return device_count;
@@ -127,7 +128,7 @@ int gyre_cuda_load(struct gyre_trouble *trouble)
 
 /* -- errors ------------------------------------------------------------------------------------ */
 
-static const char *name_of(CUresult error)
+static const char *error_name(CUresult error)
 {
     const char *name = NULL;
     if (calls.cuGetErrorName)
@@ -194,7 +195,7 @@ int gyre_cuda_failed(CUresult error, int device, struct gyre_trouble *trouble, c
     if (device >= 0)
         snprintf(where, sizeof where, " on CUDA device %d", device);
     return gyre_trouble_set(trouble, status_of(error), "%s%s: %s (%d); %s", what, where,
-                            name_of(error), (int)error, advice_for(error));
+                            error_name(error), (int)error, advice_for(error));
 }
 
 /* -- contexts ---------------------------------------------------------------------------------- */

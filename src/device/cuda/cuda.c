@@ -140,7 +140,8 @@ static int cuda_waiter_create(int device, struct gyre_device_queue **queue,
 /* -- posting ----------------------------------------------------------------------------------- */
 
 /* Tells the log what went wrong; `deadly` if the queue cannot go on. */
-static int note(struct gyre_device_queue *queue, CUresult error, const char *call, bool deadly)
+static int note_error(struct gyre_device_queue *queue, CUresult error, const char *call,
+                      bool deadly)
 {
     struct gyre_trouble trouble = {0};
     int status = gyre_cuda_failed(error, queue->device, &trouble, "%s", call);
@@ -164,8 +165,8 @@ static int begin_post(struct gyre_device_queue *queue)
 static int end_post(struct gyre_device_queue *queue, uint64_t token)
 {
     struct gyre_cuda_pending *slot = &queue->ring[queue->posted % GYRE_DEVICE_POSTS];
-    int status =
-        note(queue, gyre_cuda->cuEventRecord(slot->event, queue->stream), "cuEventRecord", true);
+    int status = note_error(queue, gyre_cuda->cuEventRecord(slot->event, queue->stream),
+                            "cuEventRecord", true);
     slot->token = token;
     if (!status)
         queue->posted++;
@@ -179,7 +180,8 @@ static int copy_apart(struct gyre_device_queue *queue, CUdeviceptr to, CUdevicep
 {
     CUresult error =
         gyre_cuda_apart_copy(&queue->detours, queue->device, queue->stream, to, from, length);
-    int status = note(queue, error, "copying between devices that do not reach each other", false);
+    int status =
+        note_error(queue, error, "copying between devices that do not reach each other", false);
     return status && status != -EIO ? GYRE_UNSUPPORTED : status;
 }
 
@@ -188,8 +190,8 @@ static int post_copy(struct gyre_device_queue *queue, CUdeviceptr to, CUdevicept
 {
     if (gyre_cuda_apart(queue->device, to, from))
         return copy_apart(queue, to, from, length);
-    return note(queue, gyre_cuda->cuMemcpyAsync(to, from, length, queue->stream), "cuMemcpyAsync",
-                false);
+    return note_error(queue, gyre_cuda->cuMemcpyAsync(to, from, length, queue->stream),
+                      "cuMemcpyAsync", false);
 }
 
 static int cuda_copy(struct gyre_device_queue *queue, void *to, const void *from, uint64_t length,
@@ -215,7 +217,7 @@ static int cuda_reduce(struct gyre_device_queue *queue, gyre_fold fold,
         return status;
     cudaGetLastError();
     fold(task, queue->stream);
-    status = note(queue, (CUresult)cudaGetLastError(), "launching a fold", false);
+    status = note_error(queue, (CUresult)cudaGetLastError(), "launching a fold", false);
     if (!status)
         status = end_post(queue, token);
     gyre_cuda_leave();
@@ -234,7 +236,7 @@ static int cuda_mark(struct gyre_device_queue *queue, uint64_t token)
 
 /* -- completions ------------------------------------------------------------------------------- */
 
-static int look(struct gyre_device_queue *queue, uint64_t *token, int max)
+static int look_at_queue(struct gyre_device_queue *queue, uint64_t *token, int max)
 {
     int count = 0;
     while (count < max && queue->reported != queue->posted) {
@@ -243,7 +245,7 @@ static int look(struct gyre_device_queue *queue, uint64_t *token, int max)
         if (error == CUDA_ERROR_NOT_READY)
             break;
         if (error)
-            return count ? count : note(queue, error, "work on a queue", true);
+            return count ? count : note_error(queue, error, "work on a queue", true);
         token[count++] = oldest->token;
         queue->reported++;
     }
@@ -255,7 +257,7 @@ static int cuda_query(struct gyre_device_queue *queue, uint64_t *token, int max)
     if (queue->status)
         return queue->status;
     gyre_cuda_relax();
-    int count = look(queue, token, max);
+    int count = look_at_queue(queue, token, max);
     gyre_cuda_unrelax();
     return count;
 }

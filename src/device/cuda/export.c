@@ -16,8 +16,8 @@
 /* -- addresses --------------------------------------------------------------------------------- */
 
 /* Maps all of a memory at reserved addresses, for this device to read and write. */
-static int place(int device, CUdeviceptr at, uint64_t length, CUmemGenericAllocationHandle memory,
-                 struct gyre_trouble *trouble)
+static int map_at(int device, CUdeviceptr at, uint64_t length, CUmemGenericAllocationHandle memory,
+                  struct gyre_trouble *trouble)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device},
                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -37,7 +37,7 @@ int gyre_cuda_map(int device, uint64_t length, CUmemGenericAllocationHandle memo
     CUresult error = gyre_cuda->cuMemAddressReserve(&at, length, 0, 0, 0);
     if (error)
         return gyre_cuda_memory_failed(error, device, length, "cuMemAddressReserve", trouble);
-    int status = place(device, at, length, memory, trouble);
+    int status = map_at(device, at, length, memory, trouble);
     if (status)
         gyre_cuda->cuMemAddressFree(at, length);
     else
@@ -162,9 +162,9 @@ static int take_over(struct gyre_region *region, CUmemGenericAllocationHandle ol
     CUresult error = gyre_cuda->cuMemUnmap(base, length);
     if (error)
         return gyre_cuda_memory_failed(error, region->device, length, "cuMemUnmap", trouble);
-    status = place(region->device, base, length, fresh, trouble);
+    status = map_at(region->device, base, length, fresh, trouble);
     if (status)
-        place(region->device, base, length, old, NULL);
+        map_at(region->device, base, length, old, NULL);
     return status;
 }
 

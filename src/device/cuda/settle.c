@@ -22,7 +22,7 @@ struct settling {
     struct gyre_trouble trouble;
 };
 
-static void drop(struct settling *settling)
+static void drop_settling(struct settling *settling)
 {
     pthread_cond_destroy(&settling->over);
     pthread_mutex_destroy(&settling->lock);
@@ -47,11 +47,11 @@ static void *settle_main(void *argument)
     pthread_cond_signal(&settling->over);
     pthread_mutex_unlock(&settling->lock);
     if (left)
-        drop(settling);
+        drop_settling(settling);
     return NULL;
 }
 
-static int start(struct settling *settling)
+static int start_settling(struct settling *settling)
 {
     pthread_t thread;
     sigset_t all, before;
@@ -80,7 +80,7 @@ static struct settling *new_settling(int device)
 }
 
 /* Whether it has ended in time; if so, nobody else knows of it any more. */
-static bool await(struct settling *settling)
+static bool await_settled(struct settling *settling)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -98,20 +98,20 @@ static bool await(struct settling *settling)
 int gyre_cuda_settle(int device, struct gyre_trouble *trouble)
 {
     struct settling *settling = new_settling(device);
-    int status = settling ? start(settling) : -ENOMEM;
+    int status = settling ? start_settling(settling) : -ENOMEM;
     if (status) {
         if (settling)
-            drop(settling);
+            drop_settling(settling);
         return gyre_trouble_set(trouble, status, "waiting for CUDA device %d: no thread for it",
                                 device);
     }
-    if (!await(settling))
+    if (!await_settled(settling))
         return gyre_trouble_set(trouble, GYRE_TIMED_OUT,
                                 "CUDA device %d has work that did not end within %d s", device,
                                 LIMIT_S);
     status = settling->status;
     if (status)
         gyre_trouble_set(trouble, status, "%s", settling->trouble.text);
-    drop(settling);
+    drop_settling(settling);
     return status;
 }

@@ -49,7 +49,7 @@ static int check_owner(const struct gyre_device_queue *queue, CUstream foreign,
 }
 
 /* Without it no stream could be held. It is asked before anything is started that counts on it. */
-static int check_words(const struct gyre_device_queue *queue, struct gyre_trouble *trouble)
+static int check_stream_words(const struct gyre_device_queue *queue, struct gyre_trouble *trouble)
 {
     int supported = 0;
     CUdevice handle;
@@ -89,7 +89,7 @@ int gyre_cuda_after(struct gyre_device_queue *queue, void *foreign, struct gyre_
 {
     if (!foreign)
         return queue->status;
-    int status = check_words(queue, trouble);
+    int status = check_stream_words(queue, trouble);
     if (!status)
         status = begin_foreign(queue, foreign, false, trouble);
     if (status)

@@ -73,7 +73,7 @@ static bool is_quick_at_small(void *library)
     return false;
 }
 
-static void look(void)
+static void look_for_blas(void)
 {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
     bool type = lend("OPENBLAS_CORETYPE", "SkylakeX", gyre_has_avx512());
@@ -96,7 +96,7 @@ static void look(void)
 
 bool gyre_dense_blas_found(void)
 {
-    pthread_once(&looked, look);
+    pthread_once(&looked, look_for_blas);
     return sgemm != NULL;
 }
 

@@ -61,7 +61,7 @@ const struct gyre_tile *gyre_tile_narrow(void)
 
 /* -- panels ------------------------------------------------------------------------------------ */
 
-static size_t least(size_t a, size_t b)
+static size_t least_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -128,11 +128,11 @@ static void panel_across(float *to, const float *from, size_t ld, size_t depth, 
 }
 
 /* Panels of `full` lines each, one behind the other. `from` is the block's first element. */
-static void pack(float *to, const float *from, size_t ld, bool along, size_t depth, size_t lines,
-                 size_t full)
+static void pack_panel(float *to, const float *from, size_t ld, bool along, size_t depth,
+                       size_t lines, size_t full)
 {
     for (size_t at = 0; at < lines; at += full, to += depth * full) {
-        size_t width = least(full, lines - at);
+        size_t width = least_size(full, lines - at);
         if (along)
             panel_along(to, from + at, ld, depth, width, full);
         else
@@ -162,7 +162,7 @@ static void multiply_block(const struct gyre_tile *tile, size_t m, size_t n, siz
 {
     for (size_t j = 0; j < n; j += tile->columns) {
         for (size_t i = 0; i < m; i += tile->rows) {
-            size_t rows = least(tile->rows, m - i), columns = least(tile->columns, n - j);
+            size_t rows = least_size(tile->rows, m - i), columns = least_size(tile->columns, n - j);
             const float *panel_a = a + i * k, *panel_b = b + j * k;
             float *at = c + i * ldc + j;
             if (rows == tile->rows && columns == tile->columns)
@@ -188,12 +188,12 @@ static void multiply_slab(const struct gyre_tile *tile, float *workspace,
 {
     float *block_a = workspace, *block_b = workspace + (size_t)BLOCK_M * BLOCK_K;
     const bool a_along = p->form == GYRE_DENSE_TN, b_along = p->form != GYRE_DENSE_NT;
-    pack(block_b, p->b + (b_along ? t * p->ldb + j : j * p->ldb + t), p->ldb, b_along, k, n,
-         tile->columns);
+    pack_panel(block_b, p->b + (b_along ? t * p->ldb + j : j * p->ldb + t), p->ldb, b_along, k, n,
+               tile->columns);
     for (size_t i = 0; i < p->m; i += BLOCK_M) {
-        size_t m = least(BLOCK_M, p->m - i);
-        pack(block_a, p->a + (a_along ? t * p->lda + i : i * p->lda + t), p->lda, a_along, k, m,
-             tile->rows);
+        size_t m = least_size(BLOCK_M, p->m - i);
+        pack_panel(block_a, p->a + (a_along ? t * p->lda + i : i * p->lda + t), p->lda, a_along, k,
+                   m, tile->rows);
         multiply_block(tile, m, n, k, block_a, block_b, p->alpha, t == 0 ? p->beta : 1,
                        p->c + i * p->ldc + j, p->ldc);
     }
@@ -206,6 +206,6 @@ void gyre_dense_own(const struct gyre_tile *tile, float *workspace, const struct
     else
         for (size_t j = 0; j < p->n; j += BLOCK_N)
             for (size_t t = 0; t < p->k; t += BLOCK_K)
-                multiply_slab(tile, workspace, p, j, least(BLOCK_N, p->n - j), t,
-                              least(BLOCK_K, p->k - t));
+                multiply_slab(tile, workspace, p, j, least_size(BLOCK_N, p->n - j), t,
+                              least_size(BLOCK_K, p->k - t));
 }

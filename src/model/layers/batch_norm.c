@@ -33,7 +33,7 @@ static size_t places(const struct gyre_layer *layer)
     return layer->in.height * layer->in.width;
 }
 
-static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
+static int batch_norm_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const size_t count = channels(layer);
     if (gyre_volume_count(layer->in) == 0)
@@ -47,7 +47,7 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
     gyre_layer_parameter(layer, "bias", 1, &count)->fill = 0;
     gyre_layer_buffer(layer, "running_mean", count)->fill = 0;
     gyre_layer_buffer(layer, "running_var", count)->fill = 1;
-    struct gyre_buffer *batches = gyre_layer_buffer(layer, "num_batches_tracked", 1);
+    struct gyre_running_buffer *batches = gyre_layer_buffer(layer, "num_batches_tracked", 1);
     batches->dims = 0;
     batches->whole = true;
     return 0;
@@ -153,7 +153,8 @@ static void normalize(const struct gyre_layer *layer, const struct gyre_pass *pa
     }
 }
 
-static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
+static int batch_norm_forward(struct gyre_layer *layer, const struct gyre_pass *pass,
+                              const float *x, float *y)
 {
     if (pass->train) {
         int status = find_mean(layer, pass, x);
@@ -198,8 +199,8 @@ static void find_sums(struct gyre_layer *layer, const struct gyre_pass *pass, co
     }
 }
 
-static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                    const float *y, float *dy, float *dx)
+static int batch_norm_backward(struct gyre_layer *layer, const struct gyre_pass *pass,
+                               const float *x, const float *y, float *dy, float *dx)
 {
     const double count = (double)*samples_of(layer) * (double)places(layer);
     const float *weight = layer->parameter[WEIGHT].value;
@@ -225,7 +226,7 @@ static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, cons
 
 const struct gyre_layer_kind gyre_layer_batch_norm = {
     .name = "batch norm",
-    .shape = shape,
-    .forward = forward,
-    .backward = backward,
+    .shape = batch_norm_shape,
+    .forward = batch_norm_forward,
+    .backward = batch_norm_backward,
 };

@@ -30,7 +30,7 @@ static size_t padded_floats(const struct gyre_layer *layer)
            (layer->in.width + 2 * layer->padding);
 }
 
-static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
+static int convolution_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const struct gyre_volume in = layer->in;
     const size_t k = layer->kernel, pad = 2 * layer->padding, outputs = layer->outputs;
@@ -101,7 +101,7 @@ static inline void copy_line(float *to, const float *from, size_t count)
             to[i] = from[i];
 }
 
-static void spread(const struct gyre_layer *layer, const float *padded, float *to)
+static void spread_rows(const struct gyre_layer *layer, const float *padded, float *to)
 {
     const size_t width = layer->in.width + 2 * layer->padding;
     for (size_t at = 0; at < terms(layer); at++) {
@@ -145,11 +145,12 @@ static void spread_sample(const struct gyre_layer *layer, const struct gyre_pass
 {
     const struct workplace work = workplace(layer, pass);
     pad(layer, x, work.padded);
-    spread(layer, gyre_pass_operand(pass, work.padded, work.padded, padded_floats(layer)),
-           work.spread);
+    spread_rows(layer, gyre_pass_operand(pass, work.padded, work.padded, padded_floats(layer)),
+                work.spread);
 }
 
-static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
+static int convolution_forward(struct gyre_layer *layer, const struct gyre_pass *pass,
+                               const float *x, float *y)
 {
     const size_t outputs = layer->outputs, in = gyre_volume_count(layer->in);
     const struct workplace work = workplace(layer, pass);
@@ -190,8 +191,8 @@ static void bias_gradient(struct gyre_layer *layer, const struct gyre_pass *pass
     }
 }
 
-static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                            const float *dy)
+static void convolution_weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
+                                        const float *x, const float *dy)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs * places(layer);
     const struct workplace work = workplace(layer, pass);
@@ -218,8 +219,8 @@ static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pa
     }
 }
 
-static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
-                           float *dx)
+static void convolution_input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
+                                       const float *dy, float *dx)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs * places(layer);
     const struct workplace work = workplace(layer, pass);
@@ -245,21 +246,21 @@ static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pas
     }
 }
 
-static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                    const float *y, float *dy, float *dx)
+static int convolution_backward(struct gyre_layer *layer, const struct gyre_pass *pass,
+                                const float *x, const float *y, float *dy, float *dx)
 {
     bias_gradient(layer, pass, dy);
     gyre_pass_ready(pass, &layer->parameter[1]);
-    weight_gradient(layer, pass, x, dy);
+    convolution_weight_gradient(layer, pass, x, dy);
     gyre_pass_ready(pass, &layer->parameter[0]);
     if (dx)
-        input_gradient(layer, pass, dy, dx);
+        convolution_input_gradient(layer, pass, dy, dx);
     return 0;
 }
 
 const struct gyre_layer_kind gyre_layer_convolution = {
     .name = "convolution",
-    .shape = shape,
-    .forward = forward,
-    .backward = backward,
+    .shape = convolution_shape,
+    .forward = convolution_forward,
+    .backward = convolution_backward,
 };

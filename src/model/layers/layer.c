@@ -27,9 +27,10 @@ struct gyre_parameter *gyre_layer_parameter(struct gyre_layer *layer, const char
     return parameter;
 }
 
-struct gyre_buffer *gyre_layer_buffer(struct gyre_layer *layer, const char *name, size_t count)
+struct gyre_running_buffer *gyre_layer_buffer(struct gyre_layer *layer, const char *name,
+                                              size_t count)
 {
-    struct gyre_buffer *buffer = &layer->buffer[layer->buffer_count++];
+    struct gyre_running_buffer *buffer = &layer->buffer[layer->buffer_count++];
     memset(buffer, 0, sizeof *buffer);
     join_names(buffer->name, layer->name, name);
     buffer->dims = 1;

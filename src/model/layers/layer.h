@@ -37,13 +37,14 @@ struct gyre_parameter {
     char name[GYRE_NAME_MOST];
     int dims;
     size_t shape[4], count;
-    size_t fan_in; /* starts uniform in +-1/sqrt(fan_in) (model/learning/init.h); 0: starts as `fill` */
+    size_t
+        fan_in; /* starts uniform in +-1/sqrt(fan_in) (model/learning/init.h); 0: starts as `fill` */
     float fill;
     float *value, *gradient; /* the owner's; the gradient may be NULL where nobody calls backward */
     bool bounded; /* when ready: backward knows that what it put or added is below 1e30 */
 };
 
-struct gyre_buffer {
+struct gyre_running_buffer {
     char name[GYRE_NAME_MOST];
     int dims; /* 0: one number, or 1 */
     size_t count;
@@ -92,7 +93,7 @@ struct gyre_layer {
     size_t scratch_floats; /* within one call */
     int parameter_count, buffer_count;
     struct gyre_parameter parameter[GYRE_LAYER_PARAMETERS_MOST];
-    struct gyre_buffer buffer[GYRE_LAYER_BUFFERS_MOST];
+    struct gyre_running_buffer buffer[GYRE_LAYER_BUFFERS_MOST];
     float *kept;
 };
 
@@ -122,7 +123,8 @@ extern const struct gyre_layer_kind gyre_layer_linear, gyre_layer_convolution,
 /* Appends a description; the name is layer->name, a point, and `name`. */
 struct gyre_parameter *gyre_layer_parameter(struct gyre_layer *layer, const char *name, int dims,
                                             const size_t *shape);
-struct gyre_buffer *gyre_layer_buffer(struct gyre_layer *layer, const char *name, size_t count);
+struct gyre_running_buffer *gyre_layer_buffer(struct gyre_layer *layer, const char *name,
+                                              size_t count);
 
 /* `to` = `from` as a product takes it in this precision; for f32 returns `from` and copies nothing. */
 const float *gyre_pass_operand(const struct gyre_pass *pass, float *to, const float *from,

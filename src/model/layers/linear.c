@@ -14,7 +14,7 @@
 
 #define BOUND_SQUARED 1e60
 
-static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
+static int linear_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     if (in == 0 || out == 0)
@@ -31,7 +31,8 @@ static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *tr
     return 0;
 }
 
-static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
+static int linear_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                          float *y)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     const struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
@@ -55,8 +56,8 @@ static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const
     return 0;
 }
 
-static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
-                            const float *x)
+static void linear_weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
+                                   const float *dy, const float *x)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     gyre_dense_multiply(pass->dense, &(struct gyre_product){
@@ -75,8 +76,8 @@ static void weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pa
                                      });
 }
 
-static void input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass, const float *dy,
-                           const float *weight, float *dx)
+static void linear_input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
+                                  const float *dy, const float *weight, float *dx)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     gyre_dense_multiply(pass->dense, &(struct gyre_product){
@@ -111,8 +112,8 @@ static bool is_bounded(const struct gyre_layer *layer, const struct gyre_pass *p
     return is_small(of_x) && is_small(of_dy * of_x);
 }
 
-static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                    const float *y, float *dy, float *dx)
+static int linear_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                           const float *y, float *dy, float *dx)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
@@ -123,18 +124,19 @@ static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, cons
     pass->ops->column_sums(bias->gradient, dy, pass->samples, out, pass->accumulate);
     gyre_pass_ready(pass, bias);
     const float *half_dy = gyre_pass_operand(pass, for_dy, dy, pass->samples * out);
-    weight_gradient(layer, pass, half_dy, gyre_pass_operand(pass, for_x, x, pass->samples * in));
+    linear_weight_gradient(layer, pass, half_dy,
+                           gyre_pass_operand(pass, for_x, x, pass->samples * in));
     weight->bounded = is_bounded(layer, pass, dy, x);
     gyre_pass_ready(pass, weight);
     if (dx)
-        input_gradient(layer, pass, half_dy,
-                       gyre_pass_operand(pass, for_weight, weight->value, in * out), dx);
+        linear_input_gradient(layer, pass, half_dy,
+                              gyre_pass_operand(pass, for_weight, weight->value, in * out), dx);
     return 0;
 }
 
 const struct gyre_layer_kind gyre_layer_linear = {
     .name = "linear",
-    .shape = shape,
-    .forward = forward,
-    .backward = backward,
+    .shape = linear_shape,
+    .forward = linear_forward,
+    .backward = linear_backward,
 };

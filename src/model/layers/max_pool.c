@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static int shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
+static int max_pool_shape(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble)
 {
     const struct gyre_volume in = layer->in;
     const size_t k = layer->kernel, stride = layer->stride;
@@ -38,7 +38,8 @@ static uint32_t greatest_at(const struct gyre_layer *layer, const float *plane, 
     return (uint32_t)best;
 }
 
-static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x, float *y)
+static int max_pool_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                            float *y)
 {
     const size_t plane = layer->in.height * layer->in.width;
     const struct gyre_volume out = layer->out;
@@ -53,8 +54,8 @@ static int forward(struct gyre_layer *layer, const struct gyre_pass *pass, const
     return 0;
 }
 
-static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                    const float *y, float *dy, float *dx)
+static int max_pool_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+                             const float *y, float *dy, float *dx)
 {
     const size_t plane = layer->in.height * layer->in.width,
                  places = layer->out.height * layer->out.width;
@@ -72,7 +73,7 @@ static int backward(struct gyre_layer *layer, const struct gyre_pass *pass, cons
 
 const struct gyre_layer_kind gyre_layer_max_pool = {
     .name = "max pool",
-    .shape = shape,
-    .forward = forward,
-    .backward = backward,
+    .shape = max_pool_shape,
+    .forward = max_pool_forward,
+    .backward = max_pool_backward,
 };

@@ -42,8 +42,8 @@ static int shape_flat(struct gyre_layer *layer, size_t batch, struct gyre_troubl
     return 0;
 }
 
-static void copy(const struct gyre_layer *layer, const struct gyre_pass *pass, float *to,
-                 const float *from)
+static void copy_where_positive(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                                float *to, const float *from)
 {
     if (to && to != from)
         memcpy(to, from, pass->samples * gyre_volume_count(layer->in) * sizeof *to);
@@ -52,14 +52,14 @@ static void copy(const struct gyre_layer *layer, const struct gyre_pass *pass, f
 static int flat_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                         float *y)
 {
-    copy(layer, pass, y, x);
+    copy_where_positive(layer, pass, y, x);
     return 0;
 }
 
 static int flat_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
                          const float *y, float *dy, float *dx)
 {
-    copy(layer, pass, dx, dy);
+    copy_where_positive(layer, pass, dx, dy);
     return 0;
 }
 

@@ -38,7 +38,7 @@ void gyre_init_parameters(struct gyre_parameter *const *parameters, int count, u
     }
 }
 
-void gyre_init_buffers(struct gyre_buffer *const *buffers, int count)
+void gyre_init_buffers(struct gyre_running_buffer *const *buffers, int count)
 {
     for (int b = 0; b < count; b++) {
         for (size_t i = 0; i < buffers[b]->count; i++) {

@@ -13,6 +13,6 @@
 /* `count` parameters in the order of the model, each with its value's memory; then the buffers.
  * Of the seed the low 32 bits matter. */
 void gyre_init_parameters(struct gyre_parameter *const *parameters, int count, uint64_t seed);
-void gyre_init_buffers(struct gyre_buffer *const *buffers, int count);
+void gyre_init_buffers(struct gyre_running_buffer *const *buffers, int count);
 
 #endif

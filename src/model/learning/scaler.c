@@ -56,7 +56,7 @@ int gyre_scaler_step(struct gyre_scaler *scaler, bool *skip, struct gyre_trouble
     return 0;
 }
 
-static void grow(struct gyre_scaler *scaler)
+static void grow_scale(struct gyre_scaler *scaler)
 {
     float larger = (float)((double)scaler->scale * scaler->growth_factor);
     scaler->growth_tracker = 0;
@@ -73,7 +73,7 @@ int gyre_scaler_update(struct gyre_scaler *scaler, struct gyre_trouble *trouble)
         scaler->scale = (float)((double)scaler->scale * scaler->backoff_factor);
         scaler->growth_tracker = 0;
     } else if (scaler->enabled && ++scaler->growth_tracker == scaler->growth_interval) {
-        grow(scaler);
+        grow_scale(scaler);
     }
     scaler->unscaled = scaler->stepped = scaler->found = false;
     return 0;

@@ -20,7 +20,7 @@ struct gyre_model {
     struct gyre_layer layer[GYRE_LAYERS_MOST];
     float *y[GYRE_LAYERS_MOST];
     struct gyre_parameter *parameter[GYRE_LAYERS_MOST * GYRE_LAYER_PARAMETERS_MOST];
-    struct gyre_buffer *buffer[GYRE_LAYERS_MOST * GYRE_LAYER_BUFFERS_MOST];
+    struct gyre_running_buffer *buffer[GYRE_LAYERS_MOST * GYRE_LAYER_BUFFERS_MOST];
     float *gradient[2];
     struct gyre_pass pass;
     const float *x; /* of the last forward */
@@ -29,7 +29,7 @@ struct gyre_model {
 
 /* -- putting together -------------------------------------------------------------------------- */
 
-static int check_size(const char *what, size_t size, struct gyre_trouble *trouble)
+static int check_layer_size(const char *what, size_t size, struct gyre_trouble *trouble)
 {
     if (size > 0 && size <= GYRE_SIZE_MOST)
         return 0;
@@ -46,10 +46,10 @@ static bool is_image(struct gyre_volume s)
 int gyre_model_begin(struct gyre_model **out, struct gyre_volume input,
                      const struct gyre_model_settings *settings, struct gyre_trouble *trouble)
 {
-    int status = check_size("batches of", settings->batch, trouble);
+    int status = check_layer_size("batches of", settings->batch, trouble);
     if (!status)
-        status =
-            check_size("inputs of", is_image(input) ? gyre_volume_count(input) : SIZE_MAX, trouble);
+        status = check_layer_size("inputs of",
+                                  is_image(input) ? gyre_volume_count(input) : SIZE_MAX, trouble);
     if (status)
         return status;
     struct gyre_model *model = calloc(1, sizeof *model);
@@ -73,10 +73,10 @@ int gyre_model_add(struct gyre_model *model, const struct gyre_layer *layer,
     *added = *layer;
     added->in = model->layers ? model->layer[model->layers - 1].out : model->input;
     if (added->outputs > GYRE_SIZE_MOST)
-        return check_size("outputs of a layer of", added->outputs, trouble);
+        return check_layer_size("outputs of a layer of", added->outputs, trouble);
     int status = added->kind->shape(added, model->settings.batch, trouble);
     if (!status)
-        status = check_size("outputs of a layer of", gyre_volume_count(added->out), trouble);
+        status = check_layer_size("outputs of a layer of", gyre_volume_count(added->out), trouble);
     if (status)
         return status;
     for (int p = 0; p < added->parameter_count; p++)
@@ -100,7 +100,7 @@ static bool shares(const struct gyre_model *model, int layer)
     return layer > 0 && model->layer[layer].kind->in_place;
 }
 
-static int allocate(struct gyre_model *model, struct gyre_trouble *trouble)
+static int allocate_model(struct gyre_model *model, struct gyre_trouble *trouble)
 {
     const size_t batch = model->settings.batch;
     size_t widest = 1, scratch = 1;
@@ -126,7 +126,7 @@ int gyre_model_finish(struct gyre_model *model, int status, struct gyre_model **
                       struct gyre_trouble *trouble)
 {
     if (!status)
-        status = allocate(model, trouble);
+        status = allocate_model(model, trouble);
     if (status)
         gyre_model_destroy(model);
     else
@@ -158,7 +158,7 @@ int gyre_model_parameters(struct gyre_model *model, struct gyre_parameter *const
     return model->parameters;
 }
 
-int gyre_model_buffers(struct gyre_model *model, struct gyre_buffer *const **list)
+int gyre_model_buffers(struct gyre_model *model, struct gyre_running_buffer *const **list)
 {
     *list = model->buffer;
     return model->buffers;

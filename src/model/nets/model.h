@@ -41,7 +41,7 @@ void gyre_model_destroy(struct gyre_model *model); /* takes NULL */
 
 /* How many, and where their descriptions are: live as long as the model. */
 int gyre_model_parameters(struct gyre_model *model, struct gyre_parameter *const **list);
-int gyre_model_buffers(struct gyre_model *model, struct gyre_buffer *const **list);
+int gyre_model_buffers(struct gyre_model *model, struct gyre_running_buffer *const **list);
 
 struct gyre_volume gyre_model_input(const struct gyre_model *model);
 size_t gyre_model_outputs(const struct gyre_model *model);

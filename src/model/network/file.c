@@ -81,7 +81,7 @@ static int expect_no_others(const struct gyre_network *n, const struct gyre_safe
     return 0;
 }
 
-static void take(struct gyre_network *n, const struct gyre_safetensors *file)
+static void take_file(struct gyre_network *n, const struct gyre_safetensors *file)
 {
     gyre_network_bind(n);
     for (int i = 0; i < items(n); i++) {
@@ -106,7 +106,7 @@ int gyre_network_load(struct gyre_network *n, const char *path)
     if (!status)
         status = expect_no_others(n, file, path, trouble);
     if (!status)
-        take(n, file);
+        take_file(n, file);
     gyre_safetensors_close(file);
     return status;
 }

@@ -37,7 +37,7 @@ static int told(struct gyre_network *network, int status)
     return status;
 }
 
-static int check_options(const struct gyre_network_options *options)
+static int check_network_options(const struct gyre_network_options *options)
 {
     if (options->size != sizeof *options)
         return gyre_refuse("gyre_network_options.size is %zu, this library knows %zu: set it to "
@@ -55,7 +55,7 @@ static size_t in_lines(size_t bytes)
     return (bytes + LINE - 1) / LINE * LINE;
 }
 
-static size_t buffer_bytes(const struct gyre_buffer *buffer)
+static size_t buffer_bytes(const struct gyre_running_buffer *buffer)
 {
     return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
 }
@@ -72,7 +72,7 @@ static int make_memory(struct gyre_network *n)
     return n->memory && n->item ? 0 : -ENOMEM;
 }
 
-static void describe(struct gyre_network *n)
+static void describe_network(struct gyre_network *n)
 {
     uint8_t *at = n->memory;
     for (int p = 0; p < n->parameters; p++) {
@@ -84,7 +84,7 @@ static void describe(struct gyre_network *n)
         at += in_lines(from->count * sizeof(float));
     }
     for (int b = 0; b < n->buffers; b++) {
-        struct gyre_buffer *from = n->buffer[b];
+        struct gyre_running_buffer *from = n->buffer[b];
         n->item[n->parameters + b] = (struct gyre_ddp_parameter){
             from->name, from->whole ? GYRE_I64 : GYRE_F32, from->dims, {from->count}, at};
         from->value = at;
@@ -135,8 +135,8 @@ static int start_values(struct gyre_network *n, const struct gyre_network_option
 }
 
 /* Takes the model over, also where it fails. */
-static int make(struct gyre_network **out, struct gyre_model *model,
-                const struct gyre_network_options *options)
+static int make_network(struct gyre_network **out, struct gyre_model *model,
+                        const struct gyre_network_options *options)
 {
     struct gyre_network *n = calloc(1, sizeof *n);
     if (!n) {
@@ -153,7 +153,7 @@ static int make(struct gyre_network **out, struct gyre_model *model,
         status = gyre_trouble_set(gyre_network_trouble(), -ENOMEM,
                                   "no memory for the values of a network");
     if (!status) {
-        describe(n);
+        describe_network(n);
         status = start_values(n, options);
     }
     if (status)
@@ -174,12 +174,12 @@ int gyre_network_perceptron(struct gyre_network **network, const uint64_t *width
     if (!widths)
         return gyre_refuse("gyre_network_perceptron: no widths (NULL)");
     options = options ? options : &standard;
-    int status = check_options(options);
+    int status = check_network_options(options);
     if (status)
         return status;
     const struct gyre_model_settings settings = {.batch = options->batch};
     status = gyre_mlp_create(&model, widths, count, &settings, gyre_network_trouble());
-    return status ? status : make(network, model, options);
+    return status ? status : make_network(network, model, options);
 }
 
 int gyre_network_convnet(struct gyre_network **network, uint64_t channels, uint64_t height,
@@ -192,13 +192,13 @@ int gyre_network_convnet(struct gyre_network **network, uint64_t channels, uint6
         return gyre_refuse("gyre_network_convnet: nowhere to put the network (NULL)");
     *network = NULL;
     options = options ? options : &standard;
-    int status = check_options(options);
+    int status = check_network_options(options);
     if (status)
         return status;
     const struct gyre_model_settings settings = {.batch = options->batch};
     status = gyre_convnet_create(&model, (struct gyre_volume){channels, height, width}, classes,
                                  &settings, gyre_network_trouble());
-    return status ? status : make(network, model, options);
+    return status ? status : make_network(network, model, options);
 }
 
 void gyre_network_destroy(struct gyre_network *network)
@@ -315,8 +315,8 @@ static int check_labels(const char *call, const struct gyre_network *n, uint64_t
 }
 
 /* Losses put their gradient where backward takes it from; labels were looked at before. */
-static int compare(struct gyre_network *n, const float *outputs, size_t samples,
-                   struct wanted wanted, struct gyre_loss *loss)
+static int compare_outputs(struct gyre_network *n, const float *outputs, size_t samples,
+                           struct wanted wanted, struct gyre_loss *loss)
 {
     const size_t width = gyre_model_outputs(n->model);
     float *gradient = gyre_model_output_gradient(n->model);
@@ -333,7 +333,7 @@ static int pass(struct gyre_network *n, const float *x, uint64_t samples, bool t
     const float *outputs;
     gyre_network_bind(n);
     int status = gyre_model_forward(n->model, x, samples, train, &outputs, gyre_network_trouble());
-    return status ? status : compare(n, outputs, samples, wanted, loss);
+    return status ? status : compare_outputs(n, outputs, samples, wanted, loss);
 }
 
 static int learn(struct gyre_network *n, const float *x, uint64_t samples, struct wanted wanted)
@@ -400,7 +400,7 @@ int gyre_network_update(struct gyre_network *n, double rate)
     if (!n || !n->ddp)
         return gyre_refuse("gyre_network_update: %s",
                            n ? "gyre_network_join() comes first" : "the network is NULL");
-    const struct gyre_ddp_result *result = gyre_ddp_step(n->ddp);
+    const struct gyre_ddp_result *result = gyre_ddp_result(n->ddp);
     if (result->number == n->updated)
         return gyre_refuse("gyre_network_update: step %llu was applied already; the next one ends "
                            "by gyre_ddp_wait()",

@@ -11,7 +11,7 @@ struct gyre_network {
     struct gyre_model *model;
     int parameters, buffers;
     struct gyre_parameter *const *parameter;
-    struct gyre_buffer *const *buffer;
+    struct gyre_running_buffer *const *buffer;
     struct gyre_ddp_parameter *item; /* parameters, then buffers */
     uint8_t *memory;                 /* of their values */
     uint64_t batch;

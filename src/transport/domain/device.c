@@ -51,9 +51,9 @@ static bool read_list(const char *text, int place, struct entries *entries)
     }
 }
 
-__attribute__((format(printf, 3, 4))) static int refuse(const struct gyre_domain *domain,
-                                                        struct gyre_trouble *trouble,
-                                                        const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int refuse_device(const struct gyre_domain *domain,
+                                                               struct gyre_trouble *trouble,
+                                                               const char *format, ...)
 {
     char what[700];
     const struct gyre_job *job = &domain->job;
@@ -74,17 +74,20 @@ static int take_entry(const struct gyre_domain *domain, int *device, struct gyre
     int place = domain->job.local_rank;
     struct entries entries;
     if (!read_list(domain->settings.devices, place, &entries))
-        return refuse(domain, trouble,
-                      ": expected numbers with commas between, one for each rank of a machine, "
-                      "such as 2,4,7");
+        return refuse_device(
+            domain, trouble,
+            ": expected numbers with commas between, one for each rank of a machine, "
+            "such as 2,4,7");
     if (place < 0)
-        return refuse(domain, trouble,
-                      ", but the launcher does not tell this rank's place on its machine: set "
-                      "LOCAL_RANK or options.local_rank");
+        return refuse_device(
+            domain, trouble,
+            ", but the launcher does not tell this rank's place on its machine: set "
+            "LOCAL_RANK or options.local_rank");
     if (place >= entries.count)
-        return refuse(domain, trouble,
-                      " and has %d %s: give one for each rank of a machine, or start fewer ranks",
-                      entries.count, entries.count == 1 ? "entry" : "entries");
+        return refuse_device(
+            domain, trouble,
+            " and has %d %s: give one for each rank of a machine, or start fewer ranks",
+            entries.count, entries.count == 1 ? "entry" : "entries");
     *device = entries.wanted;
     return 0;
 }
@@ -92,7 +95,7 @@ static int take_entry(const struct gyre_domain *domain, int *device, struct gyre
 /* -- what is there ----------------------------------------------------------------------------- */
 
 /* Number of devices; 0, and then no_cuda says why. */
-static int look(struct gyre_domain *domain)
+static int look_for_device(struct gyre_domain *domain)
 {
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     if (cuda)
@@ -132,7 +135,7 @@ static int take_device(struct gyre_domain *domain, int device, struct gyre_troub
 static int obey(struct gyre_domain *domain, int device, struct gyre_trouble *trouble)
 {
     char visible[500];
-    int count = look(domain);
+    int count = look_for_device(domain);
     if (!count && domain->no_cuda.status != -ENODEV) {
         if (domain->job.local_rank == 0)
             gyre_log(GYRE_LOG_WARN, "CUDA devices \"%s\" are not used: %s; host memory is served",
@@ -142,7 +145,8 @@ static int obey(struct gyre_domain *domain, int device, struct gyre_trouble *tro
     if (device < count)
         return take_device(domain, device, trouble);
     describe_visible(domain, count, visible, sizeof(visible));
-    return refuse(domain, trouble, " and gives it device %d: %s, counted from 0", device, visible);
+    return refuse_device(domain, trouble, " and gives it device %d: %s, counted from 0", device,
+                         visible);
 }
 
 /* The device that the program gives to one of its ranks; it must be there. */
@@ -154,7 +158,7 @@ static int take_given(struct gyre_domain *domain, int device, struct gyre_troubl
                          "the program gave device -1, none, to this rank");
         return 0;
     }
-    int count = look(domain);
+    int count = look_for_device(domain);
     if (device >= 0 && device < count)
         return take_device(domain, device, trouble);
     describe_visible(domain, count, visible, sizeof(visible));
@@ -168,7 +172,7 @@ static int take_given(struct gyre_domain *domain, int device, struct gyre_troubl
 static void follow(struct gyre_domain *domain)
 {
     const struct gyre_job *job = &domain->job;
-    int count = look(domain);
+    int count = look_for_device(domain);
     if (!count)
         return;
     int device = job->ranks_here > 1 ? -1 : gyre_device_of(GYRE_MEMORY_CUDA)->current();

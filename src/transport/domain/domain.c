@@ -128,7 +128,7 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
                                          .health = &domain->health,
                                          .bell = {&domain->bell->word, domain->eventfd},
                                          .cuda_device = domain->cuda_device,
-                                         .ferry = domain->ferry};
+                                         .copy_queue = domain->copy_queue};
     return gyre_watch_start(&options, &domain->watch, trouble);
 }
 
@@ -153,8 +153,8 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
         .dead_time_ms = (int)domain->settings.dead_time_ms,
         .variant = domain->settings.poller,
         .address = &joined->member[joined->rank].address,
-        .sight = &domain->sight};
-    gyre_domain_sight_init(domain);
+        .lookup = &domain->lookup};
+    gyre_domain_lookup_init(domain);
     return driver->open(&options, wire, trouble);
 }
 
@@ -179,7 +179,7 @@ static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
 }
 
 /* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
-static struct gyre_region queue_of(void *base, int local_rank)
+static struct gyre_region shm_queue_of(void *base, int local_rank)
 {
     return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES,
                                 .length = QUEUE_BYTES};
@@ -194,8 +194,9 @@ static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
                                         domain->queue_region.length, &view, trouble);
     if (status)
         return status;
-    struct gyre_region mine = queue_of(domain->queue_region.base, joined->member[peer].local_rank);
-    struct gyre_region theirs = queue_of(view, (int)joined->local_rank);
+    struct gyre_region mine =
+        shm_queue_of(domain->queue_region.base, joined->member[peer].local_rank);
+    struct gyre_region theirs = shm_queue_of(view, (int)joined->local_rank);
     struct gyre_channel channel = {.peer = peer, .mine = &mine, .theirs = &theirs};
     return gyre_links_attach(domain->links, wire, &channel, trouble);
 }
@@ -235,10 +236,11 @@ static uint32_t ranks_here(const struct gyre_domain *domain)
 static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     int status;
-    domain->crowded = gyre_cpu_crowded((int)ranks_here(domain));
+    domain->oversubscribed = gyre_cpu_oversubscribed((int)ranks_here(domain));
     if (domain->cuda_device >= 0) {
-        domain->ferry = gyre_ferry_create(gyre_device_of(GYRE_MEMORY_CUDA), domain->cuda_device);
-        if (!domain->ferry)
+        domain->copy_queue =
+            gyre_copy_queue_create(gyre_device_of(GYRE_MEMORY_CUDA), domain->cuda_device);
+        if (!domain->copy_queue)
             return -ENOMEM;
     }
     if ((status = gyre_domain_bell_init(domain, trouble)) ||
@@ -335,7 +337,7 @@ int gyre_domain_listen(const struct gyre_domain *domain, char host[64], uint16_t
 }
 
 /* Everything sent has left and everything coming has come, or the job has failed. */
-static void flush(struct gyre_domain *domain, uint64_t limit)
+static void flush_links(struct gyre_domain *domain, uint64_t limit)
 {
     const struct timespec pause = {0, 50000};
     struct gyre_completion ignored[16];
@@ -353,7 +355,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return 0;
     int before = atomic_load(&domain->health.status);
     if (domain->links && !domain->forked)
-        flush(domain, gyre_watch_part(domain->watch));
+        flush_links(domain, gyre_watch_part(domain->watch));
     if (domain->watch && !domain->forked)
         gyre_domain_memory_part(domain);
     if (domain->watch)
@@ -364,7 +366,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if (status && trouble)
         *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);
-    gyre_ferry_destroy(domain->ferry);
+    gyre_copy_queue_destroy(domain->copy_queue);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
     gyre_domain_memory_deinit(domain);
     gyre_domain_bell_deinit(domain);
@@ -417,9 +419,9 @@ bool gyre_domain_forked(const struct gyre_domain *domain)
     return domain->forked;
 }
 
-bool gyre_domain_crowded(const struct gyre_domain *domain)
+bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
 {
-    return domain->crowded;
+    return domain->oversubscribed;
 }
 
 bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
@@ -427,9 +429,9 @@ bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
     return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
 }
 
-bool gyre_domain_ferrying(const struct gyre_domain *domain)
+bool gyre_domain_is_copying(const struct gyre_domain *domain)
 {
-    return gyre_ferry_busy(domain->ferry);
+    return gyre_copy_queue_busy(domain->copy_queue);
 }
 
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)

@@ -117,14 +117,14 @@ struct gyre_links *gyre_domain_links(struct gyre_domain *domain);
 struct gyre_health *gyre_domain_health(struct gyre_domain *domain);
 struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain); /* NULL in a world of 1 */
 struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain);
-bool gyre_domain_forked(const struct gyre_domain *domain);  /* this process is a fork's child */
-bool gyre_domain_crowded(const struct gyre_domain *domain); /* ranks outnumber cores here */
+bool gyre_domain_forked(const struct gyre_domain *domain); /* this process is a fork's child */
+bool gyre_domain_oversubscribed(const struct gyre_domain *domain); /* ranks outnumber cores here */
 bool gyre_domain_mapped(const struct gyre_domain *domain,
                         uint32_t peer); /* same node: regions can be mapped */
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer);
 
 /* A device copies messages, and nobody rings when it has: look again soon. */
-bool gyre_domain_ferrying(const struct gyre_domain *domain);
+bool gyre_domain_is_copying(const struct gyre_domain *domain);
 
 /* Ownership of progress. enter() waits (briefly: the helper gives way at once) until this thread
  * owns the domain; leave() gives it back. Any thread; not recursive. */

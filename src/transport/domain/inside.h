@@ -75,9 +75,9 @@ struct gyre_domain {
     struct gyre_peer_bell *peer_bell; /* per local peer, without this rank */
     uint32_t peer_bells;
     int eventfd;
-    bool light_ring; /* sleepers fence for this process too: it need not */
-    bool sockets;    /* some peer is reached by descriptors: sleep on those */
-    bool crowded;    /* ranks of this machine outnumber its cores */
+    bool light_ring;     /* sleepers fence for this process too: it need not */
+    bool sockets;        /* some peer is reached by descriptors: sleep on those */
+    bool oversubscribed; /* ranks of this machine outnumber its cores */
 
     /* ownership of progress */
     _Atomic uint32_t owner;  /* 1: somebody drives */
@@ -91,9 +91,9 @@ struct gyre_domain {
     uint32_t shared_used, next_id;
     struct gyre_lent *lent; /* in the order in which it came */
     uint32_t lent_used, lent_room;
-    _Atomic uint32_t gone;    /* regions, and lent memory, for ever */
-    struct gyre_sight sight;  /* of all that, for drivers */
-    struct gyre_ferry *ferry; /* NULL: no CUDA device, or no peers */
+    _Atomic uint32_t gone;              /* regions, and lent memory, for ever */
+    struct gyre_memory_lookup lookup;   /* of all that, for drivers */
+    struct gyre_copy_queue *copy_queue; /* NULL: no CUDA device, or no peers */
     struct gyre_domain_proof proof;
     struct gyre_region queue_region; /* of the shm pipes */
     int cuda_device;                 /* -1: none, and why */
@@ -112,14 +112,14 @@ const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *doma
                                                   uint64_t length);
 
 /* What drivers are shown of this process's memory and of its node's (lookup.c). */
-void gyre_domain_sight_init(struct gyre_domain *domain);
+void gyre_domain_lookup_init(struct gyre_domain *domain);
 
 /* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);
 
 /* As gyre_domain_locate(), of CUDA memory that messages are copied out of: peers need not map it. */
-uint32_t gyre_domain_locate_away(struct gyre_domain *domain, const void *memory, uint64_t length,
-                                 uint64_t *offset);
+uint32_t gyre_domain_locate_on_device(struct gyre_domain *domain, const void *memory,
+                                      uint64_t length, uint64_t *offset);
 
 /* Settles this rank's CUDA device, or why it has none: what was given (-1: none), or, of NULL, from
  * the job and the settings. */

@@ -21,7 +21,7 @@ static enum gyre_memory_kind kind_of(const void *memory)
     return cuda ? cuda->classify(memory) : GYRE_MEMORY_HOST;
 }
 
-static bool make_room(struct gyre_domain *domain)
+static bool make_lent_room(struct gyre_domain *domain)
 {
     uint32_t room = domain->lent_room ? 2 * domain->lent_room : 16;
     if (domain->lent_used < domain->lent_room)
@@ -38,7 +38,7 @@ int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length)
 {
     enum gyre_memory_kind kind = kind_of(memory);
     pthread_mutex_lock(&domain->shared_lock);
-    bool good = make_room(domain);
+    bool good = make_lent_room(domain);
     if (good)
         domain->lent[domain->lent_used++] =
             (struct gyre_lent){memory, length, kind, domain->next_id++};
@@ -96,13 +96,14 @@ static uint32_t hold_kind(struct gyre_domain *domain, enum gyre_memory_kind kind
     return id;
 }
 
-static uint32_t hold(void *domain, const void *memory, uint64_t length, void **base, uint64_t *span)
+static uint32_t hold_on_host(void *domain, const void *memory, uint64_t length, void **base,
+                             uint64_t *span)
 {
     return hold_kind(domain, GYRE_MEMORY_HOST, memory, length, base, span);
 }
 
-static uint32_t hold_away(void *domain, const void *memory, uint64_t length, void **base,
-                          uint64_t *span)
+static uint32_t hold_on_device(void *domain, const void *memory, uint64_t length, void **base,
+                               uint64_t *span)
 {
     return hold_kind(domain, GYRE_MEMORY_CUDA, memory, length, base, span);
 }
@@ -128,7 +129,8 @@ static uint32_t gone(void *context)
 
 /* -- what peers see ---------------------------------------------------------------------------- */
 
-static uint32_t locate(void *domain, const void *memory, uint64_t length, uint64_t *offset)
+static uint32_t locate_for_drivers(void *domain, const void *memory, uint64_t length,
+                                   uint64_t *offset)
 {
     return gyre_domain_locate(domain, GYRE_MEMORY_HOST, memory, length, offset);
 }
@@ -138,13 +140,14 @@ static void *view(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
     return gyre_domain_view(domain, peer, region, GYRE_MEMORY_HOST, offset, length);
 }
 
-static uint32_t locate_away(void *domain, const void *memory, uint64_t length, uint64_t *offset)
+static uint32_t locate_on_device(void *domain, const void *memory, uint64_t length,
+                                 uint64_t *offset)
 {
-    return gyre_domain_locate_away(domain, memory, length, offset);
+    return gyre_domain_locate_on_device(domain, memory, length, offset);
 }
 
-static void *view_away(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
-                       uint64_t length)
+static void *view_on_device(void *domain, uint32_t peer, uint32_t region, uint64_t offset,
+                            uint64_t length)
 {
     return gyre_domain_view(domain, peer, region, GYRE_MEMORY_CUDA, offset, length);
 }
@@ -157,24 +160,24 @@ static int dma_buf(void *context, const void *base, uint64_t length, struct gyre
     return gyre_device_of(GYRE_MEMORY_CUDA)->dma_buf(domain->cuda_device, base, length, trouble);
 }
 
-static int flush(void *context, struct gyre_trouble *trouble)
+static int flush_device(void *context, struct gyre_trouble *trouble)
 {
     const struct gyre_domain *domain = context;
     return gyre_device_of(GYRE_MEMORY_CUDA)->flush(domain->cuda_device, trouble);
 }
 
-void gyre_domain_sight_init(struct gyre_domain *domain)
+void gyre_domain_lookup_init(struct gyre_domain *domain)
 {
-    domain->sight = (struct gyre_sight){.context = domain,
-                                        .locate = locate,
-                                        .hold = hold,
-                                        .lives = lives,
-                                        .gone = gone,
-                                        .view = view,
-                                        .ferry = domain->ferry,
-                                        .locate_away = locate_away,
-                                        .view_away = view_away,
-                                        .hold_away = hold_away,
-                                        .dma_buf = dma_buf,
-                                        .flush = flush};
+    domain->lookup = (struct gyre_memory_lookup){.context = domain,
+                                                 .locate = locate_for_drivers,
+                                                 .hold = hold_on_host,
+                                                 .lives = lives,
+                                                 .gone = gone,
+                                                 .view = view,
+                                                 .copy_queue = domain->copy_queue,
+                                                 .locate_on_device = locate_on_device,
+                                                 .view_on_device = view_on_device,
+                                                 .hold_on_device = hold_on_device,
+                                                 .dma_buf = dma_buf,
+                                                 .flush = flush_device};
 }

@@ -34,7 +34,7 @@ void gyre_domain_memory_deinit(struct gyre_domain *domain)
     pthread_mutex_destroy(&domain->shared_lock);
 }
 
-static struct gyre_shared *free_place(struct gyre_domain *domain)
+static struct gyre_shared *free_region_place(struct gyre_domain *domain)
 {
     for (uint32_t i = 0; i < domain->shared_used; i++)
         if (!domain->shared[i].id)
@@ -47,7 +47,7 @@ static struct gyre_shared *free_place(struct gyre_domain *domain)
 static uint32_t table_add(struct gyre_domain *domain, const struct gyre_region *region, bool mapped)
 {
     pthread_mutex_lock(&domain->shared_lock);
-    struct gyre_shared *place = free_place(domain);
+    struct gyre_shared *place = free_region_place(domain);
     uint32_t id = place ? domain->next_id++ : 0;
     if (place) {
         *place = (struct gyre_shared){.region = *region, .id = id, .mapped = mapped};
@@ -145,7 +145,7 @@ int gyre_domain_unshare(struct gyre_domain *domain, void *base)
     atomic_fetch_add(&domain->gone, 1);
     if (found.mapped)
         gyre_watch_unshare(domain->watch, found.id);
-    gyre_ferry_settle(domain->ferry); /* a message may be on its way there */
+    gyre_copy_queue_settle(domain->copy_queue); /* a message may be on its way there */
     gyre_device_of(found.region.kind)->free(&found.region);
     return 0;
 }
@@ -165,8 +165,8 @@ const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *doma
     return NULL;
 }
 
-static uint32_t locate(struct gyre_domain *domain, enum gyre_memory_kind kind, const void *memory,
-                       uint64_t length, bool by_copies, uint64_t *offset)
+static uint32_t locate_region(struct gyre_domain *domain, enum gyre_memory_kind kind,
+                              const void *memory, uint64_t length, bool by_copies, uint64_t *offset)
 {
     pthread_mutex_lock(&domain->shared_lock);
     const struct gyre_shared *shared = gyre_domain_find_shared(domain, kind, memory, length);
@@ -181,13 +181,13 @@ static uint32_t locate(struct gyre_domain *domain, enum gyre_memory_kind kind, c
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset)
 {
-    return locate(domain, kind, memory, length, false, offset);
+    return locate_region(domain, kind, memory, length, false, offset);
 }
 
-uint32_t gyre_domain_locate_away(struct gyre_domain *domain, const void *memory, uint64_t length,
-                                 uint64_t *offset)
+uint32_t gyre_domain_locate_on_device(struct gyre_domain *domain, const void *memory,
+                                      uint64_t length, uint64_t *offset)
 {
-    return locate(domain, GYRE_MEMORY_CUDA, memory, length, true, offset);
+    return locate_region(domain, GYRE_MEMORY_CUDA, memory, length, true, offset);
 }
 
 /* All operations have ended, so nobody reads any of it. What failed is not waited for. */

@@ -125,7 +125,7 @@ static struct offer my_offer(const struct choice *choice)
     return offer;
 }
 
-static int lost(struct choice *choice, uint32_t peer)
+static int peer_lost(struct choice *choice, uint32_t peer)
 {
     int status = atomic_load(&choice->domain->health.status);
     if (status)
@@ -135,17 +135,17 @@ static int lost(struct choice *choice, uint32_t peer)
 }
 
 /* Waits for the socket; fails with the job, or when nothing comes for the join's patience. */
-static int await(struct choice *choice, uint32_t peer, int fd, uint64_t deadline)
+static int await_readable(struct choice *choice, uint32_t peer, int fd, uint64_t deadline)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     while (!atomic_load(&choice->domain->health.status) && gyre_now_ns() < deadline)
         if (poll(&wait, 1, LOOK_EACH_MS) > 0)
             return 0;
-    return lost(choice, peer);
+    return peer_lost(choice, peer);
 }
 
 /* So short a record always fits the socket's empty buffer. */
-static int tell(struct choice *choice, uint32_t peer)
+static int tell_offer(struct choice *choice, uint32_t peer)
 {
     const struct offer offer = my_offer(choice);
     uint8_t out[OFFER_BYTES];
@@ -154,10 +154,10 @@ static int tell(struct choice *choice, uint32_t peer)
     out[OFFER_BYTES - 2] = out[OFFER_BYTES - 1] = 0;
     ssize_t put = send(choice->domain->joined->peer[peer].tcp[0], out, sizeof out,
                        MSG_NOSIGNAL | MSG_DONTWAIT);
-    return put == sizeof out ? 0 : lost(choice, peer);
+    return put == sizeof out ? 0 : peer_lost(choice, peer);
 }
 
-static int hear(struct choice *choice, uint32_t peer, struct offer *offer)
+static int hear_remote_offer(struct choice *choice, uint32_t peer, struct offer *offer)
 {
     const uint64_t patience = (uint64_t)choice->domain->settings.join_timeout_ms;
     const uint64_t deadline = gyre_now_ns() + patience * GYRE_MS;
@@ -169,8 +169,8 @@ static int hear(struct choice *choice, uint32_t peer, struct offer *offer)
             at += (size_t)got;
         else
             status = got < 0 && (errno == EAGAIN || errno == EINTR)
-                         ? await(choice, peer, fd, deadline)
-                         : lost(choice, peer);
+                         ? await_readable(choice, peer, fd, deadline)
+                         : peer_lost(choice, peer);
     }
     if (status)
         return status;
@@ -185,7 +185,7 @@ static int hear(struct choice *choice, uint32_t peer, struct offer *offer)
 
 /* -- peer by peer ------------------------------------------------------------------------------ */
 
-static void note(struct choice *choice, int way, uint32_t peer, const char *reason)
+static void note_refusal(struct choice *choice, int way, uint32_t peer, const char *reason)
 {
     if (way)
         return;
@@ -199,9 +199,9 @@ static bool both_have(struct choice *choice, int i, uint32_t peer, const struct 
     if (!why->status && theirs->ways & 1u << i)
         return true;
     if (why->status)
-        note(choice, i, choice->domain->joined->rank, why->text);
+        note_refusal(choice, i, choice->domain->joined->rank, why->text);
     else
-        note(choice, i, peer, theirs->why);
+        note_refusal(choice, i, peer, theirs->why);
     return false;
 }
 
@@ -221,13 +221,13 @@ static int attach_by(struct choice *choice, struct way *way, uint32_t peer,
 }
 
 /* Ranks that differ leave as soon as they are told, and this one is told too. */
-static int left(struct choice *choice, uint32_t peer, const struct gyre_trouble *why)
+static int peer_left(struct choice *choice, uint32_t peer, const struct gyre_trouble *why)
 {
     const uint64_t deadline = gyre_now_ns() + CAUSE_MS * GYRE_MS;
     while (!atomic_load(&choice->domain->health.status) && gyre_now_ns() < deadline)
         poll(NULL, 0, LOOK_EACH_MS);
     return atomic_load(&choice->domain->health.status)
-               ? lost(choice, peer)
+               ? peer_lost(choice, peer)
                : gyre_trouble_set(choice->trouble, GYRE_PEER_LOST, "%s", why->text);
 }
 
@@ -240,17 +240,17 @@ static int attach_peer(struct choice *choice, uint32_t peer, const struct offer 
             continue;
         int status = attach_by(choice, &choice->way[i], peer, &why);
         if (status == GYRE_PEER_LOST)
-            return left(choice, peer, &why);
+            return peer_left(choice, peer, &why);
         if (status != GYRE_UNSUPPORTED)
             return status ? gyre_trouble_set(choice->trouble, status, "%s", why.text) : 0;
-        note(choice, i, peer, why.text);
+        note_refusal(choice, i, peer, why.text);
     }
     return gyre_trouble_set(choice->trouble, GYRE_UNSUPPORTED, "transport \"%s\" cannot serve: %s",
                             choice->domain->settings.transport, choice->reason);
 }
 
 /* Only what this rank lacks altogether needs no line: there may be no such thing in the cluster. */
-static void report(const struct choice *choice)
+static void report_choice(const struct choice *choice)
 {
     const struct way *first = &choice->way[0];
     if (choice->others)
@@ -272,7 +272,7 @@ static int tell_all(struct choice *choice)
     int status = 0;
     for (uint32_t peer = 0; !status && peer < choice->domain->joined->n; peer++)
         if (is_remote(choice, peer))
-            status = tell(choice, peer);
+            status = tell_offer(choice, peer);
     return status;
 }
 
@@ -281,7 +281,7 @@ static int hear_all(struct choice *choice, struct offer *offer)
     int status = 0;
     for (uint32_t peer = 0; !status && peer < choice->domain->joined->n; peer++)
         if (is_remote(choice, peer))
-            status = hear(choice, peer, &offer[peer]);
+            status = hear_remote_offer(choice, peer, &offer[peer]);
     return status;
 }
 
@@ -294,7 +294,7 @@ static int attach_all(struct choice *choice, struct offer *offer)
     return status;
 }
 
-static int agree(struct choice *choice)
+static int agree_on_driver(struct choice *choice)
 {
     const uint32_t n = choice->domain->joined->n;
     struct offer *offer = malloc(n * sizeof *offer);
@@ -322,9 +322,9 @@ int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *t
     list_ways(&choice);
     int status = open_ways(&choice);
     if (!status)
-        status = agree(&choice);
+        status = agree_on_driver(&choice);
     if (!status)
-        report(&choice);
+        report_choice(&choice);
     close_ways(&choice);
     return status;
 }

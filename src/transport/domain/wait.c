@@ -29,7 +29,7 @@
 #define PAUSE_NS            (4 * UINT64_C(1000))
 #define SPIN_NS             (1000 * UINT64_C(1000))
 #define ASIDE_NS            (50 * UINT64_C(1000))
-#define CROWDED_NS          (200 * UINT64_C(1000))
+#define OVERSUBSCRIBED_NS   (200 * UINT64_C(1000))
 #define SLEEP_MAX_NS        (50 * GYRE_MS)
 #define STAND_NS            (2 * GYRE_MS)
 #define UNFENCED_SLEEP_NS   (1 * GYRE_MS) /* where the sleeper's fence for all failed */
@@ -246,7 +246,7 @@ static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *
  * way, which costs nothing where nobody else wants to run. */
 static void give_way(const struct gyre_domain *domain, const struct gyre_idle *idle)
 {
-    if (domain->crowded || idle->long_wait)
+    if (domain->oversubscribed || idle->long_wait)
         sched_yield();
     else
         gyre_pause();
@@ -254,7 +254,7 @@ static void give_way(const struct gyre_domain *domain, const struct gyre_idle *i
 
 static uint64_t patience(const struct gyre_domain *domain, const struct gyre_idle *idle)
 {
-    return domain->crowded ? CROWDED_NS : idle->aside ? ASIDE_NS : SPIN_NS;
+    return domain->oversubscribed ? OVERSUBSCRIBED_NS : idle->aside ? ASIDE_NS : SPIN_NS;
 }
 
 int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
@@ -264,7 +264,7 @@ int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
     if (status)
         return status;
     give_way(domain, idle);
-    if (++idle->turns < SPINS_WITHOUT_CLOCK / (domain->crowded ? 8 : 1) || idle->turns % 4)
+    if (++idle->turns < SPINS_WITHOUT_CLOCK / (domain->oversubscribed ? 8 : 1) || idle->turns % 4)
         return 0;
     uint64_t now = gyre_now_ns();
     if (!idle->since)

@@ -72,8 +72,8 @@ int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble
 /* -- numbers ----------------------------------------------------------------------------------- */
 
 /* An absent variable (or name) leaves *out alone. */
-static int read_number(const char *name, int64_t least, int64_t most, int *out,
-                       struct gyre_trouble *trouble)
+static int read_job_variable(const char *name, int64_t least, int64_t most, int *out,
+                             struct gyre_trouble *trouble)
 {
     int64_t value = *out;
     int status = name ? gyre_env_int(name, least, most, &value, trouble) : 0;
@@ -84,19 +84,19 @@ static int read_number(const char *name, int64_t least, int64_t most, int *out,
 static int read_source(const struct source *source, struct gyre_job *job,
                        struct gyre_trouble *trouble)
 {
-    int status = read_number(source->world, 1, WORLD_MAX, &job->world, trouble);
+    int status = read_job_variable(source->world, 1, WORLD_MAX, &job->world, trouble);
     if (status == 0) {
-        status = read_number(source->rank, 0, job->world - 1, &job->rank, trouble);
+        status = read_job_variable(source->rank, 0, job->world - 1, &job->rank, trouble);
     }
     if (status == 0) {
-        status = read_number(source->local_world, 1, job->world, &job->local_world, trouble);
+        status = read_job_variable(source->local_world, 1, job->world, &job->local_world, trouble);
     }
     if (status == 0) {
         int most = job->local_world > 0 ? job->local_world : job->world;
-        status = read_number(source->local_rank, 0, most - 1, &job->local_rank, trouble);
+        status = read_job_variable(source->local_rank, 0, most - 1, &job->local_rank, trouble);
     }
     if (status == 0) {
-        status = read_number(source->node_rank, 0, WORLD_MAX, &job->node_rank, trouble);
+        status = read_job_variable(source->node_rank, 0, WORLD_MAX, &job->node_rank, trouble);
     }
     return status;
 }
@@ -111,7 +111,7 @@ static int read_source_extras(const struct source *source, struct gyre_job *job,
                                         &job->local_world, trouble);
     }
     if (source == &plain && job->node_rank < 0) {
-        return read_number("GROUP_RANK", 0, WORLD_MAX, &job->node_rank, trouble);
+        return read_job_variable("GROUP_RANK", 0, WORLD_MAX, &job->node_rank, trouble);
     }
     return 0;
 }
@@ -215,7 +215,7 @@ static int read_environment(struct gyre_job *job, struct gyre_trouble *trouble)
 
 /* -- options ----------------------------------------------------------------------------------- */
 
-static int check_options(const struct gyre_options *options, struct gyre_trouble *trouble)
+static int check_job_options(const struct gyre_options *options, struct gyre_trouble *trouble)
 {
     if (options->world < 0 || options->world > WORLD_MAX) {
         return gyre_trouble_set(trouble, GYRE_INVALID,
@@ -265,7 +265,7 @@ static int find_identity(const struct gyre_options *options, struct gyre_job *jo
                          struct gyre_trouble *trouble)
 {
     bool zeros = options->world == 0 && options->rank == 0;
-    int status = check_options(options, trouble);
+    int status = check_job_options(options, trouble);
     if (status) {
         return status;
     }
@@ -297,7 +297,7 @@ static int read_epoch(struct gyre_job *job, struct gyre_trouble *trouble)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (gyre_job_variable(names[i])) {
             int epoch = 0;
-            int status = read_number(names[i], 0, UINT16_MAX, &epoch, trouble);
+            int status = read_job_variable(names[i], 0, UINT16_MAX, &epoch, trouble);
             job->epoch = (uint16_t)epoch;
             return status;
         }
@@ -311,7 +311,7 @@ static int read_launcher(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     struct stat status;
     int fd = -1;
-    int failure = read_number("GYRE_LAUNCHER_FD", 0, 1 << 20, &fd, trouble);
+    int failure = read_job_variable("GYRE_LAUNCHER_FD", 0, 1 << 20, &fd, trouble);
     if (failure || fd < 0) {
         return failure;
     }
@@ -333,7 +333,8 @@ static int find_place(struct gyre_job *job, struct gyre_trouble *trouble)
         status = read_launcher(job, trouble);
     }
     if (status == 0) {
-        status = read_number("GYRE_SIMULATED_NODE", 0, WORLD_MAX, &job->simulated_node, trouble);
+        status =
+            read_job_variable("GYRE_SIMULATED_NODE", 0, WORLD_MAX, &job->simulated_node, trouble);
     }
     return status;
 }

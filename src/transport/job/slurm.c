@@ -47,7 +47,7 @@ struct range {
     int width; /* digits as written, so that 08 stays 08 */
 };
 
-static int refuse(struct expansion *expansion, const char *at, const char *why)
+static int refuse_slurm(struct expansion *expansion, const char *at, const char *why)
 {
     return gyre_trouble_set(expansion->trouble, GYRE_INVALID,
                             "node list \"%s\" makes no sense at character %d: %s; expected names "
@@ -55,7 +55,7 @@ static int refuse(struct expansion *expansion, const char *at, const char *why)
                             expansion->list, (int)(at - expansion->list) + 1, why);
 }
 
-static bool read_number(const char **at, uint64_t *value)
+static bool read_slurm_number(const char **at, uint64_t *value)
 {
     const char *start = *at;
     for (*value = 0; isdigit((unsigned char)**at); (*at)++) {
@@ -71,21 +71,21 @@ static bool read_number(const char **at, uint64_t *value)
 static int read_range(struct expansion *expansion, const char **at, struct range *range)
 {
     const char *start = *at;
-    if (!read_number(at, &range->first)) {
-        return refuse(expansion, *at, "expected a number of at most 9 digits");
+    if (!read_slurm_number(at, &range->first)) {
+        return refuse_slurm(expansion, *at, "expected a number of at most 9 digits");
     }
     range->width = (int)(*at - start);
     range->last = range->first;
     if (**at == '-') {
         (*at)++;
-        if (!read_number(at, &range->last)) {
-            return refuse(expansion, *at, "expected a number of at most 9 digits");
+        if (!read_slurm_number(at, &range->last)) {
+            return refuse_slurm(expansion, *at, "expected a number of at most 9 digits");
         }
     }
     if (range->last < range->first) {
-        return refuse(expansion, start, "the range runs backwards");
+        return refuse_slurm(expansion, start, "the range runs backwards");
     }
-    return **at == ',' || **at == ']' ? 0 : refuse(expansion, *at, "expected , - or ] here");
+    return **at == ',' || **at == ']' ? 0 : refuse_slurm(expansion, *at, "expected , - or ] here");
 }
 
 /* At '[': how many numbers the bracket holds; leaves *at behind its ']'. */
@@ -102,7 +102,7 @@ static int measure_bracket(struct expansion *expansion, const char **at, uint64_
         *numbers += range.last - range.first + 1;
     } while (**at == ',');
     (*at)++;
-    return *numbers <= NAMES_MAX ? 0 : refuse(expansion, *at, "more than 65536 names");
+    return *numbers <= NAMES_MAX ? 0 : refuse_slurm(expansion, *at, "more than 65536 names");
 }
 
 /* At the start of one name: how many it stands for; leaves *at on ',' or the end. */
@@ -120,15 +120,15 @@ static int measure_name(struct expansion *expansion, const char **at, uint64_t *
             }
             *names *= numbers;
             if (++brackets > BRACKETS_MAX || *names > NAMES_MAX) {
-                return refuse(expansion, start, "more than 65536 names or 8 brackets");
+                return refuse_slurm(expansion, start, "more than 65536 names or 8 brackets");
             }
         } else if (isgraph((unsigned char)**at) && **at != ']') {
             (*at)++;
         } else {
-            return refuse(expansion, *at, "this character cannot stand in a name");
+            return refuse_slurm(expansion, *at, "this character cannot stand in a name");
         }
     }
-    return *at > start ? 0 : refuse(expansion, start, "a name is empty");
+    return *at > start ? 0 : refuse_slurm(expansion, start, "a name is empty");
 }
 
 /* Everything that can be wrong with a list is found here, so the second pass only hands out names.
@@ -144,7 +144,7 @@ static int measure_list(struct expansion *expansion)
         }
         expansion->names += names;
         if (expansion->names > NAMES_MAX) {
-            return refuse(expansion, at, "more than 65536 names");
+            return refuse_slurm(expansion, at, "more than 65536 names");
         }
         if (*at == '\0') {
             return 0;
@@ -169,7 +169,7 @@ static int expand_bracket(struct expansion *expansion, const char *at, size_t le
                                   (unsigned long long)i);
             status = (size_t)digits < room
                          ? expand_from(expansion, behind, length + (size_t)digits)
-                         : refuse(expansion, at, "the name is longer than 255 characters");
+                         : refuse_slurm(expansion, at, "the name is longer than 255 characters");
         }
     }
     return status;
@@ -180,7 +180,7 @@ static int expand_from(struct expansion *expansion, const char *at, size_t lengt
 {
     while (*at && *at != ',' && *at != '[') {
         if (length == NAME_MAX_LEN) {
-            return refuse(expansion, at, "the name is longer than 255 characters");
+            return refuse_slurm(expansion, at, "the name is longer than 255 characters");
         }
         expansion->name[length++] = *at++;
     }
@@ -288,12 +288,12 @@ int gyre_slurm_first_host(char *host, size_t room, struct gyre_trouble *trouble)
 static bool read_tasks(const char **at, uint64_t *tasks, uint64_t *nodes)
 {
     *nodes = 1;
-    if (!read_number(at, tasks)) {
+    if (!read_slurm_number(at, tasks)) {
         return false;
     }
     if (strncmp(*at, "(x", 2) == 0) {
         *at += 2;
-        if (!read_number(at, nodes) || **at != ')' || *nodes == 0) {
+        if (!read_slurm_number(at, nodes) || **at != ')' || *nodes == 0) {
             return false;
         }
         (*at)++;

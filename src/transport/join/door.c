@@ -67,9 +67,9 @@ uint32_t gyre_page_try(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, int fd)
     uint8_t *view = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     if (view == MAP_FAILED)
         return (uint32_t)errno;
-    uint32_t verdict = memcmp(view + PAGE - CODE, content, CODE) ? EBADMSG : 0;
+    uint32_t mismatch = memcmp(view + PAGE - CODE, content, CODE) ? EBADMSG : 0;
     munmap(view, PAGE);
-    return verdict;
+    return mismatch;
 }
 
 static bool same_user(int fd)
@@ -92,7 +92,7 @@ int gyre_door_open(const uint8_t name[16])
     return status;
 }
 
-int gyre_door_knock(const uint8_t name[16])
+int gyre_door_connect(const uint8_t name[16])
 {
     struct sockaddr_un address;
     socklen_t length = door_address(name, &address);

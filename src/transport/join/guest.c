@@ -44,14 +44,14 @@ static bool fatal(uint32_t code)
            code == GYRE_REFUSAL_CONFIGURATION;
 }
 
-int gyre_guest_refuse(struct gyre_joining *join, const struct gyre_guest *guest,
-                      struct gyre_refusal *refusal)
+int gyre_guest_refuse_rank(struct gyre_joining *join, const struct gyre_guest *guest,
+                           struct gyre_refusal *refusal)
 {
     char why[384], root[GYRE_JOIN_WHO_MAX];
     why_refused(join, guest, refusal->code, why, sizeof why);
     snprintf(refusal->text, sizeof refusal->text,
              "rank %u on %.63s (pid %d) does not fit in with %s%s: %s", guest->claim.rank,
-             guest->fact.host, guest->fact.pid, gyre_join_who(join, 0, root),
+             guest->identity.host, guest->identity.pid, gyre_join_who(join, 0, root),
              refusal->code == GYRE_REFUSAL_CONFIGURATION ? " (\"here\")" : "", why);
     if (fatal(refusal->code))
         return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal->text);
@@ -64,7 +64,7 @@ int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *reco
 {
     struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
     guest->claim = talk->shake.theirs;
-    gyre_fact_get(&in, &guest->fact);
+    gyre_identity_get(&in, &guest->identity);
     gyre_get_text(&in, guest->configuration, sizeof guest->configuration);
     return record->kind != GYRE_JOIN_INTRODUCTION || in.bad ? GYRE_CORRUPT : 0;
 }

@@ -45,63 +45,64 @@ static int read_boot_id(uint8_t boot[16])
     return status;
 }
 
-int gyre_fact_gather(const struct gyre_job *job, struct gyre_fact *fact)
+int gyre_identity_gather(const struct gyre_job *job, struct gyre_rank_identity *identity)
 {
-    memset(fact, 0, sizeof *fact);
-    snprintf(fact->host, sizeof fact->host, "%s", gyre_host_name());
-    fact->pid = getpid();
-    fact->uid = geteuid();
-    fact->simulated = job->simulated_node;
+    memset(identity, 0, sizeof *identity);
+    snprintf(identity->host, sizeof identity->host, "%s", gyre_host_name());
+    identity->pid = getpid();
+    identity->uid = geteuid();
+    identity->simulated = job->simulated_node;
     for (int i = 0; i < GYRE_JOIN_SPACES; i++)
-        fact->space[i] = space_inode(space_name[i]);
-    int status = read_boot_id(fact->boot);
-    return status ? status : gyre_random_bytes(fact->door, sizeof fact->door);
+        identity->space[i] = space_inode(space_name[i]);
+    int status = read_boot_id(identity->boot);
+    return status ? status : gyre_random_bytes(identity->door, sizeof identity->door);
 }
 
-size_t gyre_fact_bytes(void)
+size_t gyre_identity_bytes(void)
 {
     return 64 + 4 + 4 + 16 + 8 * GYRE_JOIN_SPACES + 4 + 16 + 16 + GYRE_ADDRESS_BYTES;
 }
 
-void gyre_fact_put(struct gyre_cursor *cursor, const struct gyre_fact *fact)
+void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identity *identity)
 {
-    gyre_put_bytes(cursor, fact->host, sizeof fact->host);
-    gyre_put_u64(cursor, (uint32_t)fact->pid, 4);
-    gyre_put_u64(cursor, fact->uid, 4);
-    gyre_put_bytes(cursor, fact->boot, sizeof fact->boot);
+    gyre_put_bytes(cursor, identity->host, sizeof identity->host);
+    gyre_put_u64(cursor, (uint32_t)identity->pid, 4);
+    gyre_put_u64(cursor, identity->uid, 4);
+    gyre_put_bytes(cursor, identity->boot, sizeof identity->boot);
     for (int i = 0; i < GYRE_JOIN_SPACES; i++)
-        gyre_put_u64(cursor, fact->space[i], 8);
-    gyre_put_u64(cursor, (uint32_t)fact->simulated, 4);
-    gyre_put_bytes(cursor, fact->door, sizeof fact->door);
-    gyre_put_bytes(cursor, fact->device, sizeof fact->device);
-    gyre_address_put(cursor, &fact->outward);
+        gyre_put_u64(cursor, identity->space[i], 8);
+    gyre_put_u64(cursor, (uint32_t)identity->simulated, 4);
+    gyre_put_bytes(cursor, identity->door, sizeof identity->door);
+    gyre_put_bytes(cursor, identity->device, sizeof identity->device);
+    gyre_address_put(cursor, &identity->outward);
 }
 
-void gyre_fact_get(struct gyre_cursor *cursor, struct gyre_fact *fact)
+void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *identity)
 {
-    gyre_get_bytes(cursor, fact->host, sizeof fact->host);
-    fact->host[sizeof fact->host - 1] = '\0';
-    for (char *c = fact->host; *c; c++)
+    gyre_get_bytes(cursor, identity->host, sizeof identity->host);
+    identity->host[sizeof identity->host - 1] = '\0';
+    for (char *c = identity->host; *c; c++)
         if ((unsigned char)*c <= ' ')
             *c = '?';
-    fact->pid = (int32_t)gyre_get_u64(cursor, 4);
-    fact->uid = (uint32_t)gyre_get_u64(cursor, 4);
-    gyre_get_bytes(cursor, fact->boot, sizeof fact->boot);
+    identity->pid = (int32_t)gyre_get_u64(cursor, 4);
+    identity->uid = (uint32_t)gyre_get_u64(cursor, 4);
+    gyre_get_bytes(cursor, identity->boot, sizeof identity->boot);
     for (int i = 0; i < GYRE_JOIN_SPACES; i++)
-        fact->space[i] = gyre_get_u64(cursor, 8);
-    fact->simulated = (int32_t)gyre_get_u64(cursor, 4);
-    gyre_get_bytes(cursor, fact->door, sizeof fact->door);
-    gyre_get_bytes(cursor, fact->device, sizeof fact->device);
-    gyre_address_get(cursor, &fact->outward);
+        identity->space[i] = gyre_get_u64(cursor, 8);
+    identity->simulated = (int32_t)gyre_get_u64(cursor, 4);
+    gyre_get_bytes(cursor, identity->door, sizeof identity->door);
+    gyre_get_bytes(cursor, identity->device, sizeof identity->device);
+    gyre_address_get(cursor, &identity->outward);
 }
 
-bool gyre_fact_one_machine(const struct gyre_fact *a, const struct gyre_fact *b)
+bool gyre_identity_one_machine(const struct gyre_rank_identity *a,
+                               const struct gyre_rank_identity *b)
 {
     return !memcmp(a->boot, b->boot, sizeof a->boot) && a->simulated == b->simulated;
 }
 
-void gyre_fact_difference(const struct gyre_fact *a, const struct gyre_fact *b, char *out,
-                          size_t size)
+void gyre_identity_difference(const struct gyre_rank_identity *a,
+                              const struct gyre_rank_identity *b, char *out, size_t size)
 {
     size_t used = 0;
     out[0] = '\0';

@@ -63,7 +63,7 @@ enum gyre_join_phase {
 #define GYRE_JOIN_WHO_MAX    160 /* "rank 3 on host (pid 7)" */
 
 /* What a rank tells of itself; after the roster the same on every rank. */
-struct gyre_fact {
+struct gyre_rank_identity {
     char host[64];
     int32_t pid;
     uint32_t uid;
@@ -77,29 +77,29 @@ struct gyre_fact {
 
 struct gyre_joining;
 
-struct gyre_seat { /* one descriptor that the loop serves */
-    int fd;        /* -1: empty */
+struct gyre_io_slot { /* one descriptor that the loop serves */
+    int fd;           /* -1: empty */
     uint32_t events;
     uint32_t peer;
     /* Something can be done. 0, or negative: the join fails. */
-    int (*ready)(struct gyre_joining *join, struct gyre_seat *seat);
+    int (*ready)(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 };
 
 struct gyre_control { /* a logged-in rendezvous connection */
-    struct gyre_seat seat;
+    struct gyre_io_slot io_slot;
     struct gyre_talk talk;
 };
 
 struct gyre_root;
 struct gyre_pairing;
-struct gyre_mesh;
+struct gyre_join_mesh;
 
 struct gyre_joining {
     const struct gyre_job *job;
     const struct gyre_join_options *options;
     struct gyre_trouble *trouble;
     struct gyre_joined *joined;
-    struct gyre_fact *fact; /* n */
+    struct gyre_rank_identity *identity; /* n */
     enum gyre_join_phase phase;
     int epoll;
     uint64_t now, started, deadline; /* deadline: of the rendezvous, then of each later phase */
@@ -112,15 +112,17 @@ struct gyre_joining {
     struct gyre_trouble echo;
     struct gyre_root *root;
     struct gyre_pairing *pairing;
-    struct gyre_mesh *mesh;
+    struct gyre_join_mesh *mesh;
 };
 
 /* -- join.c ------------------------------------------------------------------------------------ */
 
-int gyre_join_seat(struct gyre_joining *join, struct gyre_seat *seat, int fd, bool writable);
-int gyre_join_rearm(struct gyre_joining *join, struct gyre_seat *seat, bool writable);
-void gyre_join_unseat(struct gyre_joining *join, struct gyre_seat *seat); /* closes nothing */
-int gyre_join_serve_one(struct gyre_joining *join);                       /* or waits 20 ms */
+int gyre_join_add_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot, int fd,
+                       bool writable);
+int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, bool writable);
+void gyre_join_remove_slot(struct gyre_joining *join,
+                           struct gyre_io_slot *io_slot); /* closes nothing */
+int gyre_join_serve_one(struct gyre_joining *join);       /* or waits 20 ms */
 
 struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_purpose purpose,
                                   uint32_t stripe);
@@ -128,7 +130,7 @@ const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
                           char text[GYRE_JOIN_WHO_MAX]);
 
 /* What a phase after the roster may take, in nanoseconds. */
-uint64_t gyre_join_patience(const struct gyre_joining *join);
+uint64_t gyre_join_phase_timeout(const struct gyre_joining *join);
 
 /* -- member.c ----------------------------------------------------------------------------- */
 
@@ -147,15 +149,16 @@ int gyre_join_lost(struct gyre_joining *join, uint32_t peer, const char *what);
 
 /* -- identity.c: pure, but for gather --------------------------------------------------------- */
 
-int gyre_fact_gather(const struct gyre_job *job, struct gyre_fact *fact);
-size_t gyre_fact_bytes(void); /* encoded */
-void gyre_fact_put(struct gyre_cursor *cursor, const struct gyre_fact *fact);
-void gyre_fact_get(struct gyre_cursor *cursor, struct gyre_fact *fact);
+int gyre_identity_gather(const struct gyre_job *job, struct gyre_rank_identity *identity);
+size_t gyre_identity_bytes(void); /* encoded */
+void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identity *identity);
+void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *identity);
 
 /* Of one machine, and of one simulated node? And in what may two that are still be apart? */
-bool gyre_fact_one_machine(const struct gyre_fact *a, const struct gyre_fact *b);
-void gyre_fact_difference(const struct gyre_fact *a, const struct gyre_fact *b, char *out,
-                          size_t size);
+bool gyre_identity_one_machine(const struct gyre_rank_identity *a,
+                               const struct gyre_rank_identity *b);
+void gyre_identity_difference(const struct gyre_rank_identity *a,
+                              const struct gyre_rank_identity *b, char *out, size_t size);
 
 struct gyre_story { /* of a FAILURE */
     int32_t status;
@@ -194,20 +197,20 @@ void gyre_lobby_destroy(struct gyre_lobby *lobby);
 
 /* -- place.c ------------------------------------------------------------------------------ */
 
-struct gyre_place {
+struct gyre_rendezvous {
     int listener[4];
     int listeners;
     char file[520]; /* written by this process; "" if none */
 };
 
 /* open: rank 0 listens, and says where. close: removes the file, closes what it still holds. */
-int gyre_place_open(struct gyre_joining *join, struct gyre_place *place);
-void gyre_place_close(struct gyre_place *place);
+int gyre_rendezvous_open(struct gyre_joining *join, struct gyre_rendezvous *place);
+void gyre_rendezvous_close(struct gyre_rendezvous *place);
 
 /* Where rank 0 may be: writes at most `max` addresses with ports and returns how many. -EAGAIN:
  * that is not known yet. */
-int gyre_place_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
-                    struct gyre_trouble *trouble);
+int gyre_rendezvous_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
+                         struct gyre_trouble *trouble);
 
 /* -- seek.c ------------------------------------------------------------------------------- */
 
@@ -218,7 +221,7 @@ int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk);
 
 struct gyre_guest {
     struct gyre_claim claim;
-    struct gyre_fact fact;
+    struct gyre_rank_identity identity;
     char configuration[GYRE_JOIN_CONFIG_MAX];
 };
 
@@ -228,8 +231,8 @@ int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *reco
 
 /* Writes the text of refusal->code. GYRE_AGAIN: the job goes on without this guest. Negative: it
  * cannot, and the trouble is set. */
-int gyre_guest_refuse(struct gyre_joining *join, const struct gyre_guest *guest,
-                      struct gyre_refusal *refusal);
+int gyre_guest_refuse_rank(struct gyre_joining *join, const struct gyre_guest *guest,
+                           struct gyre_refusal *refusal);
 
 /* -- root.c ------------------------------------------------------------------------------- */
 
@@ -242,9 +245,9 @@ void gyre_root_close(struct gyre_joining *join);
 
 /* -- door.c ------------------------------------------------------------------------------- */
 
-int gyre_door_open(const uint8_t name[16]);  /* a listening Unix socket, or -errno */
-int gyre_door_knock(const uint8_t name[16]); /* a connection to one; -EPERM: another user's */
-int gyre_door_answer(int door);              /* a connection that came, or -errno */
+int gyre_door_open(const uint8_t name[16]);    /* a listening Unix socket, or -errno */
+int gyre_door_connect(const uint8_t name[16]); /* a connection to one; -EPERM: another user's */
+int gyre_door_answer(int door);                /* a connection that came, or -errno */
 
 /* A page to pass along, and whether the page that `rank` passed can be used: 0, or an errno. */
 int gyre_page_make(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank);
@@ -261,7 +264,7 @@ void gyre_close_both(int fd[2]);
 /* open: before the introduction, makes the door of `mine`. start: after the roster. busy: some
  * pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
  * settle: after the plan, closes what is no channel of this node. */
-int gyre_pairing_open(struct gyre_joining *join, struct gyre_fact *mine);
+int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine);
 int gyre_pairing_start(struct gyre_joining *join);
 int gyre_pairing_tick(struct gyre_joining *join);
 bool gyre_pairing_busy(const struct gyre_joining *join);
@@ -273,10 +276,10 @@ void gyre_pairing_close(struct gyre_joining *join);
 
 /* open: before the report, makes the data listener and says where it is. start: after the plan.
  * busy: some connection is missing. */
-int gyre_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address);
-int gyre_mesh_start(struct gyre_joining *join);
-int gyre_mesh_tick(struct gyre_joining *join);
-bool gyre_mesh_busy(const struct gyre_joining *join);
-void gyre_mesh_close(struct gyre_joining *join);
+int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address);
+int gyre_join_mesh_start(struct gyre_joining *join);
+int gyre_join_mesh_tick(struct gyre_joining *join);
+bool gyre_join_mesh_busy(const struct gyre_joining *join);
+void gyre_join_mesh_close(struct gyre_joining *join);
 
 #endif

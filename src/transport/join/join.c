@@ -32,31 +32,32 @@ static uint32_t interest(bool writable)
     return EPOLLIN | (writable ? EPOLLOUT : 0);
 }
 
-int gyre_join_seat(struct gyre_joining *join, struct gyre_seat *seat, int fd, bool writable)
+int gyre_join_add_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot, int fd,
+                       bool writable)
 {
-    struct epoll_event event = {.events = interest(writable), .data.ptr = seat};
+    struct epoll_event event = {.events = interest(writable), .data.ptr = io_slot};
     if (epoll_ctl(join->epoll, EPOLL_CTL_ADD, fd, &event))
         return gyre_trouble_set(join->trouble, -errno, "cannot watch a descriptor: %s",
                                 strerror(errno));
-    seat->fd = fd;
-    seat->events = event.events;
+    io_slot->fd = fd;
+    io_slot->events = event.events;
     return 0;
 }
 
-int gyre_join_rearm(struct gyre_joining *join, struct gyre_seat *seat, bool writable)
+int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, bool writable)
 {
-    struct epoll_event event = {.events = interest(writable), .data.ptr = seat};
-    if (seat->fd < 0 || seat->events == event.events)
+    struct epoll_event event = {.events = interest(writable), .data.ptr = io_slot};
+    if (io_slot->fd < 0 || io_slot->events == event.events)
         return 0;
-    seat->events = event.events;
-    return epoll_ctl(join->epoll, EPOLL_CTL_MOD, seat->fd, &event) ? -errno : 0;
+    io_slot->events = event.events;
+    return epoll_ctl(join->epoll, EPOLL_CTL_MOD, io_slot->fd, &event) ? -errno : 0;
 }
 
-void gyre_join_unseat(struct gyre_joining *join, struct gyre_seat *seat)
+void gyre_join_remove_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
-    if (seat->fd >= 0)
-        epoll_ctl(join->epoll, EPOLL_CTL_DEL, seat->fd, NULL);
-    seat->fd = -1;
+    if (io_slot->fd >= 0)
+        epoll_ctl(join->epoll, EPOLL_CTL_DEL, io_slot->fd, NULL);
+    io_slot->fd = -1;
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -80,9 +81,10 @@ struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_pur
 const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
                           char text[GYRE_JOIN_WHO_MAX])
 {
-    const struct gyre_fact *fact = &join->fact[rank];
-    if (fact->host[0])
-        snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u on %.63s (pid %d)", rank, fact->host, fact->pid);
+    const struct gyre_rank_identity *identity = &join->identity[rank];
+    if (identity->host[0])
+        snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u on %.63s (pid %d)", rank, identity->host,
+                 identity->pid);
     else
         snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u", rank);
     return text;
@@ -90,7 +92,7 @@ const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
 
 /* A stopped or swamped rank is given the dead time, and never less than two seconds: starting is
  * slower than running. */
-uint64_t gyre_join_patience(const struct gyre_joining *join)
+uint64_t gyre_join_phase_timeout(const struct gyre_joining *join)
 {
     int dead = join->options->dead_time_ms;
     int ms = dead <= 0 ? join->options->join_timeout_ms : dead < 2000 ? 2000 : dead;
@@ -121,7 +123,7 @@ static int tick(struct gyre_joining *join)
                    : gyre_trouble_set(join->trouble, join->echo.status, "%s", join->echo.text);
     int status = join->phase == GYRE_PHASE_PAIR ? gyre_pairing_tick(join) : 0;
     if (!status)
-        status = gyre_mesh_tick(join);
+        status = gyre_join_mesh_tick(join);
     if (status || join->joined->rank == 0)
         return status ? status : gyre_root_tick(join);
     return join->now < join->deadline ? 0 : member_late(join);
@@ -134,11 +136,11 @@ int gyre_join_serve_one(struct gyre_joining *join)
     join->now = gyre_now_ns();
     if (ready <= 0)
         return 0;
-    struct gyre_seat *seat = event.data.ptr;
-    return seat->ready(join, seat);
+    struct gyre_io_slot *io_slot = event.data.ptr;
+    return io_slot->ready(join, io_slot);
 }
 
-static int serve(struct gyre_joining *join)
+static int serve_descriptors(struct gyre_joining *join)
 {
     int status = 0;
     uint64_t tick_at = 0;
@@ -175,7 +177,7 @@ static void farewell(struct gyre_joining *join)
 
 /* Rank 0 tells all, and stays a moment for those who are still on their way; the others tell rank
  * 0. */
-static void tell_failure(struct gyre_joining *join, int status)
+static void tell_join_failure(struct gyre_joining *join, int status)
 {
     if (!join->trouble->status)
         gyre_trouble_set(join->trouble, status, "joining failed: %s", gyre_status_name(status));
@@ -256,8 +258,8 @@ bool gyre_join_apart(const char *transport)
     return !strcmp(transport, "tcp") || !strcmp(transport, "verbs");
 }
 
-static int check(const struct gyre_job *job, const struct gyre_join_options *options,
-                 struct gyre_trouble *trouble)
+static int check_join_options(const struct gyre_job *job, const struct gyre_join_options *options,
+                              struct gyre_trouble *trouble)
 {
     if (job->world < 1 || job->rank < 0 || job->rank >= job->world)
         return gyre_trouble_set(trouble, GYRE_INVALID, "rank %d does not exist in a world of %d",
@@ -284,14 +286,14 @@ static int make_tables(struct gyre_joining *join)
 {
     uint32_t n = join->joined->n, controls = join->joined->rank ? 1 : n;
     join->epoll = epoll_create1(EPOLL_CLOEXEC);
-    join->fact = calloc(n, sizeof *join->fact);
+    join->identity = calloc(n, sizeof *join->identity);
     join->control = calloc(controls, sizeof *join->control);
-    if (join->epoll < 0 || !join->fact || !join->control)
+    if (join->epoll < 0 || !join->identity || !join->control)
         return gyre_trouble_set(join->trouble, join->epoll < 0 ? -errno : -ENOMEM,
                                 "cannot prepare to join %u ranks", n);
     join->controls = controls;
     for (uint32_t i = 0; i < controls; i++) {
-        join->control[i].seat.fd = -1;
+        join->control[i].io_slot.fd = -1;
         gyre_talk_open(&join->control[i].talk, -1);
     }
     return raise_descriptors(join);
@@ -302,7 +304,7 @@ static int make_tables(struct gyre_joining *join)
 static int log_in(struct gyre_joining *join)
 {
     struct gyre_talk talk;
-    struct sockaddr_storage *outward = &join->fact[join->joined->rank].outward;
+    struct sockaddr_storage *outward = &join->identity[join->joined->rank].outward;
     socklen_t length = sizeof *outward;
     int status = gyre_join_seek(join, &talk);
     if (status)
@@ -322,12 +324,12 @@ static int log_in(struct gyre_joining *join)
     return status;
 }
 
-static int begin(struct gyre_joining *join)
+static int begin_join(struct gyre_joining *join)
 {
-    struct gyre_fact *mine = &join->fact[join->joined->rank];
+    struct gyre_rank_identity *mine = &join->identity[join->joined->rank];
     int family =
         strchr(join->job->root_host, ':') ? AF_INET6 : AF_INET; /* the same on every rank */
-    int status = gyre_fact_gather(join->job, mine);
+    int status = gyre_identity_gather(join->job, mine);
     memcpy(mine->device, join->options->device, sizeof mine->device);
     if (!status)
         status = gyre_random_bytes(join->nonce, sizeof join->nonce);
@@ -341,30 +343,30 @@ static int begin(struct gyre_joining *join)
     return join->joined->rank ? log_in(join) : gyre_root_open(join);
 }
 
-static void end(struct gyre_joining *join)
+static void end_join(struct gyre_joining *join)
 {
-    gyre_mesh_close(join);
+    gyre_join_mesh_close(join);
     gyre_pairing_close(join);
     gyre_root_close(join);
     for (uint32_t i = 0; i < join->controls; i++)
         gyre_talk_close(&join->control[i].talk);
     close_if(join->epoll);
     free(join->control);
-    free(join->fact);
+    free(join->identity);
 }
 
 /* Control connections outlive the join; the conversations over them do not, so the last word must
  * be out. */
 static void hand_over(struct gyre_joining *join)
 {
-    uint64_t until = gyre_now_ns() + gyre_join_patience(join);
+    uint64_t until = gyre_now_ns() + gyre_join_phase_timeout(join);
     for (uint32_t i = 0; i < join->controls; i++) {
         struct gyre_talk *talk = &join->control[i].talk;
         struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
         while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN &&
                gyre_now_ns() < until)
             poll(&wait, 1, TICK_MS);
-        gyre_join_unseat(join, &join->control[i].seat);
+        gyre_join_remove_slot(join, &join->control[i].io_slot);
         join->joined->peer[i].control = gyre_talk_take(talk);
     }
 }
@@ -373,14 +375,14 @@ static int join_all(struct gyre_joining *join)
 {
     int status = make_tables(join);
     if (!status)
-        status = begin(join);
+        status = begin_join(join);
     if (!status)
-        status = serve(join);
+        status = serve_descriptors(join);
     if (!status)
         hand_over(join);
     else
-        tell_failure(join, status);
-    end(join);
+        tell_join_failure(join, status);
+    end_join(join);
     return status;
 }
 
@@ -399,7 +401,7 @@ int gyre_join(const struct gyre_job *job, const struct gyre_join_options *option
     struct gyre_trouble own = {0};
     struct gyre_joining join = {
         .job = job, .options = options, .trouble = trouble ? trouble : &own, .epoll = -1};
-    int status = check(job, options, join.trouble);
+    int status = check_join_options(job, options, join.trouble);
     *joined = NULL;
     if (status)
         return status;

@@ -21,7 +21,7 @@
 enum { LISTENERS = 4, LINES = 8 };
 
 struct slot {
-    struct gyre_seat seat;
+    struct gyre_io_slot io_slot;
     struct gyre_lobby *lobby;
     struct gyre_talk talk;
     struct sockaddr_storage from;
@@ -30,7 +30,7 @@ struct slot {
 };
 
 struct listener {
-    struct gyre_seat seat;
+    struct gyre_io_slot io_slot;
     struct gyre_lobby *lobby;
 };
 
@@ -44,7 +44,7 @@ struct gyre_lobby {
 
 static void leave(struct slot *slot)
 {
-    gyre_join_unseat(slot->lobby->join, &slot->seat);
+    gyre_join_remove_slot(slot->lobby->join, &slot->io_slot);
     gyre_talk_close(&slot->talk);
 }
 
@@ -73,39 +73,39 @@ static void note_wrong_key(struct slot *slot)
              lobby->lines == LINES ? "; further ones are not reported" : "");
 }
 
-static int refuse(struct slot *slot, const struct gyre_refusal *refusal)
+static int refuse_guest(struct slot *slot, const struct gyre_refusal *refusal)
 {
     uint8_t payload[GYRE_REFUSAL_BYTES];
     int length = gyre_refusal_encode(&slot->talk.shake, refusal, payload);
     if (length > 0 && !gyre_talk_say(&slot->talk, GYRE_JOIN_REFUSAL, payload, (size_t)length) &&
         gyre_talk_pending(&slot->talk)) {
         slot->leaving = true;
-        return gyre_join_rearm(slot->lobby->join, &slot->seat, true);
+        return gyre_join_rearm(slot->lobby->join, &slot->io_slot, true);
     }
     leave(slot);
     return 0;
 }
 
-static int meet(struct slot *slot, const struct gyre_record *record)
+static int meet_guest(struct slot *slot, const struct gyre_record *record)
 {
     struct gyre_lobby *lobby = slot->lobby;
     struct gyre_refusal refusal = {0};
-    struct gyre_seat seat = slot->seat;
+    struct gyre_io_slot io_slot = slot->io_slot;
     if (lobby->options.introduction && !record->kind)
         return GYRE_AGAIN;
-    gyre_join_unseat(lobby->join, &slot->seat); /* admit() seats it elsewhere */
+    gyre_join_remove_slot(lobby->join, &slot->io_slot); /* admit() seats it elsewhere */
     int status = lobby->options.admit(lobby->join, &slot->talk, record, &refusal);
     if (!refusal.code)
         return status;
-    int seated = gyre_join_seat(lobby->join, &slot->seat, seat.fd, false);
+    int seated = gyre_join_add_slot(lobby->join, &slot->io_slot, io_slot.fd, false);
     if (!seated)
-        seated = refuse(slot, &refusal);
+        seated = refuse_guest(slot, &refusal);
     return status == GYRE_AGAIN ? seated : status;
 }
 
-static int slot_ready(struct gyre_joining *join, struct gyre_seat *seat)
+static int slot_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
-    struct slot *slot = (struct slot *)seat;
+    struct slot *slot = (struct slot *)io_slot;
     struct gyre_record record;
     int status;
     do {
@@ -117,18 +117,18 @@ static int slot_ready(struct gyre_joining *join, struct gyre_seat *seat)
             return 0;
         }
         if (!status && !slot->leaving)
-            status = meet(slot, &record);
+            status = meet_guest(slot, &record);
         if (status < 0)
             return status;
-    } while (!status && slot->seat.fd >= 0);
-    if (slot->seat.fd < 0)
+    } while (!status && slot->io_slot.fd >= 0);
+    if (slot->io_slot.fd < 0)
         return 0;
     bool pending = gyre_talk_pending(&slot->talk);
     if (slot->leaving && !pending) {
         leave(slot);
         return 0;
     }
-    return gyre_join_rearm(join, seat, pending);
+    return gyre_join_rearm(join, io_slot, pending);
 }
 
 /* Whose M1 held: it has the key, so it is a rank on its way. */
@@ -151,7 +151,7 @@ static struct slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_st
     struct slot *any = NULL, *theirs = NULL, *vacant = NULL;
     uint32_t same = 0;
     for (struct slot *slot = lobby->slot; slot < lobby->slot + lobby->options.slots; slot++) {
-        if (slot->seat.fd < 0) {
+        if (slot->io_slot.fd < 0) {
             vacant = slot;
             continue;
         }
@@ -165,7 +165,7 @@ static struct slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_st
         vacant = theirs;
     else if (!vacant)
         vacant = any;
-    if (vacant->seat.fd >= 0)
+    if (vacant->io_slot.fd >= 0)
         leave(vacant);
     return vacant;
 }
@@ -179,7 +179,7 @@ static int welcome_stranger(struct gyre_lobby *lobby, int fd, const struct socka
         status = gyre_handshake_start(&slot->talk.shake, GYRE_HANDSHAKE_SERVER,
                                       &lobby->options.claim, lobby->options.key, nonce);
     if (!status)
-        status = gyre_join_seat(lobby->join, &slot->seat, fd, false);
+        status = gyre_join_add_slot(lobby->join, &slot->io_slot, fd, false);
     if (status) {
         close(fd);
         return status;
@@ -188,14 +188,14 @@ static int welcome_stranger(struct gyre_lobby *lobby, int fd, const struct socka
     slot->from = *from;
     slot->since = gyre_now_ns();
     slot->leaving = false;
-    return slot_ready(lobby->join, &slot->seat);
+    return slot_ready(lobby->join, &slot->io_slot);
 }
 
-static int listener_ready(struct gyre_joining *join, struct gyre_seat *seat)
+static int listener_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
-    struct listener *listener = (struct listener *)seat;
+    struct listener *listener = (struct listener *)io_slot;
     struct sockaddr_storage from;
-    int fd = gyre_socket_accept(seat->fd, &from);
+    int fd = gyre_socket_accept(io_slot->fd, &from);
     if (fd == -EMFILE || fd == -ENFILE)
         return gyre_trouble_set(join->trouble, fd,
                                 "no descriptor is left for the connections of %u ranks: raise "
@@ -217,7 +217,7 @@ int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options
     made->options = *options;
     for (uint32_t i = 0; i < options->slots; i++) {
         made->slot[i].lobby = made;
-        made->slot[i].seat = (struct gyre_seat){.fd = -1, .ready = slot_ready};
+        made->slot[i].io_slot = (struct gyre_io_slot){.fd = -1, .ready = slot_ready};
         gyre_talk_open(&made->slot[i].talk, -1);
     }
     *lobby = made;
@@ -227,8 +227,8 @@ int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options
 int gyre_lobby_listen(struct gyre_lobby *lobby, int fd)
 {
     struct listener *listener = &lobby->listener[lobby->listeners];
-    *listener = (struct listener){.seat = {.fd = -1, .ready = listener_ready}, .lobby = lobby};
-    int status = gyre_join_seat(lobby->join, &listener->seat, fd, false);
+    *listener = (struct listener){.io_slot = {.fd = -1, .ready = listener_ready}, .lobby = lobby};
+    int status = gyre_join_add_slot(lobby->join, &listener->io_slot, fd, false);
     if (status)
         close(fd);
     else
@@ -242,7 +242,7 @@ void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now)
         return;
     for (uint32_t i = 0; i < lobby->options.slots; i++) {
         struct slot *slot = &lobby->slot[i];
-        if (slot->seat.fd >= 0 && now > slot->since + GYRE_JOIN_SILENCE)
+        if (slot->io_slot.fd >= 0 && now > slot->since + GYRE_JOIN_SILENCE)
             leave(slot);
     }
 }
@@ -252,8 +252,8 @@ void gyre_lobby_destroy(struct gyre_lobby *lobby)
     if (!lobby)
         return;
     for (uint32_t i = 0; i < lobby->listeners; i++) {
-        int fd = lobby->listener[i].seat.fd;
-        gyre_join_unseat(lobby->join, &lobby->listener[i].seat);
+        int fd = lobby->listener[i].io_slot.fd;
+        gyre_join_remove_slot(lobby->join, &lobby->listener[i].io_slot);
         close(fd);
     }
     for (uint32_t i = 0; i < lobby->options.slots; i++)

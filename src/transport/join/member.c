@@ -30,7 +30,7 @@ int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk)
     uint8_t payload[512 + GYRE_JOIN_CONFIG_MAX];
     const char *text = join->options->configuration_text;
     struct gyre_cursor out = gyre_cursor_over(payload, sizeof payload);
-    gyre_fact_put(&out, &join->fact[join->joined->rank]);
+    gyre_identity_put(&out, &join->identity[join->joined->rank]);
     gyre_put_text(&out, text ? text : "", GYRE_JOIN_CONFIG_MAX);
     int status = gyre_talk_say(talk, GYRE_JOIN_INTRODUCTION, payload, (size_t)(out.at - payload));
     return status == -ECONNRESET ? root_lost(join) : status;
@@ -44,7 +44,7 @@ static int tell_root(struct gyre_joining *join, uint16_t kind, const void *paylo
     struct gyre_control *root = &join->control[0];
     (void)gyre_talk_say(&root->talk, kind, payload,
                         length); /* a broken one is seen when it is read */
-    return gyre_join_rearm(join, &root->seat, gyre_talk_pending(&root->talk));
+    return gyre_join_rearm(join, &root->io_slot, gyre_talk_pending(&root->talk));
 }
 
 static int tell_story(struct gyre_joining *join, int status, bool echo, const char *text)
@@ -76,12 +76,12 @@ void gyre_member_fails(struct gyre_joining *join, int status)
 }
 
 /* Who shares memory with this rank among the lower ones, and where its data listener is. */
-static int report(struct gyre_joining *join)
+static int report_pairs(struct gyre_joining *join)
 {
     uint32_t rank = join->joined->rank;
     size_t size = GYRE_ADDRESS_BYTES + 2 + GYRE_JOIN_WHY_MAX + (rank + 7) / 8;
     struct sockaddr_storage address;
-    int status = gyre_mesh_open(join, &address);
+    int status = gyre_join_mesh_open(join, &address);
     uint8_t *payload = status ? NULL : calloc(1, size);
     if (!payload)
         return status ? status
@@ -101,9 +101,9 @@ int gyre_member_advance(struct gyre_joining *join)
 {
     if (join->phase == GYRE_PHASE_PAIR && !gyre_pairing_busy(join)) {
         join->phase = GYRE_PHASE_PLAN;
-        return report(join);
+        return report_pairs(join);
     }
-    if (join->phase == GYRE_PHASE_MESH && !gyre_mesh_busy(join)) {
+    if (join->phase == GYRE_PHASE_MESH && !gyre_join_mesh_busy(join)) {
         join->phase = GYRE_PHASE_GO;
         return tell_root(join, GYRE_JOIN_DONE, NULL, 0);
     }
@@ -115,7 +115,7 @@ int gyre_member_advance(struct gyre_joining *join)
 /* Others wait longer than rank 0, so that its story comes before their own guess. */
 static void set_deadline(struct gyre_joining *join)
 {
-    uint64_t patience = gyre_join_patience(join);
+    uint64_t patience = gyre_join_phase_timeout(join);
     join->deadline = join->now + (join->joined->rank ? patience + patience / 2 : patience);
 }
 
@@ -126,10 +126,10 @@ static int hear_roster(struct gyre_joining *join, struct gyre_cursor *in)
     gyre_get_bytes(in, join->nonce, sizeof join->nonce);
     for (uint32_t rank = 0; rank < join->joined->n; rank++) {
         struct gyre_member *member = &join->joined->member[rank];
-        gyre_fact_get(in, &join->fact[rank]);
-        memcpy(member->host, join->fact[rank].host, sizeof member->host);
-        member->pid = join->fact[rank].pid;
-        memcpy(member->device, join->fact[rank].device, sizeof member->device);
+        gyre_identity_get(in, &join->identity[rank]);
+        memcpy(member->host, join->identity[rank].host, sizeof member->host);
+        member->pid = join->identity[rank].pid;
+        memcpy(member->device, join->identity[rank].device, sizeof member->device);
     }
     if (in->bad)
         return GYRE_CORRUPT;
@@ -169,7 +169,7 @@ static int hear_plan(struct gyre_joining *join, struct gyre_cursor *in)
     set_deadline(join);
     int status = gyre_pairing_settle(join);
     if (!status)
-        status = gyre_mesh_start(join);
+        status = gyre_join_mesh_start(join);
     return status ? status : gyre_member_advance(join);
 }
 
@@ -191,7 +191,7 @@ static int hear_refusal(struct gyre_joining *join, const struct gyre_record *rec
     return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal.text);
 }
 
-static int hear(struct gyre_joining *join, const struct gyre_record *record)
+static int hear_record(struct gyre_joining *join, const struct gyre_record *record)
 {
     struct gyre_cursor in = gyre_cursor_over(record->payload, record->length);
     switch (record->kind) {
@@ -218,7 +218,7 @@ static int hear(struct gyre_joining *join, const struct gyre_record *record)
 
 int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *record)
 {
-    int status = hear(join, record);
+    int status = hear_record(join, record);
     if (status == GYRE_CORRUPT && !join->trouble->status)
         gyre_trouble_set(join->trouble, status,
                          "rank 0 sent a record (kind %u) that does not belong here", record->kind);
@@ -229,26 +229,26 @@ int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *recor
 
 static int control_lost(struct gyre_joining *join, uint32_t rank)
 {
-    gyre_join_unseat(join, &join->control[join->joined->rank ? 0 : rank].seat);
+    gyre_join_remove_slot(join, &join->control[join->joined->rank ? 0 : rank].io_slot);
     return join->joined->rank == 0 ? gyre_root_lost(join, rank) : root_lost(join);
 }
 
-static int control_ready(struct gyre_joining *join, struct gyre_seat *seat)
+static int control_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
-    struct gyre_control *control = (struct gyre_control *)seat;
+    struct gyre_control *control = (struct gyre_control *)io_slot;
     struct gyre_record record;
     int status = 0;
     while (!status && join->phase != GYRE_PHASE_JOINED) {
         status = gyre_talk_step(&control->talk, &record);
         if (status < 0)
-            return control_lost(join, seat->peer);
+            return control_lost(join, io_slot->peer);
         if (!status)
             status = join->joined->rank ? gyre_member_hears(join, &record)
-                                        : gyre_root_hears(join, seat->peer, &record);
+                                        : gyre_root_hears(join, io_slot->peer, &record);
     }
     if (status < 0)
         return status;
-    return gyre_join_rearm(join, seat, gyre_talk_pending(&control->talk));
+    return gyre_join_rearm(join, io_slot, gyre_talk_pending(&control->talk));
 }
 
 int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_talk *talk)
@@ -258,8 +258,8 @@ int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_tal
     gyre_talk_open(talk, -1);
     control->talk.limit =
         GYRE_RECORD_SMALL + (join->joined->rank ? 256 * (size_t)join->joined->n : 0);
-    control->seat = (struct gyre_seat){.fd = -1, .peer = index, .ready = control_ready};
+    control->io_slot = (struct gyre_io_slot){.fd = -1, .peer = index, .ready = control_ready};
     gyre_socket_tune(control->talk.fd, join->options->dead_time_ms);
-    return gyre_join_seat(join, &control->seat, control->talk.fd,
-                          gyre_talk_pending(&control->talk));
+    return gyre_join_add_slot(join, &control->io_slot, control->talk.fd,
+                              gyre_talk_pending(&control->talk));
 }

@@ -23,7 +23,7 @@
 enum { SPARE_SLOTS = 64, BACKLOG = 4096 };
 
 struct dial {
-    struct gyre_seat seat;
+    struct gyre_io_slot io_slot;
     struct gyre_talk talk;
     uint32_t stripe;
     bool connecting, welcome;
@@ -31,7 +31,7 @@ struct dial {
     int error;
 };
 
-struct gyre_mesh {
+struct gyre_join_mesh {
     struct gyre_lobby *lobby;
     uint64_t started;
     uint32_t have, need; /* connections, in both directions */
@@ -53,8 +53,8 @@ static void file_connection(struct gyre_joining *join, uint32_t peer, uint32_t s
 
 /* -- those who dial us ------------------------------------------------------------------------- */
 
-static bool fits(const struct gyre_joining *join, const struct gyre_handshake *shake,
-                 struct gyre_refusal *refusal)
+static bool claim_fits(const struct gyre_joining *join, const struct gyre_handshake *shake,
+                       struct gyre_refusal *refusal)
 {
     const struct gyre_claim *theirs = &shake->theirs;
     refusal->code = gyre_handshake_judge(shake);
@@ -71,11 +71,11 @@ static bool fits(const struct gyre_joining *join, const struct gyre_handshake *s
     return false;
 }
 
-static int admit(struct gyre_joining *join, struct gyre_talk *talk,
-                 const struct gyre_record *record, struct gyre_refusal *refusal)
+static int admit_data_connection(struct gyre_joining *join, struct gyre_talk *talk,
+                                 const struct gyre_record *record, struct gyre_refusal *refusal)
 {
     const struct gyre_claim theirs = talk->shake.theirs;
-    if (!fits(join, &talk->shake, refusal))
+    if (!claim_fits(join, &talk->shake, refusal))
         return GYRE_AGAIN;
     if (gyre_talk_say(talk, GYRE_JOIN_WELCOME, NULL, 0) || gyre_talk_pending(talk)) {
         gyre_talk_close(talk); /* it dials again */
@@ -100,21 +100,21 @@ static int listen_trouble(struct gyre_joining *join, const struct sockaddr_stora
                             join->joined->rank, gyre_host_name(), text, strerror(-status));
 }
 
-int gyre_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
+int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
 {
     const struct gyre_join_options *options = join->options;
     uint32_t most = join->joined->n * (uint32_t)options->connections;
     struct gyre_lobby_options lobby = {.claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, 0),
                                        .slots = most + SPARE_SLOTS,
                                        .per_address = most < 16 ? 16 : most,
-                                       .admit = admit};
+                                       .admit = admit_data_connection};
     memset(address, 0, sizeof *address);
     join->mesh = calloc(1, sizeof *join->mesh);
     if (!join->mesh)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for the data connections");
     if (!strcmp(options->transport, "shm"))
         return 0;
-    *address = join->fact[join->joined->rank].outward;
+    *address = join->identity[join->joined->rank].outward;
     int fd = gyre_socket_listen(address, options->port_low, options->port_high, BACKLOG);
     if (fd < 0)
         return listen_trouble(join, address, fd);
@@ -131,7 +131,7 @@ int gyre_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address)
 
 static void redial(struct gyre_joining *join, struct dial *dial, int error)
 {
-    gyre_join_unseat(join, &dial->seat);
+    gyre_join_remove_slot(join, &dial->io_slot);
     gyre_talk_close(&dial->talk);
     dial->error = error;
     dial->pause = dial->pause < 100 * GYRE_MS ? 2 * dial->pause : dial->pause;
@@ -142,7 +142,7 @@ static void redial(struct gyre_joining *join, struct dial *dial, int error)
 static struct sockaddr_storage address_of(const struct gyre_joining *join, uint32_t peer)
 {
     struct sockaddr_storage to = join->joined->member[peer].address;
-    const struct sockaddr_storage *own = &join->fact[join->joined->rank].outward;
+    const struct sockaddr_storage *own = &join->identity[join->joined->rank].outward;
     struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&to;
     if (to.ss_family == AF_INET6 && own->ss_family == AF_INET6 &&
         IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
@@ -153,8 +153,8 @@ static struct sockaddr_storage address_of(const struct gyre_joining *join, uint3
 static int start_dial(struct gyre_joining *join, struct dial *dial)
 {
     struct gyre_claim claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, dial->stripe);
-    struct sockaddr_storage to = address_of(join, dial->seat.peer);
-    const struct sockaddr_storage *own = &join->fact[join->joined->rank].outward;
+    struct sockaddr_storage to = address_of(join, dial->io_slot.peer);
+    const struct sockaddr_storage *own = &join->identity[join->joined->rank].outward;
     bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
     uint8_t nonce[GYRE_NONCE_BYTES];
 
@@ -169,14 +169,14 @@ static int start_dial(struct gyre_joining *join, struct dial *dial)
     if (!status)
         status = gyre_handshake_start(&dial->talk.shake, GYRE_HANDSHAKE_CLIENT, &claim,
                                       join->joined->session_key, nonce);
-    return status ? status : gyre_join_seat(join, &dial->seat, fd, true);
+    return status ? status : gyre_join_add_slot(join, &dial->io_slot, fd, true);
 }
 
 static int welcomed(struct gyre_joining *join, struct dial *dial)
 {
-    gyre_join_unseat(join, &dial->seat);
+    gyre_join_remove_slot(join, &dial->io_slot);
     dial->welcome = true;
-    file_connection(join, dial->seat.peer, dial->stripe, gyre_talk_take(&dial->talk));
+    file_connection(join, dial->io_slot.peer, dial->stripe, gyre_talk_take(&dial->talk));
     return gyre_member_advance(join);
 }
 
@@ -193,9 +193,9 @@ static int dial_hears(struct gyre_joining *join, struct dial *dial,
     return 0;
 }
 
-static int dial_ready(struct gyre_joining *join, struct gyre_seat *seat)
+static int dial_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
-    struct dial *dial = (struct dial *)seat;
+    struct dial *dial = (struct dial *)io_slot;
     struct gyre_record record;
     if (dial->connecting) {
         int error = gyre_socket_connected(dial->talk.fd);
@@ -212,14 +212,14 @@ static int dial_ready(struct gyre_joining *join, struct gyre_seat *seat)
     }
     if (status < 0)
         redial(join, dial, status == -ECONNRESET ? ECONNRESET : EPROTO);
-    return status < 0 ? 0 : gyre_join_rearm(join, seat, gyre_talk_pending(&dial->talk));
+    return status < 0 ? 0 : gyre_join_rearm(join, io_slot, gyre_talk_pending(&dial->talk));
 }
 
 /* -- the room's entries ------------------------------------------------------------------------ */
 
 static int make_dials(struct gyre_joining *join, uint32_t peers_below)
 {
-    struct gyre_mesh *mesh = join->mesh;
+    struct gyre_join_mesh *mesh = join->mesh;
     uint32_t stripes = (uint32_t)join->options->connections;
     mesh->dials = peers_below * stripes;
     mesh->dial = mesh->dials ? calloc(mesh->dials, sizeof *mesh->dial) : NULL;
@@ -231,7 +231,7 @@ static int make_dials(struct gyre_joining *join, uint32_t peers_below)
     struct dial *dial = mesh->dial;
     for (uint32_t peer = 0; peer < join->joined->rank; peer++)
         for (uint32_t stripe = 0; apart(join, peer) && stripe < stripes; stripe++) {
-            *dial = (struct dial){.seat = {.fd = -1, .peer = peer, .ready = dial_ready},
+            *dial = (struct dial){.io_slot = {.fd = -1, .peer = peer, .ready = dial_ready},
                                   .stripe = stripe,
                                   .pause = GYRE_MS};
             gyre_talk_open(&dial++->talk, -1);
@@ -239,9 +239,9 @@ static int make_dials(struct gyre_joining *join, uint32_t peers_below)
     return 0;
 }
 
-int gyre_mesh_start(struct gyre_joining *join)
+int gyre_join_mesh_start(struct gyre_joining *join)
 {
-    struct gyre_mesh *mesh = join->mesh;
+    struct gyre_join_mesh *mesh = join->mesh;
     uint32_t below = 0, stripes = (uint32_t)join->options->connections;
     for (uint32_t peer = 0; peer < join->joined->n; peer++)
         if (apart(join, peer)) {
@@ -259,52 +259,52 @@ int gyre_mesh_start(struct gyre_joining *join)
 static int dial_lost(struct gyre_joining *join, const struct dial *dial)
 {
     char what[320], to[GYRE_ADDRESS_TEXT], own[GYRE_ADDRESS_TEXT];
-    struct sockaddr_storage address = address_of(join, dial->seat.peer);
+    struct sockaddr_storage address = address_of(join, dial->io_slot.peer);
     gyre_address_format(&address, to);
-    gyre_address_format(&join->fact[join->joined->rank].outward, own);
+    gyre_address_format(&join->identity[join->joined->rank].outward, own);
     snprintf(what, sizeof what,
              "cannot be reached at %s from %s: %s; is there a firewall (GYRE_PORT_RANGE), another "
              "network "
              "(GYRE_INTERFACE)?",
              to, own, dial->error ? strerror(dial->error) : "no answer");
-    return gyre_join_lost(join, dial->seat.peer, what);
+    return gyre_join_lost(join, dial->io_slot.peer, what);
 }
 
-int gyre_mesh_tick(struct gyre_joining *join)
+int gyre_join_mesh_tick(struct gyre_joining *join)
 {
-    struct gyre_mesh *mesh = join->mesh;
+    struct gyre_join_mesh *mesh = join->mesh;
     int status = 0;
     if (!mesh)
         return 0;
     gyre_lobby_tick(mesh->lobby, join->now);
     if (join->phase != GYRE_PHASE_MESH)
         return 0;
-    bool late = join->now > mesh->started + gyre_join_patience(join);
+    bool late = join->now > mesh->started + gyre_join_phase_timeout(join);
     for (uint32_t i = 0; i < mesh->dials && !status; i++) {
         struct dial *dial = &mesh->dial[i];
         if (dial->welcome)
             continue;
         if (late)
             return dial_lost(join, dial);
-        if (dial->seat.fd < 0 && join->now >= dial->retry_at)
+        if (dial->io_slot.fd < 0 && join->now >= dial->retry_at)
             status = start_dial(join, dial);
     }
     return status;
 }
 
-bool gyre_mesh_busy(const struct gyre_joining *join)
+bool gyre_join_mesh_busy(const struct gyre_joining *join)
 {
     return join->mesh->have < join->mesh->need;
 }
 
-void gyre_mesh_close(struct gyre_joining *join)
+void gyre_join_mesh_close(struct gyre_joining *join)
 {
-    struct gyre_mesh *mesh = join->mesh;
+    struct gyre_join_mesh *mesh = join->mesh;
     if (!mesh)
         return;
     gyre_lobby_destroy(mesh->lobby);
     for (uint32_t i = 0; i < mesh->dials; i++) {
-        gyre_join_unseat(join, &mesh->dial[i].seat);
+        gyre_join_remove_slot(join, &mesh->dial[i].io_slot);
         gyre_talk_close(&mesh->dial[i].talk);
     }
     free(mesh->dial);

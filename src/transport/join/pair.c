@@ -37,17 +37,17 @@ static const char *const label[4] = {"u1", "u2", "u3", "u4"};
 static const size_t message_end[5] = {0, U1, U2, U3, U4};
 
 struct meeting {
-    struct gyre_seat seat;
-    bool higher;      /* this side's rank is the higher one: it connected */
-    int step;         /* messages of the transcript that are there, 0 … 4 */
-    int pidfd;        /* the peer's */
-    uint32_t verdict; /* this side's, of the peer's page */
+    struct gyre_io_slot io_slot;
+    bool higher;         /* this side's rank is the higher one: it connected */
+    int step;            /* messages of the transcript that are there, 0 … 4 */
+    int pidfd;           /* the peer's */
+    uint32_t page_error; /* this side's, of the peer's page */
     uint64_t since;
     uint8_t transcript[U4];
 };
 
 struct gyre_pairing {
-    struct gyre_seat door;
+    struct gyre_io_slot door;
     int page, self; /* memfd and pidfd to pass along, -1 */
     uint32_t pending;
     char why[GYRE_JOIN_WHY_MAX];
@@ -74,7 +74,7 @@ static int send_step(struct gyre_joining *join, struct meeting *meeting)
     int status = code_of(join, meeting, step, meeting->transcript + message_end[step + 1] - CODE);
     if (!status)
         status =
-            gyre_packet_send(meeting->seat.fd, bytes, message_end[step + 1] - message_end[step],
+            gyre_packet_send(meeting->io_slot.fd, bytes, message_end[step + 1] - message_end[step],
                              step == 1 || step == 2 ? pass : NULL);
     meeting->step++;
     return status;
@@ -84,7 +84,7 @@ static int receive_step(struct gyre_joining *join, struct meeting *meeting, int 
 {
     int step = meeting->step;
     uint8_t code[CODE];
-    int status = gyre_packet_receive(meeting->seat.fd, meeting->transcript + message_end[step],
+    int status = gyre_packet_receive(meeting->io_slot.fd, meeting->transcript + message_end[step],
                                      message_end[step + 1] - message_end[step], fd);
     if (status)
         return status;
@@ -100,7 +100,7 @@ static int receive_step(struct gyre_joining *join, struct meeting *meeting, int 
 static void put_verdict(struct meeting *meeting)
 {
     struct gyre_cursor out = gyre_cursor_over(meeting->transcript + message_end[meeting->step], 4);
-    gyre_put_u64(&out, meeting->verdict, 4);
+    gyre_put_u64(&out, meeting->page_error, 4);
 }
 
 static uint32_t get_verdict(struct meeting *meeting, int step)
@@ -109,10 +109,10 @@ static uint32_t get_verdict(struct meeting *meeting, int step)
     return (uint32_t)gyre_get_u64(&in, 4);
 }
 
-static void drop(struct gyre_joining *join, struct meeting *meeting)
+static void drop_pair(struct gyre_joining *join, struct meeting *meeting)
 {
-    int fd = meeting->seat.fd;
-    gyre_join_unseat(join, &meeting->seat);
+    int fd = meeting->io_slot.fd;
+    gyre_join_remove_slot(join, &meeting->io_slot);
     if (fd >= 0)
         close(fd);
     if (meeting->pidfd >= 0)
@@ -124,21 +124,21 @@ static void drop(struct gyre_joining *join, struct meeting *meeting)
 /* Takes the peer's pidfd and tries its page. */
 static void take_gifts(struct gyre_joining *join, struct meeting *meeting, int fd[2])
 {
-    meeting->verdict =
-        fd[0] < 0 ? EBADF : gyre_page_try(join->joined->session_key, meeting->seat.peer, fd[1]);
+    meeting->page_error =
+        fd[0] < 0 ? EBADF : gyre_page_try(join->joined->session_key, meeting->io_slot.peer, fd[1]);
     meeting->pidfd = fd[0];
     fd[0] = -1;
     gyre_close_both(fd);
 }
 
-static void keep(struct gyre_joining *join, struct meeting *meeting)
+static void keep_pair(struct gyre_joining *join, struct meeting *meeting)
 {
-    struct gyre_peer *peer = &join->joined->peer[meeting->seat.peer];
-    int fd = meeting->seat.fd;
-    gyre_join_unseat(join, &meeting->seat);
+    struct gyre_peer *peer = &join->joined->peer[meeting->io_slot.peer];
+    int fd = meeting->io_slot.fd;
+    gyre_join_remove_slot(join, &meeting->io_slot);
     if (peer->unix_fd >= 0) { /* a second proven meeting of one pair cannot be: keep the first */
         close(fd);
-        drop(join, meeting);
+        drop_pair(join, meeting);
         return;
     }
     peer->unix_fd = fd;
@@ -150,12 +150,13 @@ static void keep(struct gyre_joining *join, struct meeting *meeting)
 static int cannot(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
 {
     struct gyre_pairing *pairing = join->pairing;
-    uint32_t rank = join->joined->rank, peer = meeting->seat.peer;
+    uint32_t rank = join->joined->rank, peer = meeting->io_slot.peer;
     char me[GYRE_JOIN_WHO_MAX], them[GYRE_JOIN_WHO_MAX], difference[320];
 
-    drop(join, meeting);
+    drop_pair(join, meeting);
     pairing->pending--;
-    gyre_fact_difference(&join->fact[rank], &join->fact[peer], difference, sizeof difference);
+    gyre_identity_difference(&join->identity[rank], &join->identity[peer], difference,
+                             sizeof difference);
     if (!pairing->why[0]) {
         snprintf(pairing->why, sizeof pairing->why, "%s%s%s; %s", what, error ? ": " : "",
                  error ? strerror(error) : "", difference);
@@ -182,10 +183,10 @@ static int higher_ready(struct gyre_joining *join, struct meeting *meeting)
     }
     gyre_close_both(fd);
     uint32_t theirs = get_verdict(meeting, 3);
-    if (meeting->verdict || theirs)
+    if (meeting->page_error || theirs)
         return cannot(join, meeting, "using a page of its memory",
-                      (int)(meeting->verdict ? meeting->verdict : theirs));
-    keep(join, meeting);
+                      (int)(meeting->page_error ? meeting->page_error : theirs));
+    keep_pair(join, meeting);
     join->pairing->pending--;
     return gyre_member_advance(join);
 }
@@ -196,7 +197,7 @@ static bool right_pair(struct gyre_joining *join, struct meeting *meeting)
     struct gyre_cursor in = gyre_cursor_over(meeting->transcript, U1);
     const uint8_t *mark = gyre_cursor_skip(&in, sizeof magic);
     uint32_t from = (uint32_t)gyre_get_u64(&in, 4), to = (uint32_t)gyre_get_u64(&in, 4);
-    meeting->seat.peer = from;
+    meeting->io_slot.peer = from;
     return !memcmp(mark, magic, sizeof magic) && to == join->joined->rank && from > to &&
            from < join->joined->n;
 }
@@ -224,28 +225,28 @@ static int lower_ready(struct gyre_joining *join, struct meeting *meeting)
     if (!status)
         status = lower_answer(join, meeting, fd);
     bool over = meeting->step == 4;
-    if (!status && over && !meeting->verdict && !get_verdict(meeting, 2))
-        keep(join, meeting);
+    if (!status && over && !meeting->page_error && !get_verdict(meeting, 2))
+        keep_pair(join, meeting);
     else if (status || over)
-        drop(join, meeting);
+        drop_pair(join, meeting);
     return 0;
 }
 
-static int meeting_ready(struct gyre_joining *join, struct gyre_seat *seat)
+static int meeting_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
-    struct meeting *meeting = (struct meeting *)seat;
+    struct meeting *meeting = (struct meeting *)io_slot;
     return meeting->higher ? higher_ready(join, meeting) : lower_ready(join, meeting);
 }
 
-static int door_ready(struct gyre_joining *join, struct gyre_seat *seat)
+static int door_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
 {
     struct gyre_pairing *pairing = join->pairing;
     struct meeting *vacant = NULL;
-    int fd = gyre_door_answer(seat->fd);
+    int fd = gyre_door_answer(io_slot->fd);
     if (fd < 0)
         return 0;
     for (uint32_t i = join->joined->rank; i < pairing->meetings && !vacant; i++)
-        if (pairing->meeting[i].seat.fd < 0)
+        if (pairing->meeting[i].io_slot.fd < 0)
             vacant = &pairing->meeting[i];
     if (!vacant || pairing->self < 0 || pairing->page < 0) {
         close(fd);
@@ -253,24 +254,24 @@ static int door_ready(struct gyre_joining *join, struct gyre_seat *seat)
     }
     vacant->step = 0;
     vacant->since = join->now;
-    return gyre_join_seat(join, &vacant->seat, fd, false);
+    return gyre_join_add_slot(join, &vacant->io_slot, fd, false);
 }
 
 /* -- the room's entries ------------------------------------------------------------------------ */
 
-int gyre_pairing_open(struct gyre_joining *join, struct gyre_fact *mine)
+int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine)
 {
     uint32_t n = join->joined->n, meetings = n + GUESTS;
     struct gyre_pairing *pairing = calloc(1, sizeof *pairing + meetings * sizeof *pairing->meeting);
     if (!pairing)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks", n);
     join->pairing = pairing;
-    pairing->door = (struct gyre_seat){.fd = -1, .ready = door_ready};
+    pairing->door = (struct gyre_io_slot){.fd = -1, .ready = door_ready};
     pairing->page = pairing->self = -1;
     pairing->meetings = meetings;
     for (uint32_t i = 0; i < meetings; i++) {
         struct meeting *meeting = &pairing->meeting[i];
-        meeting->seat = (struct gyre_seat){.fd = -1, .peer = i, .ready = meeting_ready};
+        meeting->io_slot = (struct gyre_io_slot){.fd = -1, .peer = i, .ready = meeting_ready};
         meeting->higher = i < join->joined->rank;
         meeting->pidfd = -1;
     }
@@ -286,7 +287,7 @@ static int say_hello(struct gyre_joining *join, struct meeting *meeting)
     struct gyre_cursor out = gyre_cursor_over(meeting->transcript, U1);
     gyre_put_bytes(&out, magic, sizeof magic);
     gyre_put_u64(&out, join->joined->rank, 4);
-    gyre_put_u64(&out, meeting->seat.peer, 4);
+    gyre_put_u64(&out, meeting->io_slot.peer, 4);
     int status = gyre_random_bytes(out.at, GYRE_NONCE_BYTES);
     return status ? status : send_step(join, meeting);
 }
@@ -294,28 +295,29 @@ static int say_hello(struct gyre_joining *join, struct meeting *meeting)
 /* In the same network namespace a door that is known and shut means that its owner is gone. */
 static int no_answer(struct gyre_joining *join, struct meeting *meeting, int error)
 {
-    uint32_t peer = meeting->seat.peer;
-    uint64_t here = join->fact[join->joined->rank].space[0], there = join->fact[peer].space[0];
+    uint32_t peer = meeting->io_slot.peer;
+    uint64_t here = join->identity[join->joined->rank].space[0],
+             there = join->identity[peer].space[0];
     if (error == ECONNREFUSED && here && here == there)
         return gyre_join_lost(join, peer, "has closed its Unix socket");
     return cannot(join, meeting, "connecting to its Unix socket", error);
 }
 
-static int begin(struct gyre_joining *join, struct meeting *meeting)
+static int begin_meeting(struct gyre_joining *join, struct meeting *meeting)
 {
     static const uint8_t none[16];
-    const uint8_t *door = join->fact[meeting->seat.peer].door;
+    const uint8_t *door = join->identity[meeting->io_slot.peer].door;
     if (join->pairing->self < 0)
         return cannot(join, meeting, "pidfd_open", -join->pairing->self);
     if (join->pairing->page < 0)
         return cannot(join, meeting, "memfd_create", -join->pairing->page);
     if (!memcmp(door, none, sizeof none))
         return cannot(join, meeting, "it has no Unix socket", 0);
-    int fd = gyre_door_knock(door);
+    int fd = gyre_door_connect(door);
     if (fd < 0)
         return no_answer(join, meeting, -fd);
     meeting->since = join->now;
-    int status = gyre_join_seat(join, &meeting->seat, fd, false);
+    int status = gyre_join_add_slot(join, &meeting->io_slot, fd, false);
     if (status) {
         close(fd);
         return status;
@@ -327,12 +329,13 @@ static int begin(struct gyre_joining *join, struct meeting *meeting)
 static bool may_share(const struct gyre_joining *join, uint32_t peer)
 {
     return !gyre_join_apart(join->options->transport) &&
-           gyre_fact_one_machine(&join->fact[join->joined->rank], &join->fact[peer]);
+           gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
 }
 
 static void note_apart(struct gyre_joining *join, uint32_t peer)
 {
-    const struct gyre_fact *mine = &join->fact[join->joined->rank], *theirs = &join->fact[peer];
+    const struct gyre_rank_identity *mine = &join->identity[join->joined->rank],
+                                    *theirs = &join->identity[peer];
     bool machine = memcmp(mine->boot, theirs->boot, sizeof mine->boot) != 0;
     if (!join->pairing->why[0] && !strcmp(join->options->transport, "shm"))
         snprintf(join->pairing->why, sizeof join->pairing->why, "they run on different %s",
@@ -353,7 +356,7 @@ int gyre_pairing_start(struct gyre_joining *join)
     }
     int door = pairing->door.fd;
     pairing->door.fd = -1;
-    int status = door < 0 ? 0 : gyre_join_seat(join, &pairing->door, door, false);
+    int status = door < 0 ? 0 : gyre_join_add_slot(join, &pairing->door, door, false);
     pairing->pending = 1; /* so that no answer ends the phase before all were asked */
     for (uint32_t peer = 0; peer < rank && !status; peer++) {
         if (!may_share(join, peer)) {
@@ -361,7 +364,7 @@ int gyre_pairing_start(struct gyre_joining *join)
             continue;
         }
         pairing->pending++;
-        status = begin(join, &pairing->meeting[peer]);
+        status = begin_meeting(join, &pairing->meeting[peer]);
     }
     pairing->pending--;
     return status ? status : gyre_member_advance(join);
@@ -371,13 +374,13 @@ int gyre_pairing_tick(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
     for (uint32_t peer = 0; peer < join->joined->rank; peer++)
-        if (pairing->meeting[peer].seat.fd >= 0 &&
-            join->now > pairing->meeting[peer].since + gyre_join_patience(join))
+        if (pairing->meeting[peer].io_slot.fd >= 0 &&
+            join->now > pairing->meeting[peer].since + gyre_join_phase_timeout(join))
             return gyre_join_lost(join, peer, "does not answer on its Unix socket");
     for (uint32_t i = join->joined->rank; i < pairing->meetings; i++)
-        if (pairing->meeting[i].seat.fd >= 0 &&
+        if (pairing->meeting[i].io_slot.fd >= 0 &&
             join->now > pairing->meeting[i].since + GYRE_JOIN_SILENCE)
-            drop(join, &pairing->meeting[i]);
+            drop_pair(join, &pairing->meeting[i]);
     return 0;
 }
 
@@ -414,11 +417,11 @@ void gyre_pairing_close(struct gyre_joining *join)
     if (!pairing)
         return;
     int fd[2] = {pairing->self, pairing->page}, door[2] = {pairing->door.fd, -1};
-    gyre_join_unseat(join, &pairing->door);
+    gyre_join_remove_slot(join, &pairing->door);
     gyre_close_both(fd);
     gyre_close_both(door);
     for (uint32_t i = 0; i < pairing->meetings; i++)
-        drop(join, &pairing->meeting[i]);
+        drop_pair(join, &pairing->meeting[i]);
     free(pairing);
     join->pairing = NULL;
 }

@@ -24,7 +24,7 @@
 
 enum { ADDRESSES = 4, BACKLOG = 4096 };
 
-static void close_listeners(struct gyre_place *place)
+static void close_listeners(struct gyre_rendezvous *place)
 {
     while (place->listeners)
         close(place->listener[--place->listeners]);
@@ -46,7 +46,7 @@ static bool means_loopback(const char *host)
 
 /* Listens on every one of the addresses at `port`. 0, -EADDRINUSE (nothing is kept), or the last
  * error. */
-static int listen_all(struct gyre_place *place, struct sockaddr_storage *address, int count,
+static int listen_all(struct gyre_rendezvous *place, struct sockaddr_storage *address, int count,
                       uint16_t port)
 {
     int last = -EADDRNOTAVAIL;
@@ -68,7 +68,7 @@ static int listen_all(struct gyre_place *place, struct sockaddr_storage *address
     return place->listeners ? 0 : last;
 }
 
-static int listen_ports(struct gyre_joining *join, struct gyre_place *place,
+static int listen_ports(struct gyre_joining *join, struct gyre_rendezvous *place,
                         struct sockaddr_storage *address, int count)
 {
     const struct gyre_job *job = join->job;
@@ -90,7 +90,7 @@ static void pause_ms(int ms)
 
 /* A port may be held for a moment by the last job's rank 0, or by a rank that met itself there: one
  * second of patience. */
-static int listen_patiently(struct gyre_joining *join, struct gyre_place *place,
+static int listen_patiently(struct gyre_joining *join, struct gyre_rendezvous *place,
                             struct sockaddr_storage *address, int count)
 {
     uint64_t until = gyre_now_ns() + GYRE_SECOND;
@@ -102,7 +102,7 @@ static int listen_patiently(struct gyre_joining *join, struct gyre_place *place,
     return status;
 }
 
-static int open_address(struct gyre_joining *join, struct gyre_place *place)
+static int open_address(struct gyre_joining *join, struct gyre_rendezvous *place)
 {
     const struct gyre_job *job = join->job;
     struct sockaddr_storage address[ADDRESSES];
@@ -144,7 +144,7 @@ static int file_address(struct gyre_joining *join, struct sockaddr_storage *addr
     return gyre_address_resolve("127.0.0.1", 0, address, 1, join->trouble) < 0 ? -EIO : 0;
 }
 
-static int write_file(struct gyre_joining *join, struct gyre_place *place,
+static int write_file(struct gyre_joining *join, struct gyre_rendezvous *place,
                       const struct sockaddr_storage *address)
 {
     char text[GYRE_ADDRESS_TEXT + 8], temporary[560];
@@ -167,7 +167,7 @@ static int write_file(struct gyre_joining *join, struct gyre_place *place,
     return status;
 }
 
-static int open_file(struct gyre_joining *join, struct gyre_place *place)
+static int open_file(struct gyre_joining *join, struct gyre_rendezvous *place)
 {
     struct sockaddr_storage address;
     const struct gyre_join_options *options = join->options;
@@ -188,7 +188,7 @@ static int open_file(struct gyre_joining *join, struct gyre_place *place)
 }
 
 /* The listener stays its owner's. */
-static int open_held(struct gyre_joining *join, struct gyre_place *place)
+static int open_held(struct gyre_joining *join, struct gyre_rendezvous *place)
 {
     int fd = fcntl(join->job->root_fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
@@ -198,18 +198,18 @@ static int open_held(struct gyre_joining *join, struct gyre_place *place)
     return 0;
 }
 
-int gyre_place_open(struct gyre_joining *join, struct gyre_place *place)
+int gyre_rendezvous_open(struct gyre_joining *join, struct gyre_rendezvous *place)
 {
     enum gyre_root_kind kind = join->job->root_kind;
     int status = kind == GYRE_ROOT_FILE   ? open_file(join, place)
                  : kind == GYRE_ROOT_HELD ? open_held(join, place)
                                           : open_address(join, place);
     if (status)
-        gyre_place_close(place);
+        gyre_rendezvous_close(place);
     return status;
 }
 
-void gyre_place_close(struct gyre_place *place)
+void gyre_rendezvous_close(struct gyre_rendezvous *place)
 {
     close_listeners(place);
     if (place->file[0])
@@ -234,7 +234,7 @@ static int check_owner(int fd, const char *path, struct gyre_trouble *trouble)
                             path, info.st_uid, info.st_mode & 0777);
 }
 
-static int read_file(const char *path, char *text, size_t size, struct gyre_trouble *trouble)
+static int read_root_file(const char *path, char *text, size_t size, struct gyre_trouble *trouble)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -253,7 +253,7 @@ static int find_by_file(struct gyre_joining *join, struct sockaddr_storage *out,
 {
     char text[320], *end;
     const char *path = join->job->root_file;
-    int status = read_file(path, text, sizeof text, trouble);
+    int status = read_root_file(path, text, sizeof text, trouble);
     if (status)
         return status;
     char *blank = strchr(text, ' ');
@@ -265,8 +265,8 @@ static int find_by_file(struct gyre_joining *join, struct sockaddr_storage *out,
     return gyre_address_resolve(text, (uint16_t)port, out, max, trouble);
 }
 
-int gyre_place_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
-                    struct gyre_trouble *trouble)
+int gyre_rendezvous_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
+                         struct gyre_trouble *trouble)
 {
     const struct gyre_job *job = join->job;
     struct sockaddr_storage address[ADDRESSES];

@@ -23,7 +23,7 @@
 #define SPARE      64
 
 struct gyre_root {
-    struct gyre_place place;
+    struct gyre_rendezvous place;
     struct gyre_lobby *lobby;
     uint32_t count;    /* ranks that have answered in this phase, rank 0 among them */
     uint8_t *answered; /* n */
@@ -53,7 +53,7 @@ static void say(struct gyre_joining *join, uint16_t kind, const void *payload, s
             continue;
         (void)gyre_talk_say(&control->talk, kind, payload,
                             length); /* a broken one is seen when it is read */
-        (void)gyre_join_rearm(join, &control->seat, gyre_talk_pending(&control->talk));
+        (void)gyre_join_rearm(join, &control->io_slot, gyre_talk_pending(&control->talk));
     }
 }
 
@@ -81,12 +81,13 @@ static void list_missing(const struct gyre_joining *join, char *text, size_t siz
 
 /* -- gathering --------------------------------------------------------------------------------- */
 
-static void note_member(struct gyre_joining *join, uint32_t rank, const struct gyre_fact *fact)
+static void note_member(struct gyre_joining *join, uint32_t rank,
+                        const struct gyre_rank_identity *identity)
 {
-    join->fact[rank] = *fact;
-    memcpy(join->joined->member[rank].host, fact->host, sizeof fact->host);
-    join->joined->member[rank].pid = fact->pid;
-    memcpy(join->joined->member[rank].device, fact->device, sizeof fact->device);
+    join->identity[rank] = *identity;
+    memcpy(join->joined->member[rank].host, identity->host, sizeof identity->host);
+    join->joined->member[rank].pid = identity->pid;
+    memcpy(join->joined->member[rank].device, identity->device, sizeof identity->device);
 }
 
 static bool local_address(int fd, struct sockaddr_storage *out)
@@ -104,7 +105,7 @@ static bool local_address(int fd, struct sockaddr_storage *out)
  */
 static void find_own_address(struct gyre_joining *join)
 {
-    struct sockaddr_storage *own = &join->fact[0].outward, address;
+    struct sockaddr_storage *own = &join->identity[0].outward, address;
     for (uint32_t rank = 1; rank < join->joined->n && !join->options->interface; rank++)
         if (local_address(join->control[rank].talk.fd, &address) &&
             (!own->ss_family ||
@@ -116,17 +117,17 @@ static void find_own_address(struct gyre_joining *join)
  * it. It is reachable where rank 0 is. */
 static int check_loopback(struct gyre_joining *join)
 {
-    const struct gyre_fact *root = &join->fact[0];
+    const struct gyre_rank_identity *root = &join->identity[0];
     bool several = false;
     for (uint32_t rank = 1; rank < join->joined->n; rank++)
-        several |= memcmp(root->boot, join->fact[rank].boot, sizeof root->boot) != 0;
+        several |= memcmp(root->boot, join->identity[rank].boot, sizeof root->boot) != 0;
     for (uint32_t rank = 0; rank < join->joined->n && several; rank++) {
-        struct gyre_fact *fact = &join->fact[rank];
+        struct gyre_rank_identity *identity = &join->identity[rank];
         char who[GYRE_JOIN_WHO_MAX];
-        if (gyre_address_is_loopback(&fact->outward) &&
-            !memcmp(fact->boot, root->boot, sizeof fact->boot))
-            fact->outward = root->outward;
-        if (gyre_address_is_loopback(&fact->outward))
+        if (gyre_address_is_loopback(&identity->outward) &&
+            !memcmp(identity->boot, root->boot, sizeof identity->boot))
+            identity->outward = root->outward;
+        if (gyre_address_is_loopback(&identity->outward))
             return gyre_trouble_set(
                 join->trouble, GYRE_REFUSED,
                 "%s can be reached by loopback only, but the job runs on several machines: set "
@@ -145,7 +146,7 @@ static void begin_phase(struct gyre_joining *join)
 static int send_roster(struct gyre_joining *join)
 {
     uint32_t n = join->joined->n;
-    size_t length = GYRE_NONCE_BYTES + n * gyre_fact_bytes();
+    size_t length = GYRE_NONCE_BYTES + n * gyre_identity_bytes();
     find_own_address(join);
     int status = check_loopback(join);
     uint8_t *payload = status ? NULL : malloc(length);
@@ -156,8 +157,8 @@ static int send_roster(struct gyre_joining *join)
     struct gyre_cursor out = gyre_cursor_over(payload, length);
     gyre_put_bytes(&out, join->nonce, GYRE_NONCE_BYTES);
     for (uint32_t rank = 0; rank < n; rank++)
-        gyre_fact_put(&out, &join->fact[rank]);
-    gyre_place_close(&join->root->place); /* all are there: nobody needs to find it any more */
+        gyre_identity_put(&out, &join->identity[rank]);
+    gyre_rendezvous_close(&join->root->place); /* all are there: nobody needs to find it any more */
     begin_phase(join);
     say(join, GYRE_JOIN_ROSTER, payload, length);
     struct gyre_record record = {GYRE_JOIN_ROSTER, payload, length};
@@ -200,7 +201,7 @@ static int turn_away(struct gyre_joining *join, const struct gyre_guest *guest,
                      struct gyre_refusal *refusal)
 {
     struct gyre_root *root = join->root;
-    int status = gyre_guest_refuse(join, guest, refusal);
+    int status = gyre_guest_refuse_rank(join, guest, refusal);
     if (status == GYRE_AGAIN)
         memcpy(root->refused, refusal->text, sizeof root->refused);
     else if (guest->claim.rank < join->joined->n)
@@ -208,8 +209,8 @@ static int turn_away(struct gyre_joining *join, const struct gyre_guest *guest,
     return status;
 }
 
-static int admit(struct gyre_joining *join, struct gyre_talk *talk,
-                 const struct gyre_record *record, struct gyre_refusal *refusal)
+static int admit_rank(struct gyre_joining *join, struct gyre_talk *talk,
+                      const struct gyre_record *record, struct gyre_refusal *refusal)
 {
     static struct gyre_guest guest; /* 4 KiB, not on the stack; one process joins at a time */
     struct gyre_root *root = join->root;
@@ -223,7 +224,7 @@ static int admit(struct gyre_joining *join, struct gyre_talk *talk,
     refusal->code = judge(join, talk, rank);
     if (refusal->code)
         return turn_away(join, &guest, refusal);
-    note_member(join, rank, &guest.fact);
+    note_member(join, rank, &guest.identity);
     answered(root, rank);
     int status = gyre_join_control(join, rank, talk);
     return status || root->count < join->joined->n ? status : send_roster(join);
@@ -378,8 +379,8 @@ static int phase_over(struct gyre_joining *join, const char *missing)
     return gyre_trouble_set(
         join->trouble, GYRE_PEER_LOST,
         "%s has not answered for %.1f s while the ranks were connecting (waiting for rank %s)",
-        gyre_join_who(join, first, who), (double)gyre_join_patience(join) / (double)GYRE_SECOND,
-        missing);
+        gyre_join_who(join, first, who),
+        (double)gyre_join_phase_timeout(join) / (double)GYRE_SECOND, missing);
 }
 
 int gyre_root_tick(struct gyre_joining *join)
@@ -418,7 +419,7 @@ static int open_lobby(struct gyre_joining *join, struct gyre_root *root)
                                        .slots = n + SPARE,
                                        .per_address = n < 16 ? 16 : n,
                                        .introduction = true,
-                                       .admit = admit};
+                                       .admit = admit_rank};
     memcpy(lobby.key, join->job->key, sizeof lobby.key);
     int status = gyre_lobby_create(join, &lobby, &root->lobby);
     gyre_wipe(lobby.key, sizeof lobby.key);
@@ -436,7 +437,7 @@ int gyre_root_open(struct gyre_joining *join)
     root->line_at = join->started + (first < FIRST_LINE ? first : FIRST_LINE);
     int status = make_tables(join, root);
     if (!status)
-        status = gyre_place_open(join, &root->place);
+        status = gyre_rendezvous_open(join, &root->place);
     if (!status)
         status = open_lobby(join, root);
     if (!status)
@@ -464,7 +465,7 @@ void gyre_root_close(struct gyre_joining *join)
     if (!root)
         return;
     gyre_lobby_destroy(root->lobby);
-    gyre_place_close(&root->place);
+    gyre_rendezvous_close(&root->place);
     free(root->answered);
     free(root->share);
     free(root->node);

@@ -82,7 +82,7 @@ static void attempt(struct seek *seek, struct place *place)
 {
     uint8_t nonce[GYRE_NONCE_BYTES];
     struct sockaddr_storage source = {0};
-    const struct sockaddr_storage *own = &seek->join->fact[seek->join->joined->rank].outward;
+    const struct sockaddr_storage *own = &seek->join->identity[seek->join->joined->rank].outward;
     if (own->ss_family && !gyre_address_is_loopback(&place->address))
         source = *own;
     int fd = gyre_socket_connect(&place->address, &source);
@@ -100,7 +100,7 @@ static void attempt(struct seek *seek, struct place *place)
 }
 
 /* True: this place is rank 0. */
-static bool advance(struct seek *seek, struct place *place)
+static bool advance_attempt(struct seek *seek, struct place *place)
 {
     struct gyre_record record;
     if (place->connecting) {
@@ -129,7 +129,7 @@ static const struct place *most_telling(const struct seek *seek)
     return best;
 }
 
-static void describe(const struct seek *seek, char *text, size_t size)
+static void describe_search(const struct seek *seek, char *text, size_t size)
 {
     const struct place *place = most_telling(seek);
     const uint8_t *id = seek->join->job->key_id;
@@ -160,11 +160,11 @@ static void describe(const struct seek *seek, char *text, size_t size)
                  place->error ? strerror(place->error) : "no connection yet");
 }
 
-static int give_up(struct seek *seek)
+static int give_up_search(struct seek *seek)
 {
     char why[512];
     bool closed = seek->places && most_telling(seek)->manner == CLOSED;
-    describe(seek, why, sizeof why);
+    describe_search(seek, why, sizeof why);
     return gyre_trouble_set(
         seek->join->trouble, closed ? GYRE_REFUSED : GYRE_TIMED_OUT,
         "rank %u on %s did not find rank 0 within %.1f s: %s%s", seek->join->joined->rank,
@@ -174,13 +174,13 @@ static int give_up(struct seek *seek)
                                          : "");
 }
 
-static void report(struct seek *seek)
+static void report_search(struct seek *seek)
 {
     char why[512];
     if (seek->now < seek->line_at)
         return;
     seek->line_at = seek->now + NEXT_LINE;
-    describe(seek, why, sizeof why);
+    describe_search(seek, why, sizeof why);
     gyre_log(GYRE_LOG_WARN, "still looking for rank 0: %s", why);
 }
 
@@ -206,7 +206,7 @@ static int find_places(struct seek *seek)
     if ((seek->places && !file) || seek->now < seek->find_at)
         return 0;
     seek->finding.status = 0;
-    int count = gyre_place_find(seek->join, found, PLACES, &seek->finding);
+    int count = gyre_rendezvous_find(seek->join, found, PLACES, &seek->finding);
     seek->find_at = seek->now + seek->find_pause;
     seek->find_pause = next_pause(seek, seek->find_pause);
     bool later =
@@ -252,21 +252,22 @@ static void wait_places(struct seek *seek, uint64_t until)
             seek->wait[i].revents = 0;
 }
 
-static int look(struct seek *seek, struct gyre_talk *talk)
+static int look_for_root(struct seek *seek, struct gyre_talk *talk)
 {
     for (;;) {
         seek->now = gyre_now_ns();
         bool hopeless = seek->closed_since && seek->now > seek->closed_since + PERSIST;
         if (seek->now >= seek->join->deadline || hopeless)
-            return give_up(seek);
+            return give_up_search(seek);
         int status = find_places(seek);
         if (status)
             return status;
-        report(seek);
+        report_search(seek);
         wait_places(seek, start_attempts(seek));
         seek->now = gyre_now_ns();
         for (int i = 0; i < seek->places; i++)
-            if (seek->wait[i].fd >= 0 && seek->wait[i].revents && advance(seek, &seek->place[i])) {
+            if (seek->wait[i].fd >= 0 && seek->wait[i].revents &&
+                advance_attempt(seek, &seek->place[i])) {
                 *talk = seek->place[i].talk;
                 gyre_talk_open(&seek->place[i].talk, -1);
                 return 0;
@@ -283,7 +284,7 @@ int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk)
     seek->claim = gyre_join_claim(join, GYRE_PURPOSE_JOIN, 0);
     seek->find_pause = GYRE_MS;
     seek->line_at = join->started + FIRST_LINE;
-    int status = look(seek, talk);
+    int status = look_for_root(seek, talk);
     set_places(seek, NULL, 0);
     free(seek);
     return status;

@@ -72,14 +72,14 @@ const char *gyre_cuda_ipc_words(enum gyre_cuda_way way)
 static int open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
                      struct gyre_trouble *trouble)
 {
-    if (!options->sight || !options->sight->ferry)
+    if (!options->lookup || !options->lookup->copy_queue)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "this rank has no CUDA device");
     return gyre_shm_open(options, out, trouble);
 }
 
-static const char *serves(const struct gyre_wire *wire)
+static const char *cuda_ipc_serves(const struct gyre_wire *wire)
 {
-    return gyre_ferry_exports(gyre_shm_sight(wire)->ferry) ? "exported" : "classic";
+    return gyre_copy_queue_exports(gyre_shm_lookup(wire)->copy_queue) ? "exported" : "classic";
 }
 
 static bool carries(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send)
@@ -91,7 +91,7 @@ static bool carries(struct gyre_pipe *pipe, const void *memory, uint64_t length,
 const struct gyre_driver gyre_driver_cuda_ipc = {
     .name = "cuda_ipc",
     .open = open_wire,
-    .serves = serves,
+    .serves = cuda_ipc_serves,
     .carries = carries, /* of the device's memory; the limits tell of the host's */
     GYRE_SHM_ENTRIES,
 };

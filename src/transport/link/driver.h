@@ -40,7 +40,8 @@ struct gyre_pipe;
 struct sockaddr_storage;
 
 struct gyre_driver_limits {
-    bool mapped;            /* peers' shared regions can be used in place (device/device.h, transport/watch/watch.h) */
+    bool
+        mapped; /* peers' shared regions can be used in place (device/device.h, transport/watch/watch.h) */
     uint32_t memory_kinds;  /* bit 1 << enum gyre_memory_kind that any send and recv may use */
     uint64_t message_max;   /* bytes of one post */
     uint64_t inline_max;    /* a send up to this is copied at the post and completes early */
@@ -65,7 +66,7 @@ struct gyre_wire_options {
     const struct sockaddr_storage *address;
 
     /* Mapped drivers: what peers can read in place. Outlives the wire; NULL: nothing. */
-    const struct gyre_sight *sight;
+    const struct gyre_memory_lookup *lookup;
 };
 
 /* A connected, authenticated way to one peer. The driver owns the descriptors after a successful

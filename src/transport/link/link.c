@@ -81,7 +81,7 @@ void gyre_links_attach_lazily(struct gyre_links *links, int index)
 }
 
 /* The peer's place: its link, or the empty one where it belongs. */
-static struct link *place_of(struct gyre_links *links, uint32_t peer)
+static struct link *link_place(struct gyre_links *links, uint32_t peer)
 {
     uint32_t i = (uint32_t)gyre_mix64(peer) & links->mask;
     while (links->link[i].peer != peer && links->link[i].peer != UINT32_MAX)
@@ -92,7 +92,7 @@ static struct link *place_of(struct gyre_links *links, uint32_t peer)
 int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_channel *channel,
                       struct gyre_trouble *trouble)
 {
-    struct link *link = place_of(links, channel->peer);
+    struct link *link = link_place(links, channel->peer);
     if (link->peer != UINT32_MAX)
         return gyre_trouble_set(trouble, -EEXIST, "rank %u is linked already", channel->peer);
     if (links->used == links->most)
@@ -108,9 +108,9 @@ int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_cha
     return 0;
 }
 
-static int find(struct gyre_links *links, uint32_t peer, struct link **out)
+static int find_link(struct gyre_links *links, uint32_t peer, struct link **out)
 {
-    *out = place_of(links, peer);
+    *out = link_place(links, peer);
     if ((*out)->pipe)
         return 0;
     if (links->lazy < 0 || (*out)->peer == peer)
@@ -127,7 +127,7 @@ int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_ma
                    const void *data, uint64_t length, uint64_t token)
 {
     struct link *link;
-    int status = find(links, peer, &link);
+    int status = find_link(links, peer, &link);
     return status ? status : driver_of(links, link)->send(link->pipe, match, data, length, token);
 }
 
@@ -135,7 +135,7 @@ int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_ma
                    void *data, uint64_t length, uint64_t token)
 {
     struct link *link;
-    int status = find(links, peer, &link);
+    int status = find_link(links, peer, &link);
     return status ? status : driver_of(links, link)->recv(link->pipe, match, data, length, token);
 }
 
@@ -143,7 +143,7 @@ bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gy
                         const void *data, uint64_t length)
 {
     struct link *link;
-    return !find(links, peer, &link) && driver_of(links, link)->send_now &&
+    return !find_link(links, peer, &link) && driver_of(links, link)->send_now &&
            driver_of(links, link)->send_now(link->pipe, match, data, length);
 }
 
@@ -151,7 +151,7 @@ int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyr
                        void *data, uint64_t length)
 {
     struct link *link;
-    if (find(links, peer, &link) || !driver_of(links, link)->recv_now)
+    if (find_link(links, peer, &link) || !driver_of(links, link)->recv_now)
         return -ENOENT;
     return driver_of(links, link)->recv_now(link->pipe, match, data, length);
 }
@@ -159,7 +159,7 @@ int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyr
 int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token)
 {
     struct link *link;
-    int status = find(links, peer, &link);
+    int status = find_link(links, peer, &link);
     return status ? status : driver_of(links, link)->cancel(link->pipe, token);
 }
 
@@ -167,7 +167,7 @@ bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memo
                        bool send)
 {
     struct link *link;
-    if (find(links, peer, &link) || !driver_of(links, link)->carries)
+    if (find_link(links, peer, &link) || !driver_of(links, link)->carries)
         return false;
     return driver_of(links, link)->carries(link->pipe, memory, length, send);
 }
@@ -175,7 +175,7 @@ bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memo
 int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble)
 {
     struct link *link;
-    int status = find(links, peer, &link);
+    int status = find_link(links, peer, &link);
     if (status)
         return gyre_trouble_set(trouble, status, "there is no link to rank %u", peer);
     return driver_of(links, link)->state(link->pipe, trouble);
@@ -183,7 +183,7 @@ int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble
 
 void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size)
 {
-    struct link *link = links ? place_of(links, peer) : NULL;
+    struct link *link = links ? link_place(links, peer) : NULL;
     if (!link || !link->pipe)
         snprintf(text, size, "none");
     else

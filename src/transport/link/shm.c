@@ -52,7 +52,7 @@ struct gyre_pipe {
 struct gyre_wire {
     struct gyre_pipe **pipe;
     uint32_t rank, pipes, most;
-    const struct gyre_sight *sight;
+    const struct gyre_memory_lookup *lookup;
     bool full;      /* the last poll() had more to tell than it was given room for */
     uint64_t moved; /* calls in which bytes moved, in or out */
 };
@@ -69,14 +69,14 @@ int gyre_shm_open(const struct gyre_wire_options *options, struct gyre_wire **ou
     }
     wire->most = options->peers;
     wire->rank = options->rank;
-    wire->sight = options->sight;
+    wire->lookup = options->lookup;
     *out = wire;
     return 0;
 }
 
-const struct gyre_sight *gyre_shm_sight(const struct gyre_wire *wire)
+const struct gyre_memory_lookup *gyre_shm_lookup(const struct gyre_wire *wire)
 {
-    return wire->sight;
+    return wire->lookup;
 }
 
 struct gyre_stream *gyre_shm_stream(struct gyre_pipe *pipe)
@@ -84,7 +84,7 @@ struct gyre_stream *gyre_shm_stream(struct gyre_pipe *pipe)
     return pipe->status ? NULL : pipe->stream;
 }
 
-static void drop(struct gyre_wire *wire, uint32_t index)
+static void drop_shm_pipe(struct gyre_wire *wire, uint32_t index)
 {
     gyre_stream_destroy(wire->pipe[index]->stream);
     free(wire->pipe[index]);
@@ -106,7 +106,7 @@ void gyre_shm_close(struct gyre_wire *wire)
     if (!wire)
         return;
     while (wire->pipes)
-        drop(wire, 0);
+        drop_shm_pipe(wire, 0);
     free(wire->pipe);
     free(wire);
 }
@@ -129,7 +129,7 @@ int gyre_shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
                                 channel->peer, wire->most);
     struct gyre_pipe *pipe = calloc(1, sizeof(*pipe));
     struct gyre_stream_options options = {
-        .posts = GYRE_SHM_POSTS, .checksum = false, .peer = channel->peer, .sight = wire->sight};
+        .posts = GYRE_SHM_POSTS, .checksum = false, .peer = channel->peer, .lookup = wire->lookup};
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {
         free(pipe);
@@ -146,7 +146,7 @@ int gyre_shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
     return 0;
 }
 
-static void fail(struct gyre_pipe *pipe, int status, const char *what)
+static void fail_shm_pipe(struct gyre_pipe *pipe, int status, const char *what)
 {
     if (pipe->status)
         return;
@@ -169,14 +169,14 @@ static void fail_stream(struct gyre_pipe *pipe, int status)
         gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
                                     theirs);
     }
-    fail(pipe, status, text);
+    fail_shm_pipe(pipe, status, text);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
 /* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out.
  */
-static void ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t length)
+static void shm_ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t length)
 {
     uint64_t at = pipe->written % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
@@ -186,7 +186,7 @@ static void ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t lengt
     pipe->written += length;
 }
 
-static void ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
+static void shm_ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
 {
     uint64_t at = pipe->read % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
@@ -196,29 +196,30 @@ static void ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
     pipe->read += length;
 }
 
-static uint64_t room(const struct gyre_pipe *pipe)
+static uint64_t ring_room(const struct gyre_pipe *pipe)
 {
     return pipe->capacity - (pipe->written - pipe->consumed);
 }
 
 /* The peer's counter is looked at when there seems to be no room: it moves from core to core. */
-static bool make_room(struct gyre_pipe *pipe)
+static bool make_ring_room(struct gyre_pipe *pipe)
 {
     uint64_t consumed = atomic_load_explicit(&pipe->theirs->read, memory_order_acquire);
     if (consumed < pipe->consumed || consumed > pipe->written) {
-        fail(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
+        fail_shm_pipe(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
         return false;
     }
     pipe->consumed = consumed;
-    return room(pipe) > 0;
+    return ring_room(pipe) > 0;
 }
 
-static uint64_t put_vectors(struct gyre_pipe *pipe, const struct iovec *iov, int count)
+static uint64_t shm_put_vectors(struct gyre_pipe *pipe, const struct iovec *iov, int count)
 {
     uint64_t before = pipe->written, done = 0;
-    for (int i = 0; i < count && (room(pipe) || make_room(pipe));) {
-        uint64_t left = iov[i].iov_len - done, part = left < room(pipe) ? left : room(pipe);
-        ring_put(pipe, (const uint8_t *)iov[i].iov_base + done, part);
+    for (int i = 0; i < count && (ring_room(pipe) || make_ring_room(pipe));) {
+        uint64_t left = iov[i].iov_len - done,
+                 part = left < ring_room(pipe) ? left : ring_room(pipe);
+        shm_ring_put(pipe, (const uint8_t *)iov[i].iov_base + done, part);
         done = part < left ? done + part : 0;
         i += part == left;
     }
@@ -233,7 +234,7 @@ static bool put_out(struct gyre_pipe *pipe)
     do {
         int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
         pipe->blocked = count > 0;
-        taken = put_vectors(pipe, iov, count);
+        taken = shm_put_vectors(pipe, iov, count);
         gyre_stream_wrote(pipe->stream, taken);
     } while (taken);
     if (pipe->written == before)
@@ -248,7 +249,7 @@ static bool take_in(struct gyre_pipe *pipe)
     uint64_t written = atomic_load_explicit(&pipe->theirs->written, memory_order_acquire);
     uint64_t before = pipe->read, have = written - pipe->read;
     if (written < pipe->read || have > pipe->capacity) {
-        fail(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
+        fail_shm_pipe(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
         return false;
     }
     while (have && !pipe->status) {
@@ -257,7 +258,7 @@ static bool take_in(struct gyre_pipe *pipe)
         uint64_t given = 0;
         for (int i = 0; i < count && have; i++) {
             uint64_t length = iov[i].iov_len < have ? iov[i].iov_len : have;
-            ring_take(pipe, iov[i].iov_base, length);
+            shm_ring_take(pipe, iov[i].iov_base, length);
             have -= length;
             given += length;
         }
@@ -272,15 +273,16 @@ static bool take_in(struct gyre_pipe *pipe)
 }
 
 /* What the peer has put into memory that both see. */
-static bool fetch(struct gyre_pipe *pipe)
+static bool fetch_from_peer(struct gyre_pipe *pipe)
 {
     int moved = gyre_stream_fetch(pipe->stream);
     if (moved >= 0)
         return moved;
-    fail(pipe, moved,
-         moved == -ENOENT ? "the peer sends from memory that it does not share: was it freed while "
-                            "a message was under way?"
-                          : gyre_ferry_words(pipe->wire->sight->ferry));
+    fail_shm_pipe(pipe, moved,
+                  moved == -ENOENT
+                      ? "the peer sends from memory that it does not share: was it freed while "
+                        "a message was under way?"
+                      : gyre_copy_queue_message(pipe->wire->lookup->copy_queue));
     return true;
 }
 
@@ -320,20 +322,20 @@ int gyre_shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *
     return status;
 }
 
-static bool has_room(struct gyre_pipe *pipe, uint64_t bytes)
+static bool ring_has_room(struct gyre_pipe *pipe, uint64_t bytes)
 {
-    return room(pipe) >= bytes || (make_room(pipe) && room(pipe) >= bytes);
+    return ring_room(pipe) >= bytes || (make_ring_room(pipe) && ring_room(pipe) >= bytes);
 }
 
 bool gyre_shm_send_now(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
                        uint64_t length)
 {
     uint8_t header[GYRE_FRAME_BYTES];
-    if (pipe->status || length > GYRE_EAGER_MAX || !has_room(pipe, sizeof(header) + length) ||
+    if (pipe->status || length > GYRE_EAGER_MAX || !ring_has_room(pipe, sizeof(header) + length) ||
         !gyre_stream_leave_now(pipe->stream, match, data, length, header))
         return false;
-    ring_put(pipe, header, sizeof(header));
-    ring_put(pipe, data, length);
+    shm_ring_put(pipe, header, sizeof(header));
+    shm_ring_put(pipe, data, length);
     atomic_store_explicit(&pipe->mine->written, pipe->written, memory_order_release);
     pipe->wire->moved++;
     return true;
@@ -350,12 +352,12 @@ static int take_next(struct gyre_pipe *pipe, const struct gyre_match *match, voi
         return GYRE_AGAIN;
     if (written < before || have > pipe->capacity || have < sizeof(header) + length)
         return -ENOENT;
-    ring_take(pipe, header, sizeof(header));
+    shm_ring_take(pipe, header, sizeof(header));
     if (!gyre_stream_come_now(pipe->stream, match, length, header)) {
         pipe->read = before;
         return -ENOENT;
     }
-    ring_take(pipe, data, length);
+    shm_ring_take(pipe, data, length);
     atomic_store_explicit(&pipe->mine->read, pipe->read, memory_order_release);
     return 0;
 }
@@ -385,12 +387,12 @@ int gyre_shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion *
         struct gyre_pipe *pipe = wire->pipe[i];
         if (!pipe->status) {
             wire->moved += take_in(pipe);
-            wire->moved += fetch(pipe);
+            wire->moved += fetch_from_peer(pipe);
             wire->moved += put_out(pipe);
         }
         count += gyre_stream_complete(pipe->stream, out + count, max - count);
         if (pipe->detached && count < max)
-            drop(wire, i);
+            drop_shm_pipe(wire, i);
     }
     wire->full = count == max;
     return count;

@@ -44,7 +44,7 @@ uint64_t gyre_shm_moved(const struct gyre_wire *wire);
     .poll = gyre_shm_poll, .state = gyre_shm_state, .arm = gyre_shm_arm, .moved = gyre_shm_moved
 
 /* Not entries: what the wire can see, and the stream of a pipe; NULL: the pipe has failed. */
-const struct gyre_sight *gyre_shm_sight(const struct gyre_wire *wire);
+const struct gyre_memory_lookup *gyre_shm_lookup(const struct gyre_wire *wire);
 struct gyre_stream *gyre_shm_stream(struct gyre_pipe *pipe);
 
 #endif

@@ -17,7 +17,7 @@
 
 #define REPORTS 64
 
-struct gyre_ferry {
+struct gyre_copy_queue {
     const struct gyre_device *device;
     int index;
     pthread_mutex_t lock;
@@ -28,157 +28,159 @@ struct gyre_ferry {
     struct gyre_trouble trouble;
 };
 
-struct gyre_ferry *gyre_ferry_create(const struct gyre_device *device, int index)
+struct gyre_copy_queue *gyre_copy_queue_create(const struct gyre_device *device, int index)
 {
-    struct gyre_ferry *ferry = calloc(1, sizeof(*ferry));
-    if (!ferry)
+    struct gyre_copy_queue *copy_queue = calloc(1, sizeof(*copy_queue));
+    if (!copy_queue)
         return NULL;
-    ferry->device = device;
-    ferry->index = index;
-    pthread_mutex_init(&ferry->lock, NULL);
-    return ferry;
+    copy_queue->device = device;
+    copy_queue->index = index;
+    pthread_mutex_init(&copy_queue->lock, NULL);
+    return copy_queue;
 }
 
-void gyre_ferry_destroy(struct gyre_ferry *ferry)
+void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue)
 {
-    if (!ferry)
+    if (!copy_queue)
         return;
-    if (ferry->queue)
-        ferry->device->queue_destroy(ferry->queue);
-    pthread_mutex_destroy(&ferry->lock);
-    free(ferry);
+    if (copy_queue->queue)
+        copy_queue->device->queue_destroy(copy_queue->queue);
+    pthread_mutex_destroy(&copy_queue->lock);
+    free(copy_queue);
 }
 
-bool gyre_ferry_owns(const struct gyre_ferry *ferry, const void *memory)
+bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *memory)
 {
-    return ferry && ferry->device->classify(memory) != GYRE_MEMORY_HOST;
+    return copy_queue && copy_queue->device->classify(memory) != GYRE_MEMORY_HOST;
 }
 
-bool gyre_ferry_busy(const struct gyre_ferry *ferry)
+bool gyre_copy_queue_busy(const struct gyre_copy_queue *copy_queue)
 {
-    return ferry && ferry->posted != ferry->finished;
+    return copy_queue && copy_queue->posted != copy_queue->finished;
 }
 
-const char *gyre_ferry_words(const struct gyre_ferry *ferry)
+const char *gyre_copy_queue_message(const struct gyre_copy_queue *copy_queue)
 {
-    return ferry->refused && !ferry->status
+    return copy_queue->refused && !copy_queue->status
                ? "the driver refuses to copy between two devices; see the log"
-               : ferry->trouble.text;
+               : copy_queue->trouble.text;
 }
 
-bool gyre_ferry_exports(const struct gyre_ferry *ferry)
+bool gyre_copy_queue_exports(const struct gyre_copy_queue *copy_queue)
 {
-    return ferry->device->exports(ferry->index);
+    return copy_queue->device->exports(copy_queue->index);
 }
 
 /* -- under the lock ---------------------------------------------------------------------------- */
 
 /* Nothing that was posted can be waited for any more. */
-static int lose(struct gyre_ferry *ferry, int status)
+static int lose_copy_queue(struct gyre_copy_queue *copy_queue, int status)
 {
-    ferry->status = status;
-    ferry->finished = ferry->posted;
-    return gyre_trouble_set(&ferry->trouble, status,
+    copy_queue->status = status;
+    copy_queue->finished = copy_queue->posted;
+    return gyre_trouble_set(&copy_queue->trouble, status,
                             "copying messages by %s device %d: %s; see the log",
-                            ferry->device->name, ferry->index, gyre_status_name(status));
+                            copy_queue->device->name, copy_queue->index, gyre_status_name(status));
 }
 
-static int open_queue(struct gyre_ferry *ferry)
+static int open_queue(struct gyre_copy_queue *copy_queue)
 {
-    if (ferry->status || ferry->queue)
-        return ferry->status;
-    ferry->status = ferry->device->queue_create(ferry->index, &ferry->queue, &ferry->trouble);
-    return ferry->status;
+    if (copy_queue->status || copy_queue->queue)
+        return copy_queue->status;
+    copy_queue->status = copy_queue->device->queue_create(copy_queue->index, &copy_queue->queue,
+                                                          &copy_queue->trouble);
+    return copy_queue->status;
 }
 
-static int post(struct gyre_ferry *ferry, void *to, const void *from, uint64_t bytes,
-                uint64_t *ticket)
+static int post_to_queue(struct gyre_copy_queue *copy_queue, void *to, const void *from,
+                         uint64_t bytes, uint64_t *ticket)
 {
-    int status = open_queue(ferry);
+    int status = open_queue(copy_queue);
     if (status)
         return status;
-    status = ferry->device->copy(ferry->queue, to, from, bytes, ferry->posted + 1);
+    status = copy_queue->device->copy(copy_queue->queue, to, from, bytes, copy_queue->posted + 1);
     if (status == -EAGAIN)
         return GYRE_AGAIN;
     if (status == GYRE_UNSUPPORTED) { /* of these two memories; others are copied as ever */
-        ferry->refused = true;
+        copy_queue->refused = true;
         return status;
     }
     if (status < 0)
-        return lose(ferry, status);
-    ferry->posted += status == 0;
-    *ticket = ferry->posted;
+        return lose_copy_queue(copy_queue, status);
+    copy_queue->posted += status == 0;
+    *ticket = copy_queue->posted;
     return 0;
 }
 
-static void look(struct gyre_ferry *ferry)
+static void look_at_copies(struct gyre_copy_queue *copy_queue)
 {
     uint64_t token[REPORTS];
-    if (ferry->posted == ferry->finished)
+    if (copy_queue->posted == copy_queue->finished)
         return;
-    int count = ferry->device->query(ferry->queue, token, REPORTS);
+    int count = copy_queue->device->query(copy_queue->queue, token, REPORTS);
     if (count < 0)
-        lose(ferry, count);
+        lose_copy_queue(copy_queue, count);
     else if (count > 0)
-        ferry->finished = token[count - 1];
+        copy_queue->finished = token[count - 1];
 }
 
 /* -- any thread -------------------------------------------------------------------------------- */
 
-int gyre_ferry_copy(struct gyre_ferry *ferry, void *to, const void *from, uint64_t bytes,
-                    uint64_t *ticket)
+int gyre_copy_queue_copy(struct gyre_copy_queue *copy_queue, void *to, const void *from,
+                         uint64_t bytes, uint64_t *ticket)
 {
-    pthread_mutex_lock(&ferry->lock);
-    int status = post(ferry, to, from, bytes, ticket);
-    pthread_mutex_unlock(&ferry->lock);
+    pthread_mutex_lock(&copy_queue->lock);
+    int status = post_to_queue(copy_queue, to, from, bytes, ticket);
+    pthread_mutex_unlock(&copy_queue->lock);
     return status;
 }
 
-int gyre_ferry_fetch(struct gyre_ferry *ferry, const struct gyre_sight *sight,
-                     const struct gyre_spot *spot, void *to, uint64_t *ticket)
+int gyre_copy_queue_fetch(struct gyre_copy_queue *copy_queue,
+                          const struct gyre_memory_lookup *lookup, const struct gyre_spot *spot,
+                          void *to, uint64_t *ticket)
 {
-    pthread_mutex_lock(&ferry->lock);
+    pthread_mutex_lock(&copy_queue->lock);
     const void *from =
-        sight->view(sight->context, spot->peer, spot->region, spot->offset, spot->bytes);
+        lookup->view(lookup->context, spot->peer, spot->region, spot->offset, spot->bytes);
     if (!from)
-        from =
-            sight->view_away(sight->context, spot->peer, spot->region, spot->offset, spot->bytes);
-    int status = from ? post(ferry, to, from, spot->bytes, ticket) : -ENOENT;
-    pthread_mutex_unlock(&ferry->lock);
+        from = lookup->view_on_device(lookup->context, spot->peer, spot->region, spot->offset,
+                                      spot->bytes);
+    int status = from ? post_to_queue(copy_queue, to, from, spot->bytes, ticket) : -ENOENT;
+    pthread_mutex_unlock(&copy_queue->lock);
     return status;
 }
 
-int gyre_ferry_done(struct gyre_ferry *ferry, uint64_t ticket)
+int gyre_copy_queue_done(struct gyre_copy_queue *copy_queue, uint64_t ticket)
 {
-    pthread_mutex_lock(&ferry->lock);
-    if (ticket > ferry->finished)
-        look(ferry);
-    int done = ferry->status ? ferry->status : ticket <= ferry->finished;
-    pthread_mutex_unlock(&ferry->lock);
+    pthread_mutex_lock(&copy_queue->lock);
+    if (ticket > copy_queue->finished)
+        look_at_copies(copy_queue);
+    int done = copy_queue->status ? copy_queue->status : ticket <= copy_queue->finished;
+    pthread_mutex_unlock(&copy_queue->lock);
     return done;
 }
 
-void gyre_ferry_halt(struct gyre_ferry *ferry)
+void gyre_copy_queue_halt(struct gyre_copy_queue *copy_queue)
 {
-    if (!ferry)
+    if (!copy_queue)
         return;
-    pthread_mutex_lock(&ferry->lock);
-    while (ferry->posted != ferry->finished) {
-        uint64_t before = ferry->finished;
-        look(ferry);
-        if (ferry->finished == before)
+    pthread_mutex_lock(&copy_queue->lock);
+    while (copy_queue->posted != copy_queue->finished) {
+        uint64_t before = copy_queue->finished;
+        look_at_copies(copy_queue);
+        if (copy_queue->finished == before)
             sched_yield();
     }
 }
 
-void gyre_ferry_resume(struct gyre_ferry *ferry)
+void gyre_copy_queue_resume(struct gyre_copy_queue *copy_queue)
 {
-    if (ferry)
-        pthread_mutex_unlock(&ferry->lock);
+    if (copy_queue)
+        pthread_mutex_unlock(&copy_queue->lock);
 }
 
-void gyre_ferry_settle(struct gyre_ferry *ferry)
+void gyre_copy_queue_settle(struct gyre_copy_queue *copy_queue)
 {
-    gyre_ferry_halt(ferry);
-    gyre_ferry_resume(ferry);
+    gyre_copy_queue_halt(copy_queue);
+    gyre_copy_queue_resume(copy_queue);
 }

@@ -10,42 +10,43 @@
 #include "device/device.h"
 #include "transport/memory/lookup.h"
 
-struct gyre_ferry;
+struct gyre_copy_queue;
 
 /* For memory of that device. Nothing is asked of the device before the first copy. NULL: no memory. */
-struct gyre_ferry *gyre_ferry_create(const struct gyre_device *device, int index);
+struct gyre_copy_queue *gyre_copy_queue_create(const struct gyre_device *device, int index);
 
 /* Waits for what is under way. NULL allowed, as below. */
-void gyre_ferry_destroy(struct gyre_ferry *ferry);
+void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue);
 
 /* Is this memory one that only the device can read? */
-bool gyre_ferry_owns(const struct gyre_ferry *ferry, const void *memory);
+bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *memory);
 
 /* Post a copy of at least a byte. 0: *ticket is its own; GYRE_AGAIN: no room now; GYRE_UNSUPPORTED: not
  * between these memories; otherwise negative: the device is lost to this process. The ferry's words say
  * how. fetch() reads a span of a peer's
  * region, of either kind, wherever it is mapped now; -ENOENT: it is not mapped. */
-int gyre_ferry_copy(struct gyre_ferry *ferry, void *to, const void *from, uint64_t bytes,
-                    uint64_t *ticket);
-int gyre_ferry_fetch(struct gyre_ferry *ferry, const struct gyre_sight *sight,
-                     const struct gyre_spot *spot, void *to, uint64_t *ticket);
+int gyre_copy_queue_copy(struct gyre_copy_queue *copy_queue, void *to, const void *from,
+                         uint64_t bytes, uint64_t *ticket);
+int gyre_copy_queue_fetch(struct gyre_copy_queue *copy_queue,
+                          const struct gyre_memory_lookup *lookup, const struct gyre_spot *spot,
+                          void *to, uint64_t *ticket);
 
 /* 1: the copy is over; 0: not yet; negative: it never will be. */
-int gyre_ferry_done(struct gyre_ferry *ferry, uint64_t ticket);
+int gyre_copy_queue_done(struct gyre_copy_queue *copy_queue, uint64_t ticket);
 
 /* Whether its device's memory is exported, or goes by classic IPC handles. */
-bool gyre_ferry_exports(const struct gyre_ferry *ferry);
+bool gyre_copy_queue_exports(const struct gyre_copy_queue *copy_queue);
 
 /* Something is under way. */
-bool gyre_ferry_busy(const struct gyre_ferry *ferry);
+bool gyre_copy_queue_busy(const struct gyre_copy_queue *copy_queue);
 
 /* Why the device was lost, or a copy was refused; empty if neither was. */
-const char *gyre_ferry_words(const struct gyre_ferry *ferry);
+const char *gyre_copy_queue_message(const struct gyre_copy_queue *copy_queue);
 
 /* settle(): nothing that was posted is under way any more. halt() likewise, and nothing new begins
  * until resume(). */
-void gyre_ferry_settle(struct gyre_ferry *ferry);
-void gyre_ferry_halt(struct gyre_ferry *ferry);
-void gyre_ferry_resume(struct gyre_ferry *ferry);
+void gyre_copy_queue_settle(struct gyre_copy_queue *copy_queue);
+void gyre_copy_queue_halt(struct gyre_copy_queue *copy_queue);
+void gyre_copy_queue_resume(struct gyre_copy_queue *copy_queue);
 
 #endif

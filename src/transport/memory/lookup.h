@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gyre_ferry;
+struct gyre_copy_queue;
 struct gyre_trouble;
 
 /* Some bytes of a peer's region. */
@@ -16,7 +16,7 @@ struct gyre_spot {
     uint64_t offset, bytes;
 };
 
-struct gyre_sight {
+struct gyre_memory_lookup {
     void *context;
 
     /* The region of this process that all peers of the node have mapped and that holds the span,
@@ -39,16 +39,17 @@ struct gyre_sight {
 
     /* NULL: there is no device, and the rest is not looked at. Else locate() and view() of memory
      * that is away. */
-    struct gyre_ferry *ferry;
-    uint32_t (*locate_away)(void *context, const void *memory, uint64_t length, uint64_t *offset);
-    void *(*view_away)(void *context, uint32_t peer, uint32_t region, uint64_t offset,
-                       uint64_t length);
+    struct gyre_copy_queue *copy_queue;
+    uint32_t (*locate_on_device)(void *context, const void *memory, uint64_t length,
+                                 uint64_t *offset);
+    void *(*view_on_device)(void *context, uint32_t peer, uint32_t region, uint64_t offset,
+                            uint64_t length);
 
     /* hold() of memory that is away, and what another device needs to use it (device/device.h): dma_buf()
      * gives a descriptor to close, or a negative status; flush() 0, or one. NULL: no other device
      * uses it. */
-    uint32_t (*hold_away)(void *context, const void *memory, uint64_t length, void **base,
-                          uint64_t *span);
+    uint32_t (*hold_on_device)(void *context, const void *memory, uint64_t length, void **base,
+                               uint64_t *span);
     int (*dma_buf)(void *context, const void *base, uint64_t length, struct gyre_trouble *trouble);
     int (*flush)(void *context, struct gyre_trouble *trouble);
 };

@@ -21,7 +21,7 @@
 #define OWNER       UINT32_MAX /* as a writer; a peer is its place */
 
 struct proof {
-    struct gyre_ferry *ferry;
+    struct gyre_copy_queue *copy_queue;
     struct gyre_region own; /* of the peer's device; empty: the host alone */
     uint64_t *words;        /* the host's */
     struct gyre_trouble *trouble;
@@ -32,7 +32,7 @@ uint64_t gyre_proof_bytes(uint32_t ranks)
     return (1 + (uint64_t)ranks) * PIECE_BYTES;
 }
 
-static char *place_of(const struct gyre_region *region, uint32_t writer)
+static char *writer_place(const struct gyre_region *region, uint32_t writer)
 {
     return (char *)region->base + (writer == OWNER ? 0 : gyre_proof_bytes(writer));
 }
@@ -44,16 +44,18 @@ static uint64_t word_of(uint32_t writer, uint32_t index)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-static int copy(const struct proof *proof, void *to, const void *from)
+static int copy_in_proof(const struct proof *proof, void *to, const void *from)
 {
     uint64_t ticket;
     int status, done = 0;
-    while ((status = gyre_ferry_copy(proof->ferry, to, from, PIECE_BYTES, &ticket)) == GYRE_AGAIN)
+    while ((status = gyre_copy_queue_copy(proof->copy_queue, to, from, PIECE_BYTES, &ticket)) ==
+           GYRE_AGAIN)
         sched_yield();
-    while (!status && !(done = gyre_ferry_done(proof->ferry, ticket)))
+    while (!status && !(done = gyre_copy_queue_done(proof->copy_queue, ticket)))
         sched_yield();
     status = done < 0 ? done : status;
-    return status ? gyre_trouble_set(proof->trouble, status, "%s", gyre_ferry_words(proof->ferry))
+    return status ? gyre_trouble_set(proof->trouble, status, "%s",
+                                     gyre_copy_queue_message(proof->copy_queue))
                   : 0;
 }
 
@@ -62,22 +64,22 @@ static int bring(const struct proof *proof, void *to, uint32_t writer)
     for (uint32_t i = 0; i < PIECE_WORDS; i++)
         proof->words[i] = word_of(writer, i);
     if (!proof->own.base)
-        return copy(proof, to, proof->words);
-    int status = copy(proof, proof->own.base, proof->words);
-    return status ? status : copy(proof, to, proof->own.base);
+        return copy_in_proof(proof, to, proof->words);
+    int status = copy_in_proof(proof, proof->own.base, proof->words);
+    return status ? status : copy_in_proof(proof, to, proof->own.base);
 }
 
-static int fetch(const struct proof *proof, const void *from)
+static int fetch_words(const struct proof *proof, const void *from)
 {
     memset(proof->words, 0, PIECE_BYTES);
     if (!proof->own.base)
-        return copy(proof, proof->words, from);
-    int status = copy(proof, proof->own.base, from);
-    return status ? status : copy(proof, proof->words, proof->own.base);
+        return copy_in_proof(proof, proof->words, from);
+    int status = copy_in_proof(proof, proof->own.base, from);
+    return status ? status : copy_in_proof(proof, proof->words, proof->own.base);
 }
 
 /* What was fetched is what that writer wrote. */
-static int compare(const struct proof *proof, uint32_t writer)
+static int compare_words(const struct proof *proof, uint32_t writer)
 {
     uint32_t wrong = 0, first = 0;
     for (uint32_t i = PIECE_WORDS; i-- > 0;)
@@ -95,29 +97,31 @@ static int compare(const struct proof *proof, uint32_t writer)
 
 /* -- a trial ----------------------------------------------------------------------------------- */
 
-static int open_proof(struct proof *proof, struct gyre_ferry *ferry, struct gyre_trouble *trouble)
+static int open_proof(struct proof *proof, struct gyre_copy_queue *copy_queue,
+                      struct gyre_trouble *trouble)
 {
-    *proof = (struct proof){.ferry = ferry, .words = malloc(PIECE_BYTES), .trouble = trouble};
+    *proof =
+        (struct proof){.copy_queue = copy_queue, .words = malloc(PIECE_BYTES), .trouble = trouble};
     return proof->words ? 0 : gyre_trouble_set(trouble, -ENOMEM, "no memory to try copies with");
 }
 
-int gyre_proof_begin(struct gyre_ferry *ferry, const struct gyre_region *region,
+int gyre_proof_begin(struct gyre_copy_queue *copy_queue, const struct gyre_region *region,
                      struct gyre_trouble *trouble)
 {
     struct proof proof;
-    int status = open_proof(&proof, ferry, trouble);
+    int status = open_proof(&proof, copy_queue, trouble);
     if (!status)
-        status = bring(&proof, place_of(region, OWNER), OWNER);
+        status = bring(&proof, writer_place(region, OWNER), OWNER);
     free(proof.words);
     return status;
 }
 
-int gyre_proof_answer(struct gyre_ferry *ferry, const struct gyre_region *region, uint32_t place,
-                      struct gyre_trouble *trouble)
+int gyre_proof_answer(struct gyre_copy_queue *copy_queue, const struct gyre_region *region,
+                      uint32_t place, struct gyre_trouble *trouble)
 {
     struct proof proof;
     const struct gyre_device *device = gyre_device_of(region->kind);
-    int status = open_proof(&proof, ferry, trouble);
+    int status = open_proof(&proof, copy_queue, trouble);
     if (!status && region->length < gyre_proof_bytes(place + 1))
         status = gyre_trouble_set(trouble, GYRE_INVALID,
                                   "memory to try copies with has no place for rank %u of the node",
@@ -125,25 +129,25 @@ int gyre_proof_answer(struct gyre_ferry *ferry, const struct gyre_region *region
     if (!status && device->exports(region->device))
         status = device->alloc(region->device, PIECE_BYTES, GYRE_SHARE_OPEN, &proof.own, trouble);
     if (!status)
-        status = fetch(&proof, place_of(region, OWNER));
+        status = fetch_words(&proof, writer_place(region, OWNER));
     if (!status)
-        status = compare(&proof, OWNER);
+        status = compare_words(&proof, OWNER);
     if (!status)
-        status = bring(&proof, place_of(region, place), place);
+        status = bring(&proof, writer_place(region, place), place);
     device->free(&proof.own);
     free(proof.words);
     return status;
 }
 
-int gyre_proof_end(struct gyre_ferry *ferry, const struct gyre_region *region, uint32_t place,
-                   struct gyre_trouble *trouble)
+int gyre_proof_end(struct gyre_copy_queue *copy_queue, const struct gyre_region *region,
+                   uint32_t place, struct gyre_trouble *trouble)
 {
     struct proof proof;
-    int status = open_proof(&proof, ferry, trouble);
+    int status = open_proof(&proof, copy_queue, trouble);
     if (!status)
-        status = fetch(&proof, place_of(region, place));
+        status = fetch_words(&proof, writer_place(region, place));
     if (!status)
-        status = compare(&proof, place);
+        status = compare_words(&proof, place);
     free(proof.words);
     return status;
 }

@@ -15,22 +15,22 @@
 
 #include "device/device.h"
 
-struct gyre_ferry;
+struct gyre_copy_queue;
 
 /* Length of a region that `ranks` ranks of a node, counted from 0, answer in. */
 uint64_t gyre_proof_bytes(uint32_t ranks);
 
 /* All return GYRE_CORRUPT where bytes were wrong, and what the device said where it failed. */
 
-int gyre_proof_begin(struct gyre_ferry *ferry, const struct gyre_region *region,
+int gyre_proof_begin(struct gyre_copy_queue *copy_queue, const struct gyre_region *region,
                      struct gyre_trouble *trouble);
 
 /* By the peer that is `place` among the ranks of the node, of the region as it has mapped it. */
-int gyre_proof_answer(struct gyre_ferry *ferry, const struct gyre_region *region, uint32_t place,
-                      struct gyre_trouble *trouble);
+int gyre_proof_answer(struct gyre_copy_queue *copy_queue, const struct gyre_region *region,
+                      uint32_t place, struct gyre_trouble *trouble);
 
 /* Of one peer's mark. */
-int gyre_proof_end(struct gyre_ferry *ferry, const struct gyre_region *region, uint32_t place,
-                   struct gyre_trouble *trouble);
+int gyre_proof_end(struct gyre_copy_queue *copy_queue, const struct gyre_region *region,
+                   uint32_t place, struct gyre_trouble *trouble);
 
 #endif

@@ -6,21 +6,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GYRE_REACH_KEYS 4
+#define GYRE_REMOTE_WRITE_KEYS 4
 
 /* Where the peer may write: what its carrier needs for that, as this side's carrier names it, a key
  * for each of several ways. */
-struct gyre_reach_place {
+struct gyre_remote_place {
     uint64_t address;
-    uint32_t key[GYRE_REACH_KEYS];
+    uint32_t key[GYRE_REMOTE_WRITE_KEYS];
 };
 
-struct gyre_reach {
+struct gyre_remote_write {
     void *context;
     uint32_t most; /* places that the peer holds at a time */
 
     /* The peer may write there from now on; false: it cannot. */
-    bool (*expose)(void *context, void *memory, uint64_t length, struct gyre_reach_place *place);
+    bool (*expose)(void *context, void *memory, uint64_t length, struct gyre_remote_place *place);
 
     /* This side can write from there. */
     bool (*covers)(void *context, const void *memory, uint64_t length);

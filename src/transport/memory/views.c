@@ -62,12 +62,12 @@ void gyre_views_destroy(struct gyre_views *views)
     free(views);
 }
 
-static uint64_t name_of(uint32_t peer, uint32_t id)
+static uint64_t view_key(uint32_t peer, uint32_t id)
 {
     return (uint64_t)peer << 32 | id;
 }
 
-static uint32_t home(uint64_t name)
+static uint32_t hash_slot(uint64_t name)
 {
     return (uint32_t)gyre_mix64(name) & MASK;
 }
@@ -118,7 +118,7 @@ static struct glimpse read_slot(const struct slot *slot)
 static int seek(const struct gyre_views *views, uint64_t name, int *room)
 {
     *room = -1;
-    for (uint32_t step = 0, at = home(name); step < SLOTS; step++, at = (at + 1) & MASK) {
+    for (uint32_t step = 0, at = hash_slot(name); step < SLOTS; step++, at = (at + 1) & MASK) {
         const struct slot *slot = &views->slot[at];
         bool live = atomic_load_explicit(&slot->base, memory_order_relaxed) != NULL;
 
@@ -135,7 +135,7 @@ static int seek(const struct gyre_views *views, uint64_t name, int *room)
 int gyre_views_put(struct gyre_views *views, uint32_t peer, uint32_t id,
                    const struct gyre_region *region)
 {
-    uint64_t name = name_of(peer, id);
+    uint64_t name = view_key(peer, id);
     int room;
 
     if (seek(views, name, &room) >= 0)
@@ -170,7 +170,7 @@ static void tidy(struct gyre_views *views, uint32_t at)
 
 void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id)
 {
-    uint64_t name = name_of(peer, id);
+    uint64_t name = view_key(peer, id);
     int room, at = seek(views, name, &room);
 
     if (at < 0)
@@ -193,9 +193,9 @@ void gyre_views_drop_kind(struct gyre_views *views, enum gyre_memory_kind kind)
 void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length)
 {
-    uint64_t name = name_of(peer, id);
+    uint64_t name = view_key(peer, id);
 
-    for (uint32_t step = 0, at = home(name); step < SLOTS; step++, at = (at + 1) & MASK) {
+    for (uint32_t step = 0, at = hash_slot(name); step < SLOTS; step++, at = (at + 1) & MASK) {
         struct glimpse seen = read_slot(&views->slot[at]);
 
         if (!seen.used)

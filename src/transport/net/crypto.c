@@ -19,7 +19,7 @@
 #include <errno.h>
 #include <string.h>
 
-static int settle(bool ok, void *out, size_t length)
+static int keep_if_good(bool ok, void *out, size_t length)
 {
     if (!ok) {
         gyre_wipe(out, length);
@@ -42,7 +42,7 @@ int gyre_sha256(const struct gyre_piece *pieces, size_t count, uint8_t digest[GY
     bool ok = context && digest_pieces(context, pieces, count) &&
               EVP_DigestFinal_ex(context, digest, NULL) == 1;
     EVP_MD_CTX_free(context);
-    return settle(ok, digest, GYRE_DIGEST_BYTES);
+    return keep_if_good(ok, digest, GYRE_DIGEST_BYTES);
 }
 
 static EVP_MAC_CTX *hmac_context(const uint8_t *key)
@@ -73,7 +73,7 @@ int gyre_hmac_sha256(const uint8_t key[GYRE_KEY_BYTES], const struct gyre_piece 
     ok = ok && EVP_MAC_final(context, code, &written, GYRE_DIGEST_BYTES) == 1 &&
          written == GYRE_DIGEST_BYTES;
     EVP_MAC_CTX_free(context);
-    return settle(ok, code, GYRE_DIGEST_BYTES);
+    return keep_if_good(ok, code, GYRE_DIGEST_BYTES);
 }
 
 static EVP_KDF_CTX *hkdf_context(void)
@@ -106,7 +106,7 @@ int gyre_hkdf_sha256(struct gyre_piece secret, struct gyre_piece salt, struct gy
     EVP_KDF_CTX *context = hkdf_context();
     bool ok = context && EVP_KDF_derive(context, out, out_length, parameters) == 1;
     EVP_KDF_CTX_free(context);
-    return settle(ok, out, out_length);
+    return keep_if_good(ok, out, out_length);
 }
 
 bool gyre_secret_equal(const void *a, const void *b, size_t length)

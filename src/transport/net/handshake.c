@@ -172,7 +172,7 @@ size_t gyre_handshake_room(struct gyre_handshake *shake, uint8_t **where)
     return shake->state == GYRE_HANDSHAKE_OPEN ? shake->want - shake->have : 0;
 }
 
-static int fail(struct gyre_handshake *shake, int status)
+static int fail_handshake(struct gyre_handshake *shake, int status)
 {
     shake->state = GYRE_HANDSHAKE_FAILED;
     shake->sent = shake->ready;
@@ -184,7 +184,7 @@ static int proven(struct gyre_handshake *shake)
 {
     int status = derive_keys(shake);
     if (status)
-        return fail(shake, status);
+        return fail_handshake(shake, status);
     shake->state = GYRE_HANDSHAKE_PROVEN;
     return 0;
 }
@@ -193,10 +193,10 @@ static int took_hello(struct gyre_handshake *shake)
 {
     read_hello(shake);
     if (!signed_right(shake, "c1", GYRE_HELLO_BYTES - CODE))
-        return fail(shake, GYRE_REFUSED);
+        return fail_handshake(shake, GYRE_REFUSED);
     int status = write_answer(shake);
     if (status)
-        return fail(shake, status);
+        return fail_handshake(shake, status);
     shake->ready = PROOF_AT;
     expect(shake, PROOF_AT, GYRE_PROOF_BYTES);
     return GYRE_AGAIN;
@@ -205,11 +205,11 @@ static int took_hello(struct gyre_handshake *shake)
 static int took_answer(struct gyre_handshake *shake)
 {
     if (!signed_right(shake, "s", PROOF_AT - CODE))
-        return fail(shake, GYRE_REFUSED);
+        return fail_handshake(shake, GYRE_REFUSED);
     read_answer(shake);
     int status = sign(shake, "c2", PROOF_AT, shake->transcript + PROOF_AT);
     if (status)
-        return fail(shake, status);
+        return fail_handshake(shake, status);
     shake->sent = PROOF_AT;
     shake->ready = PROOF_AT + GYRE_PROOF_BYTES;
     return proven(shake);
@@ -217,7 +217,8 @@ static int took_answer(struct gyre_handshake *shake)
 
 static int took_proof(struct gyre_handshake *shake)
 {
-    return signed_right(shake, "c2", PROOF_AT) ? proven(shake) : fail(shake, GYRE_REFUSED);
+    return signed_right(shake, "c2", PROOF_AT) ? proven(shake)
+                                               : fail_handshake(shake, GYRE_REFUSED);
 }
 
 /* M1 and M2 begin with the magic; a stranger is known by its first wrong byte. */
@@ -230,10 +231,10 @@ static bool magic_so_far(const struct gyre_handshake *shake)
 int gyre_handshake_took(struct gyre_handshake *shake, size_t bytes)
 {
     if (shake->state != GYRE_HANDSHAKE_OPEN || bytes > shake->want - shake->have)
-        return fail(shake, GYRE_CORRUPT);
+        return fail_handshake(shake, GYRE_CORRUPT);
     shake->have += bytes;
     if (!magic_so_far(shake))
-        return fail(shake, GYRE_CORRUPT);
+        return fail_handshake(shake, GYRE_CORRUPT);
     if (shake->have < shake->want)
         return GYRE_AGAIN;
     if (shake->input == 0)
@@ -316,8 +317,8 @@ static bool find_name(const char *text, const struct word *name, struct word *fo
     return false;
 }
 
-static void append(char *out, size_t size, const struct word *name, const struct word *here,
-                   const struct word *there)
+static void append_word(char *out, size_t size, const struct word *name, const struct word *here,
+                        const struct word *there)
 {
     static const struct word unset = {"unset", 0, 5};
     size_t used = strlen(out);
@@ -339,12 +340,12 @@ void gyre_configuration_difference(const char *here, const char *there, char *ou
     out[0] = '\0';
     for (const char *text = here; next_word(&text, &word);)
         if (!find_name(there, &word, &other))
-            append(out, size, &word, &word, NULL);
+            append_word(out, size, &word, &word, NULL);
         else if (other.length != word.length || memcmp(other.at, word.at, word.length))
-            append(out, size, &word, &word, &other);
+            append_word(out, size, &word, &word, &other);
     for (const char *text = there; next_word(&text, &word);)
         if (!find_name(here, &word, &other))
-            append(out, size, &word, NULL, &word);
+            append_word(out, size, &word, NULL, &word);
     if (!out[0])
         snprintf(out, size, "their hashes differ, their texts do not");
 }

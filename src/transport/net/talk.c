@@ -99,7 +99,7 @@ bool gyre_talk_pending(const struct gyre_talk *talk)
     return talk->out_sent < talk->out_have || gyre_handshake_output(&talk->shake, &bytes) > 0;
 }
 
-static int make_room(uint8_t **buffer, size_t *size, size_t need)
+static int make_buffer_room(uint8_t **buffer, size_t *size, size_t need)
 {
     if (need <= *size)
         return 0;
@@ -129,7 +129,7 @@ int gyre_talk_say(struct gyre_talk *talk, uint16_t kind, const void *payload, si
     if (talk->shake.state != GYRE_HANDSHAKE_PROVEN)
         return -EPERM;
     size_t whole = HEADER + length + CODE;
-    int status = make_room(&talk->out, &talk->out_size, talk->out_have + whole);
+    int status = make_buffer_room(&talk->out, &talk->out_size, talk->out_have + whole);
     if (status)
         return status;
     uint8_t *record = talk->out + talk->out_have;
@@ -184,7 +184,7 @@ static int read_record(struct gyre_talk *talk, struct gyre_record *record)
         if (!status && talk->in_have >= HEADER && talk->in_have == whole)
             return open_record(talk, whole, record);
         if (!status)
-            status = make_room(&talk->in, &talk->in_size, whole);
+            status = make_buffer_room(&talk->in, &talk->in_size, whole);
         if (!status)
             status = read_some(talk, talk->in + talk->in_have, whole - talk->in_have, &got);
         if (status)

@@ -25,15 +25,15 @@ static uint64_t control_length(const struct gyre_incoming *in)
 
 /* Of a PLACE. */
 static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
-                       struct gyre_reach_place *place)
+                       struct gyre_remote_place *place)
 {
     const uint8_t *at = stream->in.control;
     *placed = stream->in.frame.kind == GYRE_FRAME_PLACE;
     if (!*placed)
         return;
     *number = gyre_get32(at + 16);
-    *place = (struct gyre_reach_place){.address = gyre_get64(at + 8)};
-    for (int i = 0; i < GYRE_REACH_KEYS; i++)
+    *place = (struct gyre_remote_place){.address = gyre_get64(at + 8)};
+    for (int i = 0; i < GYRE_REMOTE_WRITE_KEYS; i++)
         place->key[i] = gyre_get32(at + 20 + 4 * i);
 }
 
@@ -153,7 +153,7 @@ int gyre_stream_hear(struct gyre_stream *stream)
     case GYRE_FRAME_GRANT:
         return heard_grant(stream, match);
     case GYRE_FRAME_PLACE:
-        return stream->reach ? heard_grant(stream, match) : GYRE_CORRUPT;
+        return stream->remote_write ? heard_grant(stream, match) : GYRE_CORRUPT;
     case GYRE_FRAME_RECALL:
         return gyre_stream_heard_recall(stream, match);
     case GYRE_FRAME_SPARED:

@@ -22,38 +22,38 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TRIP_BYTES (1u << 20) /* posted at a time, of copies that use the host's memory */
+#define COPY_BYTES (1u << 20) /* posted at a time, of copies that use the host's memory */
 
-bool gyre_stream_is_away(const struct gyre_stream *stream, const void *memory, uint64_t length)
+bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory, uint64_t length)
 {
-    return length > stream->eager && gyre_ferry_owns(stream->ferry, memory);
+    return length > stream->eager && gyre_copy_queue_owns(stream->copy_queue, memory);
 }
 
-uint32_t gyre_stream_locate_away(const struct gyre_stream *stream, const void *memory,
-                                 uint64_t length, uint64_t *offset)
+uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
+                                      uint64_t length, uint64_t *offset)
 {
-    const struct gyre_sight *sight = stream->sight;
-    return sight ? sight->locate_away(sight->context, memory, length, offset) : 0;
+    const struct gyre_memory_lookup *lookup = stream->lookup;
+    return lookup ? lookup->locate_on_device(lookup->context, memory, length, offset) : 0;
 }
 
 bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
                          bool send)
 {
-    const struct gyre_reach *reach = stream->reach;
+    const struct gyre_remote_write *remote_write = stream->remote_write;
     uint64_t offset;
-    if (!gyre_stream_is_away(stream, memory, length))
+    if (!gyre_stream_is_on_device(stream, memory, length))
         return false;
-    return reach ? reach->covers(reach->context, memory, length)
-                 : !send || gyre_stream_locate_away(stream, memory, length, &offset);
+    return remote_write ? remote_write->covers(remote_write->context, memory, length)
+                        : !send || gyre_stream_locate_on_device(stream, memory, length, &offset);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
-uint8_t *gyre_stream_ashore(struct gyre_receive *receive)
+uint8_t *gyre_stream_stage_in(struct gyre_receive *receive)
 {
-    if (!receive->ashore)
-        receive->ashore = malloc(receive->length);
-    return receive->ashore;
+    if (!receive->staged_in)
+        receive->staged_in = malloc(receive->length);
+    return receive->staged_in;
 }
 
 void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive)
@@ -66,56 +66,57 @@ void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive)
 
 /* -- trips ------------------------------------------------------------------------------------- */
 
-static int post(struct gyre_stream *stream, struct gyre_receive *receive, uint64_t bytes)
+static int post_copying(struct gyre_stream *stream, struct gyre_receive *receive, uint64_t bytes)
 {
-    struct gyre_ferry *ferry = stream->ferry;
+    struct gyre_copy_queue *copy_queue = stream->copy_queue;
     uint8_t *to = receive->data + receive->got;
     struct gyre_spot spot = {stream->peer, receive->region, receive->offset + receive->got, bytes};
     return receive->landing
-               ? gyre_ferry_copy(ferry, to, receive->ashore + receive->got, bytes, &receive->ticket)
-               : gyre_ferry_fetch(ferry, stream->sight, &spot, to, &receive->ticket);
+               ? gyre_copy_queue_copy(copy_queue, to, receive->staged_in + receive->got, bytes,
+                                      &receive->ticket)
+               : gyre_copy_queue_fetch(copy_queue, stream->lookup, &spot, to, &receive->ticket);
 }
 
 int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host)
 {
     uint64_t bytes = receive->length - receive->got;
-    if ((by_host || !receive->away) && bytes > TRIP_BYTES)
-        bytes = TRIP_BYTES;
-    int status = post(stream, receive, bytes);
+    if ((by_host || !receive->on_device) && bytes > COPY_BYTES)
+        bytes = COPY_BYTES;
+    int status = post_copying(stream, receive, bytes);
     if (status == GYRE_AGAIN)
         return 0;
     if (status) {
         gyre_stream_fail(stream, status);
         return status;
     }
-    receive->trip = bytes;
+    receive->copying = bytes;
     gyre_queue_pop(&stream->in.points);
-    gyre_queue_push(&stream->in.trips, receive);
+    gyre_queue_push(&stream->in.copying_receives, receive);
     return 1;
 }
 
-static void end_trip(struct gyre_stream *stream, struct gyre_receive *receive)
+static void end_copying(struct gyre_stream *stream, struct gyre_receive *receive)
 {
-    gyre_queue_pop(&stream->in.trips);
-    receive->got += receive->trip;
-    receive->trip = 0;
+    gyre_queue_pop(&stream->in.copying_receives);
+    receive->got += receive->copying;
+    receive->copying = 0;
     if (receive->got < receive->length)
         gyre_queue_push(&stream->in.points, receive);
     else
         gyre_stream_take(stream, receive);
 }
 
-int gyre_stream_end_trips(struct gyre_stream *stream)
+int gyre_stream_end_copies(struct gyre_stream *stream)
 {
     struct gyre_receive *receive;
     int moved = 0;
-    while (!stream->status && (receive = (struct gyre_receive *)stream->in.trips.head)) {
-        int done = gyre_ferry_done(stream->ferry, receive->ticket);
+    while (!stream->status && (receive = (struct gyre_receive *)stream->in.copying_receives.head)) {
+        int done = gyre_copy_queue_done(stream->copy_queue, receive->ticket);
         if (done < 0)
             gyre_stream_fail(stream, done);
         if (done <= 0)
             return done ? done : moved;
-        end_trip(stream, receive);
+        end_copying(stream, receive);
         moved = 1;
     }
     return moved;
@@ -123,50 +124,50 @@ int gyre_stream_end_trips(struct gyre_stream *stream)
 
 /* -- lading ------------------------------------------------------------------------------------ */
 
-void gyre_stream_lade(struct gyre_stream *stream, struct gyre_send *send)
+void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send)
 {
-    send->state = GYRE_SEND_LADING;
-    gyre_queue_push(&stream->out.lading, send);
+    send->state = GYRE_SEND_STAGING;
+    gyre_queue_push(&stream->out.staging, send);
 }
 
 /* 1 or 0: whether it was; negative: it cannot be. */
-static int lade_some(struct gyre_stream *stream, struct gyre_send *send)
+static int stage_next(struct gyre_stream *stream, struct gyre_send *send)
 {
-    uint64_t left = send->length - send->laden;
-    uint64_t bytes = left < TRIP_BYTES ? left : TRIP_BYTES;
-    if (!send->aboard && !(send->aboard = malloc(send->length)))
+    uint64_t left = send->length - send->bytes_staged;
+    uint64_t bytes = left < COPY_BYTES ? left : COPY_BYTES;
+    if (!send->staged_out && !(send->staged_out = malloc(send->length)))
         return -ENOMEM;
-    int status = gyre_ferry_copy(stream->ferry, send->aboard + send->laden,
-                                 send->data + send->laden, bytes, &send->ticket);
+    int status = gyre_copy_queue_copy(stream->copy_queue, send->staged_out + send->bytes_staged,
+                                      send->data + send->bytes_staged, bytes, &send->ticket);
     if (status)
         return status == GYRE_AGAIN ? 0 : status;
-    send->trip = bytes;
+    send->copying = bytes;
     return 1;
 }
 
-static int end_lading(struct gyre_stream *stream, struct gyre_send *send)
+static int end_staging(struct gyre_stream *stream, struct gyre_send *send)
 {
-    int done = gyre_ferry_done(stream->ferry, send->ticket);
+    int done = gyre_copy_queue_done(stream->copy_queue, send->ticket);
     if (done <= 0)
         return done;
-    send->laden += send->trip;
-    send->trip = 0;
-    if (send->laden < send->length)
+    send->bytes_staged += send->copying;
+    send->copying = 0;
+    if (send->bytes_staged < send->length)
         return 1;
-    gyre_queue_pop(&stream->out.lading);
-    send->data = send->aboard;
+    gyre_queue_pop(&stream->out.staging);
+    send->data = send->staged_out;
     send->state = GYRE_SEND_GRANTED;
     gyre_queue_push(&stream->out.granted, send);
     return 1;
 }
 
 /* One at a time. */
-int gyre_stream_run_lading(struct gyre_stream *stream)
+int gyre_stream_run_staging(struct gyre_stream *stream)
 {
     struct gyre_send *send;
     int moved = 0;
-    while (!stream->status && (send = (struct gyre_send *)stream->out.lading.head)) {
-        int status = send->trip ? end_lading(stream, send) : lade_some(stream, send);
+    while (!stream->status && (send = (struct gyre_send *)stream->out.staging.head)) {
+        int status = send->copying ? end_staging(stream, send) : stage_next(stream, send);
         if (status < 0)
             gyre_stream_fail(stream, status);
         if (status <= 0)
@@ -178,6 +179,6 @@ int gyre_stream_run_lading(struct gyre_stream *stream)
 
 void gyre_stream_settle(struct gyre_stream *stream)
 {
-    if (stream->in.trips.head || stream->out.lading.head)
-        gyre_ferry_settle(stream->ferry);
+    if (stream->in.copying_receives.head || stream->out.staging.head)
+        gyre_copy_queue_settle(stream->copy_queue);
 }

@@ -41,12 +41,14 @@ struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
 /* The receive that a DATA frame is for, NULL if none is posted yet; differing ends are the verdict.
  */
 static struct gyre_receive *receive_for(struct gyre_stream *stream, const struct gyre_frame *frame,
-                                        int *verdict)
+                                        int *pending_status)
 {
-    *verdict = gyre_stream_agree_check(stream, &frame->match);
-    struct gyre_receive *receive = *verdict ? NULL : gyre_stream_expecting(stream, &frame->match);
+    *pending_status = gyre_stream_agree_check(stream, &frame->match);
+    struct gyre_receive *receive =
+        *pending_status ? NULL : gyre_stream_expecting(stream, &frame->match);
     if (receive && receive->length != frame->length) {
-        *verdict = gyre_stream_disagree(stream, &receive->slot.match, frame->match.fingerprint);
+        *pending_status =
+            gyre_stream_disagree(stream, &receive->slot.match, frame->match.fingerprint);
         return NULL;
     }
     return receive;
@@ -61,11 +63,11 @@ static int open_data(struct gyre_stream *stream)
         credit->received - credit->given > stream->unexpected) {
         return GYRE_CORRUPT;
     }
-    in->receive = receive_for(stream, &in->frame, &in->verdict);
+    in->receive = receive_for(stream, &in->frame, &in->pending_status);
     if (in->receive) {
         in->where = GYRE_IN_BUFFER;
         in->at = in->receive->data;
-    } else if (in->verdict) {
+    } else if (in->pending_status) {
         in->where = GYRE_IN_VOID;
     } else {
         in->where = GYRE_IN_STORE;
@@ -147,9 +149,9 @@ static int open_piece(struct gyre_stream *stream)
     }
     in->receive = receive;
     in->where = GYRE_IN_VOID;
-    in->verdict = receive->live ? gyre_stream_agree_check(stream, &in->frame.match) : 0;
-    if (receive->live && !receive->recalled && !in->verdict) {
-        uint8_t *to = receive->away ? gyre_stream_ashore(receive) : receive->data;
+    in->pending_status = receive->live ? gyre_stream_agree_check(stream, &in->frame.match) : 0;
+    if (receive->live && !receive->recalled && !in->pending_status) {
+        uint8_t *to = receive->on_device ? gyre_stream_stage_in(receive) : receive->data;
         if (!to && in->frame.length > 0) {
             return -ENOMEM;
         }
@@ -176,7 +178,7 @@ static int close_piece(struct gyre_stream *stream)
     if (receive->got < receive->length) {
         return 0;
     }
-    if (receive->live && receive->away) {
+    if (receive->live && receive->on_device) {
         gyre_stream_land(stream, receive);
     } else {
         gyre_stream_end_granted(stream, receive, 0);
@@ -195,7 +197,7 @@ static int open_frame(struct gyre_stream *stream, const uint8_t *header)
     }
     in->crc = gyre_frame_sum(header);
     in->left = in->frame.length;
-    in->verdict = 0;
+    in->pending_status = 0;
     in->receive = NULL;
     switch (in->frame.kind) {
     case GYRE_FRAME_DATA:
@@ -226,13 +228,13 @@ static int close_frame(struct gyre_stream *stream)
     if (in->crc != in->frame.crc) {
         return GYRE_CORRUPT;
     }
-    int status = in->verdict ? in->verdict : act(stream);
+    int status = in->pending_status ? in->pending_status : act(stream);
     in->where = GYRE_IN_HEADER;
     in->receive = NULL;
     return status;
 }
 
-static void sum(struct gyre_stream *stream, const uint8_t *bytes, size_t length)
+static void sum_payload(struct gyre_stream *stream, const uint8_t *bytes, size_t length)
 {
     if (stream->checksum) {
         stream->in.crc = gyre_crc32c(stream->in.crc, bytes, length);
@@ -259,7 +261,7 @@ static void put_payload(struct gyre_stream *stream, const uint8_t *bytes, uint32
     case GYRE_IN_HEADER:
         break;
     }
-    sum(stream, bytes, length);
+    sum_payload(stream, bytes, length);
 }
 
 /* Uses up to `length` bytes; *used says how many. 0 used: they are the start of a header. */
@@ -330,7 +332,7 @@ static int landed(struct gyre_stream *stream, uint32_t length)
     struct gyre_incoming *in = &stream->in;
     const uint8_t *bytes = in->at;
     in->at += length;
-    sum(stream, bytes, length);
+    sum_payload(stream, bytes, length);
     return in->left > 0 ? 0 : close_frame(stream);
 }
 

@@ -47,11 +47,11 @@ struct gyre_receive {
     bool invited;              /* the GRANT is out */
     bool placed;               /* and says where the peer may write */
     bool recalled, recall_due; /* which it shall not any more; it has not been told yet */
-    struct gyre_reach_place place;
-    bool away;             /* data is memory that the ferry copies */
-    bool landing;          /* all of it has come, and is on its way from */
-    uint8_t *ashore;       /* the host's memory, where pieces land first; NULL: none did */
-    uint64_t trip, ticket; /* bytes that the ferry copies now, and by what it knows them */
+    struct gyre_remote_place place;
+    bool on_device;           /* data is memory that the ferry copies */
+    bool landing;             /* all of it has come, and is on its way from */
+    uint8_t *staged_in;       /* the host's memory, where pieces land first; NULL: none did */
+    uint64_t copying, ticket; /* bytes that the ferry copies now, and by what it knows them */
 };
 
 enum gyre_send_state {
@@ -62,8 +62,8 @@ enum gyre_send_state {
     GYRE_SEND_GRANTED, /* in out.granted: pieces go in turn */
     GYRE_SEND_LOCATED, /* in out.points: the peer will be told where it lies */
     GYRE_SEND_POINTED, /* in sends' hash: the peer reads it */
-    GYRE_SEND_REACHED, /* in out.reached: the carrier will write it at the peer */
-    GYRE_SEND_LADING,  /* in out.lading: the ferry copies it to the host's memory */
+    GYRE_SEND_REMOTE,  /* in out.reached: the carrier will write it at the peer */
+    GYRE_SEND_STAGING, /* in out.lading: the ferry copies it to the host's memory */
     GYRE_SEND_WRITING, /* and does */
     GYRE_SEND_FRAMED,  /* all its bytes are in offers */
     GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
@@ -81,10 +81,11 @@ struct gyre_send {
     bool live, granted;
     bool placed; /* the grant said where to write, and under which number */
     uint32_t number;
-    struct gyre_reach_place place;
-    bool away;                    /* data is memory that the ferry copies */
-    uint8_t *aboard;              /* a copy of it in the host's; NULL: none */
-    uint64_t laden, trip, ticket; /* bytes copied; being copied, and by what the ferry knows them */
+    struct gyre_remote_place place;
+    bool on_device;      /* data is memory that the ferry copies */
+    uint8_t *staged_out; /* a copy of it in the host's; NULL: none */
+    uint64_t bytes_staged, copying,
+        ticket; /* bytes copied; being copied, and by what the ferry knows them */
 };
 
 struct gyre_stored { /* a whole message whose receive is not posted yet */
@@ -99,7 +100,7 @@ struct gyre_note { /* a GRANT before its send, or an ASK before its receive */
     uint64_t length;
     bool placed, spared_due;
     uint32_t number;
-    struct gyre_reach_place place;
+    struct gyre_remote_place place;
 };
 
 struct gyre_offer { /* one frame on its way out: what is left of it */
@@ -114,8 +115,8 @@ struct gyre_offer { /* one frame on its way out: what is left of it */
 struct gyre_outgoing {
     struct gyre_queue eager, patient, granted, voids; /* of gyre_send */
     struct gyre_queue points;                         /* of gyre_send too */
-    struct gyre_queue reached, lading;                /* likewise */
-    struct gyre_queue grants, takens, recalls;        /* of gyre_receive */
+    struct gyre_queue remote_writes, staging;         /* likewise */
+    struct gyre_queue grants, taken_notices, recalls; /* of gyre_receive */
     struct gyre_queue spared;                         /* of gyre_note */
     struct gyre_offer offer[GYRE_STREAM_OFFERS];
     uint32_t first, offers; /* ring */
@@ -138,12 +139,12 @@ struct gyre_incoming {
     struct gyre_frame frame;
     uint32_t left; /* payload bytes to come */
     uint32_t crc;
-    int verdict;                  /* fails the stream once the frame's sum has proved it true */
+    int pending_status;           /* fails the stream once the frame's sum has proved it true */
     uint8_t *at;                  /* GYRE_IN_BUFFER */
     struct gyre_receive *receive; /* it is for; NULL: none */
     struct gyre_stored *stored;   /* GYRE_IN_STORE */
     struct gyre_queue points;     /* of gyre_receive: the peer has told where they lie */
-    struct gyre_queue trips;      /* likewise: the ferry copies them */
+    struct gyre_queue copying_receives; /* likewise: the ferry copies them */
     uint8_t control[GYRE_FRAME_CONTROL_MAX];
     uint32_t have; /* bytes in ahead: the start of a header */
     bool bye_heard;
@@ -169,9 +170,9 @@ struct gyre_stream {
     bool checksum;
     uint32_t eager, unexpected; /* bytes: the longest message, and all of them, that come unasked */
     uint32_t peer;
-    const struct gyre_sight *sight;
-    const struct gyre_reach *reach;
-    struct gyre_ferry *ferry;
+    const struct gyre_memory_lookup *lookup;
+    const struct gyre_remote_write *remote_write;
+    struct gyre_copy_queue *copy_queue;
     uint32_t places;                         /* that the peer holds */
     uint32_t posts, sends_out, receives_out; /* posts whose completion was not fetched yet */
     struct gyre_table receives, sends, stored, grants, asks, agreements;
@@ -240,21 +241,22 @@ void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive);
  * copied: 1 or 0, whether anything moved, or the status with which the stream has failed. lade: the
  * message goes in pieces, from a copy; run_lading: moves that on, and tells as end_trips does.
  * settle: the ferry touches no buffer any more. */
-bool gyre_stream_is_away(const struct gyre_stream *stream, const void *memory, uint64_t length);
-uint32_t gyre_stream_locate_away(const struct gyre_stream *stream, const void *memory,
-                                 uint64_t length, uint64_t *offset);
-uint8_t *gyre_stream_ashore(struct gyre_receive *receive);
+bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory,
+                              uint64_t length);
+uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
+                                      uint64_t length, uint64_t *offset);
+uint8_t *gyre_stream_stage_in(struct gyre_receive *receive);
 void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive);
 int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host);
-int gyre_stream_end_trips(struct gyre_stream *stream);
-void gyre_stream_lade(struct gyre_stream *stream, struct gyre_send *send);
-int gyre_stream_run_lading(struct gyre_stream *stream);
+int gyre_stream_end_copies(struct gyre_stream *stream);
+void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send);
+int gyre_stream_run_staging(struct gyre_stream *stream);
 void gyre_stream_settle(struct gyre_stream *stream);
 
 /* The ferry may write its buffer: it ends by itself. */
 static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
 {
-    return receive->landing || receive->trip;
+    return receive->landing || receive->copying;
 }
 
 /* remote_write.c. expose: the peer may write the message where it belongs; unplace: it may not any
@@ -263,7 +265,7 @@ static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
 bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive);
 void gyre_stream_unplace(struct gyre_stream *stream, struct gyre_receive *receive);
 bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive);
-bool gyre_stream_reach(struct gyre_stream *stream, struct gyre_send *send);
+bool gyre_stream_write_remote(struct gyre_stream *stream, struct gyre_send *send);
 uint32_t gyre_stream_number(const struct gyre_stream *stream, const struct gyre_receive *receive);
 int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match);
 int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match *match);

@@ -32,16 +32,16 @@
 
 #define STAGED_MAX (GYRE_FRAME_BYTES + GYRE_STREAM_INLINE_MAX)
 
-static bool has_room(const struct gyre_outgoing *out)
+static bool offers_have_room(const struct gyre_outgoing *out)
 {
     return out->offers < GYRE_STREAM_OFFERS &&
            out->staged + STAGED_MAX <= GYRE_STREAM_STAGE_BYTES &&
            out->offered < GYRE_STREAM_OFFER_BYTES;
 }
 
-static struct gyre_offer *offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
-                                const struct gyre_match *match, const void *payload,
-                                uint32_t length)
+static struct gyre_offer *next_offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
+                                     const struct gyre_match *match, const void *payload,
+                                     uint32_t length)
 {
     struct gyre_outgoing *out = &stream->out;
     struct gyre_offer *offer = gyre_stream_offer_at(out, out->offers++);
@@ -69,7 +69,7 @@ static void offer_length(struct gyre_stream *stream, enum gyre_frame_kind kind,
 {
     uint8_t wire[8];
     gyre_put64(wire, length);
-    offer(stream, kind, match, wire, sizeof wire);
+    next_offer(stream, kind, match, wire, sizeof wire);
 }
 
 static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
@@ -77,12 +77,12 @@ static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
     uint8_t wire[2 * sizeof(uint64_t)];
     gyre_put64(wire, send->region);
     gyre_put64(wire + 8, send->offset);
-    offer(stream, GYRE_FRAME_POINT, &send->slot.match, wire, sizeof wire);
+    next_offer(stream, GYRE_FRAME_POINT, &send->slot.match, wire, sizeof wire);
     send->state = GYRE_SEND_POINTED;
     gyre_table_insert(&stream->sends, send);
 }
 
-_Static_assert(GYRE_FRAME_PLACE_BYTES == 20 + 4 * GYRE_REACH_KEYS, "a PLACE has all keys");
+_Static_assert(GYRE_FRAME_PLACE_BYTES == 20 + 4 * GYRE_REMOTE_WRITE_KEYS, "a PLACE has all keys");
 
 static void offer_invitation(struct gyre_stream *stream, struct gyre_receive *receive)
 {
@@ -94,15 +94,15 @@ static void offer_invitation(struct gyre_stream *stream, struct gyre_receive *re
     gyre_put64(wire, receive->length);
     gyre_put64(wire + 8, receive->place.address);
     gyre_put32(wire + 16, gyre_stream_number(stream, receive));
-    for (int i = 0; i < GYRE_REACH_KEYS; i++)
+    for (int i = 0; i < GYRE_REMOTE_WRITE_KEYS; i++)
         gyre_put32(wire + 20 + 4 * i, receive->place.key[i]);
-    offer(stream, GYRE_FRAME_PLACE, &receive->slot.match, wire, sizeof wire);
+    next_offer(stream, GYRE_FRAME_PLACE, &receive->slot.match, wire, sizeof wire);
 }
 
 static void offer_credit(struct gyre_stream *stream)
 {
     struct gyre_match total = {.sequence = stream->credit.given};
-    offer(stream, GYRE_FRAME_CREDIT, &total, NULL, 0);
+    next_offer(stream, GYRE_FRAME_CREDIT, &total, NULL, 0);
     stream->credit.reported = stream->credit.given;
 }
 
@@ -112,7 +112,7 @@ bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length)
     return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <= stream->unexpected;
 }
 
-bool gyre_stream_starves(const struct gyre_stream *stream)
+bool gyre_stream_lacks_credit(const struct gyre_stream *stream)
 {
     const struct gyre_send *eager = (const struct gyre_send *)stream->out.eager.head;
     return eager && !gyre_stream_has_credit(stream, eager->length);
@@ -124,8 +124,8 @@ bool gyre_stream_starves(const struct gyre_stream *stream)
 static bool owes_credit(const struct gyre_stream *stream)
 {
     const struct gyre_outgoing *out = &stream->out;
-    bool company =
-        out->offers > 0 || out->granted.head || (out->eager.head && !gyre_stream_starves(stream));
+    bool company = out->offers > 0 || out->granted.head ||
+                   (out->eager.head && !gyre_stream_lacks_credit(stream));
     uint64_t owed = stream->credit.given - stream->credit.reported;
     return owed >=
            stream->unexpected / (company ? GYRE_STREAM_CREDIT_BESIDE : GYRE_STREAM_CREDIT_ALONE);
@@ -135,13 +135,13 @@ static bool offer_recalls(struct gyre_stream *stream)
 {
     struct gyre_receive *receive = gyre_queue_pop(&stream->out.recalls);
     if (receive) {
-        offer(stream, GYRE_FRAME_RECALL, &receive->slot.match, NULL, 0);
+        next_offer(stream, GYRE_FRAME_RECALL, &receive->slot.match, NULL, 0);
         receive->recall_due = false;
         return true;
     }
     struct gyre_note *note = gyre_queue_pop(&stream->out.spared);
     if (note) {
-        offer(stream, GYRE_FRAME_SPARED, &note->slot.match, NULL, 0);
+        next_offer(stream, GYRE_FRAME_SPARED, &note->slot.match, NULL, 0);
         note->spared_due = false;
     }
     return note != NULL;
@@ -152,7 +152,7 @@ static bool offer_control(struct gyre_stream *stream)
     struct gyre_outgoing *out = &stream->out;
     struct gyre_send *send = gyre_queue_pop(&out->voids);
     if (send) {
-        offer(stream, GYRE_FRAME_VOID, &send->slot.match, NULL, 0);
+        next_offer(stream, GYRE_FRAME_VOID, &send->slot.match, NULL, 0);
         gyre_stream_release_send(stream, send);
         return true;
     }
@@ -164,9 +164,9 @@ static bool offer_control(struct gyre_stream *stream)
     }
     if (offer_recalls(stream))
         return true;
-    receive = gyre_queue_pop(&out->takens);
+    receive = gyre_queue_pop(&out->taken_notices);
     if (receive) {
-        offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
+        next_offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
         gyre_stream_give_receive(stream, receive);
         return true;
     }
@@ -187,8 +187,8 @@ static bool offer_control(struct gyre_stream *stream)
 static void frame_message(struct gyre_stream *stream, struct gyre_send *send,
                           enum gyre_frame_kind kind, uint32_t length)
 {
-    struct gyre_offer *piece = offer(stream, kind, &send->slot.match,
-                                     length > 0 ? send->data + send->framed : NULL, length);
+    struct gyre_offer *piece = next_offer(stream, kind, &send->slot.match,
+                                          length > 0 ? send->data + send->framed : NULL, length);
     piece->send = send;
     send->framed += length;
     piece->last = send->framed == send->length;
@@ -236,7 +236,7 @@ static bool offer_message(struct gyre_stream *stream)
     return offer_piece(stream) || offer_eager(stream);
 }
 
-static void ask(struct gyre_stream *stream, struct gyre_send *send)
+static void ask_for_grant(struct gyre_stream *stream, struct gyre_send *send)
 {
     if (stream->in.bye_heard) { /* nobody will grant it */
         gyre_stream_withdraw_send(stream, send, GYRE_PEER_LOST);
@@ -258,13 +258,13 @@ static void offer_asks(struct gyre_stream *stream)
     struct gyre_outgoing *out = &stream->out;
     uint32_t asks = 0;
     while (out->eager.head && asks++ < GYRE_STREAM_ASKS) {
-        ask(stream, (struct gyre_send *)out->eager.head);
+        ask_for_grant(stream, (struct gyre_send *)out->eager.head);
     }
     if (!out->patient.head || ++out->patience < GYRE_STREAM_PATIENCE) {
         return;
     }
     while (out->patient.head && asks++ < GYRE_STREAM_ASKS) {
-        ask(stream, (struct gyre_send *)out->patient.head);
+        ask_for_grant(stream, (struct gyre_send *)out->patient.head);
     }
 }
 
@@ -272,21 +272,21 @@ static void offer_bye(struct gyre_stream *stream)
 {
     if (stream->out.bye_asked && !stream->out.bye_framed && stream->out.unframed == 0) {
         struct gyre_match nothing = {0};
-        offer(stream, GYRE_FRAME_BYE, &nothing, NULL, 0);
+        next_offer(stream, GYRE_FRAME_BYE, &nothing, NULL, 0);
         stream->out.bye_framed = true;
     }
 }
 
-static void fill(struct gyre_stream *stream)
+static void fill_offers(struct gyre_stream *stream)
 {
     struct gyre_outgoing *out = &stream->out;
-    while (has_room(out) && (offer_control(stream) || offer_message(stream))) {
+    while (offers_have_room(out) && (offer_control(stream) || offer_message(stream))) {
         out->patience = 0;
     }
     if (out->offers == 0) {
         offer_asks(stream);
     }
-    if (has_room(out)) {
+    if (offers_have_room(out)) {
         offer_bye(stream);
     }
 }
@@ -314,9 +314,9 @@ bool gyre_stream_silent(const struct gyre_stream *stream)
 {
     const struct gyre_outgoing *out = &stream->out;
     return out->offers == 0 && !out->eager.head && !out->patient.head && !out->granted.head &&
-           !out->voids.head && !out->points.head && !out->grants.head && !out->takens.head &&
-           !out->recalls.head && !out->spared.head && !out->reached.head && !owes_credit(stream) &&
-           (!out->bye_asked || out->bye_framed);
+           !out->voids.head && !out->points.head && !out->grants.head && !out->taken_notices.head &&
+           !out->recalls.head && !out->spared.head && !out->remote_writes.head &&
+           !owes_credit(stream) && (!out->bye_asked || out->bye_framed);
 }
 
 int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
@@ -324,7 +324,7 @@ int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
     if (stream->status || gyre_stream_silent(stream)) {
         return 0;
     }
-    fill(stream);
+    fill_offers(stream);
     int used = 0;
     for (uint32_t i = 0; i < stream->out.offers; i++) {
         const struct gyre_offer *offer = gyre_stream_offer_at(&stream->out, i);
@@ -373,7 +373,7 @@ void gyre_stream_retire(struct gyre_stream *stream)
     out->staged = 0;
 }
 
-static size_t advance(const uint8_t **bytes, uint32_t *left, size_t written)
+static size_t skip_written(const uint8_t **bytes, uint32_t *left, size_t written)
 {
     uint32_t part = written < *left ? (uint32_t)written : *left;
     *bytes += part;
@@ -392,8 +392,8 @@ void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes)
     for (uint32_t i = 0; bytes > 0; i++) {
         struct gyre_offer *offer = gyre_stream_offer_at(out, i);
         offer->begun = true;
-        bytes = advance(&offer->head, &offer->head_left, bytes);
-        bytes = offer->body_left > 0 ? advance(&offer->body, &offer->body_left, bytes) : bytes;
+        bytes = skip_written(&offer->head, &offer->head_left, bytes);
+        bytes = offer->body_left > 0 ? skip_written(&offer->body, &offer->body_left, bytes) : bytes;
     }
     gyre_stream_retire(stream);
 }
@@ -413,11 +413,11 @@ void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
         gyre_queue_unlink(&out->patient, send);
     }
     send->granted = true;
-    if (send->live && (gyre_stream_point(stream, send) || gyre_stream_reach(stream, send))) {
+    if (send->live && (gyre_stream_point(stream, send) || gyre_stream_write_remote(stream, send))) {
         return;
     }
-    if (send->live && send->away) {
-        gyre_stream_lade(stream, send);
+    if (send->live && send->on_device) {
+        gyre_stream_stage(stream, send);
         return;
     }
     send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;

@@ -20,9 +20,9 @@
 
 bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send)
 {
-    const struct gyre_sight *sight = stream->sight;
-    if (sight && !send->region)
-        send->region = sight->locate(sight->context, send->data, send->length, &send->offset);
+    const struct gyre_memory_lookup *lookup = stream->lookup;
+    if (lookup && !send->region)
+        send->region = lookup->locate(lookup->context, send->data, send->length, &send->offset);
     if (!send->region)
         return false;
     send->state = GYRE_SEND_LOCATED;
@@ -35,7 +35,7 @@ int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match 
     struct gyre_incoming *in = &stream->in;
     uint64_t region = gyre_get64(in->control), offset = gyre_get64(in->control + 8);
     struct gyre_receive *receive = gyre_stream_granted_receive(stream, match);
-    if (!stream->sight || in->bye_heard || !receive || !receive->invited || receive->region ||
+    if (!stream->lookup || in->bye_heard || !receive || !receive->invited || receive->region ||
         receive->got || !region || region > UINT32_MAX)
         return GYRE_CORRUPT;
     int status = receive->live ? gyre_stream_agree_check(stream, match) : 0;
@@ -57,7 +57,7 @@ void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive)
         return;
     }
     gyre_table_remove(&stream->receives, receive);
-    gyre_queue_push(&stream->out.takens, receive);
+    gyre_queue_push(&stream->out.taken_notices, receive);
 }
 
 static uint64_t piece_of(const struct gyre_receive *receive)
@@ -67,12 +67,13 @@ static uint64_t piece_of(const struct gyre_receive *receive)
 }
 
 /* The next piece, as the CPU sees it. */
-static const void *look(const struct gyre_stream *stream, const struct gyre_receive *receive)
+static const void *look_up_source(const struct gyre_stream *stream,
+                                  const struct gyre_receive *receive)
 {
-    const struct gyre_sight *sight = stream->sight;
-    return receive->landing ? receive->ashore
-                            : sight->view(sight->context, stream->peer, receive->region,
-                                          receive->offset + receive->got, piece_of(receive));
+    const struct gyre_memory_lookup *lookup = stream->lookup;
+    return receive->landing ? receive->staged_in
+                            : lookup->view(lookup->context, stream->peer, receive->region,
+                                           receive->offset + receive->got, piece_of(receive));
 }
 
 static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive, const void *from)
@@ -89,16 +90,16 @@ static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive,
 
 int gyre_stream_fetch(struct gyre_stream *stream)
 {
-    int moved = gyre_stream_end_trips(stream);
-    if (moved >= 0 && stream->out.lading.head) {
-        int laden = gyre_stream_run_lading(stream);
-        moved = laden < 0 ? laden : laden | moved;
+    int moved = gyre_stream_end_copies(stream);
+    if (moved >= 0 && stream->out.staging.head) {
+        int bytes_staged = gyre_stream_run_staging(stream);
+        moved = bytes_staged < 0 ? bytes_staged : bytes_staged | moved;
     }
     struct gyre_receive *receive = (struct gyre_receive *)stream->in.points.head;
     if (stream->status || !receive)
         return moved;
-    const void *from = receive->live ? look(stream, receive) : NULL;
-    if (receive->live && (receive->away || (!from && stream->ferry))) {
+    const void *from = receive->live ? look_up_source(stream, receive) : NULL;
+    if (receive->live && (receive->on_device || (!from && stream->copy_queue))) {
         int sent = gyre_stream_send_off(stream, receive, from != NULL);
         return sent < 0 ? sent : sent | moved;
     }
@@ -110,8 +111,8 @@ int gyre_stream_fetch(struct gyre_stream *stream)
 
 bool gyre_stream_pending(const struct gyre_stream *stream)
 {
-    const struct gyre_send *send = (const struct gyre_send *)stream->out.lading.head;
-    return !stream->status && (stream->in.points.head || (send && !send->trip));
+    const struct gyre_send *send = (const struct gyre_send *)stream->out.staging.head;
+    return !stream->status && (stream->in.points.head || (send && !send->copying));
 }
 
 int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match)

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static int admit(const struct gyre_stream *stream, uint32_t outstanding)
+static int admit_post(const struct gyre_stream *stream, uint32_t outstanding)
 {
     if (stream->status) {
         return stream->status;
@@ -22,7 +22,7 @@ static int admit(const struct gyre_stream *stream, uint32_t outstanding)
 }
 
 /* A disagreement between the ends is the stream's failure, not only the post's. */
-static int refuse(struct gyre_stream *stream, int status)
+static int refuse_post(struct gyre_stream *stream, int status)
 {
     if (status == GYRE_MISMATCH) {
         gyre_stream_fail(stream, status);
@@ -81,14 +81,14 @@ static int start_send(struct gyre_stream *stream, struct gyre_send *send)
 int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match, const void *data,
                      uint64_t length, uint64_t token)
 {
-    int status = admit(stream, stream->sends_out);
+    int status = admit_post(stream, stream->sends_out);
     if (status) {
         return status;
     }
     uint64_t offset = 0;
-    bool away = gyre_stream_is_away(stream, data, length);
-    uint32_t region = away ? gyre_stream_locate_away(stream, data, length, &offset) : 0;
-    if (away && !region && !gyre_stream_carries(stream, data, length, true)) {
+    bool on_device = gyre_stream_is_on_device(stream, data, length);
+    uint32_t region = on_device ? gyre_stream_locate_on_device(stream, data, length, &offset) : 0;
+    if (on_device && !region && !gyre_stream_carries(stream, data, length, true)) {
         return GYRE_INVALID;
     }
     struct gyre_send *send = gyre_table_take(&stream->sends, match);
@@ -97,11 +97,11 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     }
     send->region = region;
     send->offset = offset;
-    send->away = away;
+    send->on_device = on_device;
     send->agreement = gyre_stream_agree_join(stream, match, false, &status);
     if (!send->agreement) {
         gyre_table_give(&stream->sends, send);
-        return refuse(stream, status);
+        return refuse_post(stream, status);
     }
     send->data = data;
     send->length = length;
@@ -110,7 +110,7 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
     status = start_send(stream, send);
     if (status) {
         send->live = false;
-        return refuse(stream, status);
+        return refuse_post(stream, status);
     }
     stream->sends_out++;
     if (stream->in.bye_heard) {
@@ -170,7 +170,7 @@ static int receive_stored(struct gyre_stream *stream, struct gyre_stored *stored
 {
     if (stored->parcel.length != length) {
         uint64_t theirs = stored->slot.match.fingerprint;
-        return refuse(stream, gyre_stream_disagree(stream, &stored->slot.match, theirs));
+        return refuse_post(stream, gyre_stream_disagree(stream, &stored->slot.match, theirs));
     }
     gyre_stream_unstore(stream, stored, data);
     stream->receives_out++;
@@ -184,17 +184,17 @@ static int post_receive(struct gyre_stream *stream, const struct gyre_match *mat
     int status = 0;
     struct gyre_agreement *agreement = gyre_stream_agree_join(stream, match, false, &status);
     if (!agreement) {
-        return refuse(stream, status);
+        return refuse_post(stream, status);
     }
     struct gyre_receive *receive;
     status = place_receive(stream, match, length, &receive);
     if (status) {
         gyre_stream_agree_leave(stream, agreement, false);
-        return refuse(stream, status);
+        return refuse_post(stream, status);
     }
     receive->agreement = agreement;
     receive->data = data;
-    receive->away = gyre_stream_is_away(stream, data, length);
+    receive->on_device = gyre_stream_is_on_device(stream, data, length);
     receive->token = token;
     receive->live = true;
     stream->receives_out++;
@@ -207,7 +207,7 @@ static int post_receive(struct gyre_stream *stream, const struct gyre_match *mat
 int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                      uint64_t length, uint64_t token)
 {
-    int status = admit(stream, stream->receives_out);
+    int status = admit_post(stream, stream->receives_out);
     if (status) {
         return status;
     }

@@ -22,10 +22,11 @@
 
 bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive)
 {
-    const struct gyre_reach *reach = stream->reach;
-    receive->placed =
-        reach && receive->live && receive->length > stream->eager && stream->places < reach->most &&
-        reach->expose(reach->context, receive->data, receive->length, &receive->place);
+    const struct gyre_remote_write *remote_write = stream->remote_write;
+    receive->placed = remote_write && receive->live && receive->length > stream->eager &&
+                      stream->places < remote_write->most &&
+                      remote_write->expose(remote_write->context, receive->data, receive->length,
+                                           &receive->place);
     stream->places += receive->placed;
     return receive->placed;
 }
@@ -89,8 +90,9 @@ int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number)
         gyre_stream_fail(stream, GYRE_CORRUPT);
         return GYRE_CORRUPT;
     }
-    const struct gyre_reach *reach = stream->reach;
-    int status = receive->away && reach->flush ? reach->flush(reach->context) : 0;
+    const struct gyre_remote_write *remote_write = stream->remote_write;
+    int status =
+        receive->on_device && remote_write->flush ? remote_write->flush(remote_write->context) : 0;
     if (status) {
         gyre_stream_fail(stream, status);
         return status;
@@ -111,19 +113,20 @@ int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match
 
 /* -- the sender -------------------------------------------------------------------------------- */
 
-bool gyre_stream_reach(struct gyre_stream *stream, struct gyre_send *send)
+bool gyre_stream_write_remote(struct gyre_stream *stream, struct gyre_send *send)
 {
-    const struct gyre_reach *reach = stream->reach;
-    if (!send->placed || !reach->covers(reach->context, send->data, send->length))
+    const struct gyre_remote_write *remote_write = stream->remote_write;
+    if (!send->placed || !remote_write->covers(remote_write->context, send->data, send->length))
         return false;
-    send->state = GYRE_SEND_REACHED;
-    gyre_queue_push(&stream->out.reached, send);
+    send->state = GYRE_SEND_REMOTE;
+    gyre_queue_push(&stream->out.remote_writes, send);
     return true;
 }
 
-static struct gyre_send *find_reached(struct gyre_stream *stream, const struct gyre_match *match)
+static struct gyre_send *find_remote_write(struct gyre_stream *stream,
+                                           const struct gyre_match *match)
 {
-    struct gyre_slot *slot = stream->out.reached.head;
+    struct gyre_slot *slot = stream->out.remote_writes.head;
     while (slot && !gyre_match_same(&slot->match, match))
         slot = slot->next;
     return (struct gyre_send *)slot;
@@ -133,15 +136,15 @@ static struct gyre_send *find_reached(struct gyre_stream *stream, const struct g
 int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match)
 {
     struct gyre_note *note = gyre_table_find(&stream->grants, match);
-    struct gyre_send *send = find_reached(stream, match);
-    if (!stream->reach)
+    struct gyre_send *send = find_remote_write(stream, match);
+    if (!stream->remote_write)
         return GYRE_CORRUPT;
     if (note && note->placed) {
         note->placed = false;
         note->spared_due = true;
         gyre_queue_push(&stream->out.spared, note);
     } else if (send) {
-        gyre_queue_unlink(&stream->out.reached, send);
+        gyre_queue_unlink(&stream->out.remote_writes, send);
         send->placed = false;
         gyre_stream_granted(stream, send);
     }
@@ -159,7 +162,7 @@ void gyre_stream_write_of(const struct gyre_send *send, struct gyre_stream_write
 
 bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write *write)
 {
-    struct gyre_send *send = stream->status ? NULL : gyre_queue_pop(&stream->out.reached);
+    struct gyre_send *send = stream->status ? NULL : gyre_queue_pop(&stream->out.remote_writes);
     if (!send)
         return false;
     send->state = GYRE_SEND_WRITING;

@@ -61,7 +61,7 @@ static void *carve(uint8_t *memory, size_t *used, size_t bytes)
     return memory ? memory + at : NULL;
 }
 
-static size_t lay_out(uint8_t *memory, uint32_t posts, uint32_t unexpected)
+static size_t lay_out_stream(uint8_t *memory, uint32_t posts, uint32_t unexpected)
 {
     size_t used = 0;
     struct table_plan plan[TABLES];
@@ -96,20 +96,21 @@ int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_st
     if (options->posts == 0 || options->posts > POSTS_MAX || eager > GYRE_EAGER_MOST) {
         return GYRE_INVALID;
     }
-    size_t bytes = lay_out(NULL, options->posts, unexpected);
+    size_t bytes = lay_out_stream(NULL, options->posts, unexpected);
     struct gyre_stream *fresh = calloc(1, bytes); /* untouched pages stay unused */
     if (!fresh) {
         return -ENOMEM;
     }
-    lay_out((uint8_t *)fresh, options->posts, unexpected);
+    lay_out_stream((uint8_t *)fresh, options->posts, unexpected);
     fresh->eager = eager;
     fresh->unexpected = unexpected;
     fresh->epoch = options->epoch;
     fresh->checksum = options->checksum;
     fresh->peer = options->peer;
-    fresh->sight = options->sight;
-    fresh->reach = options->reach;
-    fresh->ferry = options->sight && options->sight->ferry ? options->sight->ferry : options->ferry;
+    fresh->lookup = options->lookup;
+    fresh->remote_write = options->remote_write;
+    fresh->copy_queue = options->lookup && options->lookup->copy_queue ? options->lookup->copy_queue
+                                                                       : options->copy_queue;
     fresh->posts = options->posts;
     fresh->footprint = bytes;
     *stream = fresh;
@@ -124,11 +125,11 @@ void gyre_stream_destroy(struct gyre_stream *stream)
     }
     gyre_stream_settle(stream);
     for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
-        free(receive->ashore);
+        free(receive->staged_in);
     }
     struct gyre_send *send;
     for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
-        free(send->aboard);
+        free(send->staged_out);
     }
     free(stream->out.torn);
     free(stream);
@@ -172,8 +173,8 @@ void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, in
 
 void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send)
 {
-    free(send->aboard);
-    send->aboard = NULL;
+    free(send->staged_out);
+    send->staged_out = NULL;
     send->state = GYRE_SEND_FREE;
     gyre_table_give(&stream->sends, send);
 }
@@ -199,8 +200,8 @@ void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive
 
 void gyre_stream_give_receive(struct gyre_stream *stream, struct gyre_receive *receive)
 {
-    free(receive->ashore);
-    receive->ashore = NULL;
+    free(receive->staged_in);
+    receive->staged_in = NULL;
     gyre_table_give(&stream->receives, receive);
 }
 

@@ -55,10 +55,12 @@ struct gyre_stream_options {
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
     uint32_t eager; /* a longer message waits for a GRANT; both ends alike; 0: GYRE_EAGER_MAX */
     uint32_t peer;  /* as `sight` knows it */
-    const struct gyre_sight *sight; /* NULL: no memory is seen by both ends. Outlives the stream */
-    const struct gyre_reach *reach; /* NULL: the carrier writes no memory of the peer. Likewise */
-    struct gyre_ferry
-        *ferry; /* copies what the CPU cannot touch, where `sight` has none. Likewise */
+    const struct gyre_memory_lookup
+        *lookup; /* NULL: no memory is seen by both ends. Outlives the stream */
+    const struct gyre_remote_write
+        *remote_write; /* NULL: the carrier writes no memory of the peer. Likewise */
+    struct gyre_copy_queue
+        *copy_queue; /* copies what the CPU cannot touch, where `sight` has none. Likewise */
 };
 
 int gyre_stream_create(const struct gyre_stream_options *options, struct gyre_stream **stream);
@@ -148,7 +150,7 @@ bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, u
 struct gyre_stream_write {
     const uint8_t *from;
     uint64_t length;
-    struct gyre_reach_place place;
+    struct gyre_remote_place place;
     uint32_t number;
     struct gyre_send *send;
 };
@@ -165,7 +167,7 @@ uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t
 /* waits(): some post has not completed; starves(): the next short message has no credit. Either may
  * be helped by reading. */
 bool gyre_stream_waits(const struct gyre_stream *stream);
-bool gyre_stream_starves(const struct gyre_stream *stream);
+bool gyre_stream_lacks_credit(const struct gyre_stream *stream);
 
 /* Returns how many it wrote. */
 int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out, int max);

@@ -54,15 +54,15 @@ static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status
 }
 
 /* Where it waits its turn after its grant; NULL: nowhere. */
-static struct gyre_queue *queue_of(struct gyre_stream *stream, const struct gyre_send *send)
+static struct gyre_queue *send_queue_of(struct gyre_stream *stream, const struct gyre_send *send)
 {
     switch (send->state) {
     case GYRE_SEND_GRANTED:
         return &stream->out.granted;
     case GYRE_SEND_LOCATED:
         return &stream->out.points;
-    case GYRE_SEND_REACHED:
-        return &stream->out.reached;
+    case GYRE_SEND_REMOTE:
+        return &stream->out.remote_writes;
     default:
         return NULL;
     }
@@ -72,7 +72,7 @@ static void withdraw_moving(struct gyre_stream *stream, struct gyre_send *send)
 {
     int status = 0;
     bool eager = send->state == GYRE_SEND_FRAMED && !send->granted;
-    struct gyre_queue *queue = queue_of(stream, send);
+    struct gyre_queue *queue = send_queue_of(stream, send);
     if (queue) {
         gyre_queue_unlink(queue, send);
         stream->out.unframed--;
@@ -144,7 +144,7 @@ int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token)
     struct gyre_send *send;
     for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
         if (send->live && send->token == token && send->state != GYRE_SEND_POINTED &&
-            send->state != GYRE_SEND_WRITING && send->state != GYRE_SEND_LADING) {
+            send->state != GYRE_SEND_WRITING && send->state != GYRE_SEND_STAGING) {
             gyre_stream_withdraw_send(stream, send, -ECANCELED);
             return 0;
         }

@@ -89,8 +89,8 @@ static ssize_t try_send(const struct gyre_watch_channel *channel, const uint8_t 
     return full ? 0 : -errno;
 }
 
-static int keep(struct gyre_watch_channel *channel, const uint8_t *bytes, size_t length,
-                size_t sent, int pass)
+static int keep_unsent(struct gyre_watch_channel *channel, const uint8_t *bytes, size_t length,
+                       size_t sent, int pass)
 {
     struct gyre_watch_packet *packet = malloc(sizeof *packet + length);
 
@@ -120,7 +120,7 @@ int gyre_watch_channel_send(struct gyre_watch_channel *channel, const uint8_t *m
         sent = try_send(channel, message, length, pass);
     if (sent < 0)
         return (int)sent;
-    return (size_t)sent == length ? 0 : keep(channel, message, length, (size_t)sent, pass);
+    return (size_t)sent == length ? 0 : keep_unsent(channel, message, length, (size_t)sent, pass);
 }
 
 int gyre_watch_channel_flush(struct gyre_watch_channel *channel)
@@ -196,7 +196,7 @@ static int receive_packet(struct gyre_watch_channel *channel, uint8_t *buffer,
 }
 
 /* Reads on until `in` holds `want` bytes. */
-static int fill(struct gyre_watch_channel *channel, size_t want)
+static int fill_buffer(struct gyre_watch_channel *channel, size_t want)
 {
     while (channel->have < want) {
         ssize_t got =
@@ -212,14 +212,14 @@ static int fill(struct gyre_watch_channel *channel, size_t want)
 
 static int receive_stream(struct gyre_watch_channel *channel, struct gyre_watch_message *message)
 {
-    int status = fill(channel, GYRE_WATCH_HEADER_BYTES);
+    int status = fill_buffer(channel, GYRE_WATCH_HEADER_BYTES);
 
     if (status != 0)
         return status;
     size_t length = gyre_watch_length(channel->in);
     if (length == 0)
         return GYRE_CORRUPT;
-    status = fill(channel, length);
+    status = fill_buffer(channel, length);
     if (status != 0)
         return status;
     channel->have = 0;

@@ -22,7 +22,7 @@
 /* A region of no bytes is a doorbell: an eventfd that the peer sleeps on. The first one counts. */
 static int keep_bell(struct gyre_watch *watch, uint32_t peer, int passed)
 {
-    struct gyre_watch_link *link = &watch->link[gyre_vigil_channel(watch->vigil, peer)];
+    struct gyre_watch_link *link = &watch->link[gyre_detector_channel(watch->detector, peer)];
     int kept = fcntl(passed, F_DUPFD_CLOEXEC, 0), none = 0;
 
     if (kept < 0)
@@ -34,7 +34,7 @@ static int keep_bell(struct gyre_watch *watch, uint32_t peer, int passed)
 
 int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer)
 {
-    int index = gyre_vigil_channel(watch->vigil, peer);
+    int index = gyre_detector_channel(watch->detector, peer);
     return index < 0 ? -1
                      : atomic_load_explicit(&watch->link[index].bell, memory_order_acquire) - 1;
 }
@@ -74,8 +74,8 @@ static int answer_trial(const struct gyre_watch *watch, struct gyre_region *regi
 {
     const struct gyre_joined *joined = watch->is.joined;
     uint32_t place = (uint32_t)joined->member[joined->rank].local_rank;
-    int status = region->kind == GYRE_MEMORY_CUDA && watch->is.ferry != NULL
-                     ? gyre_proof_answer(watch->is.ferry, region, place, trouble)
+    int status = region->kind == GYRE_MEMORY_CUDA && watch->is.copy_queue != NULL
+                     ? gyre_proof_answer(watch->is.copy_queue, region, place, trouble)
                      : gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "nothing copies it here");
 
     gyre_device_of(region->kind)->unimport(region);
@@ -113,8 +113,8 @@ static void hear_offer(struct gyre_watch *watch, uint32_t link,
     struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
     bool copied = false;
 
-    reply.status =
-        import(watch, gyre_vigil_peer(watch->vigil, link), message, passed, &copied, &trouble);
+    reply.status = import(watch, gyre_detector_peer(watch->detector, link), message, passed,
+                          &copied, &trouble);
     reply.flags = copied ? GYRE_WATCH_COPIED : 0;
     if (reply.status != 0) {
         gyre_trouble_set(&told, reply.status,
@@ -131,9 +131,9 @@ static void hear_end(struct gyre_watch *watch, uint32_t link,
 {
     struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
 
-    gyre_ferry_halt(watch->is.ferry);
-    gyre_views_drop(watch->views, gyre_vigil_peer(watch->vigil, link), message->id);
-    gyre_ferry_resume(watch->is.ferry);
+    gyre_copy_queue_halt(watch->is.copy_queue);
+    gyre_views_drop(watch->views, gyre_detector_peer(watch->detector, link), message->id);
+    gyre_copy_queue_resume(watch->is.copy_queue);
     if (message->flags & GYRE_WATCH_CUDA)
         gyre_watch_post(watch, link, &reply, -1);
 }
@@ -157,9 +157,9 @@ void gyre_watch_let_go(struct gyre_watch *watch)
         return;
     pthread_mutex_lock(&watch->lock);
     watch->is.cuda_device = -1;
-    gyre_ferry_halt(watch->is.ferry);
+    gyre_copy_queue_halt(watch->is.copy_queue);
     gyre_views_drop_kind(watch->views, GYRE_MEMORY_CUDA);
-    gyre_ferry_resume(watch->is.ferry);
+    gyre_copy_queue_resume(watch->is.copy_queue);
     pthread_mutex_unlock(&watch->lock);
 }
 

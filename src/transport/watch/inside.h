@@ -27,7 +27,7 @@ struct gyre_watch_export; /* a region that this process shares */
 
 struct gyre_watch {
     struct gyre_watch_options is;
-    struct gyre_vigil *vigil;
+    struct gyre_failure_detector *detector;
     uint32_t links;
     struct gyre_watch_link *link;
     struct gyre_views *views;

@@ -51,7 +51,7 @@ static void break_link(struct gyre_watch *watch, uint32_t index, int status)
         return;
     link->broken = true;
     epoll_ctl(watch->poller, EPOLL_CTL_DEL, link->channel.fd, NULL);
-    gyre_vigil_eof(watch->vigil, gyre_now_ns(), index, why);
+    gyre_detector_eof(watch->detector, gyre_now_ns(), index, why);
     gyre_watch_forget_peer(watch, index);
 }
 
@@ -107,7 +107,7 @@ void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t index)
     uint8_t bytes[GYRE_WATCH_MESSAGE_MAX];
 
     while (!link->broken && !link->deaf && !gyre_watch_channel_waits(&link->channel)) {
-        size_t length = gyre_vigil_next_message(watch->vigil, index, bytes);
+        size_t length = gyre_detector_next_message(watch->detector, index, bytes);
         if (length == 0)
             return;
         send_bytes(watch, index, bytes, length, -1);
@@ -126,7 +126,7 @@ static void ring(const struct gyre_bell *bell)
         return; /* full: it is readable already */
 }
 
-static void publish(struct gyre_watch *watch, const struct gyre_vigil_record *record)
+static void publish_failure(struct gyre_watch *watch, const struct gyre_detector_record *record)
 {
     struct gyre_health *health = watch->is.health;
 
@@ -143,25 +143,25 @@ static void publish(struct gyre_watch *watch, const struct gyre_vigil_record *re
 /* Acts on everything that the vigil concluded. */
 void gyre_watch_settle(struct gyre_watch *watch)
 {
-    const struct gyre_vigil_record *record = gyre_vigil_failure(watch->vigil);
-    const char *warning = gyre_vigil_take_warning(watch->vigil);
+    const struct gyre_detector_record *record = gyre_detector_failure(watch->detector);
+    const char *warning = gyre_detector_take_warning(watch->detector);
 
     if (record != NULL && !watch->told)
-        publish(watch, record);
+        publish_failure(watch, record);
     if (warning != NULL)
         gyre_log(GYRE_LOG_WARN, "%s", warning);
     for (uint32_t i = 0; i < watch->links; i++)
         gyre_watch_send_owed(watch, i);
-    if (gyre_vigil_all_left(watch->vigil))
+    if (gyre_detector_all_left(watch->detector))
         pthread_cond_broadcast(&watch->changed);
 }
 
 /* -- in ---------------------------------------------------------------------------------------- */
 
-static void hear(struct gyre_watch *watch, uint32_t index, const struct gyre_watch_message *message,
-                 int passed)
+static void hear_message(struct gyre_watch *watch, uint32_t index,
+                         const struct gyre_watch_message *message, int passed)
 {
-    gyre_vigil_receive(watch->vigil, gyre_now_ns(), index, message);
+    gyre_detector_receive(watch->detector, gyre_now_ns(), index, message);
     if (message->kind == GYRE_WATCH_BYE)
         gyre_watch_forget_peer(watch, index);
     if (message->epoch == watch->epoch)
@@ -185,7 +185,7 @@ static int read_link(struct gyre_watch *watch, uint32_t index, int most)
         if (status != 0)
             break_link(watch, index, status);
         else
-            hear(watch, index, &message, passed);
+            hear_message(watch, index, &message, passed);
     }
     return 0;
 }
@@ -207,7 +207,7 @@ static void handle_death(struct gyre_watch *watch, uint32_t index)
     read_link(watch, index, INT_MAX);
     epoll_ctl(watch->poller, EPOLL_CTL_DEL, link->pidfd, NULL);
     link->pidfd = -1;
-    gyre_vigil_ended(watch->vigil, gyre_now_ns(), index);
+    gyre_detector_ended(watch->detector, gyre_now_ns(), index);
     gyre_watch_forget_peer(watch, index);
     atomic_store_explicit(&link->ended, true, memory_order_release);
 }
@@ -226,7 +226,7 @@ static void handle(struct gyre_watch *watch, const struct epoll_event *event)
         break;
     case GYRE_WATCH_FROM_LAUNCHER:
         epoll_ctl(watch->poller, EPOLL_CTL_DEL, watch->launcher, NULL);
-        gyre_vigil_launcher_gone(watch->vigil, gyre_now_ns());
+        gyre_detector_launcher_gone(watch->detector, gyre_now_ns());
         break;
     case GYRE_WATCH_FROM_NUDGE:
         if (read(watch->nudge, &count, sizeof count) < 0)
@@ -296,9 +296,9 @@ static void read_others(const struct gyre_activity *first, const struct gyre_act
 {
     for (int waiting = 1; waiting >= 0; waiting--)
         for (const struct gyre_activity *at = first; at != NULL; at = at->next) {
-            if (at == told || waits(at) != waiting || to->elsewheres == GYRE_WATCH_ELSEWHERE)
+            if (at == told || waits(at) != waiting || to->elsewhere_count == GYRE_WATCH_ELSEWHERE)
                 continue;
-            to->elsewhere[to->elsewheres++] = (struct gyre_watch_elsewhere){
+            to->elsewhere[to->elsewhere_count++] = (struct gyre_watch_elsewhere){
                 .comm = atomic_load_explicit(&at->comm, memory_order_relaxed),
                 .sequence = atomic_load_explicit(&at->sequence, memory_order_relaxed),
                 .finished = atomic_load_explicit(&at->finished, memory_order_relaxed),
@@ -369,13 +369,13 @@ void gyre_watch_turn(struct gyre_watch *watch)
         watch->mine = fresh;
     }
     watch->mine.parting = watch->parts_until != 0;
-    gyre_vigil_tick(watch->vigil, gyre_now_ns(), &watch->mine);
+    gyre_detector_tick(watch->detector, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
 }
 
 static int sleep_ms(struct gyre_watch *watch)
 {
-    uint64_t now = gyre_now_ns(), wake = gyre_vigil_wake(watch->vigil);
+    uint64_t now = gyre_now_ns(), wake = gyre_detector_wake(watch->detector);
 
     if (wake <= now)
         return 0;

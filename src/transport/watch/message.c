@@ -14,14 +14,14 @@
 
 enum { AT_LENGTH = 0, AT_KIND = 4, AT_FLAGS = 5, AT_EPOCH = 6, AT_RANK = 8, AT_STATUS = 12 };
 enum { /* of a state */
-       AT_ELSEWHERES = 64 + 16 * GYRE_WATCH_CALLS,
-       AT_REFUSED = AT_ELSEWHERES + 4 + 20 * GYRE_WATCH_ELSEWHERE
+       AT_ELSEWHERE_COUNT = 64 + 16 * GYRE_WATCH_CALLS,
+       AT_REFUSED = AT_ELSEWHERE_COUNT + 4 + 20 * GYRE_WATCH_ELSEWHERE
 };
 enum { PARTING = 1, STANDS = 2 };
 enum { AT_ID = 16, AT_CRC = 20, AT_REGION = 24 };
 
 /* Sums a whole message, reading its crc field as 0. */
-static uint32_t sum(const uint8_t *message, size_t length)
+static uint32_t message_sum(const uint8_t *message, size_t length)
 {
     static const uint8_t zero[4];
     uint32_t crc = gyre_crc32c(0, message, AT_CRC);
@@ -44,7 +44,7 @@ size_t gyre_watch_encode(const struct gyre_watch_message *message, uint8_t *out)
     gyre_put64(out + AT_REGION, message->region_length);
     if (message->payload_bytes > 0)
         memcpy(out + GYRE_WATCH_HEADER_BYTES, message->payload, message->payload_bytes);
-    gyre_put32(out + AT_CRC, sum(out, length));
+    gyre_put32(out + AT_CRC, message_sum(out, length));
     return length;
 }
 
@@ -71,7 +71,7 @@ int gyre_watch_decode(const uint8_t *in, size_t length, struct gyre_watch_messag
 {
     if (length < GYRE_WATCH_HEADER_BYTES || gyre_watch_length(in) != length)
         return GYRE_CORRUPT;
-    if (gyre_get32(in + AT_CRC) != sum(in, length))
+    if (gyre_get32(in + AT_CRC) != message_sum(in, length))
         return GYRE_CORRUPT;
     *message = (struct gyre_watch_message){
         .kind = in[AT_KIND],
@@ -135,9 +135,9 @@ void gyre_watch_state_encode(const struct gyre_watch_state *state,
         gyre_put64(out + 64 + 16 * i, state->call[i].signature);
         gyre_put64(out + 72 + 16 * i, state->call[i].count);
     }
-    gyre_put32(out + AT_ELSEWHERES, (uint32_t)state->elsewheres);
+    gyre_put32(out + AT_ELSEWHERE_COUNT, (uint32_t)state->elsewhere_count);
     for (int i = 0; i < GYRE_WATCH_ELSEWHERE; i++) {
-        uint8_t *at = out + AT_ELSEWHERES + 4 + 20 * i;
+        uint8_t *at = out + AT_ELSEWHERE_COUNT + 4 + 20 * i;
         gyre_put32(at, (uint32_t)state->elsewhere[i].comm);
         gyre_put64(at + 4, state->elsewhere[i].sequence);
         gyre_put64(at + 12, state->elsewhere[i].finished);
@@ -163,9 +163,9 @@ void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
         state->call[i].signature = gyre_get64(in + 64 + 16 * i);
         state->call[i].count = gyre_get64(in + 72 + 16 * i);
     }
-    state->elsewheres = gyre_get32(in + AT_ELSEWHERES);
+    state->elsewhere_count = gyre_get32(in + AT_ELSEWHERE_COUNT);
     for (int i = 0; i < GYRE_WATCH_ELSEWHERE; i++) {
-        const uint8_t *at = in + AT_ELSEWHERES + 4 + 20 * i;
+        const uint8_t *at = in + AT_ELSEWHERE_COUNT + 4 + 20 * i;
         state->elsewhere[i].comm = gyre_get32(at);
         state->elsewhere[i].sequence = gyre_get64(at + 4);
         state->elsewhere[i].finished = gyre_get64(at + 12);
@@ -173,6 +173,6 @@ void gyre_watch_state_decode(const uint8_t in[GYRE_WATCH_STATE_BYTES],
     decode_refused(in + AT_REFUSED, state);
     if (state->calls > GYRE_WATCH_CALLS)
         state->calls = 0;
-    if (state->elsewheres > GYRE_WATCH_ELSEWHERE)
-        state->elsewheres = 0;
+    if (state->elsewhere_count > GYRE_WATCH_ELSEWHERE)
+        state->elsewhere_count = 0;
 }

@@ -25,7 +25,7 @@
 
 enum gyre_watch_kind {
     GYRE_WATCH_BEAT = 1, /* the sender is alive; states that are new since its last beat */
-    GYRE_WATCH_FAILURE,  /* status, rank, text; see GYRE_WATCH_VERDICT */
+    GYRE_WATCH_FAILURE,  /* status, rank, text; see GYRE_WATCH_DECIDED */
     GYRE_WATCH_WARNING,  /* text for the log */
     GYRE_WATCH_BYE, /* the sender has finished, with this state: its end is no failure any more */
     GYRE_WATCH_ALL_BYE, /* rank 0: everybody has */
@@ -38,7 +38,7 @@ enum gyre_watch_kind {
 };
 
 enum gyre_watch_flag {
-    GYRE_WATCH_VERDICT = 1, /* of a failure: decided for the whole job, not only proposed */
+    GYRE_WATCH_DECIDED = 1, /* of a failure: decided for the whole job, not only proposed */
     GYRE_WATCH_SEALED = 2,  /* of a share: for reading only */
     GYRE_WATCH_CUDA = 4,    /* of a share or unshare: the region is CUDA memory */
     GYRE_WATCH_TRIAL = 8,   /* of a share: try to copy from and to it, and let it go */
@@ -54,8 +54,8 @@ struct gyre_watch_call {
 /* Communicators are told apart by id and lowest rank: groups of ranks that have no rank in common
  * may have one id. The world is 0. Messages from rank to rank are one communicator of their own,
  * whose `signature` has the other rank. */
-#define GYRE_WATCH_PAIRS     UINT32_MAX
-#define GYRE_WATCH_COMM_MASK 4095u /* the id; the rank stands above it */
+#define GYRE_WATCH_POINT_TO_POINT UINT32_MAX
+#define GYRE_WATCH_COMM_MASK      4095u /* the id; the rank stands above it */
 
 /* How far it is in another communicator. */
 struct gyre_watch_elsewhere {
@@ -77,7 +77,7 @@ struct gyre_watch_state {
     uint64_t motion; /* changes whenever anything moves in its operations */
     uint64_t calls;  /* operations before the newest that `call` holds, latest first */
     struct gyre_watch_call call[GYRE_WATCH_CALLS]; /* the rest is 0 */
-    uint64_t elsewheres;
+    uint64_t elsewhere_count;
     struct gyre_watch_elsewhere elsewhere[GYRE_WATCH_ELSEWHERE]; /* the rest is 0 */
     uint64_t parting;                                            /* 1: it is in gyre_finalize() */
     struct gyre_watch_refused refused;

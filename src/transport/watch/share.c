@@ -93,25 +93,25 @@ void gyre_watch_drop_exports(struct gyre_watch *watch)
 /* -- offering ---------------------------------------------------------------------------------- */
 
 /* Whether the peer is a rank of this process. */
-static bool is_here(const struct gyre_watch *watch, uint32_t link)
+static bool peer_is_here(const struct gyre_watch *watch, uint32_t link)
 {
-    return gyre_job_here(watch->is.job, gyre_vigil_peer(watch->vigil, link));
+    return gyre_job_here(watch->is.job, gyre_detector_peer(watch->detector, link));
 }
 
 /* A peer that is there owes an answer from now on. */
-static void ask(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link,
-                const struct gyre_watch_message *message, int pass)
+static void ask_peer(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link,
+                     const struct gyre_watch_message *message, int pass)
 {
     if (!watch->link[link].node || watch->link[link].broken ||
-        gyre_vigil_has_left(watch->vigil, link))
+        gyre_detector_has_left(watch->detector, link))
         return;
     export->waiting += !export->owes[link];
     export->owes[link] = true;
     gyre_watch_post(watch, link, message, pass);
 }
 
-static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
-                  const struct gyre_region *region, uint8_t flags)
+static void offer_export(struct gyre_watch *watch, struct gyre_watch_export *export,
+                         const struct gyre_region *region, uint8_t flags)
 {
     struct gyre_watch_message message = {
         .kind = GYRE_WATCH_SHARE,
@@ -126,10 +126,10 @@ static void offer(struct gyre_watch *watch, struct gyre_watch_export *export,
     inside.payload = address;
     inside.payload_bytes = sizeof address;
     for (uint32_t i = 0; i < watch->links; i++)
-        if (region->kind == GYRE_MEMORY_CUDA && is_here(watch, i))
-            ask(watch, export, i, &inside, -1);
+        if (region->kind == GYRE_MEMORY_CUDA && peer_is_here(watch, i))
+            ask_peer(watch, export, i, &inside, -1);
         else
-            ask(watch, export, i, &message, region->fd);
+            ask_peer(watch, export, i, &message, region->fd);
 }
 
 static void withdraw(struct gyre_watch *watch, uint32_t id)
@@ -198,7 +198,7 @@ static bool needs_descriptor(const struct gyre_watch *watch, const struct gyre_r
 {
     bool needed = region->kind == GYRE_MEMORY_HOST;
     for (uint32_t i = 0; i < watch->links; i++)
-        needed |= watch->link[i].node && !is_here(watch, i);
+        needed |= watch->link[i].node && !peer_is_here(watch, i);
     return needed;
 }
 
@@ -232,7 +232,7 @@ static int share_locked(struct gyre_watch *watch, uint32_t id, const struct gyre
         return status;
     if (*export == NULL)
         return gyre_trouble_set(trouble, -ENOMEM, "sharing memory: out of memory");
-    offer(watch, *export, region, flags);
+    offer_export(watch, *export, region, flags);
     return await_answers(watch, *export, trouble);
 }
 
@@ -275,7 +275,7 @@ static int read_answers(struct gyre_watch *watch, const struct gyre_watch_export
                         int status, bool *agreed)
 {
     for (uint32_t i = 0; i < watch->links; i++)
-        agreed[gyre_vigil_peer(watch->vigil, i)] = export->agreed[i];
+        agreed[gyre_detector_peer(watch->detector, i)] = export->agreed[i];
     return status == GYRE_UNSUPPORTED && export->refusal.status == GYRE_CORRUPT ? GYRE_CORRUPT
                                                                                 : status;
 }
@@ -305,7 +305,7 @@ static void take_back(struct gyre_watch *watch, struct gyre_watch_export *export
         .kind = GYRE_WATCH_UNSHARE, .flags = GYRE_WATCH_CUDA, .id = export->id};
 
     for (uint32_t i = 0; i < watch->links; i++)
-        ask(watch, export, i, &message, -1);
+        ask_peer(watch, export, i, &message, -1);
     await_answers(watch, export, NULL);
     remove_export(watch, export->id);
 }

@@ -37,7 +37,7 @@ static int open_link(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];
     const struct gyre_joined *joined = watch->is.joined;
-    uint32_t rank = gyre_vigil_peer(watch->vigil, index);
+    uint32_t rank = gyre_detector_peer(watch->detector, index);
     const struct gyre_peer *peer = &joined->peer[rank];
 
     link->node =
@@ -54,7 +54,7 @@ static int open_link(struct gyre_watch *watch, uint32_t index)
 
 static int open_links(struct gyre_watch *watch, struct gyre_trouble *trouble)
 {
-    watch->links = gyre_vigil_channels(watch->vigil);
+    watch->links = gyre_detector_channels(watch->detector);
     watch->link = calloc(watch->links + 1, sizeof *watch->link);
     if (watch->link == NULL)
         return gyre_trouble_set(trouble, -ENOMEM, "watch: out of memory for %u links",
@@ -62,9 +62,9 @@ static int open_links(struct gyre_watch *watch, struct gyre_trouble *trouble)
     for (uint32_t i = 0; i < watch->links; i++) {
         int status = open_link(watch, i);
         if (status != 0)
-            return gyre_trouble_set(trouble, status,
-                                    "watch: cannot watch the channel to rank %u: %s",
-                                    gyre_vigil_peer(watch->vigil, i), gyre_status_name(status));
+            return gyre_trouble_set(
+                trouble, status, "watch: cannot watch the channel to rank %u: %s",
+                gyre_detector_peer(watch->detector, i), gyre_status_name(status));
     }
     return 0;
 }
@@ -101,7 +101,7 @@ static int open_descriptors(struct gyre_watch *watch)
 static int build(struct gyre_watch *watch)
 {
     const struct gyre_watch_options *is = &watch->is;
-    struct gyre_vigil_options options = {
+    struct gyre_detector_options options = {
         .rank = is->joined->rank,
         .n = is->joined->n,
         .epoch = watch->epoch,
@@ -117,7 +117,7 @@ static int build(struct gyre_watch *watch)
     if (status == 0)
         status = gyre_views_create(&watch->views);
     if (status == 0)
-        status = gyre_vigil_create(&options, gyre_now_ns(), &watch->vigil);
+        status = gyre_detector_create(&options, gyre_now_ns(), &watch->detector);
     return status;
 }
 
@@ -130,7 +130,7 @@ static void destroy(struct gyre_watch *watch)
     }
     gyre_watch_drop_exports(watch);
     gyre_views_destroy(watch->views);
-    gyre_vigil_destroy(watch->vigil);
+    gyre_detector_destroy(watch->detector);
     if (watch->poller >= 0)
         close(watch->poller);
     if (watch->nudge >= 0)
@@ -199,7 +199,7 @@ static void nudge(struct gyre_watch *watch)
         return; /* full: it is readable already */
 }
 
-static uint64_t part(struct gyre_watch *watch)
+static uint64_t leaving_deadline(struct gyre_watch *watch)
 {
     int wait_ms = watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms;
     if (watch->parts_until == 0)
@@ -210,7 +210,7 @@ static uint64_t part(struct gyre_watch *watch)
 uint64_t gyre_watch_part(struct gyre_watch *watch)
 {
     pthread_mutex_lock(&watch->lock);
-    uint64_t until = part(watch);
+    uint64_t until = leaving_deadline(watch);
     pthread_mutex_unlock(&watch->lock);
     return until;
 }
@@ -220,17 +220,17 @@ static void say_goodbye(struct gyre_watch *watch)
     struct timespec limit;
     int late = 0;
 
-    gyre_watch_deadline(part(watch), &limit);
+    gyre_watch_deadline(leaving_deadline(watch), &limit);
     gyre_watch_turn(watch); /* the state that goes with the goodbye */
-    gyre_vigil_leave(watch->vigil, gyre_now_ns(), &watch->mine);
+    gyre_detector_leave(watch->detector, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
-    while (!watch->told && !gyre_vigil_all_left(watch->vigil) && late == 0)
+    while (!watch->told && !gyre_detector_all_left(watch->detector) && late == 0)
         late = pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
     watch->ending = true;
 }
 
 /* Waits until the socket has taken all that is kept for it; false if it does not in time. */
-static bool drain(struct gyre_watch_link *link, uint64_t limit)
+static bool drain_link(struct gyre_watch_link *link, uint64_t limit)
 {
     struct pollfd room = {.fd = link->channel.fd, .events = POLLOUT};
 
@@ -250,10 +250,10 @@ static void flush_last_words(struct gyre_watch *watch)
     uint64_t limit = gyre_now_ns() + LAST_WORDS;
 
     for (uint32_t i = 0; i < watch->links; i++) {
-        if (!drain(&watch->link[i], limit))
+        if (!drain_link(&watch->link[i], limit))
             continue;
         gyre_watch_send_owed(watch, i);
-        drain(&watch->link[i], limit);
+        drain_link(&watch->link[i], limit);
     }
 }
 
@@ -277,13 +277,13 @@ void gyre_watch_stop(struct gyre_watch *watch)
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text)
 {
-    struct gyre_vigil_record record = {.status = status, .rank = rank};
+    struct gyre_detector_record record = {.status = status, .rank = rank};
 
     if (watch->pid != getpid())
         return;
     snprintf(record.text, sizeof record.text, "%s", text);
     pthread_mutex_lock(&watch->lock);
-    gyre_vigil_report(watch->vigil, gyre_now_ns(), &record, echo);
+    gyre_detector_report(watch->detector, gyre_now_ns(), &record, echo);
     gyre_watch_settle(watch);
     pthread_mutex_unlock(&watch->lock);
     nudge(watch);
@@ -333,6 +333,6 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
 
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer)
 {
-    int index = gyre_vigil_channel(watch->vigil, peer);
+    int index = gyre_detector_channel(watch->detector, peer);
     return index >= 0 && atomic_load_explicit(&watch->link[index].ended, memory_order_acquire);
 }

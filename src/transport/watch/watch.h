@@ -123,7 +123,8 @@ struct gyre_watch_options {
     struct gyre_health *health;
     struct gyre_bell bell;
     int cuda_device; /* that CUDA memory of peers is mapped on; -1: such memory is refused */
-    struct gyre_ferry *ferry; /* halted while peers' memory is unmapped; NULL: nothing copies it */
+    struct gyre_copy_queue
+        *copy_queue; /* halted while peers' memory is unmapped; NULL: nothing copies it */
 };
 
 struct gyre_watch;

@@ -100,10 +100,10 @@ static int update(struct gyre_ddp *ddp, const struct model *m)
             set(piece.value, type, i,
                 get(piece.value, type, i) - 0.5 * get(piece.gradient, type, i));
     }
-    uint64_t waited = gyre_ddp_step(ddp)->waited_ns;
+    uint64_t waited = gyre_ddp_result(ddp)->waited_ns;
     bool gathers = gyre_ddp_value(ddp, 0) != m->parameter[0].value;
     int status = gyre_ddp_gather(ddp);
-    if (!status && gathers && gyre_ddp_step(ddp)->waited_ns <= waited)
+    if (!status && gathers && gyre_ddp_result(ddp)->waited_ns <= waited)
         return -1; /* it counts as waiting */
     return status;
 }
@@ -115,7 +115,7 @@ static int check_means(struct gyre_ddp *ddp, const struct model *m, int n, int s
 {
     struct gyre_ddp_piece piece;
     uint64_t seen = 0;
-    double factor = gyre_ddp_step(ddp)->factor;
+    double factor = gyre_ddp_result(ddp)->factor;
     for (int k = 0; gyre_ddp_piece(ddp, k, &piece) == 0; k++)
         for (uint64_t i = 0; i < piece.count; i++, seen++) {
             double got = factor * get(piece.gradient, m->parameter[piece.parameter].type, i);
@@ -169,7 +169,7 @@ static int check_sum_of_updates(struct gyre_ddp *ddp, const struct model *m, int
 
 static int check_result(struct gyre_ddp *ddp, int n, int step, const struct trial *trial)
 {
-    const struct gyre_ddp_result *r = gyre_ddp_step(ddp);
+    const struct gyre_ddp_result *r = gyre_ddp_result(ddp);
     int parts = trial->parts ? trial->parts : 1;
     uint64_t samples = 0;
     double sum = 0;
@@ -201,7 +201,7 @@ static int train(struct gyre_comm *comm, struct rig *rig)
         bad = rig_check(!pass(ddp, m, rank, step, trial), comm, "step") ||
               rig_check(!check_result(ddp, n, step, trial), comm, "result") ||
               check_values(comm, ddp, m);
-        if (!bad && gyre_ddp_step(ddp)->samples) /* a world of one has none now and then */
+        if (!bad && gyre_ddp_result(ddp)->samples) /* a world of one has none now and then */
             bad = rig_check(!check_means(ddp, m, n, step, trial), comm, "means") ||
                   rig_check(!update(ddp, m), comm, "update") || check_values(comm, ddp, m);
         if (!bad && !trial->options.unscaled)
@@ -420,7 +420,7 @@ static int take_turns(struct gyre_comm *comm, struct rig *rig)
         for (int i = 0; i < TURNS; i++)
             ((float *)gyre_ddp_gradient(ddp, 0))[i] = (float)(i + gyre_rank(comm));
         bad = bad || gyre_ddp_ready(ddp, 0) || gyre_ddp_wait(ddp);
-        uint64_t bytes = gyre_ddp_step(ddp)->reduced_bytes;
+        uint64_t bytes = gyre_ddp_result(ddp)->reduced_bytes;
         uint64_t expected = step ? 4 * turns_length(TURNS, NULL) : (TURNS + 15) / 16 * 64;
         bad = bad || rig_check(bytes == expected, comm, "bytes on the way");
         for (int i = 0; i < TURNS; i++)

@@ -86,7 +86,7 @@ static bool updates_by(struct gyre_ddp *ddp, uint64_t samples, double factor)
         for (uint64_t i = 0; i < piece.count; i++) {
             double want = factor * mean_slope(piece.parameter, piece.first + i, samples);
             double got =
-                gyre_ddp_step(ddp)->factor * get(piece.gradient, types[piece.parameter], i);
+                gyre_ddp_result(ddp)->factor * get(piece.gradient, types[piece.parameter], i);
             if (!(fabs(got - want) <= 1e-6 * factor))
                 return false;
         }
@@ -107,11 +107,11 @@ static int clip(struct gyre_comm *comm, struct rig *rig)
     for (int step = 0; step < 3 && !bad; step++) {
         double norm = norm_of(samples), factor = fmin(1, most[step] / (norm + 1e-6));
         bad = rig_check(!learn(ddp, first, rank + 1), comm, "step") ||
-              rig_check(fabs(gyre_ddp_step(ddp)->norm - norm) <= 1e-6 * norm, comm, "norm") ||
+              rig_check(fabs(gyre_ddp_result(ddp)->norm - norm) <= 1e-6 * norm, comm, "norm") ||
               rig_check(updates_by(ddp, samples, 1), comm, "before") ||
               rig_check(!gyre_ddp_clip(ddp, most[step]), comm, "clip") ||
               rig_check(updates_by(ddp, samples, factor), comm, "clipped") ||
-              rig_check(!options->unscaled || fabs(gyre_ddp_step(ddp)->factor * (double)samples -
+              rig_check(!options->unscaled || fabs(gyre_ddp_result(ddp)->factor * (double)samples -
                                                    factor) <= 1e-12 * factor,
                         comm, "to the last digit") ||
               rig_check(gyre_ddp_clip(ddp, 1) == GYRE_INVALID, comm, "once for a step");
@@ -153,7 +153,7 @@ static int overflow(struct gyre_comm *comm, struct rig *rig)
         for (int p = PARAMETERS - 1; p >= 0; p--)
             bad |= gyre_ddp_ready(ddp, p);
         bad |= rig_check(gyre_ddp_clip(ddp, 1) == GYRE_INVALID, comm, "within a step");
-        bad |= rig_check(!gyre_ddp_wait(ddp) && gyre_ddp_step(ddp)->nonfinite, comm, "nonfinite");
+        bad |= rig_check(!gyre_ddp_wait(ddp) && gyre_ddp_result(ddp)->nonfinite, comm, "nonfinite");
         bad |= rig_check(gyre_ddp_clip(ddp, 0) == GYRE_INVALID, comm, "no norm") ||
                rig_check(!gyre_ddp_clip(ddp, 1), comm, "clip") ||
                rig_check(isinf(*(float *)gyre_ddp_gradient(ddp, 0)), comm, "left as it is");
@@ -192,7 +192,7 @@ static int have_a_nan(struct gyre_comm *comm, struct rig *rig)
         if (gyre_rank(comm) == 1)
             ((float *)gyre_ddp_gradient(ddp, 0))[LARGE - 1] = NAN;
         bad |= gyre_ddp_ready(ddp, 0) || gyre_ddp_wait(ddp);
-        const struct gyre_ddp_result *r = gyre_ddp_step(ddp);
+        const struct gyre_ddp_result *r = gyre_ddp_result(ddp);
         bad |= rig_check(r->nonfinite == told && r->culprit == (told ? 1 : -1) &&
                              (!told || !strcmp(r->culprit_name, "large")),
                          comm, "the one who had it");
@@ -223,7 +223,7 @@ static int run_out(struct gyre_comm *comm, struct rig *rig)
     (void)rig;
     if (!ddp)
         return 1;
-    const struct gyre_ddp_result *step = gyre_ddp_step(ddp);
+    const struct gyre_ddp_result *step = gyre_ddp_result(ddp);
     for (; steps < 9 && !bad; steps++) {
         uint64_t here = steps < batches[rank] ? 2 : 0, all = steps < 3 ? 4 : steps < 5 ? 2 : 0;
         bad = rig_check(!learn(ddp, rank ? 2 : 0, here), comm, "step") ||

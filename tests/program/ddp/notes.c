@@ -138,7 +138,7 @@ static int tell_each_other(struct gyre_comm *comm, struct rig *rig)
     for (int step = 0; step < STEPS && !bad; step++) {
         struct words mine = words_of(gyre_rank(comm), step);
         bad = rig_check(!say(ddp, &mine, trial), comm, "step") ||
-              rig_check(heard(gyre_ddp_step(ddp), gyre_size(comm), step), comm, "heard") ||
+              rig_check(heard(gyre_ddp_result(ddp), gyre_size(comm), step), comm, "heard") ||
               rig_check(gradients_are_clean(ddp, trial), comm, "gradients");
     }
     gyre_ddp_destroy(ddp);
@@ -241,8 +241,8 @@ static int tell_without_gradients(struct gyre_comm *comm, struct rig *rig)
     if (bad)
         return bad;
     bad = gyre_ddp_begin(ddp, 2) || gyre_ddp_add(ddp, 3, 0.5) || gyre_ddp_wait(ddp) ||
-          rig_check(gyre_ddp_step(ddp)->samples == 2 * (uint64_t)gyre_size(comm) &&
-                        gyre_ddp_step(ddp)->sum[3] == 0.5 * gyre_size(comm),
+          rig_check(gyre_ddp_result(ddp)->samples == 2 * (uint64_t)gyre_size(comm) &&
+                        gyre_ddp_result(ddp)->sum[3] == 0.5 * gyre_size(comm),
                     comm, "heard");
     gyre_ddp_destroy(ddp);
     return bad ? 1 : gyre_finalize(comm);
@@ -274,7 +274,7 @@ static int count_operations(struct gyre_comm *comm, struct rig *rig)
         struct words mine = words_of(gyre_rank(comm), step);
         bad = rig_check(!say(ddp, &mine, trial), comm, "step");
         uint64_t took = comm->engine->sequence - before;
-        uint64_t buckets = (uint64_t)gyre_ddp_step(ddp)->buckets;
+        uint64_t buckets = (uint64_t)gyre_ddp_result(ddp)->buckets;
         bad = bad || rig_check(buckets == PARAMETERS, comm, "a bucket for each") ||
               rig_check(!step || took == buckets + is_apart(&trial->options), comm,
                         "operations of a step");

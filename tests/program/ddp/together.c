@@ -51,7 +51,7 @@ static int votes(struct gyre_comm *comm, struct rig *rig)
         if (step == 3 && rank == 2)
             bad |= gyre_ddp_add(ddp, 4, INFINITY);
         bad |= gyre_ddp_wait(ddp);
-        const struct gyre_ddp_result *r = gyre_ddp_step(ddp);
+        const struct gyre_ddp_result *r = gyre_ddp_result(ddp);
         const char *who = r->culprit_name ? r->culprit_name : "-";
         bad |= rig_check(r->stop == (step == 0) && r->skip == (step == 1), comm, "votes");
         if (step < 2)

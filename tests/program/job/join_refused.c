@@ -258,7 +258,7 @@ static void another_version_is_told_why(void **state)
     struct gyre_talk talk;
     struct gyre_record record;
     struct gyre_refusal refusal;
-    struct gyre_fact fact;
+    struct gyre_rank_identity identity;
     uint8_t nonce[32] = {5}, payload[512];
     struct gyre_cursor out = gyre_cursor_over(payload, sizeof payload);
     (void)state;
@@ -276,8 +276,8 @@ static void another_version_is_told_why(void **state)
     gyre_talk_open(&talk, connect_to(rig.port));
     assert_false(gyre_handshake_start(&talk.shake, GYRE_HANDSHAKE_CLIENT, &claim, job->key, nonce));
     assert_int_equal(next_record(&talk, &record), 0);
-    assert_false(gyre_fact_gather(job, &fact));
-    gyre_fact_put(&out, &fact);
+    assert_false(gyre_identity_gather(job, &identity));
+    gyre_identity_put(&out, &identity);
     gyre_put_text(&out, "GYRE_ALGO=ring", 15);
     assert_false(gyre_talk_say(&talk, GYRE_JOIN_INTRODUCTION, payload, (size_t)(out.at - payload)));
     assert_int_equal(next_record(&talk, &record), 0);

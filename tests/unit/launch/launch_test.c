@@ -161,7 +161,7 @@ static void this_machine_has_cores(void **state)
 /* --- lines ------------------------------------------------------------------------------------ */
 
 struct lines { /* a tap that reads `in` and a sink that is read from `out` */
-    struct gyre_tap tap;
+    struct gyre_line_tap tap;
     struct gyre_sink sink;
     int in, out;
 };
@@ -173,13 +173,13 @@ static void lines_open(struct lines *lines)
     lines->in = in[1];
     lines->out = out[0];
     assert_int_equal(gyre_sink_init(&lines->sink, out[1]), 0);
-    assert_int_equal(gyre_tap_init(&lines->tap, in[0], -1, &lines->sink), 0);
+    assert_int_equal(gyre_line_tap_init(&lines->tap, in[0], -1, &lines->sink), 0);
     strcpy(lines->tap.prefix, "[7] ");
 }
 
 static void lines_close(struct lines *lines)
 {
-    gyre_tap_deinit(&lines->tap);
+    gyre_line_tap_deinit(&lines->tap);
     close(lines->sink.fd);
     gyre_sink_deinit(&lines->sink);
     close(lines->out);
@@ -190,7 +190,7 @@ static void lines_close(struct lines *lines)
 static void put(struct lines *lines, const char *bytes)
 {
     assert_int_equal(write(lines->in, bytes, strlen(bytes)), (ssize_t)strlen(bytes));
-    gyre_tap_read(&lines->tap);
+    gyre_line_tap_read(&lines->tap);
 }
 
 static const char *got(struct lines *lines)
@@ -215,7 +215,7 @@ static void a_line_waits_for_its_end(void **state)
     assert_string_equal(got(&lines), "[7] one line\n[7] \n");
     close(lines.in);
     lines.in = -1;
-    gyre_tap_read(&lines.tap);
+    gyre_line_tap_read(&lines.tap);
     assert_string_equal(got(&lines), "[7] two\n");
     assert_int_equal(lines.tap.fd, -1);
     assert_string_equal(lines.tap.last, "two");
@@ -299,16 +299,16 @@ static void words_arrive_in_any_pieces(void **state)
     int fds[2];
     (void)state;
     for (size_t step = 1; step < sizeof words; step++) {
-        struct gyre_ear ear = {0};
+        struct gyre_launcher_line ear = {0};
         int heard = 0;
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
         ear.fd = fds[0];
         for (size_t at = 0; at < sizeof words - 1; at += step) {
             size_t length = at + step < sizeof words - 1 ? step : sizeof words - 1 - at;
             assert_int_equal(write(fds[1], words + at, length), (ssize_t)length);
-            gyre_ear_read(&ear);
-            for (struct gyre_heard word; (word = gyre_ear_next(&ear)).word != GYRE_WORD_NONE;
-                 heard++) {
+            gyre_launcher_line_read(&ear);
+            for (struct gyre_heard word;
+                 (word = gyre_launcher_line_next(&ear)).word != GYRE_WORD_NONE; heard++) {
                 assert_int_equal(word.word, heard ? GYRE_WORD_FAILED : GYRE_WORD_SIGNAL);
                 assert_int_equal(word.number, heard ? 137 : 15);
                 assert_string_equal(word.text, heard ? "rank 2 on b: killed" : "");
@@ -317,32 +317,32 @@ static void words_arrive_in_any_pieces(void **state)
         assert_int_equal(heard, 2);
         assert_true(ear.done);
         close(fds[1]);
-        gyre_ear_read(&ear);
-        assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_NONE);
-        gyre_ear_close(&ear);
+        gyre_launcher_line_read(&ear);
+        assert_int_equal(gyre_launcher_line_next(&ear).word, GYRE_WORD_NONE);
+        gyre_launcher_line_close(&ear);
     }
 }
 
 static void silence_is_said_once(void **state)
 {
-    struct gyre_ear ear = {0}, other = {0};
+    struct gyre_launcher_line ear = {0}, other = {0};
     int fds[2];
     (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     ear.fd = fds[0];
     other.fd = fds[1];
-    gyre_ear_say(&other, "failed %d %s", 3, "because");
-    gyre_ear_close(&other);
-    gyre_ear_read(&ear);
-    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_FAILED);
-    gyre_ear_read(&ear);
-    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_GONE);
-    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_NONE);
+    gyre_launcher_line_say(&other, "failed %d %s", 3, "because");
+    gyre_launcher_line_close(&other);
+    gyre_launcher_line_read(&ear);
+    assert_int_equal(gyre_launcher_line_next(&ear).word, GYRE_WORD_FAILED);
+    gyre_launcher_line_read(&ear);
+    assert_int_equal(gyre_launcher_line_next(&ear).word, GYRE_WORD_GONE);
+    assert_int_equal(gyre_launcher_line_next(&ear).word, GYRE_WORD_NONE);
 }
 
 static void a_line_beyond_reason_ends_the_connection(void **state)
 {
-    struct gyre_ear ear = {0};
+    struct gyre_launcher_line ear = {0};
     char junk[2048];
     int fds[2];
     (void)state;
@@ -350,9 +350,9 @@ static void a_line_beyond_reason_ends_the_connection(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     ear.fd = fds[0];
     assert_int_equal(write(fds[1], junk, sizeof junk), sizeof junk);
-    gyre_ear_read(&ear);
-    gyre_ear_read(&ear);
-    assert_int_equal(gyre_ear_next(&ear).word, GYRE_WORD_GONE);
+    gyre_launcher_line_read(&ear);
+    gyre_launcher_line_read(&ear);
+    assert_int_equal(gyre_launcher_line_next(&ear).word, GYRE_WORD_GONE);
     close(fds[1]);
 }
 

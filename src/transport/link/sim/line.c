@@ -68,7 +68,7 @@ static uint8_t *ring_at(const struct gyre_sim_way *way, uint32_t at, uint32_t mo
     return way->bytes + place;
 }
 
-static void ring_put(struct gyre_sim_way *way, const uint8_t *bytes, uint32_t length)
+static void sim_ring_put(struct gyre_sim_way *way, const uint8_t *bytes, uint32_t length)
 {
     uint32_t run;
     for (uint32_t done = 0; done < length; done += run) {
@@ -78,7 +78,7 @@ static void ring_put(struct gyre_sim_way *way, const uint8_t *bytes, uint32_t le
     }
 }
 
-static void ring_take(struct gyre_sim_way *way, uint8_t *out, uint32_t length)
+static void sim_ring_take(struct gyre_sim_way *way, uint8_t *out, uint32_t length)
 {
     uint32_t run;
     for (uint32_t done = 0; done < length; done += run) {
@@ -255,7 +255,7 @@ void gyre_sim_end_close(struct gyre_sim_end *end)
     end->in->chunks = 0;
 }
 
-static uint32_t room(const struct gyre_sim_way *way)
+static uint32_t way_room(const struct gyre_sim_way *way)
 {
     uint32_t window = way->writer->world->options.window_bytes;
     return way->length < window ? window - way->length : 0;
@@ -287,19 +287,19 @@ static bool send_off(struct gyre_sim_way *way, uint32_t length)
     return true;
 }
 
-static uint32_t put_vectors(struct gyre_sim_way *way, const struct iovec *iov, int count,
-                            uint32_t most)
+static uint32_t sim_put_vectors(struct gyre_sim_way *way, const struct iovec *iov, int count,
+                                uint32_t most)
 {
     uint32_t done = 0;
     for (int i = 0; i < count && done < most; i++) {
         uint32_t part = iov[i].iov_len < most - done ? (uint32_t)iov[i].iov_len : most - done;
-        ring_put(way, iov[i].iov_base, part);
+        sim_ring_put(way, iov[i].iov_base, part);
         done += part;
     }
     return done;
 }
 
-static uint32_t bytes_of(const struct iovec *iov, int count, uint32_t most)
+static uint32_t vector_bytes(const struct iovec *iov, int count, uint32_t most)
 {
     uint32_t total = 0;
     for (int i = 0; i < count && total < most; i++) {
@@ -315,8 +315,8 @@ size_t gyre_sim_end_write(struct gyre_sim_end *end, const struct iovec *iov, int
     if (way->closed) {
         return 0;
     }
-    uint32_t wanted = bytes_of(iov, count, world->options.window_bytes);
-    uint32_t length = room(way) < wanted ? room(way) : wanted;
+    uint32_t wanted = vector_bytes(iov, count, world->options.window_bytes);
+    uint32_t length = way_room(way) < wanted ? way_room(way) : wanted;
     way->starved = length < wanted;
     if (length == 0) {
         return 0;
@@ -325,7 +325,7 @@ size_t gyre_sim_end_write(struct gyre_sim_end *end, const struct iovec *iov, int
         world->out_of_memory = true;
         return 0;
     }
-    put_vectors(way, iov, count, length);
+    sim_put_vectors(way, iov, count, length);
     flip_bit(way, length);
     way->written += length;
     if (!send_off(way, length)) {
@@ -342,7 +342,7 @@ size_t gyre_sim_end_read(struct gyre_sim_end *end, const struct iovec *iov, int 
     size_t done = 0;
     for (int i = 0; i < count && way->arrived > 0 && !world->rank[end->rank].dead; i++) {
         uint32_t part = iov[i].iov_len < way->arrived ? (uint32_t)iov[i].iov_len : way->arrived;
-        ring_take(way, iov[i].iov_base, part);
+        sim_ring_take(way, iov[i].iov_base, part);
         done += part;
     }
     if (done > 0 && way->starved) {

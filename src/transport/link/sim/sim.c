@@ -273,7 +273,7 @@ static void read_all(struct sim_pipe *pipe)
     }
 }
 
-static void write_all(struct sim_pipe *pipe)
+static void write_to_pipe(struct sim_pipe *pipe)
 {
     struct iovec iov[VECTORS];
     size_t bytes;
@@ -309,7 +309,7 @@ static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion
     while (count < max && (pipe = take_busy(wire))) {
         if (!pipe->status) {
             read_all(pipe);
-            write_all(pipe);
+            write_to_pipe(pipe);
         }
         int done = gyre_stream_complete(pipe->stream, out + count, max - count);
         count += done;

@@ -28,7 +28,7 @@ static bool before(const struct gyre_sim_event *a, const struct gyre_sim_event *
     return a->time != b->time ? a->time < b->time : a->order < b->order;
 }
 
-static bool make_room(struct gyre_sim_world *world)
+static bool make_event_room(struct gyre_sim_world *world)
 {
     if (world->heap_size < world->heap_capacity) {
         return true;
@@ -44,7 +44,7 @@ static bool make_room(struct gyre_sim_world *world)
 
 void gyre_sim_schedule(struct gyre_sim_world *world, const struct gyre_sim_event *event)
 {
-    if (!make_room(world)) {
+    if (!make_event_room(world)) {
         world->out_of_memory = true;
         return;
     }

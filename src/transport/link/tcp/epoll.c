@@ -60,7 +60,7 @@ static void epoll_remove(struct gyre_tcp_socket *socket)
     epoll_ctl(descriptor(socket->pipe->wire), EPOLL_CTL_DEL, socket->fd, NULL);
 }
 
-static void note(struct gyre_tcp_socket *socket, uint32_t events)
+static void note_events(struct gyre_tcp_socket *socket, uint32_t events)
 {
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         socket->hangup = true;
@@ -72,12 +72,12 @@ static void note(struct gyre_tcp_socket *socket, uint32_t events)
     }
 }
 
-static void fetch(struct gyre_tcp_wire *wire)
+static void fetch_events(struct gyre_tcp_wire *wire)
 {
     struct epoll_event events[EVENTS_PER_LOOK];
     int count = epoll_wait(descriptor(wire), events, EVENTS_PER_LOOK, 0);
     for (int i = 0; i < count; i++)
-        note(events[i].data.ptr, events[i].events);
+        note_events(events[i].data.ptr, events[i].events);
 }
 
 /* Few connections in use are tried directly by the caller; then the others can wait a few rounds to
@@ -86,12 +86,12 @@ static void epoll_look(struct gyre_tcp_wire *wire)
 {
     bool few = wire->used && wire->used <= GYRE_TCP_PLAIN_MAX && !wire->stuck;
     if (!few || wire->polls % GYRE_TCP_LOOK_EVERY == 0)
-        fetch(wire);
+        fetch_events(wire);
 }
 
 static int epoll_arm(struct gyre_tcp_wire *wire, int *fd)
 {
-    fetch(wire);
+    fetch_events(wire);
     *fd = descriptor(wire);
     return 0;
 }

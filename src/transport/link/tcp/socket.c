@@ -216,7 +216,7 @@ bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result)
     return socket->finished ? false : broken_by(socket, (int)-result);
 }
 
-static size_t sum(const struct iovec *iov, int count)
+static size_t sum_lengths(const struct iovec *iov, int count)
 {
     size_t total = 0;
     for (int i = 0; i < count; i++)
@@ -251,7 +251,7 @@ static bool write_next(struct gyre_tcp_socket *socket, int vectors, size_t *move
         return false;
     ssize_t result = transmit(socket->fd, iov, count);
     bool more = gyre_tcp_socket_wrote(socket, result);
-    if (more && result > 0 && (size_t)result < sum(iov, count))
+    if (more && result > 0 && (size_t)result < sum_lengths(iov, count))
         gyre_tcp_socket_block(socket, true);
     *moved += result > 0 ? (size_t)result : 0;
     return more;
@@ -291,7 +291,7 @@ void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket)
         ssize_t result = receive(socket->fd, iov, count);
         if (!gyre_tcp_socket_came(socket, result))
             return;
-        if (result > 0 && (size_t)result < sum(iov, count) && !socket->hangup)
+        if (result > 0 && (size_t)result < sum_lengths(iov, count) && !socket->hangup)
             return;
         moved += result > 0 ? (size_t)result : 0;
     }

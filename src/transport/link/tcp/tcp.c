@@ -133,7 +133,7 @@ static const char *tcp_serves(const struct gyre_wire *wire)
 }
 
 /* Undoes a half-made attach; the descriptors stay the caller's. */
-static int give_up(struct gyre_tcp_pipe *pipe, int status)
+static int give_up_pipe(struct gyre_tcp_pipe *pipe, int status)
 {
     for (int i = 0; i < pipe->sockets; i++) {
         pipe->wire->poller->remove(&pipe->socket[i]);
@@ -162,7 +162,7 @@ static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     for (int i = 0; i < channel->fds; i++) {
         int status = gyre_tcp_socket_open(&pipe->socket[i], pipe, channel->fd[i], trouble);
         if (status)
-            return give_up(pipe, status);
+            return give_up_pipe(pipe, status);
         pipe->sockets++;
     }
     LIST_INSERT_HEAD(&wire->pipes, pipe, in_wire);
@@ -170,7 +170,7 @@ static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     return 0;
 }
 
-static void tell_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
+static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
 {
     const int index = (int)(socket - pipe->socket) + 1;
     struct gyre_match mine;
@@ -214,7 +214,7 @@ static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *
     if (pipe->status)
         return;
     pipe->status = socket->status;
-    tell_failure(pipe, socket);
+    tell_pipe_failure(pipe, socket);
     if (pipe->status == GYRE_MISMATCH)
         keep_open(pipe);
     close_sockets(pipe, pipe->status);
@@ -229,7 +229,7 @@ static struct gyre_tcp_socket *lane_socket(struct gyre_tcp_pipe *pipe,
 }
 
 /* A post that shows that the peer means something else tells as much as its frame would. */
-static int refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socket, int status)
+static int tcp_refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socket, int status)
 {
     if (status == GYRE_MISMATCH) {
         socket->status = status;
@@ -247,11 +247,11 @@ static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, co
         return pipe->status;
     int status = gyre_stream_send(socket->stream, match, data, length, token);
     if (status)
-        return refused(pipe, socket, status);
+        return tcp_refused(pipe, socket, status);
     gyre_tcp_socket_use(socket);
     bool later =
         length > GYRE_TCP_EAGER || (gyre_tcp_is_crowded(pipe->wire) && pipe->wire->poller->carry);
-    if (!later && gyre_stream_starves(socket->stream))
+    if (!later && gyre_stream_lacks_credit(socket->stream))
         gyre_tcp_socket_pull(socket); /* credit may be here, and spares a question */
     if (!later)
         gyre_tcp_socket_push(socket);
@@ -270,7 +270,7 @@ static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, vo
         return pipe->status;
     int status = gyre_stream_recv(socket->stream, match, data, length, token);
     if (status)
-        return refused(pipe, socket, status);
+        return tcp_refused(pipe, socket, status);
     gyre_tcp_socket_use(socket);
     if (length > GYRE_TCP_EAGER)
         gyre_tcp_socket_nudge(socket);
@@ -347,7 +347,7 @@ static int tcp_state(const struct gyre_pipe *handle, struct gyre_trouble *troubl
 
 /* -- progress ---------------------------------------------------------------------------------- */
 
-static void move(struct gyre_tcp_socket *socket, unsigned due)
+static void move_socket(struct gyre_tcp_socket *socket, unsigned due)
 {
     const struct gyre_tcp_poller *poller = socket->pipe->wire->poller;
     bool carried = poller->carry && gyre_tcp_is_crowded(socket->pipe->wire);
@@ -358,12 +358,12 @@ static void move(struct gyre_tcp_socket *socket, unsigned due)
         poller->carry(socket);
 }
 
-static int serve(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max)
+static int serve_socket(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max)
 {
     unsigned due = socket->due;
     gyre_tcp_socket_unmark(socket);
     if (socket->fd >= 0 && !socket->status && due & (GYRE_TCP_READ | GYRE_TCP_WRITE))
-        move(socket, due);
+        move_socket(socket, due);
     if (socket->status && socket->fd >= 0)
         fail_pipe(socket->pipe, socket);
     int got = gyre_tcp_socket_harvest(socket, out, max);
@@ -372,7 +372,7 @@ static int serve(struct gyre_tcp_socket *socket, struct gyre_completion *out, in
     return got;
 }
 
-static int harvest_departed(struct gyre_tcp_wire *wire, struct gyre_completion *out, int max)
+static int tcp_harvest_departed(struct gyre_tcp_wire *wire, struct gyre_completion *out, int max)
 {
     int got = 0;
     while (!LIST_EMPTY(&wire->departed)) {
@@ -408,12 +408,12 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
     wire->poller->look(wire);
     if (!gyre_tcp_is_crowded(wire))
         mark_used(wire);
-    int got = harvest_departed(wire, out, max);
+    int got = tcp_harvest_departed(wire, out, max);
     struct gyre_tcp_socket *last = TAILQ_LAST(&wire->due, gyre_tcp_due_list);
     for (bool more = last; more && got < max;) {
         socket = TAILQ_FIRST(&wire->due);
         more = socket != last;
-        got += serve(socket, out + got, max - got);
+        got += serve_socket(socket, out + got, max - got);
     }
     if (wire->poller->launch)
         wire->poller->launch(wire);

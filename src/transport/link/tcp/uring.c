@@ -212,7 +212,7 @@ static void uring_launch(struct gyre_tcp_wire *wire)
 
 /* Starts the reads of all connections, or only of those with nothing posted. False: not all could
  * be started. */
-static bool listen_to(struct gyre_tcp_wire *wire, bool idle_only)
+static bool listen_to_sockets(struct gyre_tcp_wire *wire, bool idle_only)
 {
     struct gyre_tcp_pipe *pipe;
     LIST_FOREACH(pipe, &wire->pipes, in_wire)
@@ -233,13 +233,13 @@ static void uring_look(struct gyre_tcp_wire *wire)
     while (land_next(&poller->ring))
         continue;
     if (grew || wire->polls % GYRE_TCP_LOOK_EVERY == 0)
-        listen_to(wire, !crowded);
+        listen_to_sockets(wire, !crowded);
 }
 
 static int uring_arm(struct gyre_tcp_wire *wire, int *fd)
 {
     struct io_uring *ring = ring_of(wire);
-    bool all = listen_to(wire, false);
+    bool all = listen_to_sockets(wire, false);
     uring_launch(wire);
     while (land_next(ring))
         continue;

@@ -23,7 +23,7 @@ uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire, bool first)
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
-static bool is_first(const struct gyre_verbs_wire *wire, const struct gyre_verbs_card *card)
+static bool is_first_card(const struct gyre_verbs_wire *wire, const struct gyre_verbs_card *card)
 {
     return card == wire->card;
 }
@@ -37,9 +37,9 @@ static uint32_t queues_on(const struct gyre_verbs_wire *wire)
 static uint64_t completions_wanted(const struct gyre_verbs_wire *wire,
                                    const struct gyre_verbs_card *card)
 {
-    uint32_t others = queues_on(wire) - is_first(wire, card);
+    uint32_t others = queues_on(wire) - is_first_card(wire, card);
     uint64_t each = others * (gyre_verbs_receives(wire, false) + GYRE_VERBS_SENDS);
-    if (is_first(wire, card))
+    if (is_first_card(wire, card))
         each += gyre_verbs_receives(wire, true) + GYRE_VERBS_SENDS;
     return wire->most * each;
 }
@@ -49,7 +49,7 @@ static bool is_enough(const struct gyre_verbs_wire *wire, const struct gyre_verb
 {
     uint32_t requests = limits->max_qp_wr < 0 ? 0 : (uint32_t)limits->max_qp_wr;
     return completions_wanted(wire, card) <= (uint64_t)limits->max_cqe &&
-           gyre_verbs_receives(wire, is_first(wire, card)) <= requests &&
+           gyre_verbs_receives(wire, is_first_card(wire, card)) <= requests &&
            GYRE_VERBS_SENDS <= requests;
 }
 
@@ -67,7 +67,8 @@ static int fit_window(struct gyre_verbs_wire *wire, const struct gyre_verbs_card
     if (status)
         return gyre_trouble_set(trouble, -status, "%s does not tell its limits: %s", card->name,
                                 strerror(status));
-    while (is_first(wire, card) && !is_enough(wire, card, &limits) && wire->window > WINDOW_LEAST)
+    while (is_first_card(wire, card) && !is_enough(wire, card, &limits) &&
+           wire->window > WINDOW_LEAST)
         wire->window /= 2;
     if (!is_enough(wire, card, &limits) || !has_queues(wire, &limits))
         return gyre_trouble_set(trouble, -ENOSPC,

@@ -205,7 +205,7 @@ static void release_tests(struct gyre_verbs_wire *wire)
 /* -- what rings -------------------------------------------------------------------------------- */
 
 /* Which descriptor it was does not matter for these: all are looked at. */
-static int listen_to(const struct gyre_verbs_wire *wire, int fd)
+static int listen_to_descriptor(const struct gyre_verbs_wire *wire, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
     return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) ||
@@ -220,8 +220,8 @@ static int open_alarm(struct gyre_verbs_wire *wire, struct gyre_trouble *trouble
     int status = wire->epoll < 0 ? -errno : 0;
     for (uint32_t i = 0; i < wire->cards && !status; i++)
         if (wire->card[i].context) {
-            status = listen_to(wire, wire->card[i].channel->fd);
-            status = status ? status : listen_to(wire, wire->card[i].context->async_fd);
+            status = listen_to_descriptor(wire, wire->card[i].channel->fd);
+            status = status ? status : listen_to_descriptor(wire, wire->card[i].context->async_fd);
         }
     if (status)
         return gyre_trouble_set(trouble, status, "verbs: no descriptor to sleep on: %s",

@@ -44,7 +44,7 @@ const char *gyre_verbs_story(const struct gyre_verbs_queue *queue, const char *w
     return text;
 }
 
-#define TRY_S (4.096e-6 * (1 << GYRE_VERBS_PATIENCE_CODE)) /* the least time for an answer */
+#define TRY_S (4.096e-6 * (1 << GYRE_VERBS_TIMEOUT_CODE)) /* the least time for an answer */
 
 const char *gyre_verbs_circumstances(const struct gyre_verbs_queue *queue, const char *what,
                                      char text[GYRE_VERBS_STORY])
@@ -194,7 +194,7 @@ static void look_at_socket(struct gyre_verbs_wire *wire, uint64_t name)
     uint32_t index = (uint32_t)name;
     struct gyre_verbs_pipe *pipe = index < wire->most ? wire->pipe[index] : NULL;
     char byte;
-    if (!pipe || pipe->serial != name >> 32 || pipe->hangup || pipe->ended || pipe->detour.state)
+    if (!pipe || pipe->serial != name >> 32 || pipe->hangup || pipe->ended || pipe->fallback.state)
         return;
     ssize_t got = recv(pipe->fd[0], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got > 0)

@@ -96,15 +96,15 @@ void gyre_verbs_end_hangups(struct gyre_verbs_wire *wire, uint64_t now);
 int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words);
 void gyre_verbs_break_all(struct gyre_verbs_wire *wire, const struct gyre_verbs_card *card,
                           int status, const char *what);
-void gyre_verbs_lose_patience(struct gyre_verbs_wire *wire, uint64_t now);
+void gyre_verbs_check_timeouts(struct gyre_verbs_wire *wire, uint64_t now);
 
 /* -- tcp_fallback.c ---------------------------------------------------------------------------- */
 
 /* serve(): all pipes of the wire that go by TCP, or are about to; true: something moved, or must
  * not be slept over. `now` 0: not known. */
-bool gyre_verbs_detour_serve(struct gyre_verbs_wire *wire, uint64_t now);
-bool gyre_verbs_detour_push(struct gyre_verbs_pipe *pipe);       /* true: something moved */
-bool gyre_verbs_detour_done(const struct gyre_verbs_pipe *pipe); /* the socket has all there is */
+bool gyre_verbs_fallback_serve(struct gyre_verbs_wire *wire, uint64_t now);
+bool gyre_verbs_fallback_push(struct gyre_verbs_pipe *pipe);       /* true: something moved */
+bool gyre_verbs_fallback_done(const struct gyre_verbs_pipe *pipe); /* the socket has all there is */
 
 /* -- pipe.c ------------------------------------------------------------------------------ */
 
@@ -143,12 +143,13 @@ bool gyre_verbs_head_write(const struct gyre_verbs_pipe *pipe, uint32_t advance,
 
 /* -- remote_write.c ----------------------------------------------------------------------------- */
 
-void gyre_verbs_reach_open(struct gyre_verbs_wire *wire, const struct gyre_sight *sight);
-bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
+void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire,
+                                  const struct gyre_memory_lookup *lookup);
+bool gyre_verbs_remote_write_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 
 /* Whether all shares of a message have left, or come, that the first queue pair tells of; they are
  * counted off then. */
-bool gyre_verbs_reach_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out);
+bool gyre_verbs_remote_write_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out);
 
 /* -- memory.c, dmabuf.c ------------------------------------------------------------ */
 

@@ -47,20 +47,20 @@ struct talk {
     struct gyre_trouble *trouble;
 };
 
-static int lost(const struct talk *talk, const char *how)
+static int talk_lost(const struct talk *talk, const char *how)
 {
     return gyre_trouble_set(talk->trouble, GYRE_PEER_LOST,
                             "rank %u %s while the verbs link to it was made", talk->peer, how);
 }
 
-static int await(const struct talk *talk, short events)
+static int await_socket(const struct talk *talk, short events)
 {
     struct pollfd wait = {.fd = talk->fd, .events = events};
     uint64_t now = gyre_now_ns();
     uint64_t left_ms = now < talk->deadline ? (talk->deadline - now) / GYRE_MS + 1 : 0;
     int left = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
     int ready = left ? poll(&wait, 1, left) : 0;
-    return ready || (ready < 0 && errno == EINTR) ? 0 : lost(talk, "did not answer");
+    return ready || (ready < 0 && errno == EINTR) ? 0 : talk_lost(talk, "did not answer");
 }
 
 /* Each record is small against any socket's buffer. */
@@ -72,13 +72,13 @@ static int say(const struct talk *talk, const uint8_t *bytes, size_t length)
         if (put >= 0)
             at += (size_t)put;
         else
-            status =
-                errno == EAGAIN || errno == EINTR ? await(talk, POLLOUT) : lost(talk, "hung up");
+            status = errno == EAGAIN || errno == EINTR ? await_socket(talk, POLLOUT)
+                                                       : talk_lost(talk, "hung up");
     }
     return status;
 }
 
-static int hear(const struct talk *talk, uint8_t *bytes, size_t length)
+static int hear_bytes(const struct talk *talk, uint8_t *bytes, size_t length)
 {
     int status = 0;
     for (size_t at = 0; at < length && !status;) {
@@ -86,8 +86,8 @@ static int hear(const struct talk *talk, uint8_t *bytes, size_t length)
         if (got > 0)
             at += (size_t)got;
         else
-            status = got && (errno == EAGAIN || errno == EINTR) ? await(talk, POLLIN)
-                                                                : lost(talk, "hung up");
+            status = got && (errno == EAGAIN || errno == EINTR) ? await_socket(talk, POLLIN)
+                                                                : talk_lost(talk, "hung up");
     }
     return status;
 }
@@ -99,7 +99,8 @@ static int exchange_offers(struct gyre_verbs_queue *queue, const struct talk *ta
 {
     uint8_t out[GYRE_VERBS_OFFER], in[GYRE_VERBS_OFFER];
     int status = gyre_verbs_offer_write(queue, why, out);
-    if (status || (status = say(talk, out, sizeof out)) || (status = hear(talk, in, sizeof in)))
+    if (status || (status = say(talk, out, sizeof out)) ||
+        (status = hear_bytes(talk, in, sizeof in)))
         return status;
     return gyre_verbs_offer_read(queue, why, in, talk->trouble);
 }
@@ -113,7 +114,7 @@ static int exchange_step(const struct talk *talk, int good, const struct gyre_tr
         snprintf((char *)out + 1, sizeof out - 1, "%s", why->text);
     int status = say(talk, out, sizeof out);
     if (!status)
-        status = hear(talk, in, sizeof in);
+        status = hear_bytes(talk, in, sizeof in);
     if (status)
         return status;
     in[sizeof in - 1] = 0;
@@ -125,7 +126,7 @@ static int exchange_step(const struct talk *talk, int good, const struct gyre_tr
     return 0;
 }
 
-static bool is_first(const struct gyre_verbs_queue *queue)
+static bool is_first_queue(const struct gyre_verbs_queue *queue)
 {
     return queue == queue->pipe->queue;
 }
@@ -139,7 +140,7 @@ static uint8_t test_byte(const struct gyre_verbs_end *from, uint32_t i)
 static void write_test(struct gyre_verbs_queue *queue)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
-    bool first = is_first(queue);
+    bool first = is_first_queue(queue);
     uint8_t *from = first ? pipe->outbox : pipe->wire->test + GYRE_VERBS_TEST;
     for (uint32_t i = 0; i < GYRE_VERBS_TEST; i++)
         from[i] = test_byte(&queue->mine, i);
@@ -158,7 +159,7 @@ static void write_test(struct gyre_verbs_queue *queue)
 
 void gyre_verbs_meet_check(struct gyre_verbs_queue *queue, uint32_t length)
 {
-    const uint8_t *got = is_first(queue) ? queue->pipe->inbox : queue->pipe->wire->test;
+    const uint8_t *got = is_first_queue(queue) ? queue->pipe->inbox : queue->pipe->wire->test;
     bool good = !queue->proven && !queue->test_came && length == GYRE_VERBS_TEST;
     for (uint32_t i = 0; good && i < GYRE_VERBS_TEST; i++)
         good = got[i] == test_byte(&queue->theirs, i);
@@ -194,10 +195,10 @@ static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
 /* -- a queue pair ------------------------------------------------------------------------------ */
 
 /* Why this side does not even try is left in *why. */
-static void prepare(struct gyre_verbs_queue *queue, struct gyre_trouble *why)
+static void prepare_queue(struct gyre_verbs_queue *queue, struct gyre_trouble *why)
 {
     const struct gyre_verbs_card *card = queue->card;
-    if (!is_first(queue) && card->why.status)
+    if (!is_first_queue(queue) && card->why.status)
         *why = card->why;
     else if (card->refusals >= DOUBTS_MOST && !card->proven)
         gyre_trouble_set(why, GYRE_UNSUPPORTED, "test writes have reached no peer so far");
@@ -209,7 +210,7 @@ static int meet_by(struct gyre_verbs_queue *queue, const struct talk *talk)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
     struct gyre_trouble why = {0};
-    prepare(queue, &why);
+    prepare_queue(queue, &why);
     int status = exchange_offers(queue, talk, &why);
     if (!status)
         status = exchange_step(talk, gyre_verbs_queue_connect(queue, &why), &why);

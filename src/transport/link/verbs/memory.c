@@ -42,18 +42,18 @@ static void release(struct gyre_verbs_memory *memory)
 
 static void release_what_is_gone(struct gyre_verbs_wire *wire)
 {
-    const struct gyre_sight *sight = wire->sight;
+    const struct gyre_memory_lookup *lookup = wire->lookup;
     for (uint32_t i = 0; i < GYRE_VERBS_REGIONS; i++)
-        if (wire->memory[i].id && !sight->lives(sight->context, wire->memory[i].id))
+        if (wire->memory[i].id && !lookup->lives(lookup->context, wire->memory[i].id))
             release(&wire->memory[i]);
 }
 
 void gyre_verbs_memory_tidy(struct gyre_verbs_wire *wire)
 {
-    const struct gyre_sight *sight = wire->sight;
-    if (!sight || !sight->gone || sight->gone(sight->context) == wire->gone)
+    const struct gyre_memory_lookup *lookup = wire->lookup;
+    if (!lookup || !lookup->gone || lookup->gone(lookup->context) == wire->gone)
         return;
-    wire->gone = sight->gone(sight->context);
+    wire->gone = lookup->gone(lookup->context);
     release_what_is_gone(wire);
 }
 
@@ -63,7 +63,7 @@ void gyre_verbs_memory_close(struct gyre_verbs_wire *wire)
         release(&wire->memory[i]);
 }
 
-static struct gyre_verbs_memory *free_place(struct gyre_verbs_wire *wire)
+static struct gyre_verbs_memory *free_memory_place(struct gyre_verbs_wire *wire)
 {
     uint32_t i = 0;
     gyre_verbs_memory_tidy(wire);
@@ -117,40 +117,40 @@ static void register_host(struct gyre_verbs_wire *wire, struct gyre_verbs_memory
     wire->refused_memory = true;
 }
 
-static void refuse_away(struct gyre_verbs_wire *wire, const struct gyre_verbs_memory *memory,
-                        const char *who, const char *reason)
+static void refuse_on_device(struct gyre_verbs_wire *wire, const struct gyre_verbs_memory *memory,
+                             const char *who, const char *reason)
 {
-    if (!wire->refused_away)
+    if (!wire->refused_on_device)
         gyre_log(
             GYRE_LOG_WARN,
             "verbs: %s: %llu KiB of a device's memory cannot be written and read by RDMA (%s), "
             "so messages go through the host's",
             who, (unsigned long long)memory->length / 1024, reason);
-    wire->refused_away = true;
+    wire->refused_on_device = true;
 }
 
 /* By its dma-buf where there is one. What a card writes there must be seen by the device. */
-static void register_away(struct gyre_verbs_wire *wire, struct gyre_verbs_memory *memory)
+static void register_on_device(struct gyre_verbs_wire *wire, struct gyre_verbs_memory *memory)
 {
-    const struct gyre_sight *sight = wire->sight;
+    const struct gyre_memory_lookup *lookup = wire->lookup;
     const struct gyre_verbs_card *card = NULL;
     struct gyre_trouble trouble = {0};
-    if (sight->flush(sight->context, &trouble)) {
-        refuse_away(wire, memory, wire->name, trouble.text);
+    if (lookup->flush(lookup->context, &trouble)) {
+        refuse_on_device(wire, memory, wire->name, trouble.text);
         return;
     }
-    int fd = sight->dma_buf(sight->context, memory->base, memory->length, &trouble);
+    int fd = lookup->dma_buf(lookup->context, memory->base, memory->length, &trouble);
     if (!register_with_all(wire, memory, fd, &card))
-        refuse_away(wire, memory, card->name, fd < 0 ? trouble.text : strerror(errno));
+        refuse_on_device(wire, memory, card->name, fd < 0 ? trouble.text : strerror(errno));
     if (fd >= 0)
         close(fd);
 }
 
 /* -- looking up -------------------------------------------------------------------------------- */
 
-static bool sees_away(const struct gyre_verbs_wire *wire)
+static bool sees_on_device(const struct gyre_verbs_wire *wire)
 {
-    return wire->ferry && wire->sight->hold_away && !wire->failover;
+    return wire->copy_queue && wire->lookup->hold_on_device && !wire->failover;
 }
 
 static struct gyre_verbs_memory *known_place(struct gyre_verbs_wire *wire, uint32_t id)
@@ -166,11 +166,11 @@ static struct gyre_verbs_memory *known_place(struct gyre_verbs_wire *wire, uint3
 static struct gyre_verbs_memory *new_place(struct gyre_verbs_wire *wire,
                                            struct gyre_verbs_memory *found)
 {
-    struct gyre_verbs_memory *place = free_place(wire);
+    struct gyre_verbs_memory *place = free_memory_place(wire);
     if (!place)
         return NULL;
-    if (found->away)
-        register_away(wire, found);
+    if (found->on_device)
+        register_on_device(wire, found);
     else
         register_host(wire, found);
     if (found->registration[0])
@@ -183,13 +183,14 @@ static struct gyre_verbs_memory *new_place(struct gyre_verbs_wire *wire,
 const struct gyre_verbs_memory *gyre_verbs_memory_of(struct gyre_verbs_wire *wire,
                                                      const void *memory, uint64_t length)
 {
-    const struct gyre_sight *sight = wire->sight;
+    const struct gyre_memory_lookup *lookup = wire->lookup;
     struct gyre_verbs_memory found = {.id = 0};
-    if (sight && sight->hold)
-        found.id = sight->hold(sight->context, memory, length, &found.base, &found.length);
-    if (!found.id && sees_away(wire)) {
-        found.id = sight->hold_away(sight->context, memory, length, &found.base, &found.length);
-        found.away = found.id;
+    if (lookup && lookup->hold)
+        found.id = lookup->hold(lookup->context, memory, length, &found.base, &found.length);
+    if (!found.id && sees_on_device(wire)) {
+        found.id =
+            lookup->hold_on_device(lookup->context, memory, length, &found.base, &found.length);
+        found.on_device = found.id;
     }
     struct gyre_verbs_memory *place = found.id ? known_place(wire, found.id) : NULL;
     if (!place && found.id)

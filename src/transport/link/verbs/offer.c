@@ -86,7 +86,7 @@ static uint32_t inbox_key(const struct gyre_verbs_queue *queue)
     return queue == queue->pipe->queue ? queue->pipe->wire->inboxes->rkey : test ? test->rkey : 0;
 }
 
-static int describe(struct gyre_verbs_queue *queue, const struct gyre_trouble *why)
+static int describe_refusal(struct gyre_verbs_queue *queue, const struct gyre_trouble *why)
 {
     const struct gyre_verbs_pipe *pipe = queue->pipe;
     const struct gyre_verbs_wire *wire = pipe->wire;
@@ -115,7 +115,7 @@ static int describe(struct gyre_verbs_queue *queue, const struct gyre_trouble *w
 int gyre_verbs_offer_write(struct gyre_verbs_queue *queue, const struct gyre_trouble *why,
                            uint8_t out[GYRE_VERBS_OFFER])
 {
-    int status = describe(queue, why);
+    int status = describe_refusal(queue, why);
     encode(&queue->mine, out);
     return status;
 }

@@ -53,7 +53,7 @@ uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs
 /* -- out --------------------------------------------------------------------------------------- */
 
 /* Bytes that the next record may have; 0: none goes now. */
-static uint32_t room(const struct gyre_verbs_pipe *pipe)
+static uint32_t pipe_room(const struct gyre_verbs_pipe *pipe)
 {
     uint32_t ring = pipe->queue->theirs.ring;
     uint64_t at = pipe->written % ring, left = ring - (pipe->written - pipe->freed);
@@ -125,7 +125,7 @@ static bool push_records(struct gyre_verbs_pipe *pipe)
     uint32_t before = pipe->records;
     for (;;) {
         int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
-        uint32_t most = count ? room(pipe) : 0;
+        uint32_t most = count ? pipe_room(pipe) : 0;
         if (!most)
             break;
         uint8_t *to = pipe->outbox + pipe->written % pipe->queue->theirs.ring;
@@ -141,7 +141,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
 {
     uint8_t *to = pipe->outbox + pipe->written % pipe->queue->theirs.ring;
     uint64_t most = GYRE_FRAME_BYTES + length; /* or a slot's, with its trailer */
-    if (room(pipe) < (most < GYRE_VERBS_SLOT ? GYRE_VERBS_SLOT : most))
+    if (pipe_room(pipe) < (most < GYRE_VERBS_SLOT ? GYRE_VERBS_SLOT : most))
         return false;
     uint32_t frame = gyre_stream_send_now(pipe->stream, match, data, length, token, to);
     if (!frame)
@@ -171,14 +171,14 @@ static bool owes_news(const struct gyre_verbs_pipe *pipe)
 
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
 {
-    if (!pipe->status && pipe->detour.state > GYRE_VERBS_BREAKING)
-        return gyre_verbs_detour_push(pipe);
+    if (!pipe->status && pipe->fallback.state > GYRE_VERBS_BREAKING)
+        return gyre_verbs_fallback_push(pipe);
     if (pipe->status || pipe->broken)
         return false;
     bool moved = false;
     if (!gyre_stream_silent(pipe->stream) || pipe->writing) {
         moved = push_records(pipe);
-        moved |= gyre_verbs_reach_push(pipe);
+        moved |= gyre_verbs_remote_write_push(pipe);
     }
     if (owes_news(pipe) && !gyre_verbs_pipe_parted(pipe) && gyre_verbs_queue_room(pipe->queue))
         write_inbox(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0, 0);
@@ -260,10 +260,10 @@ static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
     if (immediate >> KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
         !gyre_stream_place(pipe->stream, immediate & WORD_MASK, &length))
         return true;
-    return gyre_verbs_reach_is_whole(pipe, length, false);
+    return gyre_verbs_remote_write_is_whole(pipe, length, false);
 }
 
-static void take(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+static void take_immediate(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     if (immediate >> KIND_SHIFT == GYRE_VERBS_ARRIVED)
         take_message(pipe, immediate & WORD_MASK);
@@ -277,10 +277,10 @@ static void take_held(struct gyre_verbs_pipe *pipe)
 {
     while (!pipe->status && pipe->held_done != pipe->held_next &&
            is_whole(pipe, pipe->held[pipe->held_done % GYRE_VERBS_HELD]))
-        take(pipe, pipe->held[pipe->held_done++ % GYRE_VERBS_HELD]);
+        take_immediate(pipe, pipe->held[pipe->held_done++ % GYRE_VERBS_HELD]);
 }
 
-static void hold(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+static void hold_message(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     if (pipe->held_next - pipe->held_done == GYRE_VERBS_HELD)
         gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer has more under way than it may");
@@ -307,6 +307,6 @@ void gyre_verbs_pipe_came(struct gyre_verbs_queue *queue, uint32_t immediate)
     else if (queue != pipe->queue)
         count_share(queue, kind);
     else
-        hold(pipe, immediate);
+        hold_message(pipe, immediate);
     take_held(pipe);
 }

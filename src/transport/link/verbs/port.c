@@ -190,8 +190,8 @@ static int note_rail(struct search *search, struct ibv_context *context, uint8_t
     return at;
 }
 
-static void take(struct search *search, struct ibv_context *context, uint8_t number,
-                 const struct ibv_port_attr *port, const struct ibv_gid_entry *entry)
+static void take_port(struct search *search, struct ibv_context *context, uint8_t number,
+                      const struct ibv_port_attr *port, const struct ibv_gid_entry *entry)
 {
     int worth = rank_gid(entry);
     int rail = note_rail(search, context, number, port, entry, worth);
@@ -223,7 +223,7 @@ static void look_at_gids(struct search *search, struct ibv_context *context, uin
             ibv_query_gid_ex(context, number, (uint32_t)i, &entry, 0) || is_zero(entry.gid.raw))
             continue;
         any = true;
-        take(search, context, number, port, &entry);
+        take_port(search, context, number, port, &entry);
     }
     if (any)
         return;

@@ -25,14 +25,14 @@
 
 _Static_assert(GYRE_VERBS_QUEUES <= 1 << (INDEX_SHIFT - QUEUE_SHIFT), "a name has room");
 
-static uint64_t name_of(const struct gyre_verbs_queue *queue, bool send)
+static uint64_t work_request_id(const struct gyre_verbs_queue *queue, bool send)
 {
     const struct gyre_verbs_pipe *pipe = queue->pipe;
     return (uint64_t)pipe->serial << SERIAL_SHIFT | (uint64_t)pipe->index << INDEX_SHIFT |
            (uint64_t)(queue - pipe->queue) << QUEUE_SHIFT | send;
 }
 
-static struct gyre_verbs_queue *queue_of(const struct gyre_verbs_wire *wire, uint64_t name)
+static struct gyre_verbs_queue *verbs_queue_of(const struct gyre_verbs_wire *wire, uint64_t name)
 {
     uint32_t index = (uint32_t)name >> INDEX_SHIFT;
     struct gyre_verbs_pipe *pipe = index < wire->most ? wire->pipe[index] : NULL;
@@ -41,7 +41,7 @@ static struct gyre_verbs_queue *queue_of(const struct gyre_verbs_wire *wire, uin
                : NULL;
 }
 
-static bool is_first(const struct gyre_verbs_queue *queue)
+static bool is_first_of_pipe(const struct gyre_verbs_queue *queue)
 {
     return queue == queue->pipe->queue;
 }
@@ -57,7 +57,7 @@ static struct ibv_qp *try_pair(struct gyre_verbs_queue *queue, uint32_t inline_m
         .recv_cq = card->completions,
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = GYRE_VERBS_SENDS,
-                .max_recv_wr = gyre_verbs_receives(queue->pipe->wire, is_first(queue)),
+                .max_recv_wr = gyre_verbs_receives(queue->pipe->wire, is_first_of_pipe(queue)),
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = inline_most}};
@@ -124,7 +124,7 @@ static int post_receives(struct gyre_verbs_queue *queue, uint32_t count)
 {
     struct ibv_recv_wr request[GYRE_VERBS_RENEW], *bad;
     for (uint32_t i = 0; i < count; i++)
-        request[i] = (struct ibv_recv_wr){.wr_id = name_of(queue, false),
+        request[i] = (struct ibv_recv_wr){.wr_id = work_request_id(queue, false),
                                           .next = i + 1 < count ? &request[i + 1] : NULL};
     int status = ibv_post_recv(queue->pair, request, &bad);
     queue->receives += status ? 0 : count;
@@ -165,7 +165,7 @@ static int ready_to_send(struct gyre_verbs_queue *queue)
 {
     struct ibv_qp_attr wanted = {.qp_state = IBV_QPS_RTS,
                                  .sq_psn = queue->mine.first,
-                                 .timeout = GYRE_VERBS_PATIENCE_CODE,
+                                 .timeout = GYRE_VERBS_TIMEOUT_CODE,
                                  .retry_cnt = GYRE_VERBS_TRIES,
                                  .rnr_retry = GYRE_VERBS_TRIES};
     return ibv_modify_qp(queue->pair, &wanted,
@@ -177,7 +177,7 @@ int gyre_verbs_queue_connect(struct gyre_verbs_queue *queue, struct gyre_trouble
 {
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
     int status = ready_to_receive(queue);
-    uint32_t receives = gyre_verbs_receives(queue->pipe->wire, is_first(queue));
+    uint32_t receives = gyre_verbs_receives(queue->pipe->wire, is_first_of_pipe(queue));
     for (uint32_t i = 0; !status && i < receives; i++)
         status = post_receives(queue, 1);
     if (!status)
@@ -212,13 +212,13 @@ static struct ibv_send_wr as_work(const struct gyre_verbs_queue *queue,
     *piece =
         (struct ibv_sge){.addr = (uintptr_t)wanted->from, .length = length, .lkey = wanted->key};
     return (struct ibv_send_wr){
-        .wr_id = name_of(queue, true),
+        .wr_id = work_request_id(queue, true),
         .sg_list = piece,
         .num_sge = length ? 1 : 0,
         .opcode = wanted->tells ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
         .send_flags =
             (wanted->signalled ? IBV_SEND_SIGNALED : 0u) |
-            (length && length <= queue->inline_most && !wanted->away ? IBV_SEND_INLINE : 0u),
+            (length && length <= queue->inline_most && !wanted->on_device ? IBV_SEND_INLINE : 0u),
         .imm_data = htonl(wanted->word),
         .wr.rdma = {.remote_addr = wanted->to, .rkey = wanted->to_key}};
 }
@@ -284,12 +284,12 @@ static bool has_left(struct gyre_verbs_queue *queue, struct gyre_send *send)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
     struct gyre_stream_write write;
-    if (!is_first(queue)) {
+    if (!is_first_of_pipe(queue)) {
         queue->shares_left++;
         return true;
     }
     gyre_stream_write_of(send, &write);
-    if (!gyre_verbs_reach_is_whole(pipe, write.length, true))
+    if (!gyre_verbs_remote_write_is_whole(pipe, write.length, true))
         return false;
     gyre_stream_end_write(pipe->stream, send);
     return true;
@@ -308,7 +308,7 @@ static void sent(struct gyre_verbs_queue *queue)
 {
     queue->told = queue->signalled[queue->signals_done++ % GYRE_VERBS_SENDS];
     end_requests(queue);
-    if (!is_first(queue))
+    if (!is_first_of_pipe(queue))
         end_requests(queue->pipe->queue);
     gyre_verbs_pipe_mark(queue->pipe);
 }
@@ -316,7 +316,7 @@ static void sent(struct gyre_verbs_queue *queue)
 static void came(struct gyre_verbs_queue *queue, const struct ibv_wc *done)
 {
     const struct gyre_verbs_pipe *pipe = queue->pipe;
-    bool breaking = pipe->detour.state == GYRE_VERBS_BREAKING;
+    bool breaking = pipe->fallback.state == GYRE_VERBS_BREAKING;
     if (pipe->status || (pipe->broken && !breaking))
         return;
     int status = breaking ? 0 : renew_receives(queue);
@@ -330,9 +330,9 @@ static void came(struct gyre_verbs_queue *queue, const struct ibv_wc *done)
         gyre_verbs_pipe_came(queue, ntohl(done->imm_data));
 }
 
-static void settle(const struct gyre_verbs_wire *wire, const struct ibv_wc *done)
+static void settle_completion(const struct gyre_verbs_wire *wire, const struct ibv_wc *done)
 {
-    struct gyre_verbs_queue *queue = queue_of(wire, done->wr_id);
+    struct gyre_verbs_queue *queue = verbs_queue_of(wire, done->wr_id);
     if (!queue || !queue->pair)
         return;
     queue->receives -= !(done->wr_id & SEND_BIT);
@@ -344,7 +344,7 @@ static void settle(const struct gyre_verbs_wire *wire, const struct ibv_wc *done
         came(queue, done);
 }
 
-static bool drain(const struct gyre_verbs_wire *wire, struct ibv_cq *completions)
+static bool drain_completions(const struct gyre_verbs_wire *wire, struct ibv_cq *completions)
 {
     struct ibv_wc done[AT_ONCE];
     bool any = false;
@@ -352,7 +352,7 @@ static bool drain(const struct gyre_verbs_wire *wire, struct ibv_cq *completions
     for (int turns = 0; turns < TURNS_MOST && count == AT_ONCE; turns++) {
         count = ibv_poll_cq(completions, AT_ONCE, done);
         for (int i = 0; i < count; i++)
-            settle(wire, &done[i]);
+            settle_completion(wire, &done[i]);
         any |= count > 0;
     }
     return any;
@@ -363,6 +363,6 @@ bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire)
     bool any = false;
     for (uint32_t i = 0; i < wire->cards; i++)
         if (wire->card[i].completions)
-            any |= drain(wire, wire->card[i].completions);
+            any |= drain_completions(wire, wire->card[i].completions);
     return any;
 }

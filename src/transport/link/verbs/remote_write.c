@@ -30,13 +30,13 @@
 
 /* -- for the stream ---------------------------------------------------------------------------- */
 
-static bool expose(void *context, void *memory, uint64_t length, struct gyre_reach_place *place)
+static bool expose(void *context, void *memory, uint64_t length, struct gyre_remote_place *place)
 {
     struct gyre_verbs_wire *wire = context;
     const struct gyre_verbs_memory *found = gyre_verbs_memory_of(wire, memory, length);
     if (!found)
         return false;
-    *place = (struct gyre_reach_place){.address = (uintptr_t)memory};
+    *place = (struct gyre_remote_place){.address = (uintptr_t)memory};
     for (uint32_t i = 0; i < wire->queues; i++) {
         const struct ibv_mr *registration = gyre_verbs_memory_by(wire, found, i);
         place->key[i] = registration ? registration->rkey : 0;
@@ -49,26 +49,27 @@ static bool covers(void *wire, const void *memory, uint64_t length)
     return gyre_verbs_memory_of(wire, memory, length);
 }
 
-static int flush(void *context)
+static int flush_cards(void *context)
 {
     const struct gyre_verbs_wire *wire = context;
     struct gyre_trouble trouble = {0};
-    int status = wire->sight->flush(wire->sight->context, &trouble);
+    int status = wire->lookup->flush(wire->lookup->context, &trouble);
     if (status)
         gyre_log(GYRE_LOG_WARN, "verbs: what came by RDMA cannot be shown to a device: %s",
                  trouble.text);
     return status;
 }
 
-void gyre_verbs_reach_open(struct gyre_verbs_wire *wire, const struct gyre_sight *sight)
+void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire,
+                                  const struct gyre_memory_lookup *lookup)
 {
-    wire->sight = sight;
-    wire->ferry = sight ? sight->ferry : NULL;
-    wire->reach = (struct gyre_reach){.context = wire,
-                                      .most = GYRE_VERBS_PLACES,
-                                      .expose = expose,
-                                      .covers = covers,
-                                      .flush = flush};
+    wire->lookup = lookup;
+    wire->copy_queue = lookup ? lookup->copy_queue : NULL;
+    wire->remote_write = (struct gyre_remote_write){.context = wire,
+                                                    .most = GYRE_VERBS_PLACES,
+                                                    .expose = expose,
+                                                    .covers = covers,
+                                                    .flush = flush_cards};
 }
 
 /* -- shares ------------------------------------------------------------------------------------ */
@@ -83,7 +84,7 @@ static uint32_t *count_of(struct gyre_verbs_queue *queue, bool out)
     return out ? &queue->shares_left : &queue->shares_come;
 }
 
-bool gyre_verbs_reach_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out)
+bool gyre_verbs_remote_write_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bool out)
 {
     uint64_t parts = parts_of(length);
     uint32_t shares = parts < pipe->ways ? (uint32_t)parts : pipe->ways;
@@ -97,7 +98,7 @@ bool gyre_verbs_reach_is_whole(struct gyre_verbs_pipe *pipe, uint64_t length, bo
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static bool begin(struct gyre_verbs_pipe *pipe)
+static bool begin_write(struct gyre_verbs_pipe *pipe)
 {
     if (pipe->writing)
         return true;
@@ -114,7 +115,7 @@ static bool begin(struct gyre_verbs_pipe *pipe)
         pipe->write_key[i] = registration ? registration->lkey : 0;
     }
     pipe->writing = true;
-    pipe->write_away = found->away;
+    pipe->write_on_device = found->on_device;
     pipe->write_at = 0;
     return true;
 }
@@ -139,7 +140,7 @@ static void write_part(struct gyre_verbs_pipe *pipe)
     struct gyre_verbs_request request = {.from = write->from + pipe->write_at,
                                          .key = pipe->write_key[number],
                                          .length = left < PART ? (uint32_t)left : PART,
-                                         .away = pipe->write_away,
+                                         .on_device = pipe->write_on_device,
                                          .to = write->place.address + pipe->write_at,
                                          .to_key = write->place.key[number],
                                          .tells = last,
@@ -153,11 +154,11 @@ static void write_part(struct gyre_verbs_pipe *pipe)
     gyre_verbs_queue_put(queue, &request);
 }
 
-bool gyre_verbs_reach_push(struct gyre_verbs_pipe *pipe)
+bool gyre_verbs_remote_write_push(struct gyre_verbs_pipe *pipe)
 {
     bool moved = false;
     while (!pipe->status && gyre_verbs_queue_room(pipe->queue) > GYRE_VERBS_SENDS / 2 &&
-           begin(pipe) && gyre_verbs_queue_room(next_queue(pipe))) {
+           begin_write(pipe) && gyre_verbs_queue_room(next_queue(pipe))) {
         write_part(pipe);
         moved = true;
     }

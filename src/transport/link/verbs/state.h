@@ -41,16 +41,16 @@
 
 /* 4 µs × 2^16 = 0.27 s for each answer, so a peer is given up after 2 to 8 s; rxe takes 7 tries for
  * "for ever". A peer without a posted receive is a defect, not a delay. */
-#define GYRE_VERBS_PATIENCE_CODE 16
-#define GYRE_VERBS_TRIES         6
+#define GYRE_VERBS_TIMEOUT_CODE 16
+#define GYRE_VERBS_TRIES        6
 
 #define GYRE_VERBS_NAME_MAX 48
 #define GYRE_VERBS_STORY    1024
-#define GYRE_VERBS_PORTS    16              /* that a node's ranks are spread over at most */
-#define GYRE_VERBS_QUEUES   GYRE_REACH_KEYS /* queue pairs to a peer, and devices, at most */
-#define GYRE_VERBS_HELD     128             /* more immediates than a peer may have under way */
-#define GYRE_VERBS_TEST     8192            /* bytes of a test write */
-#define GYRE_VERBS_OFFER    128             /* bytes */
+#define GYRE_VERBS_PORTS    16                     /* that a node's ranks are spread over at most */
+#define GYRE_VERBS_QUEUES   GYRE_REMOTE_WRITE_KEYS /* queue pairs to a peer, and devices, at most */
+#define GYRE_VERBS_HELD     128  /* more immediates than a peer may have under way */
+#define GYRE_VERBS_TEST     8192 /* bytes of a test write */
+#define GYRE_VERBS_OFFER    128  /* bytes */
 
 struct ibv_context;
 struct ibv_pd;
@@ -115,7 +115,7 @@ enum gyre_verbs_kind { /* the two top bits of an immediate */
 struct gyre_verbs_request {
     const void *from;
     uint32_t key, length; /* of `from` */
-    bool away;            /* the CPU cannot read it */
+    bool on_device;       /* the CPU cannot read it */
     uint64_t to;
     uint32_t to_key;
     bool tells; /* with an immediate: of this kind, with this word */
@@ -129,7 +129,7 @@ struct gyre_verbs_memory { /* a region that is registered, or cannot be */
     uint32_t id;
     void *base;
     uint64_t length;
-    bool away;                                      /* a device's, which the CPU cannot touch */
+    bool on_device;                                 /* a device's, which the CPU cannot touch */
     struct ibv_mr *registration[GYRE_VERBS_QUEUES]; /* by card: all, or none */
 };
 
@@ -150,22 +150,22 @@ struct gyre_verbs_card {         /* a device that is open, and a port of it */
     uint32_t events; /* of the channel, to be acknowledged */
 };
 
-enum gyre_verbs_detour_state {
+enum gyre_verbs_fallback_state {
     GYRE_VERBS_DIRECT,
     GYRE_VERBS_BREAKING,
     GYRE_VERBS_TELLING,
-    GYRE_VERBS_DETOURED
+    GYRE_VERBS_ON_FALLBACK
 };
 
-#define GYRE_VERBS_DETOUR_HEAD 16
+#define GYRE_VERBS_FALLBACK_HEAD 16
 
-struct gyre_verbs_detour { /* tcp_fallback.c has the picture */
-    enum gyre_verbs_detour_state state;
+struct gyre_verbs_tcp_fallback { /* tcp_fallback.c has the picture */
+    enum gyre_verbs_fallback_state state;
     int status; /* what it fails with if it cannot go on */
     uint64_t deadline;
 
     /* Out: the frame under way, then what has to go again. */
-    uint8_t out_head[GYRE_VERBS_DETOUR_HEAD];
+    uint8_t out_head[GYRE_VERBS_FALLBACK_HEAD];
     uint32_t head_left;
     const uint8_t *body;
     uint64_t body_left;
@@ -173,7 +173,7 @@ struct gyre_verbs_detour { /* tcp_fallback.c has the picture */
     uint64_t repeat_at;     /* of `written` */
 
     /* In: the frame under way. */
-    uint8_t in_head[GYRE_VERBS_DETOUR_HEAD];
+    uint8_t in_head[GYRE_VERBS_FALLBACK_HEAD];
     uint32_t in_have, kind, number;
     uint64_t in_left;
     uint8_t *to;
@@ -232,7 +232,7 @@ struct gyre_verbs_pipe {
     struct gyre_stream_write write;
     uint64_t write_at;
     uint32_t write_key[GYRE_VERBS_QUEUES];
-    bool writing, write_away;
+    bool writing, write_on_device;
 
     /* In. */
     uint64_t read, read_told;
@@ -249,7 +249,7 @@ struct gyre_verbs_pipe {
     bool broken;    /* the queue pairs are of no use any more */
     bool busy;      /* on wire->busy */
     bool detours;   /* both ends do, if a queue pair breaks */
-    struct gyre_verbs_detour detour;
+    struct gyre_verbs_tcp_fallback fallback;
     uint64_t hangup_at;
     int status;
     struct gyre_trouble trouble;
@@ -263,15 +263,15 @@ struct gyre_verbs_wire {
     struct ibv_mr *inboxes, *outboxes;
     uint8_t *staging; /* `most` inboxes, their slots, then as many outboxes */
     uint8_t *test;    /* behind them, where there are several queues: for their test writes */
-    const struct gyre_sight *sight;
-    struct gyre_reach reach; /* for the streams */
+    const struct gyre_memory_lookup *lookup;
+    struct gyre_remote_write remote_write; /* for the streams */
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
-    struct gyre_verbs_memory *recent;  /* of them: asked for last */
-    uint32_t gone;                     /* as sight counted when that was looked at */
-    bool refused_memory, refused_away; /* a line has said so */
-    struct gyre_ferry *ferry;          /* NULL: the CPU can touch all memory */
-    bool failover;                     /* asked for */
-    uint32_t detours;                  /* pipes */
+    struct gyre_verbs_memory *recent;       /* of them: asked for last */
+    uint32_t gone;                          /* as sight counted when that was looked at */
+    bool refused_memory, refused_on_device; /* a line has said so */
+    struct gyre_copy_queue *copy_queue;     /* NULL: the CPU can touch all memory */
+    bool failover;                          /* asked for */
+    uint32_t detours;                       /* pipes */
     char name[GYRE_VERBS_NAME_MAX * GYRE_VERBS_QUEUES];
     uint32_t ring, window;
     uint32_t rank;

@@ -44,9 +44,10 @@ enum { BYTES = 1, MESSAGE = 2 };
 
 /* -- the end of the queue pairs ---------------------------------------------------------------- */
 
-static void begin(struct gyre_verbs_pipe *pipe, int status)
+static void begin_fallback(struct gyre_verbs_pipe *pipe, int status)
 {
-    pipe->detour = (struct gyre_verbs_detour){.state = GYRE_VERBS_BREAKING, .status = status};
+    pipe->fallback =
+        (struct gyre_verbs_tcp_fallback){.state = GYRE_VERBS_BREAKING, .status = status};
     pipe->broken = true;
     pipe->wire->detours++;
     gyre_verbs_queue_stop_all(pipe);
@@ -56,7 +57,7 @@ void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *wh
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
     char story[GYRE_VERBS_STORY], text[GYRE_VERBS_STORY];
-    if (pipe->status || pipe->detour.state)
+    if (pipe->status || pipe->fallback.state)
         return;
     if (queue->proven)
         what = gyre_verbs_circumstances(queue, what, text);
@@ -64,18 +65,18 @@ void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *wh
         gyre_verbs_fail(queue, status, what);
         return;
     }
-    begin(pipe, status);
+    begin_fallback(pipe, status);
     gyre_log(GYRE_LOG_WARN, "%s; it goes on over TCP for the rest of the job",
              gyre_verbs_story(queue, what, story));
 }
 
 static void put_hello(struct gyre_verbs_pipe *pipe)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
-    gyre_put32(detour->out_head, MAGIC);
-    gyre_put32(detour->out_head + 4, pipe->arrived);
-    gyre_put64(detour->out_head + 8, pipe->read);
-    detour->head_left = GYRE_VERBS_DETOUR_HEAD;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
+    gyre_put32(fallback->out_head, MAGIC);
+    gyre_put32(fallback->out_head + 4, pipe->arrived);
+    gyre_put64(fallback->out_head + 8, pipe->read);
+    fallback->head_left = GYRE_VERBS_FALLBACK_HEAD;
 }
 
 /* From now on both directions of the socket matter. */
@@ -98,18 +99,18 @@ static uint32_t receives_left(const struct gyre_verbs_pipe *pipe)
 
 static void end_queues(struct gyre_verbs_pipe *pipe, uint64_t now)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     uint32_t left = receives_left(pipe);
-    if (now && !detour->deadline)
-        detour->deadline = now + ENDING_NS;
-    if (left && now > detour->deadline && detour->deadline)
-        gyre_verbs_fail(pipe->queue, detour->status,
+    if (now && !fallback->deadline)
+        fallback->deadline = now + ENDING_NS;
+    if (left && now > fallback->deadline && fallback->deadline)
+        gyre_verbs_fail(pipe->queue, fallback->status,
                         "what was posted to the device does not end, so what has come is not known "
                         "and TCP cannot go on with it");
     if (left || pipe->status)
         return;
     gyre_verbs_queue_destroy_all(pipe);
-    detour->state = GYRE_VERBS_TELLING;
+    fallback->state = GYRE_VERBS_TELLING;
     put_hello(pipe);
     open_socket(pipe);
 }
@@ -119,31 +120,31 @@ static void end_queues(struct gyre_verbs_pipe *pipe, uint64_t now)
 static void put_frame(struct gyre_verbs_pipe *pipe, uint32_t kind, uint32_t number,
                       const uint8_t *body, uint64_t length)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
-    gyre_put32(detour->out_head, kind);
-    gyre_put32(detour->out_head + 4, number);
-    gyre_put64(detour->out_head + 8, length);
-    detour->head_left = GYRE_VERBS_DETOUR_HEAD;
-    detour->body = body;
-    detour->body_left = length;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
+    gyre_put32(fallback->out_head, kind);
+    gyre_put32(fallback->out_head + 4, number);
+    gyre_put64(fallback->out_head + 8, length);
+    fallback->head_left = GYRE_VERBS_FALLBACK_HEAD;
+    fallback->body = body;
+    fallback->body_left = length;
 }
 
 static bool is_flushed(const struct gyre_verbs_pipe *pipe)
 {
-    return !pipe->detour.head_left && !pipe->detour.body_left;
+    return !pipe->fallback.head_left && !pipe->fallback.body_left;
 }
 
 /* A goodbye is framed behind all messages, so nothing but bytes of the stream can be left. */
-bool gyre_verbs_detour_done(const struct gyre_verbs_pipe *pipe)
+bool gyre_verbs_fallback_done(const struct gyre_verbs_pipe *pipe)
 {
-    const struct gyre_verbs_detour *detour = &pipe->detour;
-    return pipe->ended || (detour->state == GYRE_VERBS_DETOURED && is_flushed(pipe) &&
-                           detour->repeat_at == pipe->written);
+    const struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
+    return pipe->ended || (fallback->state == GYRE_VERBS_ON_FALLBACK && is_flushed(pipe) &&
+                           fallback->repeat_at == pipe->written);
 }
 
 static bool put_message(struct gyre_verbs_pipe *pipe, const struct gyre_stream_write *write)
 {
-    pipe->detour.ends = write->send;
+    pipe->fallback.ends = write->send;
     put_frame(pipe, MESSAGE, write->number, write->from, write->length);
     return true;
 }
@@ -151,15 +152,15 @@ static bool put_message(struct gyre_verbs_pipe *pipe, const struct gyre_stream_w
 /* Records that the peer has not consumed. */
 static bool repeat_record(struct gyre_verbs_pipe *pipe)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     uint32_t ring = pipe->queue->theirs.ring;
-    uint64_t at = detour->repeat_at % ring;
-    uint64_t length = pipe->written - detour->repeat_at;
+    uint64_t at = fallback->repeat_at % ring;
+    uint64_t length = pipe->written - fallback->repeat_at;
     if (length > ring - at)
         length = ring - at;
     if (!length)
         return false;
-    detour->repeat_at += length;
+    fallback->repeat_at += length;
     put_frame(pipe, BYTES, 0, pipe->outbox + at, length);
     return true;
 }
@@ -203,42 +204,42 @@ static bool next_part(struct gyre_verbs_pipe *pipe)
 static bool next_frame(struct gyre_verbs_pipe *pipe)
 {
     struct gyre_stream_write write;
-    if (pipe->detour.state != GYRE_VERBS_DETOURED)
+    if (pipe->fallback.state != GYRE_VERBS_ON_FALLBACK)
         return false;
     if (repeat_record(pipe) || repeat_message(pipe) || next_part(pipe))
         return true;
     return gyre_stream_take_write(pipe->stream, &write) && put_message(pipe, &write);
 }
 
-static void advance(struct gyre_verbs_pipe *pipe, uint64_t put)
+static void advance_fallback(struct gyre_verbs_pipe *pipe, uint64_t put)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
-    uint32_t head = put < detour->head_left ? (uint32_t)put : detour->head_left;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
+    uint32_t head = put < fallback->head_left ? (uint32_t)put : fallback->head_left;
     pipe->wire->moved += put;
-    detour->head_left -= head;
-    detour->body_left -= put - head;
-    detour->body += put - head;
-    if (!is_flushed(pipe) || !detour->ends)
+    fallback->head_left -= head;
+    fallback->body_left -= put - head;
+    fallback->body += put - head;
+    if (!is_flushed(pipe) || !fallback->ends)
         return;
-    gyre_stream_end_write(pipe->stream, detour->ends);
-    detour->ends = NULL;
+    gyre_stream_end_write(pipe->stream, fallback->ends);
+    fallback->ends = NULL;
 }
 
-bool gyre_verbs_detour_push(struct gyre_verbs_pipe *pipe)
+bool gyre_verbs_fallback_push(struct gyre_verbs_pipe *pipe)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     bool moved = false;
     for (int turn = 0; turn < TURNS && !pipe->hangup && !pipe->ended; turn++) {
         if (is_flushed(pipe) && !next_frame(pipe))
             break;
-        struct iovec iov[2] = {
-            {detour->out_head + GYRE_VERBS_DETOUR_HEAD - detour->head_left, detour->head_left},
-            {(void *)detour->body, detour->body_left}};
-        struct msghdr message = {.msg_iov = iov, .msg_iovlen = detour->body_left ? 2 : 1};
+        struct iovec iov[2] = {{fallback->out_head + GYRE_VERBS_FALLBACK_HEAD - fallback->head_left,
+                                fallback->head_left},
+                               {(void *)fallback->body, fallback->body_left}};
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = fallback->body_left ? 2 : 1};
         ssize_t put = sendmsg(pipe->fd[0], &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (put <= 0) /* of an end pull() hears, behind what came before it */
             break;
-        advance(pipe, (uint64_t)put);
+        advance_fallback(pipe, (uint64_t)put);
         moved = true;
     }
     return moved;
@@ -246,7 +247,7 @@ bool gyre_verbs_detour_push(struct gyre_verbs_pipe *pipe)
 
 /* -- in ---------------------------------------------------------------------------------------- */
 
-static int refuse(struct gyre_verbs_pipe *pipe, const char *what)
+static int refuse_fallback(struct gyre_verbs_pipe *pipe, const char *what)
 {
     gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, what);
     return GYRE_CORRUPT;
@@ -262,7 +263,7 @@ static int settle_messages(struct gyre_verbs_pipe *pipe, uint32_t arrived)
         open += queue->ends[i % GYRE_VERBS_SENDS] != NULL;
     uint32_t ended = arrived - (pipe->announced - open);
     if (ended > open)
-        return refuse(pipe, "the peer has more messages, or fewer, than can be");
+        return refuse_fallback(pipe, "the peer has more messages, or fewer, than can be");
     for (uint32_t i = queue->sends_done; ended; i++) {
         struct gyre_send **send = &queue->ends[i % GYRE_VERBS_SENDS];
         if (!*send)
@@ -278,41 +279,41 @@ static int hear_hello(struct gyre_verbs_pipe *pipe, const uint8_t *head)
 {
     uint64_t theirs = gyre_get64(head + 8);
     if (gyre_get32(head) != MAGIC || theirs < pipe->freed || theirs > pipe->written)
-        return refuse(pipe, "the peer tells of its broken queue pair what cannot be");
-    pipe->detour.repeat_at = theirs;
-    pipe->detour.state = GYRE_VERBS_DETOURED;
+        return refuse_fallback(pipe, "the peer tells of its broken queue pair what cannot be");
+    pipe->fallback.repeat_at = theirs;
+    pipe->fallback.state = GYRE_VERBS_ON_FALLBACK;
     return settle_messages(pipe, gyre_get32(head + 4));
 }
 
 static int open_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     uint64_t length = 0;
-    if (detour->state == GYRE_VERBS_TELLING)
+    if (fallback->state == GYRE_VERBS_TELLING)
         return hear_hello(pipe, head);
-    detour->kind = gyre_get32(head);
-    detour->number = gyre_get32(head + 4);
-    detour->in_left = gyre_get64(head + 8);
-    if (detour->kind == MESSAGE)
-        detour->to = gyre_stream_place(pipe->stream, detour->number, &length);
-    if (!detour->in_left || (detour->kind != BYTES && detour->kind != MESSAGE) ||
-        (detour->kind == MESSAGE && (!detour->to || length != detour->in_left)))
-        return refuse(pipe, "the peer sends over TCP what nobody waits for");
+    fallback->kind = gyre_get32(head);
+    fallback->number = gyre_get32(head + 4);
+    fallback->in_left = gyre_get64(head + 8);
+    if (fallback->kind == MESSAGE)
+        fallback->to = gyre_stream_place(pipe->stream, fallback->number, &length);
+    if (!fallback->in_left || (fallback->kind != BYTES && fallback->kind != MESSAGE) ||
+        (fallback->kind == MESSAGE && (!fallback->to || length != fallback->in_left)))
+        return refuse_fallback(pipe, "the peer sends over TCP what nobody waits for");
     return 0;
 }
 
 static int take_body(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     int status = 0;
-    detour->in_left -= length;
-    if (detour->kind == BYTES) {
+    fallback->in_left -= length;
+    if (fallback->kind == BYTES) {
         status = gyre_stream_feed(pipe->stream, from, length);
     } else {
-        gyre_copy(detour->to, from, length);
-        detour->to += length;
-        if (!detour->in_left)
-            status = gyre_stream_arrived(pipe->stream, detour->number);
+        gyre_copy(fallback->to, from, length);
+        fallback->to += length;
+        if (!fallback->in_left)
+            status = gyre_stream_arrived(pipe->stream, fallback->number);
     }
     if (status)
         gyre_verbs_fail_stream(pipe, status);
@@ -321,22 +322,22 @@ static int take_body(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t
 
 static int take_head(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t length)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
-    memcpy(detour->in_head + detour->in_have, from, length);
-    detour->in_have += length;
-    if (detour->in_have < GYRE_VERBS_DETOUR_HEAD)
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
+    memcpy(fallback->in_head + fallback->in_have, from, length);
+    fallback->in_have += length;
+    if (fallback->in_have < GYRE_VERBS_FALLBACK_HEAD)
         return 0;
-    detour->in_have = 0;
-    return open_frame(pipe, detour->in_head);
+    fallback->in_have = 0;
+    return open_frame(pipe, fallback->in_head);
 }
 
 static int digest(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t left)
 {
-    struct gyre_verbs_detour *detour = &pipe->detour;
+    struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     int status = 0;
     while (left && !status) {
-        bool body = detour->in_left > 0;
-        uint64_t most = body ? detour->in_left : GYRE_VERBS_DETOUR_HEAD - detour->in_have;
+        bool body = fallback->in_left > 0;
+        uint64_t most = body ? fallback->in_left : GYRE_VERBS_FALLBACK_HEAD - fallback->in_have;
         uint32_t part = left < most ? left : (uint32_t)most;
         status = body ? take_body(pipe, from, part) : take_head(pipe, from, part);
         from += part;
@@ -371,27 +372,27 @@ static bool pull(struct gyre_verbs_pipe *pipe)
 
 /* -- all of a wire ----------------------------------------------------------------------------- */
 
-static bool serve(struct gyre_verbs_pipe *pipe)
+static bool serve_fallback(struct gyre_verbs_pipe *pipe)
 {
-    if (pipe->status || pipe->ended || pipe->detour.state < GYRE_VERBS_TELLING)
+    if (pipe->status || pipe->ended || pipe->fallback.state < GYRE_VERBS_TELLING)
         return false;
     bool moved = pull(pipe);
-    moved |= !pipe->status && gyre_verbs_detour_push(pipe);
+    moved |= !pipe->status && gyre_verbs_fallback_push(pipe);
     if (moved)
         gyre_verbs_pipe_mark(pipe);
     return moved;
 }
 
-bool gyre_verbs_detour_serve(struct gyre_verbs_wire *wire, uint64_t now)
+bool gyre_verbs_fallback_serve(struct gyre_verbs_wire *wire, uint64_t now)
 {
     bool moved = false;
     for (uint32_t i = 0; i < wire->most && wire->detours; i++) {
         struct gyre_verbs_pipe *pipe = wire->pipe[i];
-        if (!pipe || !pipe->detour.state || pipe->status)
+        if (!pipe || !pipe->fallback.state || pipe->status)
             continue;
-        if (pipe->detour.state == GYRE_VERBS_BREAKING)
+        if (pipe->fallback.state == GYRE_VERBS_BREAKING)
             end_queues(pipe, now);
-        moved |= pipe->detour.state == GYRE_VERBS_BREAKING || serve(pipe);
+        moved |= pipe->fallback.state == GYRE_VERBS_BREAKING || serve_fallback(pipe);
     }
     return moved;
 }

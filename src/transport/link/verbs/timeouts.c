@@ -81,7 +81,7 @@ static void judge_pipe(struct gyre_verbs_pipe *pipe)
         judge_queue(pipe->way[i]);
 }
 
-void gyre_verbs_lose_patience(struct gyre_verbs_wire *wire, uint64_t now)
+void gyre_verbs_check_timeouts(struct gyre_verbs_wire *wire, uint64_t now)
 {
     if (!wire->dead_ns || now - wire->judged < wire->dead_ns / PARTS)
         return;

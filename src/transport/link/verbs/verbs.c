@@ -48,7 +48,7 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     wire->epoll = -1;
     TAILQ_INIT(&wire->busy);
     LIST_INIT(&wire->departed);
-    gyre_verbs_reach_open(wire, options->sight);
+    gyre_verbs_remote_write_open(wire, options->lookup);
     int status = gyre_verbs_device_open(wire, options, trouble);
     if (status) {
         verbs_close((struct gyre_wire *)wire);
@@ -75,7 +75,7 @@ static void verbs_detach(struct gyre_pipe *handle)
     gyre_verbs_queue_destroy_all(pipe);
     wire->pipe[pipe->index] = NULL;
     wire->hangups -= pipe->hangup;
-    wire->detours -= pipe->detour.state != GYRE_VERBS_DIRECT;
+    wire->detours -= pipe->fallback.state != GYRE_VERBS_DIRECT;
     for (int i = 0; i < pipe->fds; i++)
         close(pipe->fd[i]);
     if (!pipe->status)
@@ -112,7 +112,7 @@ static const char *verbs_serves(const struct gyre_wire *wire)
 
 /* -- attach ------------------------------------------------------------------------------------ */
 
-static uint32_t free_place(const struct gyre_verbs_wire *wire)
+static uint32_t free_pipe_place(const struct gyre_verbs_wire *wire)
 {
     uint32_t index = 0;
     while (index < wire->most && wire->pipe[index])
@@ -126,8 +126,8 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     const struct gyre_stream_options options = {.epoch = wire->epoch,
                                                 .posts = GYRE_VERBS_POSTS,
                                                 .peer = channel->peer,
-                                                .reach = &wire->reach,
-                                                .ferry = wire->ferry};
+                                                .remote_write = &wire->remote_write,
+                                                .copy_queue = wire->copy_queue};
     struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
     int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
     if (status) {
@@ -137,7 +137,7 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     }
     pipe->wire = wire;
     pipe->peer = channel->peer;
-    pipe->index = free_place(wire);
+    pipe->index = free_pipe_place(wire);
     pipe->serial = ++wire->serials;
     pipe->fds = channel->fds;
     for (uint32_t i = 0; i < wire->queues; i++)
@@ -149,7 +149,7 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
     return 0;
 }
 
-static int listen_to(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
+static int listen_to_pipe(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET,
                                 .data.u64 = (uint64_t)pipe->serial << 32 | pipe->index};
@@ -166,7 +166,7 @@ static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *cha
 {
     struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
     struct gyre_verbs_pipe *pipe = NULL;
-    if (channel->fds < 1 || free_place(wire) == wire->most)
+    if (channel->fds < 1 || free_pipe_place(wire) == wire->most)
         return gyre_trouble_set(trouble, -EINVAL,
                                 "rank %u: a verbs link needs a connection, and one of %u places",
                                 channel->peer, wire->most);
@@ -175,7 +175,7 @@ static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *cha
         return status;
     wire->pipe[pipe->index] = pipe;
     status = gyre_verbs_meet(pipe, trouble);
-    status = status ? status : listen_to(pipe, trouble);
+    status = status ? status : listen_to_pipe(pipe, trouble);
     if (status) {
         wire->pipe[pipe->index] = NULL;
         free_pipe(pipe);
@@ -187,7 +187,7 @@ static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *cha
 
 /* -- posts ------------------------------------------------------------------------------------- */
 
-static int refused(struct gyre_verbs_pipe *pipe, int status)
+static int verbs_refused(struct gyre_verbs_pipe *pipe, int status)
 {
     if (status == GYRE_MISMATCH)
         gyre_verbs_fail_stream(pipe, status);
@@ -212,7 +212,7 @@ static int verbs_send(struct gyre_pipe *handle, const struct gyre_match *match, 
     if (!status)
         status = gyre_stream_send(pipe->stream, match, data, length, token);
     if (status)
-        return refused(pipe, status);
+        return verbs_refused(pipe, status);
     accepted(pipe);
     gyre_verbs_pipe_push(pipe);
     return 0;
@@ -225,7 +225,7 @@ static int verbs_recv(struct gyre_pipe *handle, const struct gyre_match *match, 
     int status =
         pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
     if (status)
-        return refused(pipe, status);
+        return verbs_refused(pipe, status);
     accepted(pipe);
     if (length > GYRE_EAGER_MAX)
         gyre_verbs_pipe_push(pipe); /* its grant */
@@ -256,8 +256,9 @@ static int verbs_bye(struct gyre_pipe *handle)
     gyre_verbs_pipe_push(pipe);
     gyre_verbs_pipe_mark(pipe);
     bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
-    bool left = pipe->detour.state ? gyre_verbs_detour_done(pipe)
-                                   : pipe->broken || pipe->queue->sends == pipe->queue->sends_done;
+    bool left = pipe->fallback.state
+                    ? gyre_verbs_fallback_done(pipe)
+                    : pipe->broken || pipe->queue->sends == pipe->queue->sends_done;
     return parted && left ? 0 : GYRE_AGAIN;
 }
 
@@ -271,7 +272,8 @@ static int verbs_state(const struct gyre_pipe *handle, struct gyre_trouble *trou
 
 /* -- progress ---------------------------------------------------------------------------------- */
 
-static int harvest_departed(struct gyre_verbs_wire *wire, struct gyre_completion *out, int max)
+static int verbs_harvest_departed(struct gyre_verbs_wire *wire, struct gyre_completion *out,
+                                  int max)
 {
     int got = 0;
     while (!LIST_EMPTY(&wire->departed)) {
@@ -286,20 +288,20 @@ static int harvest_departed(struct gyre_verbs_wire *wire, struct gyre_completion
 }
 
 /* Of messages of a device's memory that the other end's card, or this one's, does not reach. */
-static void fetch(struct gyre_verbs_pipe *pipe)
+static void fetch_device_pieces(struct gyre_verbs_pipe *pipe)
 {
-    int moved = pipe->wire->ferry && !pipe->status ? gyre_stream_fetch(pipe->stream) : 0;
+    int moved = pipe->wire->copy_queue && !pipe->status ? gyre_stream_fetch(pipe->stream) : 0;
     pipe->wire->moved += moved > 0;
     if (moved < 0)
         gyre_verbs_fail_stream(pipe, moved);
 }
 
-static int serve(struct gyre_verbs_pipe *pipe, struct gyre_completion *out, int max)
+static int serve_pipe(struct gyre_verbs_pipe *pipe, struct gyre_completion *out, int max)
 {
     struct gyre_verbs_wire *wire = pipe->wire;
     TAILQ_REMOVE(&wire->busy, pipe, in_busy);
     pipe->busy = false;
-    fetch(pipe);
+    fetch_device_pieces(pipe);
     gyre_verbs_pipe_push(pipe);
     int got = gyre_stream_complete(pipe->stream, out, max);
     pipe->posts -= (uint32_t)got;
@@ -321,7 +323,7 @@ static bool glimpse(struct gyre_verbs_wire *wire)
 }
 
 /* What is seen in memory is served before the device is asked; then it is asked first. */
-static void hear(struct gyre_verbs_wire *wire, uint64_t now)
+static void look_at_wire(struct gyre_verbs_wire *wire, uint64_t now)
 {
     wire->glimpsed = !wire->glimpsed && glimpse(wire);
     bool came = wire->glimpsed || gyre_verbs_queue_drain(wire);
@@ -329,10 +331,10 @@ static void hear(struct gyre_verbs_wire *wire, uint64_t now)
         wire->looked = now;
         gyre_verbs_memory_tidy(wire);
         gyre_verbs_look_aside(wire);
-        gyre_verbs_lose_patience(wire, now);
+        gyre_verbs_check_timeouts(wire, now);
     }
     if (wire->detours)
-        gyre_verbs_detour_serve(wire, now);
+        gyre_verbs_fallback_serve(wire, now);
     if (wire->hangups && !came)
         gyre_verbs_end_hangups(wire, now);
 }
@@ -342,13 +344,13 @@ static int verbs_poll(struct gyre_wire *handle, uint64_t now, struct gyre_comple
     struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
     if (max < 1)
         return 0;
-    hear(wire, now);
-    int got = harvest_departed(wire, out, max);
+    look_at_wire(wire, now);
+    int got = verbs_harvest_departed(wire, out, max);
     struct gyre_verbs_pipe *last = TAILQ_LAST(&wire->busy, gyre_verbs_busy);
     for (bool more = last; more && got < max;) {
         struct gyre_verbs_pipe *pipe = TAILQ_FIRST(&wire->busy);
         more = pipe != last;
-        got += serve(pipe, out + got, max - got);
+        got += serve_pipe(pipe, out + got, max - got);
     }
     wire->full = got == max;
     return got;
@@ -383,7 +385,7 @@ static bool is_pending(const struct gyre_verbs_wire *wire)
 {
     const struct gyre_verbs_pipe *pipe;
     bool pending = false;
-    if (!wire->ferry)
+    if (!wire->copy_queue)
         return false;
     TAILQ_FOREACH(pipe, &wire->busy, in_busy)
     {
@@ -399,7 +401,7 @@ static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     gyre_verbs_look_aside(wire);
     alarm->fd = wire->epoll;
     if (status || wire->full || wire->hangups || is_pending(wire) || !LIST_EMPTY(&wire->departed) ||
-        gyre_verbs_queue_drain(wire) || (wire->detours && gyre_verbs_detour_serve(wire, 0)))
+        gyre_verbs_queue_drain(wire) || (wire->detours && gyre_verbs_fallback_serve(wire, 0)))
         return GYRE_AGAIN;
     return 0;
 }

@@ -49,9 +49,10 @@
 
 #define LOOK (100 * GYRE_MS) /* between calls when nothing changed, or an eighth of dead_ns */
 
-int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct gyre_roll **roll)
+int gyre_audit_create(uint32_t n, const struct gyre_audit_limits *limits,
+                      struct gyre_call_audit **audit)
 {
-    struct gyre_roll *fresh = calloc(1, sizeof *fresh);
+    struct gyre_call_audit *fresh = calloc(1, sizeof *fresh);
 
     if (fresh == NULL)
         return -ENOMEM;
@@ -63,25 +64,25 @@ int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct g
     fresh->entry = calloc(n, sizeof *fresh->entry);
     fresh->slot = calloc(fresh->slots, sizeof *fresh->slot);
     if (fresh->entry == NULL || fresh->slot == NULL) {
-        gyre_roll_destroy(fresh);
+        gyre_audit_destroy(fresh);
         return -ENOMEM;
     }
-    *roll = fresh;
+    *audit = fresh;
     return 0;
 }
 
-void gyre_roll_destroy(struct gyre_roll *roll)
+void gyre_audit_destroy(struct gyre_call_audit *audit)
 {
-    if (roll == NULL)
+    if (audit == NULL)
         return;
-    free(roll->slot);
-    free(roll->entry);
-    free(roll);
+    free(audit->slot);
+    free(audit->entry);
+    free(audit);
 }
 
 /* What the rank called under that number, if its state still tells. */
-bool gyre_roll_recall(const struct gyre_watch_state *state, uint64_t number,
-                      struct gyre_watch_call *call)
+bool gyre_audit_recall(const struct gyre_watch_state *state, uint64_t number,
+                       struct gyre_watch_call *call)
 {
     uint64_t ago = state->sequence - number;
 
@@ -92,14 +93,14 @@ bool gyre_roll_recall(const struct gyre_watch_state *state, uint64_t number,
     return true;
 }
 
-bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
-                        uint64_t *finished)
+bool gyre_audit_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
+                         uint64_t *finished)
 {
     *sequence = state->sequence;
     *finished = state->finished;
     if (state->comm == comm)
         return true;
-    for (uint32_t i = 0; i < state->elsewheres; i++)
+    for (uint32_t i = 0; i < state->elsewhere_count; i++)
         if (state->elsewhere[i].comm == comm) {
             *sequence = state->elsewhere[i].sequence;
             *finished = state->elsewhere[i].finished;
@@ -108,88 +109,90 @@ bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uin
     return false;
 }
 
-bool gyre_roll_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number)
+bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number)
 {
     uint64_t sequence, finished;
-    return gyre_roll_progress(state, comm, &sequence, &finished) && sequence >= number;
+    return gyre_audit_progress(state, comm, &sequence, &finished) && sequence >= number;
 }
 
-static void hear_end(struct gyre_roll_entry *entry, uint64_t clock,
+static void hear_end(struct gyre_audit_entry *entry, uint64_t clock,
                      const struct gyre_watch_state *state)
 {
     const struct gyre_watch_refused *before = &entry->state.refused;
 
     if (state->refused.stands &&
-        (!before->stands || !gyre_roll_same_refusal(before, &state->refused)))
+        (!before->stands || !gyre_audit_same_refusal(before, &state->refused)))
         entry->refused_at = clock;
     if (state->parting && !entry->state.parting)
         entry->parted_at = clock;
 }
 
-void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state)
+void gyre_audit_hear(struct gyre_call_audit *audit, uint64_t clock,
+                     const struct gyre_watch_state *state)
 {
-    if (state->rank >= roll->n)
+    if (state->rank >= audit->n)
         return;
-    struct gyre_roll_entry *entry = &roll->entry[state->rank];
+    struct gyre_audit_entry *entry = &audit->entry[state->rank];
     hear_end(entry, clock, state);
-    bool moved = !gyre_roll_waiting(entry) || entry->state.finished != state->finished ||
+    bool moved = !gyre_audit_waiting(entry) || entry->state.finished != state->finished ||
                  entry->state.comm != state->comm;
     if (moved)
         entry->since = clock;
     if (memcmp(&entry->state, state, sizeof *state) != 0) {
-        roll->changed = true;
-        roll->moved_at = clock;
+        audit->changed = true;
+        audit->moved_at = clock;
     }
     entry->state = *state;
 }
 
-bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence)
+bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32_t comm,
+                      uint64_t sequence)
 {
     uint64_t entered, finished;
 
-    return gyre_roll_progress(&roll->entry[rank].state, comm, &entered, &finished) &&
+    return gyre_audit_progress(&audit->entry[rank].state, comm, &entered, &finished) &&
            finished < sequence && sequence <= entered;
 }
 
 /* " of communicator 3"; nothing for the world. */
-const char *gyre_roll_name_comm(uint32_t comm, char out[GYRE_ROLL_COMM])
+const char *gyre_audit_name_comm(uint32_t comm, char out[GYRE_AUDIT_COMM])
 {
     out[0] = '\0';
     if (comm != 0)
-        snprintf(out, GYRE_ROLL_COMM, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
+        snprintf(out, GYRE_AUDIT_COMM, " of communicator %" PRIu32, comm & GYRE_WATCH_COMM_MASK);
     return out;
 }
 
 /* -- 1: different operations under one number -------------------------------------------------- */
 
 /* Where the first waiting rank under that number stands, or an empty place for it. */
-uint32_t *gyre_roll_slot(struct gyre_roll *roll, uint32_t comm, uint64_t number)
+uint32_t *gyre_audit_slot(struct gyre_call_audit *audit, uint32_t comm, uint64_t number)
 {
-    uint32_t mask = roll->slots - 1;
+    uint32_t mask = audit->slots - 1;
     uint32_t at = (uint32_t)gyre_mix64(number ^ (uint64_t)comm << 48) & mask;
 
-    for (; roll->slot[at] != 0; at = (at + 1) & mask) {
-        const struct gyre_roll_entry *entry = &roll->entry[roll->slot[at] - 1];
+    for (; audit->slot[at] != 0; at = (at + 1) & mask) {
+        const struct gyre_audit_entry *entry = &audit->entry[audit->slot[at] - 1];
         if (entry->state.comm == comm && entry->number == number)
             break;
     }
-    return &roll->slot[at];
+    return &audit->slot[at];
 }
 
 /* The first waiting rank under this number; this one if there is none yet. */
-uint32_t gyre_roll_first_under(struct gyre_roll *roll, uint32_t rank, uint64_t number)
+uint32_t gyre_audit_first_under(struct gyre_call_audit *audit, uint32_t rank, uint64_t number)
 {
-    uint32_t *slot = gyre_roll_slot(roll, roll->entry[rank].state.comm, number);
+    uint32_t *slot = gyre_audit_slot(audit, audit->entry[rank].state.comm, number);
 
     if (*slot == 0) {
-        roll->entry[rank].number = number;
+        audit->entry[rank].number = number;
         *slot = rank + 1;
     }
     return *slot - 1;
 }
 
 static void tell_two(uint32_t a, const struct gyre_watch_call *one, uint32_t b,
-                     const struct gyre_watch_call *two, struct gyre_roll_finding *finding)
+                     const struct gyre_watch_call *two, struct gyre_audit_finding *finding)
 {
     char first[128], second[128], differ[80] = "";
 
@@ -212,8 +215,8 @@ static uint64_t first_difference(const struct gyre_watch_state *one,
     uint64_t found = 0;
 
     for (uint64_t number = one->sequence < two->sequence ? one->sequence : two->sequence;
-         number > 0 && gyre_roll_recall(one, number, &here) &&
-         gyre_roll_recall(two, number, &there);
+         number > 0 && gyre_audit_recall(one, number, &here) &&
+         gyre_audit_recall(two, number, &there);
          number--)
         if (here.signature != there.signature || here.count != there.count)
             found = number;
@@ -221,7 +224,7 @@ static uint64_t first_difference(const struct gyre_watch_state *one,
 }
 
 static void tell_past(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
-                      struct gyre_roll_finding *finding)
+                      struct gyre_audit_finding *finding)
 {
     char call[128];
 
@@ -234,53 +237,53 @@ static void tell_past(const struct gyre_watch_state *one, const struct gyre_watc
         one->rank, two->rank, finding->sequence, finding->comm & GYRE_WATCH_COMM_MASK, call);
 }
 
-void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
-                    struct gyre_roll_finding *finding)
+void gyre_audit_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
+                     struct gyre_audit_finding *finding)
 {
     uint64_t number = first_difference(one, two);
     struct gyre_watch_call here = {0}, there = {0};
 
-    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->outcome = GYRE_AUDIT_MISMATCH;
     finding->comm = one->comm;
     finding->sequence = number > 0 ? number : one->sequence;
     if (number == 0 && (uint32_t)one->fingerprint == (uint32_t)two->fingerprint) {
         tell_past(one, two, finding);
         return;
     }
-    gyre_roll_recall(one, finding->sequence, &here);
-    gyre_roll_recall(two, finding->sequence, &there);
+    gyre_audit_recall(one, finding->sequence, &here);
+    gyre_audit_recall(two, finding->sequence, &there);
     tell_two(one->rank, &here, two->rank, &there, finding);
-    gyre_roll_add_refusal(one, finding);
-    gyre_roll_add_refusal(two, finding);
+    gyre_audit_add_refusal(one, finding);
+    gyre_audit_add_refusal(two, finding);
 }
 
-bool gyre_roll_compare(const struct gyre_roll *roll, uint32_t one, uint32_t two,
-                       struct gyre_roll_finding *finding)
+bool gyre_audit_compare(const struct gyre_call_audit *audit, uint32_t one, uint32_t two,
+                        struct gyre_audit_finding *finding)
 {
-    *finding = (struct gyre_roll_finding){.verdict = GYRE_ROLL_FINE, .rank = GYRE_ROLL_NOBODY};
-    if (one >= roll->n || two >= roll->n)
+    *finding = (struct gyre_audit_finding){.outcome = GYRE_AUDIT_FINE, .rank = GYRE_AUDIT_NOBODY};
+    if (one >= audit->n || two >= audit->n)
         return false;
-    const struct gyre_watch_state *mine = &roll->entry[one].state,
-                                  *theirs = &roll->entry[two].state;
+    const struct gyre_watch_state *mine = &audit->entry[one].state,
+                                  *theirs = &audit->entry[two].state;
     bool level = mine->sequence == theirs->sequence && mine->fingerprint != theirs->fingerprint;
-    if (mine->comm != theirs->comm || gyre_roll_in_message(mine) ||
+    if (mine->comm != theirs->comm || gyre_audit_in_message(mine) ||
         (!level && first_difference(mine, theirs) == 0))
         return false;
-    gyre_roll_tell(mine, theirs, finding);
+    gyre_audit_tell(mine, theirs, finding);
     return true;
 }
 
-static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *finding)
+static bool find_mismatch(struct gyre_call_audit *audit, struct gyre_audit_finding *finding)
 {
-    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        if (!gyre_roll_waiting(&roll->entry[rank]) ||
-            gyre_roll_in_message(&roll->entry[rank].state))
+    memset(audit->slot, 0, audit->slots * sizeof *audit->slot);
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        if (!gyre_audit_waiting(&audit->entry[rank]) ||
+            gyre_audit_in_message(&audit->entry[rank].state))
             continue;
-        uint32_t first = gyre_roll_first_under(roll, rank, roll->entry[rank].state.sequence);
-        if (roll->entry[first].state.fingerprint == roll->entry[rank].state.fingerprint)
+        uint32_t first = gyre_audit_first_under(audit, rank, audit->entry[rank].state.sequence);
+        if (audit->entry[first].state.fingerprint == audit->entry[rank].state.fingerprint)
             continue;
-        gyre_roll_tell(&roll->entry[first].state, &roll->entry[rank].state, finding);
+        gyre_audit_tell(&audit->entry[first].state, &audit->entry[rank].state, finding);
         return true;
     }
     return false;
@@ -289,54 +292,55 @@ static bool find_mismatch(struct gyre_roll *roll, struct gyre_roll_finding *find
 /* -- 2: others called something else there, and went past -------------------------------------- */
 
 /* Compares what the rank called under that number with the call in which another waits. */
-static bool differs_there(struct gyre_roll *roll, uint32_t rank, uint64_t number,
-                          struct gyre_roll_finding *finding)
+static bool differs_there(struct gyre_call_audit *audit, uint32_t rank, uint64_t number,
+                          struct gyre_audit_finding *finding)
 {
-    uint32_t comm = roll->entry[rank].state.comm, waits = *gyre_roll_slot(roll, comm, number);
+    uint32_t comm = audit->entry[rank].state.comm, waits = *gyre_audit_slot(audit, comm, number);
     struct gyre_watch_call mine, theirs;
 
-    if (waits-- == 0 || !gyre_roll_recall(&roll->entry[rank].state, number, &mine) ||
-        !gyre_roll_recall(&roll->entry[waits].state, number, &theirs))
+    if (waits-- == 0 || !gyre_audit_recall(&audit->entry[rank].state, number, &mine) ||
+        !gyre_audit_recall(&audit->entry[waits].state, number, &theirs))
         return false;
     if (mine.signature == theirs.signature && mine.count == theirs.count)
         return false;
-    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->outcome = GYRE_AUDIT_MISMATCH;
     finding->comm = comm;
     finding->sequence = number;
     tell_two(waits, &theirs, rank, &mine, finding);
-    gyre_roll_add_refusal(&roll->entry[waits].state, finding);
-    gyre_roll_add_refusal(&roll->entry[rank].state, finding);
+    gyre_audit_add_refusal(&audit->entry[waits].state, finding);
+    gyre_audit_add_refusal(&audit->entry[rank].state, finding);
     return true;
 }
 
-static bool find_departed(struct gyre_roll *roll, struct gyre_roll_finding *finding)
+static bool find_departed(struct gyre_call_audit *audit, struct gyre_audit_finding *finding)
 {
-    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
-    for (uint32_t rank = 0; rank < roll->n; rank++)
-        if (gyre_roll_waiting(&roll->entry[rank]) &&
-            !gyre_roll_in_message(&roll->entry[rank].state))
-            gyre_roll_first_under(roll, rank, gyre_roll_oldest(&roll->entry[rank].state));
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
+    memset(audit->slot, 0, audit->slots * sizeof *audit->slot);
+    for (uint32_t rank = 0; rank < audit->n; rank++)
+        if (gyre_audit_waiting(&audit->entry[rank]) &&
+            !gyre_audit_in_message(&audit->entry[rank].state))
+            gyre_audit_first_under(audit, rank, gyre_audit_oldest(&audit->entry[rank].state));
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        const struct gyre_watch_state *state = &audit->entry[rank].state;
         for (uint64_t ago = 0; ago <= state->calls && ago < state->sequence; ago++)
-            if (!gyre_roll_in_message(state) &&
-                differs_there(roll, rank, state->sequence - ago, finding))
+            if (!gyre_audit_in_message(state) &&
+                differs_there(audit, rank, state->sequence - ago, finding))
                 return true;
     }
     return false;
 }
 
-void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
+void gyre_audit_judge(struct gyre_call_audit *audit, uint64_t clock,
+                      struct gyre_audit_finding *finding)
 {
-    *finding = (struct gyre_roll_finding){.verdict = GYRE_ROLL_FINE, .rank = GYRE_ROLL_NOBODY};
-    if (!roll->changed && clock < roll->next_look)
+    *finding = (struct gyre_audit_finding){.outcome = GYRE_AUDIT_FINE, .rank = GYRE_AUDIT_NOBODY};
+    if (!audit->changed && clock < audit->next_look)
         return;
-    roll->changed = false;
-    roll->next_look = clock + roll->look;
-    bool differ = find_mismatch(roll, finding) || find_departed(roll, finding) ||
-                  gyre_roll_find_left(roll, finding) ||
-                  gyre_roll_find_refused(roll, clock, finding) ||
-                  gyre_roll_find_standstill(roll, clock, finding);
+    audit->changed = false;
+    audit->next_look = clock + audit->look;
+    bool differ = find_mismatch(audit, finding) || find_departed(audit, finding) ||
+                  gyre_audit_find_left(audit, finding) ||
+                  gyre_audit_find_refused(audit, clock, finding) ||
+                  gyre_audit_find_standstill(audit, clock, finding);
     if (!differ)
-        gyre_roll_find_wait(roll, clock, finding);
+        gyre_audit_find_wait(audit, clock, finding);
 }

@@ -8,19 +8,19 @@
 
 #include <stdbool.h>
 
-struct gyre_roll;
+struct gyre_call_audit;
 
-enum gyre_roll_verdict {
-    GYRE_ROLL_FINE,
-    GYRE_ROLL_MISMATCH, /* calls differ under one number, all stand still in different ones, or one
+enum gyre_audit_outcome {
+    GYRE_AUDIT_FINE,
+    GYRE_AUDIT_MISMATCH, /* calls differ under one number, all stand still in different ones, or one
                            that others made was refused */
-    GYRE_ROLL_LEFT, /* others wait for a rank in its gyre_finalize(): the text follows its name */
-    GYRE_ROLL_SLOW, /* a rank has waited long for ranks that have not joined; told once */
-    GYRE_ROLL_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
+    GYRE_AUDIT_LEFT, /* others wait for a rank in its gyre_finalize(): the text follows its name */
+    GYRE_AUDIT_SLOW, /* a rank has waited long for ranks that have not joined; told once */
+    GYRE_AUDIT_TIMED_OUT /* a rank has waited longer than `timeout_ns` */
 };
 
-struct gyre_roll_finding {
-    enum gyre_roll_verdict verdict;
+struct gyre_audit_finding {
+    enum gyre_audit_outcome outcome;
     uint32_t comm;
     uint64_t sequence; /* the operation */
     uint32_t rank;     /* the only one that is missing; UINT32_MAX if there are several or none */
@@ -30,43 +30,48 @@ struct gyre_roll_finding {
 /* `dead_ns`, 0 for never: when all ranks wait, in operations of different number, and nothing
  * has moved for so long, they stand still; a refused call that others wait in has half of it to be
  * made after all. `timeout_ns`, 0 for never: of one operation. */
-struct gyre_roll_limits {
+struct gyre_audit_limits {
     uint64_t patience_ns, dead_ns, timeout_ns;
 };
 
-int gyre_roll_create(uint32_t n, const struct gyre_roll_limits *limits, struct gyre_roll **roll);
-void gyre_roll_destroy(struct gyre_roll *roll);
+int gyre_audit_create(uint32_t n, const struct gyre_audit_limits *limits,
+                      struct gyre_call_audit **audit);
+void gyre_audit_destroy(struct gyre_call_audit *audit);
 
 /* States of ranks ≥ n are ignored. */
-void gyre_roll_hear(struct gyre_roll *roll, uint64_t clock, const struct gyre_watch_state *state);
+void gyre_audit_hear(struct gyre_call_audit *audit, uint64_t clock,
+                     const struct gyre_watch_state *state);
 
 /* Looks for the worst finding. O(n), and only when something changed or a limit has passed. */
-void gyre_roll_call(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding);
+void gyre_audit_judge(struct gyre_call_audit *audit, uint64_t clock,
+                      struct gyre_audit_finding *finding);
 
 /* How far the rank is in that communicator; false if its state does not tell of it. */
-bool gyre_roll_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
-                        uint64_t *finished);
+bool gyre_audit_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
+                         uint64_t *finished);
 
 /* Two ranks are in operations of one number and different fingerprint: the text says which of their
  * last calls differed first, as far as their states remember. */
-void gyre_roll_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
-                    struct gyre_roll_finding *finding);
+void gyre_audit_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
+                     struct gyre_audit_finding *finding);
 
 /* As tell(), of what two ranks of the roll said last; false if that does not tell how they differ. */
-bool gyre_roll_compare(const struct gyre_roll *roll, uint32_t one, uint32_t two,
-                       struct gyre_roll_finding *finding);
+bool gyre_audit_compare(const struct gyre_call_audit *audit, uint32_t one, uint32_t two,
+                        struct gyre_audit_finding *finding);
 
 /* Two ranks part after different numbers of operations of a communicator: one has called that
- * operation and is `how` in it, the other has left. The finding is GYRE_ROLL_LEFT. */
-struct gyre_roll_parted {
+ * operation and is `how` in it, the other has left. The finding is GYRE_AUDIT_LEFT. */
+struct gyre_audit_early_leave {
     const struct gyre_watch_state *behind, *ahead;
     uint32_t comm;
     uint64_t number;
     const char *how;
 };
-void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding);
+void gyre_audit_tell_left(const struct gyre_audit_early_leave *parted,
+                          struct gyre_audit_finding *finding);
 
 /* Does the rank wait in that operation (or still in an earlier one, with that one started)? */
-bool gyre_roll_waits(const struct gyre_roll *roll, uint32_t rank, uint32_t comm, uint64_t sequence);
+bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32_t comm,
+                      uint64_t sequence);
 
 #endif

@@ -5,75 +5,77 @@
 
 #include "transport/watch/detect/audit.h"
 
-#define GYRE_ROLL_NOBODY UINT32_MAX
-#define GYRE_ROLL_COMM   40 /* bytes for a communicator's name */
+#define GYRE_AUDIT_NOBODY UINT32_MAX
+#define GYRE_AUDIT_COMM   40 /* bytes for a communicator's name */
 
-struct gyre_roll_entry {
+struct gyre_audit_entry {
     struct gyre_watch_state state;
     uint64_t since;  /* it waits in its oldest operation */
     uint64_t number; /* under which it stands in the hash table, if it does */
     uint64_t refused_at, parted_at;
 };
 
-struct gyre_roll {
+struct gyre_call_audit {
     uint32_t n, slots, suspect; /* the rank at which the next search for refused calls begins */
-    struct gyre_roll_limits limit;
+    struct gyre_audit_limits limit;
     uint64_t look, next_look;
     uint64_t moved_at; /* when a state was last another than before */
     bool changed;
     uint32_t warned_comm; /* the operation last warned of */
     uint64_t warned_sequence;
-    struct gyre_roll_entry *entry; /* n */
-    uint32_t *slot;                /* a waiting rank + 1, by hash of its operation; 0: empty */
+    struct gyre_audit_entry *entry; /* n */
+    uint32_t *slot;                 /* a waiting rank + 1, by hash of its operation; 0: empty */
 };
 
-static inline bool gyre_roll_waiting(const struct gyre_roll_entry *entry)
+static inline bool gyre_audit_waiting(const struct gyre_audit_entry *entry)
 {
     return entry->state.sequence > entry->state.finished;
 }
 
-static inline uint64_t gyre_roll_oldest(const struct gyre_watch_state *state)
+static inline uint64_t gyre_audit_oldest(const struct gyre_watch_state *state)
 {
     return state->finished + 1;
 }
 
 /* It waits in messages from rank to rank: nobody else has that number, and who else is concerned
  * stands in the signature. */
-static inline bool gyre_roll_in_message(const struct gyre_watch_state *state)
+static inline bool gyre_audit_in_message(const struct gyre_watch_state *state)
 {
-    return state->comm == GYRE_WATCH_PAIRS;
+    return state->comm == GYRE_WATCH_POINT_TO_POINT;
 }
 
-static inline bool gyre_roll_same_refusal(const struct gyre_watch_refused *one,
-                                          const struct gyre_watch_refused *two)
+static inline bool gyre_audit_same_refusal(const struct gyre_watch_refused *one,
+                                           const struct gyre_watch_refused *two)
 {
     return one->comm == two->comm && one->sequence == two->sequence;
 }
 
 /* audit.c: what the rank called under that number, if its state still tells. */
-bool gyre_roll_recall(const struct gyre_watch_state *state, uint64_t number,
-                      struct gyre_watch_call *call);
-bool gyre_roll_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number);
+bool gyre_audit_recall(const struct gyre_watch_state *state, uint64_t number,
+                       struct gyre_watch_call *call);
+bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number);
 
 /* " of communicator 3"; nothing for the world. */
-const char *gyre_roll_name_comm(uint32_t comm, char out[GYRE_ROLL_COMM]);
+const char *gyre_audit_name_comm(uint32_t comm, char out[GYRE_AUDIT_COMM]);
 
 /* Where the first waiting rank under that number stands in the hash table, or an empty place for it;
  * and that rank, which is this one if there is none yet. */
-uint32_t *gyre_roll_slot(struct gyre_roll *roll, uint32_t comm, uint64_t number);
-uint32_t gyre_roll_first_under(struct gyre_roll *roll, uint32_t rank, uint64_t number);
+uint32_t *gyre_audit_slot(struct gyre_call_audit *audit, uint32_t comm, uint64_t number);
+uint32_t gyre_audit_first_under(struct gyre_call_audit *audit, uint32_t rank, uint64_t number);
 
 /* audit_left.c: questions 3 and 4. */
-bool gyre_roll_find_standstill(const struct gyre_roll *roll, uint64_t clock,
-                               struct gyre_roll_finding *finding);
-bool gyre_roll_find_left(struct gyre_roll *roll, struct gyre_roll_finding *finding);
-bool gyre_roll_find_refused(struct gyre_roll *roll, uint64_t clock,
-                            struct gyre_roll_finding *finding);
+bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
+                                struct gyre_audit_finding *finding);
+bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
+bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,
+                             struct gyre_audit_finding *finding);
 
 /* Adds to the text what the rank has refused in that communicator, if it has not called it since. */
-void gyre_roll_add_refusal(const struct gyre_watch_state *state, struct gyre_roll_finding *finding);
+void gyre_audit_add_refusal(const struct gyre_watch_state *state,
+                            struct gyre_audit_finding *finding);
 
 /* audit_wait.c: question 5. */
-void gyre_roll_find_wait(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding);
+void gyre_audit_find_wait(struct gyre_call_audit *audit, uint64_t clock,
+                          struct gyre_audit_finding *finding);
 
 #endif

@@ -18,39 +18,40 @@
 /* -- 3: all wait, and not for each other ------------------------------------------------------- */
 
 /* "rank 1 waits in operation 7 (barrier)"; without what it is if the state has forgotten. */
-static void tell_place(const struct gyre_roll *roll, uint32_t rank, char *out, size_t size)
+static void tell_place(const struct gyre_call_audit *audit, uint32_t rank, char *out, size_t size)
 {
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
+    const struct gyre_watch_state *state = &audit->entry[rank].state;
     struct gyre_watch_call call;
     char signature[128];
 
-    char of[GYRE_ROLL_COMM];
-    if (gyre_roll_in_message(state)) {
+    char of[GYRE_AUDIT_COMM];
+    if (gyre_audit_in_message(state)) {
         gyre_signature_text(signature, sizeof signature, state->signature, state->count);
         snprintf(out, size, "rank %u waits in %s", rank, signature);
         return;
     }
     int used = snprintf(out, size, "rank %u waits in operation %" PRIu64 "%s", rank,
-                        gyre_roll_oldest(state), gyre_roll_name_comm(state->comm, of));
-    if (!gyre_roll_recall(state, gyre_roll_oldest(state), &call))
+                        gyre_audit_oldest(state), gyre_audit_name_comm(state->comm, of));
+    if (!gyre_audit_recall(state, gyre_audit_oldest(state), &call))
         return;
     gyre_signature_text(signature, sizeof signature, call.signature, call.count);
     snprintf(out + used, size - (size_t)used, " (%s)", signature);
 }
 
-static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint32_t other,
-                            struct gyre_roll_finding *finding)
+static void tell_standstill(const struct gyre_call_audit *audit, uint32_t behind, uint32_t other,
+                            struct gyre_audit_finding *finding)
 {
-    const struct gyre_watch_state *state = &roll->entry[behind].state;
-    bool left = gyre_roll_joined(&roll->entry[other].state, state->comm, gyre_roll_oldest(state));
+    const struct gyre_watch_state *state = &audit->entry[behind].state;
+    bool left =
+        gyre_audit_joined(&audit->entry[other].state, state->comm, gyre_audit_oldest(state));
     char here[PLACE_ROOM], there[PLACE_ROOM];
 
-    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->outcome = GYRE_AUDIT_MISMATCH;
     finding->comm = state->comm;
-    finding->sequence = gyre_roll_oldest(state);
-    tell_place(roll, behind, here, sizeof here);
-    tell_place(roll, other, there, sizeof there);
-    if (gyre_roll_in_message(state))
+    finding->sequence = gyre_audit_oldest(state);
+    tell_place(audit, behind, here, sizeof here);
+    tell_place(audit, other, there, sizeof there);
+    if (gyre_audit_in_message(state))
         snprintf(finding->text, sizeof finding->text,
                  "%s; %s: all ranks wait, and nothing moves any more", here, there);
     else
@@ -61,44 +62,44 @@ static void tell_standstill(const struct gyre_roll *roll, uint32_t behind, uint3
 }
 
 /* A rank for which `rank` waits although it is not there, neither before nor in that operation. */
-static uint32_t absent_from(const struct gyre_roll *roll, uint32_t rank)
+static uint32_t absent_from(const struct gyre_call_audit *audit, uint32_t rank)
 {
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
+    const struct gyre_watch_state *state = &audit->entry[rank].state;
 
-    if (gyre_roll_in_message(state))
-        return state->signature >> 32 < roll->n ? (uint32_t)(state->signature >> 32)
-                                                : GYRE_ROLL_NOBODY;
-    for (uint32_t other = 0; other < roll->n; other++) {
-        const struct gyre_watch_state *theirs = &roll->entry[other].state;
+    if (gyre_audit_in_message(state))
+        return state->signature >> 32 < audit->n ? (uint32_t)(state->signature >> 32)
+                                                 : GYRE_AUDIT_NOBODY;
+    for (uint32_t other = 0; other < audit->n; other++) {
+        const struct gyre_watch_state *theirs = &audit->entry[other].state;
         uint64_t sequence, finished;
         if (theirs->comm == state->comm
-                ? gyre_roll_oldest(theirs) > gyre_roll_oldest(state)
-                : gyre_roll_progress(theirs, state->comm, &sequence, &finished) &&
-                      (sequence < gyre_roll_oldest(state) || finished >= gyre_roll_oldest(state)))
+                ? gyre_audit_oldest(theirs) > gyre_audit_oldest(state)
+                : gyre_audit_progress(theirs, state->comm, &sequence, &finished) &&
+                      (sequence < gyre_audit_oldest(state) || finished >= gyre_audit_oldest(state)))
             return other;
     }
-    return GYRE_ROLL_NOBODY;
+    return GYRE_AUDIT_NOBODY;
 }
 
-bool gyre_roll_find_standstill(const struct gyre_roll *roll, uint64_t clock,
-                               struct gyre_roll_finding *finding)
+bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
+                                struct gyre_audit_finding *finding)
 {
-    if (roll->limit.dead_ns == 0 || clock - roll->moved_at < roll->limit.dead_ns)
+    if (audit->limit.dead_ns == 0 || clock - audit->moved_at < audit->limit.dead_ns)
         return false;
     bool together = true;
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_roll_entry *entry = &roll->entry[rank], *first = &roll->entry[0];
-        if (!gyre_roll_waiting(entry))
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        const struct gyre_audit_entry *entry = &audit->entry[rank], *first = &audit->entry[0];
+        if (!gyre_audit_waiting(entry))
             return false;
         together &= entry->state.comm == first->state.comm &&
-                    !gyre_roll_in_message(&entry->state) &&
-                    gyre_roll_oldest(&entry->state) == gyre_roll_oldest(&first->state);
+                    !gyre_audit_in_message(&entry->state) &&
+                    gyre_audit_oldest(&entry->state) == gyre_audit_oldest(&first->state);
     }
-    for (uint32_t rank = 0; rank < roll->n && !together; rank++) {
-        uint32_t other = absent_from(roll, rank);
-        if (other == GYRE_ROLL_NOBODY)
+    for (uint32_t rank = 0; rank < audit->n && !together; rank++) {
+        uint32_t other = absent_from(audit, rank);
+        if (other == GYRE_AUDIT_NOBODY)
             continue;
-        tell_standstill(roll, rank, other, finding);
+        tell_standstill(audit, rank, other, finding);
         return true;
     }
     return false;
@@ -124,7 +125,8 @@ static const char *name_refused(const struct gyre_watch_state *state, uint32_t c
     return out;
 }
 
-void gyre_roll_add_refusal(const struct gyre_watch_state *state, struct gyre_roll_finding *finding)
+void gyre_audit_add_refusal(const struct gyre_watch_state *state,
+                            struct gyre_audit_finding *finding)
 {
     const struct gyre_watch_refused *refused = &state->refused;
     size_t used = strlen(finding->text);
@@ -134,17 +136,18 @@ void gyre_roll_add_refusal(const struct gyre_watch_state *state, struct gyre_rol
                  verb_of(refused), refused->why);
 }
 
-void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll_finding *finding)
+void gyre_audit_tell_left(const struct gyre_audit_early_leave *parted,
+                          struct gyre_audit_finding *finding)
 {
     const struct gyre_watch_state *behind = parted->behind, *ahead = parted->ahead;
     uint64_t sequence = 0, finished = 0;
-    char of[GYRE_ROLL_COMM], why[REFUSED_ROOM], signature[128] = "";
+    char of[GYRE_AUDIT_COMM], why[REFUSED_ROOM], signature[128] = "";
     struct gyre_watch_call call;
 
-    gyre_roll_progress(behind, parted->comm, &sequence, &finished);
-    if (parted->comm == ahead->comm && gyre_roll_recall(ahead, parted->number, &call))
+    gyre_audit_progress(behind, parted->comm, &sequence, &finished);
+    if (parted->comm == ahead->comm && gyre_audit_recall(ahead, parted->number, &call))
         gyre_signature_text(signature, sizeof signature, call.signature, call.count);
-    finding->verdict = GYRE_ROLL_LEFT;
+    finding->outcome = GYRE_AUDIT_LEFT;
     finding->comm = parted->comm;
     finding->sequence = parted->number;
     finding->rank = behind->rank;
@@ -152,121 +155,121 @@ void gyre_roll_tell_left(const struct gyre_roll_parted *parted, struct gyre_roll
              "has left by gyre_finalize() after operation %" PRIu64
              "%s%s, but rank %u %s operation %" PRIu64
              "%s%s%s: every rank must call the same operations in the same order",
-             sequence, gyre_roll_name_comm(parted->comm, of),
+             sequence, gyre_audit_name_comm(parted->comm, of),
              name_refused(behind, parted->comm, why), ahead->rank, parted->how, parted->number,
              signature[0] ? " (" : "", signature, signature[0] ? ")" : "");
 }
 
 /* Of the waiting ranks of each communicator, the one that has called most, under number 0. */
-static void enter_latest(struct gyre_roll *roll)
+static void enter_latest(struct gyre_call_audit *audit)
 {
-    memset(roll->slot, 0, roll->slots * sizeof *roll->slot);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
-        if (!gyre_roll_waiting(&roll->entry[rank]) || gyre_roll_in_message(state))
+    memset(audit->slot, 0, audit->slots * sizeof *audit->slot);
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        const struct gyre_watch_state *state = &audit->entry[rank].state;
+        if (!gyre_audit_waiting(&audit->entry[rank]) || gyre_audit_in_message(state))
             continue;
-        uint32_t first = gyre_roll_first_under(roll, rank, 0);
-        if (state->sequence > roll->entry[first].state.sequence) {
-            roll->entry[rank].number = 0;
-            *gyre_roll_slot(roll, state->comm, 0) = rank + 1;
+        uint32_t first = gyre_audit_first_under(audit, rank, 0);
+        if (state->sequence > audit->entry[first].state.sequence) {
+            audit->entry[rank].number = 0;
+            *gyre_audit_slot(audit, state->comm, 0) = rank + 1;
         }
     }
 }
 
-static bool left_behind(struct gyre_roll *roll, const struct gyre_watch_state *state, uint32_t comm,
-                        uint64_t sequence, struct gyre_roll_finding *finding)
+static bool left_behind(struct gyre_call_audit *audit, const struct gyre_watch_state *state,
+                        uint32_t comm, uint64_t sequence, struct gyre_audit_finding *finding)
 {
-    uint32_t waits = *gyre_roll_slot(roll, comm, 0);
+    uint32_t waits = *gyre_audit_slot(audit, comm, 0);
 
-    if (waits-- == 0 || roll->entry[waits].state.sequence <= sequence)
+    if (waits-- == 0 || audit->entry[waits].state.sequence <= sequence)
         return false;
-    const struct gyre_watch_state *ahead = &roll->entry[waits].state;
-    uint64_t number = sequence < gyre_roll_oldest(ahead) ? gyre_roll_oldest(ahead) : sequence + 1;
-    gyre_roll_tell_left(&(struct gyre_roll_parted){state, ahead, comm, number, "waits in"},
-                        finding);
+    const struct gyre_watch_state *ahead = &audit->entry[waits].state;
+    uint64_t number = sequence < gyre_audit_oldest(ahead) ? gyre_audit_oldest(ahead) : sequence + 1;
+    gyre_audit_tell_left(&(struct gyre_audit_early_leave){state, ahead, comm, number, "waits in"},
+                         finding);
     return true;
 }
 
 /* A rank in its gyre_finalize() calls nothing more. */
-bool gyre_roll_find_left(struct gyre_roll *roll, struct gyre_roll_finding *finding)
+bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_finding *finding)
 {
     bool found = false;
 
-    enter_latest(roll);
-    for (uint32_t rank = 0; rank < roll->n && !found; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
+    enter_latest(audit);
+    for (uint32_t rank = 0; rank < audit->n && !found; rank++) {
+        const struct gyre_watch_state *state = &audit->entry[rank].state;
         if (!state->parting)
             continue;
-        found = left_behind(roll, state, state->comm, state->sequence, finding);
-        for (uint32_t i = 0; i < state->elsewheres && !found; i++)
-            found = left_behind(roll, state, (uint32_t)state->elsewhere[i].comm,
+        found = left_behind(audit, state, state->comm, state->sequence, finding);
+        for (uint32_t i = 0; i < state->elsewhere_count && !found; i++)
+            found = left_behind(audit, state, (uint32_t)state->elsewhere[i].comm,
                                 state->elsewhere[i].sequence, finding);
     }
     return found;
 }
 
 /* It waits in an operation, for that rank too, since `since`. */
-static bool waits_in_call(const struct gyre_roll_entry *entry, uint32_t rank,
+static bool waits_in_call(const struct gyre_audit_entry *entry, uint32_t rank,
                           const struct gyre_watch_refused *refused, uint64_t *since)
 {
     const struct gyre_watch_state *state = &entry->state;
 
     *since = entry->since;
-    if (!gyre_roll_waiting(entry) || state->comm != refused->comm)
+    if (!gyre_audit_waiting(entry) || state->comm != refused->comm)
         return false;
-    return gyre_roll_in_message(state) ? state->signature >> 32 == rank
-                                       : gyre_roll_oldest(state) >= refused->sequence;
+    return gyre_audit_in_message(state) ? state->signature >> 32 == rank
+                                        : gyre_audit_oldest(state) >= refused->sequence;
 }
 
 /* It has made that call, and waits at its end since `since`. */
-static bool waits_at_end(const struct gyre_roll_entry *entry,
+static bool waits_at_end(const struct gyre_audit_entry *entry,
                          const struct gyre_watch_refused *refused, uint64_t *since)
 {
     *since = entry->parted_at;
-    return entry->state.parting && refused->comm != GYRE_WATCH_PAIRS &&
-           gyre_roll_joined(&entry->state, (uint32_t)refused->comm, refused->sequence);
+    return entry->state.parting && refused->comm != GYRE_WATCH_POINT_TO_POINT &&
+           gyre_audit_joined(&entry->state, (uint32_t)refused->comm, refused->sequence);
 }
 
 static bool refused_alike(const struct gyre_watch_refused *one,
                           const struct gyre_watch_refused *two)
 {
-    return one->comm != GYRE_WATCH_PAIRS && gyre_roll_same_refusal(one, two) &&
+    return one->comm != GYRE_WATCH_POINT_TO_POINT && gyre_audit_same_refusal(one, two) &&
            strcmp(one->why, two->why) == 0;
 }
 
 /* One that has waited for `rank` since before `limit`. */
-static uint32_t kept_waiting(const struct gyre_roll *roll, uint32_t rank, uint64_t limit,
+static uint32_t kept_waiting(const struct gyre_call_audit *audit, uint32_t rank, uint64_t limit,
                              uint64_t *since)
 {
-    const struct gyre_watch_refused *refused = &roll->entry[rank].state.refused;
+    const struct gyre_watch_refused *refused = &audit->entry[rank].state.refused;
 
-    for (uint32_t other = 0; other < roll->n; other++) {
-        const struct gyre_roll_entry *entry = &roll->entry[other];
+    for (uint32_t other = 0; other < audit->n; other++) {
+        const struct gyre_audit_entry *entry = &audit->entry[other];
         if (other != rank &&
             (waits_in_call(entry, rank, refused, since) || waits_at_end(entry, refused, since)) &&
             *since <= limit && !refused_alike(refused, &entry->state.refused))
             return other;
     }
-    return GYRE_ROLL_NOBODY;
+    return GYRE_AUDIT_NOBODY;
 }
 
-static void tell_refused(const struct gyre_roll *roll, uint32_t rank, uint32_t other,
-                         uint64_t waited, struct gyre_roll_finding *finding)
+static void tell_refused(const struct gyre_call_audit *audit, uint32_t rank, uint32_t other,
+                         uint64_t waited, struct gyre_audit_finding *finding)
 {
-    const struct gyre_watch_refused *refused = &roll->entry[rank].state.refused;
-    char there[PLACE_ROOM], of[GYRE_ROLL_COMM];
+    const struct gyre_watch_refused *refused = &audit->entry[rank].state.refused;
+    char there[PLACE_ROOM], of[GYRE_AUDIT_COMM];
     uint64_t since;
 
-    finding->verdict = GYRE_ROLL_MISMATCH;
+    finding->outcome = GYRE_AUDIT_MISMATCH;
     finding->comm = (uint32_t)refused->comm;
     finding->sequence = refused->sequence;
     finding->rank = rank;
-    if (waits_in_call(&roll->entry[other], rank, refused, &since))
-        tell_place(roll, other, there, sizeof there);
+    if (waits_in_call(&audit->entry[other], rank, refused, &since))
+        tell_place(audit, other, there, sizeof there);
     else
         snprintf(there, sizeof there,
                  "rank %u has called operation %" PRIu64 "%s and waits in gyre_finalize()", other,
-                 refused->sequence, gyre_roll_name_comm(finding->comm, of));
+                 refused->sequence, gyre_audit_name_comm(finding->comm, of));
     snprintf(finding->text, sizeof finding->text,
              "rank %u %s %s, and has not called it again for %" PRIu64 ".%" PRIu64
              " s, while %s: every rank must call the same operations in the same order",
@@ -274,23 +277,23 @@ static void tell_refused(const struct gyre_roll *roll, uint32_t rank, uint32_t o
              waited % GYRE_SECOND / (100 * GYRE_MS), there);
 }
 
-bool gyre_roll_find_refused(struct gyre_roll *roll, uint64_t clock,
-                            struct gyre_roll_finding *finding)
+bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,
+                             struct gyre_audit_finding *finding)
 {
-    uint64_t patience = roll->limit.dead_ns / 2, since;
-    uint32_t first = roll->suspect, suspects = 0;
+    uint64_t patience = audit->limit.dead_ns / 2, since;
+    uint32_t first = audit->suspect, suspects = 0;
 
-    for (uint32_t i = 0; i < roll->n && patience > 0 && suspects < SUSPECTS; i++) {
-        uint32_t rank = (first + i) % roll->n;
-        const struct gyre_roll_entry *entry = &roll->entry[rank];
+    for (uint32_t i = 0; i < audit->n && patience > 0 && suspects < SUSPECTS; i++) {
+        uint32_t rank = (first + i) % audit->n;
+        const struct gyre_audit_entry *entry = &audit->entry[rank];
         if (!entry->state.refused.stands || clock - entry->refused_at < patience)
             continue;
-        roll->suspect = rank + 1;
+        audit->suspect = rank + 1;
         suspects++;
-        uint32_t other = kept_waiting(roll, rank, clock - patience, &since);
-        if (other == GYRE_ROLL_NOBODY)
+        uint32_t other = kept_waiting(audit, rank, clock - patience, &since);
+        if (other == GYRE_AUDIT_NOBODY)
             continue;
-        tell_refused(roll, rank, other,
+        tell_refused(audit, rank, other,
                      clock - (since > entry->refused_at ? since : entry->refused_at), finding);
         return true;
     }

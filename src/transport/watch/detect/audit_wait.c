@@ -16,7 +16,7 @@
 static bool belongs(const struct gyre_watch_state *state, uint32_t comm)
 {
     uint64_t sequence, finished;
-    return comm == 0 || gyre_roll_progress(state, comm, &sequence, &finished);
+    return comm == 0 || gyre_audit_progress(state, comm, &sequence, &finished);
 }
 
 /* -- lists of ranks ---------------------------------------------------------------------------- */
@@ -65,41 +65,41 @@ static void end_list(struct list *list)
 /* -- 5: who has not joined --------------------------------------------------------------------- */
 
 /* The rank that has waited longest. */
-static uint32_t longest_waiting(const struct gyre_roll *roll)
+static uint32_t longest_waiting(const struct gyre_call_audit *audit)
 {
-    uint32_t longest = GYRE_ROLL_NOBODY;
+    uint32_t longest = GYRE_AUDIT_NOBODY;
 
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_roll_entry *entry = &roll->entry[rank];
-        if (gyre_roll_waiting(entry) &&
-            (longest == GYRE_ROLL_NOBODY || entry->since < roll->entry[longest].since))
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        const struct gyre_audit_entry *entry = &audit->entry[rank];
+        if (gyre_audit_waiting(entry) &&
+            (longest == GYRE_AUDIT_NOBODY || entry->since < audit->entry[longest].since))
             longest = rank;
     }
     return longest;
 }
 
-static void list_missing(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
-                         struct list *list)
+static void list_missing(const struct gyre_call_audit *audit,
+                         const struct gyre_audit_finding *finding, struct list *list)
 {
     memset(list, 0, sizeof *list);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        const struct gyre_watch_state *state = &audit->entry[rank].state;
         if (belongs(state, finding->comm) &&
-            !gyre_roll_joined(state, finding->comm, finding->sequence))
+            !gyre_audit_joined(state, finding->comm, finding->sequence))
             add_rank(list, rank);
     }
     end_list(list);
 }
 
 /* "operation 7 (all_reduce f32 sum, 1000 elements)", as far as a rank says what it is. */
-static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_finding *finding,
-                           char *out, size_t size)
+static void name_operation(const struct gyre_call_audit *audit,
+                           const struct gyre_audit_finding *finding, char *out, size_t size)
 {
-    char signature[128], of[GYRE_ROLL_COMM];
+    char signature[128], of[GYRE_AUDIT_COMM];
 
-    gyre_roll_name_comm(finding->comm, of);
-    for (uint32_t rank = 0; rank < roll->n; rank++) {
-        const struct gyre_watch_state *state = &roll->entry[rank].state;
+    gyre_audit_name_comm(finding->comm, of);
+    for (uint32_t rank = 0; rank < audit->n; rank++) {
+        const struct gyre_watch_state *state = &audit->entry[rank].state;
         if (state->comm != finding->comm || state->sequence != finding->sequence)
             continue;
         gyre_signature_text(signature, sizeof signature, state->signature, state->count);
@@ -109,11 +109,11 @@ static void name_operation(const struct gyre_roll *roll, const struct gyre_roll_
     snprintf(out, size, "operation %" PRIu64 "%s", finding->sequence, of);
 }
 
-static void tell_message_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
-                              struct gyre_roll_finding *finding)
+static void tell_message_wait(const struct gyre_call_audit *audit, uint32_t rank, uint64_t waited,
+                              struct gyre_audit_finding *finding)
 {
-    const struct gyre_watch_state *state = &roll->entry[rank].state;
-    bool over = finding->verdict == GYRE_ROLL_TIMED_OUT;
+    const struct gyre_watch_state *state = &audit->entry[rank].state;
+    bool over = finding->outcome == GYRE_AUDIT_TIMED_OUT;
     char signature[128];
 
     gyre_signature_text(signature, sizeof signature, state->signature, state->count);
@@ -125,20 +125,20 @@ static void tell_message_wait(const struct gyre_roll *roll, uint32_t rank, uint6
 }
 
 /* Returns how many are missing. */
-static uint32_t tell_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t waited,
-                          struct gyre_roll_finding *finding)
+static uint32_t tell_wait(const struct gyre_call_audit *audit, uint32_t rank, uint64_t waited,
+                          struct gyre_audit_finding *finding)
 {
-    bool over = finding->verdict == GYRE_ROLL_TIMED_OUT;
+    bool over = finding->outcome == GYRE_AUDIT_TIMED_OUT;
     char operation[192];
     struct list missing;
 
-    if (finding->comm == GYRE_WATCH_PAIRS) {
-        tell_message_wait(roll, rank, waited, finding);
+    if (finding->comm == GYRE_WATCH_POINT_TO_POINT) {
+        tell_message_wait(audit, rank, waited, finding);
         return 1;
     }
-    name_operation(roll, finding, operation, sizeof operation);
-    list_missing(roll, finding, &missing);
-    finding->rank = missing.count == 1 ? missing.first : GYRE_ROLL_NOBODY;
+    name_operation(audit, finding, operation, sizeof operation);
+    list_missing(audit, finding, &missing);
+    finding->rank = missing.count == 1 ? missing.first : GYRE_AUDIT_NOBODY;
     int used = snprintf(finding->text, sizeof finding->text,
                         "%s: rank %u has waited %" PRIu64 ".%" PRIu64 " s%s", operation, rank,
                         waited / GYRE_SECOND, waited % GYRE_SECOND / (100 * GYRE_MS),
@@ -153,29 +153,31 @@ static uint32_t tell_wait(const struct gyre_roll *roll, uint32_t rank, uint64_t 
     return missing.count;
 }
 
-static bool warned_already(const struct gyre_roll *roll, const struct gyre_roll_finding *finding)
+static bool warned_already(const struct gyre_call_audit *audit,
+                           const struct gyre_audit_finding *finding)
 {
-    return roll->warned_comm == finding->comm && roll->warned_sequence == finding->sequence;
+    return audit->warned_comm == finding->comm && audit->warned_sequence == finding->sequence;
 }
 
-void gyre_roll_find_wait(struct gyre_roll *roll, uint64_t clock, struct gyre_roll_finding *finding)
+void gyre_audit_find_wait(struct gyre_call_audit *audit, uint64_t clock,
+                          struct gyre_audit_finding *finding)
 {
-    uint32_t rank = longest_waiting(roll);
+    uint32_t rank = longest_waiting(audit);
 
-    if (rank == GYRE_ROLL_NOBODY)
+    if (rank == GYRE_AUDIT_NOBODY)
         return;
-    const struct gyre_roll_entry *entry = &roll->entry[rank];
+    const struct gyre_audit_entry *entry = &audit->entry[rank];
     uint64_t waited = clock - entry->since;
     finding->comm = entry->state.comm;
     finding->sequence = entry->state.finished + 1;
-    if (roll->limit.timeout_ns > 0 && waited >= roll->limit.timeout_ns) {
-        finding->verdict = GYRE_ROLL_TIMED_OUT;
-        tell_wait(roll, rank, waited, finding);
-    } else if (waited >= roll->limit.patience_ns && !warned_already(roll, finding)) {
-        if (tell_wait(roll, rank, waited, finding) == 0)
+    if (audit->limit.timeout_ns > 0 && waited >= audit->limit.timeout_ns) {
+        finding->outcome = GYRE_AUDIT_TIMED_OUT;
+        tell_wait(audit, rank, waited, finding);
+    } else if (waited >= audit->limit.patience_ns && !warned_already(audit, finding)) {
+        if (tell_wait(audit, rank, waited, finding) == 0)
             return;
-        finding->verdict = GYRE_ROLL_SLOW;
-        roll->warned_comm = finding->comm;
-        roll->warned_sequence = finding->sequence;
+        finding->outcome = GYRE_AUDIT_SLOW;
+        audit->warned_comm = finding->comm;
+        audit->warned_sequence = finding->sequence;
     }
 }

@@ -20,67 +20,71 @@ static uint64_t never_joined(const struct gyre_watch_state *mine,
 {
     uint64_t sequence, finished;
 
-    if (mine->comm == GYRE_WATCH_PAIRS || mine->finished >= mine->sequence ||
-        !gyre_roll_progress(last, mine->comm, &sequence, &finished) || sequence >= mine->sequence)
+    if (mine->comm == GYRE_WATCH_POINT_TO_POINT || mine->finished >= mine->sequence ||
+        !gyre_audit_progress(last, mine->comm, &sequence, &finished) || sequence >= mine->sequence)
         return 0;
     return (sequence > mine->finished ? sequence : mine->finished) + 1;
 }
 
-static void tell_left(struct gyre_vigil *vigil, const struct gyre_roll_parted *parted)
+static void tell_left(struct gyre_failure_detector *detector,
+                      const struct gyre_audit_early_leave *parted)
 {
-    struct gyre_roll_finding finding;
-    struct gyre_vigil_record record;
+    struct gyre_audit_finding finding;
+    struct gyre_detector_record record;
 
-    gyre_roll_tell_left(parted, &finding);
-    gyre_vigil_compose(vigil, &record, GYRE_MISMATCH, finding.rank, "%s", finding.text);
-    gyre_vigil_found(vigil, &record);
+    gyre_audit_tell_left(parted, &finding);
+    gyre_detector_compose(detector, &record, GYRE_MISMATCH, finding.rank, "%s", finding.text);
+    gyre_detector_found(detector, &record);
 }
 
 /* Both have finished. What a state does not tell of was over long ago. */
-static bool compare_numbers(struct gyre_vigil *vigil, const struct gyre_watch_state *last,
-                            uint32_t comm, uint64_t number)
+static bool compare_numbers(struct gyre_failure_detector *detector,
+                            const struct gyre_watch_state *last, uint32_t comm, uint64_t number)
 {
-    const struct gyre_watch_state *mine = &vigil->mine;
+    const struct gyre_watch_state *mine = &detector->mine;
     uint64_t sequence, finished;
 
-    if (comm == GYRE_WATCH_PAIRS || !gyre_roll_progress(last, comm, &sequence, &finished) ||
-        sequence == number)
+    if (comm == GYRE_WATCH_POINT_TO_POINT ||
+        !gyre_audit_progress(last, comm, &sequence, &finished) || sequence == number)
         return false;
     bool first = sequence < number;
-    tell_left(vigil, &(struct gyre_roll_parted){first ? last : mine, first ? mine : last, comm,
-                                                first ? number : sequence, "has called"});
+    tell_left(detector,
+              &(struct gyre_audit_early_leave){first ? last : mine, first ? mine : last, comm,
+                                               first ? number : sequence, "has called"});
     return true;
 }
 
-static void compare_ends(struct gyre_vigil *vigil, const struct gyre_watch_state *last)
+static void compare_ends(struct gyre_failure_detector *detector,
+                         const struct gyre_watch_state *last)
 {
-    const struct gyre_watch_state *mine = &vigil->mine;
-    struct gyre_roll_finding finding;
-    struct gyre_vigil_record record = {.status = GYRE_MISMATCH, .rank = GYRE_NOBODY};
-    bool differ = compare_numbers(vigil, last, mine->comm, mine->sequence);
+    const struct gyre_watch_state *mine = &detector->mine;
+    struct gyre_audit_finding finding;
+    struct gyre_detector_record record = {.status = GYRE_MISMATCH, .rank = GYRE_NOBODY};
+    bool differ = compare_numbers(detector, last, mine->comm, mine->sequence);
 
-    for (uint32_t i = 0; !differ && i < mine->elsewheres; i++)
-        differ = compare_numbers(vigil, last, (uint32_t)mine->elsewhere[i].comm,
+    for (uint32_t i = 0; !differ && i < mine->elsewhere_count; i++)
+        differ = compare_numbers(detector, last, (uint32_t)mine->elsewhere[i].comm,
                                  mine->elsewhere[i].sequence);
-    if (differ || mine->comm != last->comm || mine->comm == GYRE_WATCH_PAIRS ||
+    if (differ || mine->comm != last->comm || mine->comm == GYRE_WATCH_POINT_TO_POINT ||
         last->fingerprint == mine->fingerprint)
         return;
-    gyre_roll_tell(mine, last, &finding);
+    gyre_audit_tell(mine, last, &finding);
     snprintf(record.text, sizeof record.text, "%s", finding.text);
-    gyre_vigil_found(vigil, &record);
+    gyre_detector_found(detector, &record);
 }
 
-void gyre_vigil_compare(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel)
+void gyre_detector_compare(struct gyre_failure_detector *detector,
+                           const struct gyre_detector_channel *channel)
 {
     const struct gyre_watch_state *last = &channel->last;
     uint64_t number;
 
-    if (!channel->left || vigil->stage >= GYRE_VIGIL_PROPOSED || vigil->all_left)
+    if (!channel->left || detector->stage >= GYRE_DETECTOR_PROPOSED || detector->all_left)
         return;
-    number = never_joined(&vigil->mine, last);
+    number = never_joined(&detector->mine, last);
     if (number > 0)
-        tell_left(vigil, &(struct gyre_roll_parted){last, &vigil->mine, vigil->mine.comm, number,
-                                                    "waits in"});
-    else if (vigil->leaving)
-        compare_ends(vigil, last);
+        tell_left(detector, &(struct gyre_audit_early_leave){
+                                last, &detector->mine, detector->mine.comm, number, "waits in"});
+    else if (detector->leaving)
+        compare_ends(detector, last);
 }

@@ -29,122 +29,132 @@
 #define TALE    (600 * GYRE_MS) /* two beats, for the roll call, where both calls do not tell enough */
 #define ANSWERS (5 * GYRE_SECOND) /* for what ranks called, where there is no dead time */
 
-static void decide(struct gyre_vigil *vigil, bool verdict, const struct gyre_vigil_channel *source)
+static void decide(struct gyre_failure_detector *detector, bool is_final,
+                   const struct gyre_detector_channel *source)
 {
-    vigil->stage = GYRE_VIGIL_DECIDED;
-    vigil->verdict = verdict;
-    gyre_vigil_owe(vigil, GYRE_OWED_FAILURE, source);
+    detector->stage = GYRE_DETECTOR_DECIDED;
+    detector->is_final = is_final;
+    gyre_detector_owe(detector, GYRE_OWED_FAILURE, source);
 }
 
-static void set_deadline(struct gyre_vigil *vigil)
+static void set_deadline(struct gyre_failure_detector *detector)
 {
-    if (vigil->stage == GYRE_VIGIL_CALM)
-        vigil->deadline = vigil->clock + GRACE;
+    if (detector->stage == GYRE_DETECTOR_CALM)
+        detector->deadline = detector->clock + GRACE;
 }
 
 /* The verdict is this rank's to give: it is rank 0, or rank 0 is what failed. */
-static bool judges(const struct gyre_vigil *vigil, const struct gyre_vigil_record *record)
+static bool judges(const struct gyre_failure_detector *detector,
+                   const struct gyre_detector_record *record)
 {
-    return vigil->is.rank == 0 || record->rank == 0;
+    return detector->is.rank == 0 || record->rank == 0;
 }
 
-void gyre_vigil_found(struct gyre_vigil *vigil, const struct gyre_vigil_record *record)
+void gyre_detector_found(struct gyre_failure_detector *detector,
+                         const struct gyre_detector_record *record)
 {
-    if (vigil->stage >= GYRE_VIGIL_PROPOSED)
+    if (detector->stage >= GYRE_DETECTOR_PROPOSED)
         return;
-    vigil->record = *record;
-    if (judges(vigil, record)) {
-        decide(vigil, true, NULL);
+    detector->record = *record;
+    if (judges(detector, record)) {
+        decide(detector, true, NULL);
         return;
     }
-    set_deadline(vigil);
-    vigil->stage = GYRE_VIGIL_PROPOSED;
-    gyre_vigil_owe(vigil, GYRE_OWED_FAILURE, NULL);
+    set_deadline(detector);
+    detector->stage = GYRE_DETECTOR_PROPOSED;
+    gyre_detector_owe(detector, GYRE_OWED_FAILURE, NULL);
 }
 
 /* Rank 0 asks, all others tell it that they wait: its own limit, which begins later, ends first. */
-static void wait_for_answers(struct gyre_vigil *vigil, uint32_t holder)
+static void wait_for_answers(struct gyre_failure_detector *detector, uint32_t holder)
 {
-    uint64_t limit = vigil->is.dead_ns > 0 ? vigil->is.dead_ns / 2 : ANSWERS;
+    uint64_t limit = detector->is.dead_ns > 0 ? detector->is.dead_ns / 2 : ANSWERS;
     uint64_t longer = limit / 4 < GRACE ? limit / 4 : GRACE;
 
-    vigil->held_at = vigil->clock;
-    vigil->deadline = vigil->clock + limit + (vigil->is.rank != 0 ? longer : 0);
-    if (vigil->is.rank == 0)
-        gyre_vigil_doubt(vigil, holder, vigil->record.rank);
-    else if (vigil->channel[0].gone)
-        gyre_vigil_all_told(vigil);
+    detector->held_at = detector->clock;
+    detector->deadline = detector->clock + limit + (detector->is.rank != 0 ? longer : 0);
+    if (detector->is.rank == 0)
+        gyre_detector_inquire(detector, holder, detector->record.rank);
+    else if (detector->channel[0].gone)
+        gyre_detector_all_told(detector);
     else
-        vigil->channel[0].owed |= GYRE_OWED_FAILURE;
+        detector->channel[0].owed |= GYRE_OWED_FAILURE;
 }
 
-void gyre_vigil_hold(struct gyre_vigil *vigil, uint32_t holder,
-                     const struct gyre_vigil_record *record)
+void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
+                        const struct gyre_detector_record *record)
 {
-    if (vigil->stage != GYRE_VIGIL_CALM)
+    if (detector->stage != GYRE_DETECTOR_CALM)
         return;
-    set_deadline(vigil);
-    vigil->record = *record;
-    vigil->stage = GYRE_VIGIL_HELD;
+    set_deadline(detector);
+    detector->record = *record;
+    detector->stage = GYRE_DETECTOR_HELD;
     if (record->status == GYRE_MISMATCH)
-        wait_for_answers(vigil, holder);
+        wait_for_answers(detector, holder);
 }
 
-void gyre_vigil_all_told(struct gyre_vigil *vigil)
+void gyre_detector_all_told(struct gyre_failure_detector *detector)
 {
-    bool waits = vigil->stage == GYRE_VIGIL_HELD && vigil->record.status == GYRE_MISMATCH;
+    bool waits = detector->stage == GYRE_DETECTOR_HELD && detector->record.status == GYRE_MISMATCH;
 
-    if (waits && vigil->deadline > vigil->held_at + TALE)
-        vigil->deadline = vigil->held_at + TALE;
+    if (waits && detector->deadline > detector->held_at + TALE)
+        detector->deadline = detector->held_at + TALE;
 }
 
 /* Waited long enough: an echo without a cause is told as it is; a proposal that rank 0 does not
  * answer stands. */
-void gyre_vigil_stop_waiting(struct gyre_vigil *vigil)
+void gyre_detector_stop_waiting(struct gyre_failure_detector *detector)
 {
-    bool waits = vigil->stage == GYRE_VIGIL_HELD || vigil->stage == GYRE_VIGIL_PROPOSED;
+    bool waits = detector->stage == GYRE_DETECTOR_HELD || detector->stage == GYRE_DETECTOR_PROPOSED;
 
-    if (waits && vigil->clock >= vigil->deadline)
-        decide(vigil, vigil->stage == GYRE_VIGIL_PROPOSED || judges(vigil, &vigil->record), NULL);
+    if (waits && detector->clock >= detector->deadline)
+        decide(detector,
+               detector->stage == GYRE_DETECTOR_PROPOSED || judges(detector, &detector->record),
+               NULL);
 }
 
-void gyre_vigil_hear_failure(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
-                             const struct gyre_watch_message *message)
+void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
+                                const struct gyre_detector_channel *source,
+                                const struct gyre_watch_message *message)
 {
-    bool verdict = message->flags & GYRE_WATCH_VERDICT;
-    struct gyre_vigil_record record;
+    bool is_final = message->flags & GYRE_WATCH_DECIDED;
+    struct gyre_detector_record record;
 
-    if (vigil->stage == GYRE_VIGIL_DECIDED || (!verdict && vigil->stage == GYRE_VIGIL_PROPOSED))
+    if (detector->stage == GYRE_DETECTOR_DECIDED ||
+        (!is_final && detector->stage == GYRE_DETECTOR_PROPOSED))
         return;
     record.status = message->status;
-    record.rank = message->rank < vigil->is.n ? message->rank : GYRE_NOBODY;
+    record.rank = message->rank < detector->is.n ? message->rank : GYRE_NOBODY;
     gyre_watch_text(message, record.text, sizeof record.text);
     if (message->flags & GYRE_WATCH_HELD) {
-        gyre_vigil_hold(vigil, source->peer, &record);
+        gyre_detector_hold(detector, source->peer, &record);
         return;
     }
-    vigil->record = record;
-    if (verdict || judges(vigil, &vigil->record)) {
-        decide(vigil, true, verdict ? source : NULL); /* whoever proposed it waits for the answer */
+    detector->record = record;
+    if (is_final || judges(detector, &detector->record)) {
+        decide(detector, true,
+               is_final ? source : NULL); /* whoever proposed it waits for the answer */
         return;
     }
-    set_deadline(vigil);
-    vigil->stage = GYRE_VIGIL_PROPOSED;
+    set_deadline(detector);
+    detector->stage = GYRE_DETECTOR_PROPOSED;
 }
 
-void gyre_vigil_adopt(struct gyre_vigil *vigil, const struct gyre_vigil_record *record)
+void gyre_detector_adopt(struct gyre_failure_detector *detector,
+                         const struct gyre_detector_record *record)
 {
-    if (vigil->stage == GYRE_VIGIL_DECIDED)
+    if (detector->stage == GYRE_DETECTOR_DECIDED)
         return;
-    if (vigil->stage < GYRE_VIGIL_PROPOSED)
-        vigil->record = *record;
-    decide(vigil, judges(vigil, &vigil->record), NULL);
+    if (detector->stage < GYRE_DETECTOR_PROPOSED)
+        detector->record = *record;
+    decide(detector, judges(detector, &detector->record), NULL);
 }
 
-void gyre_vigil_compose(const struct gyre_vigil *vigil, struct gyre_vigil_record *record,
-                        int status, uint32_t rank, const char *format, ...)
+void gyre_detector_compose(const struct gyre_failure_detector *detector,
+                           struct gyre_detector_record *record, int status, uint32_t rank,
+                           const char *format, ...)
 {
-    const struct gyre_member *member = &vigil->is.member[rank];
+    const struct gyre_member *member = &detector->is.member[rank];
     size_t size = sizeof record->text;
     va_list arguments;
 

@@ -51,10 +51,10 @@ static uint64_t tolerated_lateness(uint64_t dead_ns, uint64_t interval)
     return share > 2 * interval ? share : 2 * interval;
 }
 
-int gyre_vigil_create(const struct gyre_vigil_options *options, uint64_t now,
-                      struct gyre_vigil **vigil)
+int gyre_detector_create(const struct gyre_detector_options *options, uint64_t now,
+                         struct gyre_failure_detector **detector)
 {
-    struct gyre_vigil *fresh = calloc(1, sizeof *fresh);
+    struct gyre_failure_detector *fresh = calloc(1, sizeof *fresh);
 
     if (fresh == NULL)
         return -ENOMEM;
@@ -62,218 +62,221 @@ int gyre_vigil_create(const struct gyre_vigil_options *options, uint64_t now,
     fresh->now = fresh->clock = fresh->next_beat = now;
     fresh->interval = beat_interval(options->dead_ns);
     fresh->lateness_max = tolerated_lateness(options->dead_ns, fresh->interval);
-    int status = gyre_vigil_furnish(fresh);
+    int status = gyre_detector_make_channels(fresh);
     if (status != 0) {
-        gyre_vigil_destroy(fresh);
+        gyre_detector_destroy(fresh);
         return status;
     }
-    *vigil = fresh;
+    *detector = fresh;
     return 0;
 }
 
-void gyre_vigil_destroy(struct gyre_vigil *vigil)
+void gyre_detector_destroy(struct gyre_failure_detector *detector)
 {
-    if (vigil == NULL)
+    if (detector == NULL)
         return;
-    gyre_roll_destroy(vigil->roll);
-    free(vigil->post);
-    free(vigil->channel);
-    free(vigil);
+    gyre_audit_destroy(detector->audit);
+    free(detector->post);
+    free(detector->channel);
+    free(detector);
 }
 
 /* -- what happens ------------------------------------------------------------------------------ */
 
-static void advance(struct gyre_vigil *vigil, uint64_t now)
+static void advance_clock(struct gyre_failure_detector *detector, uint64_t now)
 {
-    uint64_t gap = now - vigil->now;
+    uint64_t gap = now - detector->now;
 
-    if (gap > vigil->lateness_max)
-        vigil->granted += gap - vigil->interval;
-    vigil->now = now;
-    vigil->clock = now - vigil->granted;
+    if (gap > detector->lateness_max)
+        detector->granted += gap - detector->interval;
+    detector->now = now;
+    detector->clock = now - detector->granted;
 }
 
 /* The channel's peer has said nothing for longer than it may. */
-static bool silent(const struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel)
+static bool silent(const struct gyre_failure_detector *detector,
+                   const struct gyre_detector_channel *channel)
 {
-    uint64_t limit = vigil->is.dead_ns + (channel->heard ? 0 : FIRST_CONTACT);
+    uint64_t limit = detector->is.dead_ns + (channel->heard ? 0 : FIRST_CONTACT);
 
-    if (!channel->kin || channel->left || channel->gone)
+    if (!channel->tree_edge || channel->left || channel->gone)
         return false;
-    return vigil->clock - channel->heard_at > limit;
+    return detector->clock - channel->heard_at > limit;
 }
 
-static void check_silence(struct gyre_vigil *vigil)
+static void check_silence(struct gyre_failure_detector *detector)
 {
-    struct gyre_vigil_record record;
+    struct gyre_detector_record record;
 
-    if (vigil->is.dead_ns == 0 || vigil->all_left)
+    if (detector->is.dead_ns == 0 || detector->all_left)
         return;
-    for (uint32_t i = 0; i < vigil->channels; i++) {
-        const struct gyre_vigil_channel *channel = &vigil->channel[i];
-        if (!silent(vigil, channel))
+    for (uint32_t i = 0; i < detector->channels; i++) {
+        const struct gyre_detector_channel *channel = &detector->channel[i];
+        if (!silent(detector, channel))
             continue;
-        gyre_vigil_compose(vigil, &record, GYRE_PEER_LOST, channel->peer,
-                           "has been silent for %" PRIu64 " ms (dead time %" PRIu64
-                           " ms, see GYRE_DEAD_TIME): it is stopped, swapping, or its host is gone",
-                           (vigil->clock - channel->heard_at) / GYRE_MS,
-                           vigil->is.dead_ns / GYRE_MS);
-        gyre_vigil_found(vigil, &record);
+        gyre_detector_compose(
+            detector, &record, GYRE_PEER_LOST, channel->peer,
+            "has been silent for %" PRIu64 " ms (dead time %" PRIu64
+            " ms, see GYRE_DEAD_TIME): it is stopped, swapping, or its host is gone",
+            (detector->clock - channel->heard_at) / GYRE_MS, detector->is.dead_ns / GYRE_MS);
+        gyre_detector_found(detector, &record);
         return;
     }
 }
 
-static void warn(struct gyre_vigil *vigil, const struct gyre_roll_finding *finding)
+static void warn(struct gyre_failure_detector *detector, const struct gyre_audit_finding *finding)
 {
-    memcpy(vigil->warning, finding->text, sizeof vigil->warning);
-    vigil->warned = true;
-    for (uint32_t i = 0; i < vigil->channels; i++) {
-        struct gyre_vigil_channel *channel = &vigil->channel[i];
+    memcpy(detector->warning, finding->text, sizeof detector->warning);
+    detector->warned = true;
+    for (uint32_t i = 0; i < detector->channels; i++) {
+        struct gyre_detector_channel *channel = &detector->channel[i];
         if (!channel->gone &&
-            gyre_roll_waits(vigil->roll, channel->peer, finding->comm, finding->sequence))
+            gyre_audit_waits(detector->audit, channel->peer, finding->comm, finding->sequence))
             channel->owed |= GYRE_OWED_WARNING;
     }
 }
 
-static void call_roll(struct gyre_vigil *vigil)
+static void run_audit(struct gyre_failure_detector *detector)
 {
-    struct gyre_roll_finding finding;
-    struct gyre_vigil_record record;
+    struct gyre_audit_finding finding;
+    struct gyre_detector_record record;
 
-    if (vigil->stage >= GYRE_VIGIL_PROPOSED || vigil->all_left)
+    if (detector->stage >= GYRE_DETECTOR_PROPOSED || detector->all_left)
         return;
-    gyre_roll_call(vigil->roll, vigil->clock, &finding);
-    if (finding.verdict == GYRE_ROLL_FINE)
+    gyre_audit_judge(detector->audit, detector->clock, &finding);
+    if (finding.outcome == GYRE_AUDIT_FINE)
         return;
-    if (finding.verdict == GYRE_ROLL_SLOW) {
-        warn(vigil, &finding);
+    if (finding.outcome == GYRE_AUDIT_SLOW) {
+        warn(detector, &finding);
         return;
     }
-    record.status = finding.verdict == GYRE_ROLL_TIMED_OUT ? GYRE_TIMED_OUT : GYRE_MISMATCH;
+    record.status = finding.outcome == GYRE_AUDIT_TIMED_OUT ? GYRE_TIMED_OUT : GYRE_MISMATCH;
     record.rank = finding.rank;
-    if (finding.verdict == GYRE_ROLL_LEFT)
-        gyre_vigil_compose(vigil, &record, GYRE_MISMATCH, finding.rank, "%s", finding.text);
+    if (finding.outcome == GYRE_AUDIT_LEFT)
+        gyre_detector_compose(detector, &record, GYRE_MISMATCH, finding.rank, "%s", finding.text);
     else
         memcpy(record.text, finding.text, sizeof record.text);
-    gyre_vigil_found(vigil, &record);
+    gyre_detector_found(detector, &record);
 }
 
 /* Keeps a state for the next beat upwards; rank 0 enters it into the roll. */
-static void note(struct gyre_vigil *vigil, struct gyre_vigil_post *post,
-                 const struct gyre_watch_state *state)
+static void note_state(struct gyre_failure_detector *detector, struct gyre_detector_post *post,
+                       const struct gyre_watch_state *state)
 {
-    if (vigil->roll != NULL) {
-        gyre_roll_hear(vigil->roll, vigil->clock, state);
+    if (detector->audit != NULL) {
+        gyre_audit_hear(detector->audit, detector->clock, state);
     } else if (memcmp(&post->state, state, sizeof *state) != 0) {
         post->state = *state;
         post->fresh = true;
     }
 }
 
-void gyre_vigil_tick(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine)
+void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
+                        const struct gyre_watch_state *mine)
 {
-    advance(vigil, now);
-    gyre_vigil_stop_waiting(vigil);
-    if (vigil->clock < vigil->next_beat)
+    advance_clock(detector, now);
+    gyre_detector_stop_waiting(detector);
+    if (detector->clock < detector->next_beat)
         return;
-    vigil->next_beat = vigil->clock + vigil->interval;
-    vigil->mine = *mine;
-    note(vigil, vigil->post, mine);
-    if (vigil->asked)
-        vigil->channel[0].owed |= GYRE_OWED_TELL;
-    vigil->asked = false;
-    for (uint32_t i = 0; i < vigil->channels; i++)
-        if (vigil->channel[i].kin && !vigil->channel[i].gone)
-            vigil->channel[i].owed |= GYRE_OWED_BEAT;
-    check_silence(vigil);
-    for (uint32_t i = 0; i < vigil->channels; i++)
-        gyre_vigil_compare(vigil, &vigil->channel[i]);
-    gyre_vigil_settle_doubt(vigil);
-    if (vigil->roll != NULL)
-        call_roll(vigil);
+    detector->next_beat = detector->clock + detector->interval;
+    detector->mine = *mine;
+    note_state(detector, detector->post, mine);
+    if (detector->asked)
+        detector->channel[0].owed |= GYRE_OWED_TELL;
+    detector->asked = false;
+    for (uint32_t i = 0; i < detector->channels; i++)
+        if (detector->channel[i].tree_edge && !detector->channel[i].gone)
+            detector->channel[i].owed |= GYRE_OWED_BEAT;
+    check_silence(detector);
+    for (uint32_t i = 0; i < detector->channels; i++)
+        gyre_detector_compare(detector, &detector->channel[i]);
+    gyre_detector_settle_inquiry(detector);
+    if (detector->audit != NULL)
+        run_audit(detector);
 }
 
-static void hear_beat(struct gyre_vigil *vigil, uint32_t index,
+static void hear_beat(struct gyre_failure_detector *detector, uint32_t index,
                       const struct gyre_watch_message *message)
 {
     struct gyre_watch_state state;
-    uint32_t peer = vigil->channel[index].peer;
+    uint32_t peer = detector->channel[index].peer;
 
     for (uint32_t at = 0; at < message->payload_bytes; at += GYRE_WATCH_STATE_BYTES) {
         memset(&state, 0, sizeof state);
         gyre_watch_state_decode(message->payload + at, &state);
-        if (vigil->roll != NULL)
-            gyre_roll_hear(vigil->roll, vigil->clock, &state);
+        if (detector->audit != NULL)
+            gyre_audit_hear(detector->audit, detector->clock, &state);
         else if (state.rank == peer)
-            note(vigil, &vigil->post[1 + index], &state);
+            note_state(detector, &detector->post[1 + index], &state);
     }
 }
 
-static void check_all_left(struct gyre_vigil *vigil)
+static void check_all_left(struct gyre_failure_detector *detector)
 {
-    if (vigil->is.rank != 0 || !vigil->leaving || vigil->left < vigil->channels || vigil->all_left)
+    if (detector->is.rank != 0 || !detector->leaving || detector->left < detector->channels ||
+        detector->all_left)
         return;
-    vigil->all_left = true;
-    gyre_vigil_owe(vigil, GYRE_OWED_ALL_BYE, NULL);
+    detector->all_left = true;
+    gyre_detector_owe(detector, GYRE_OWED_ALL_BYE, NULL);
 }
 
 /* Whoever waits for that rank shall not wait for the next beat too. */
-static void hear_bye(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel,
+static void hear_bye(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel,
                      const struct gyre_watch_message *message)
 {
-    vigil->left += !channel->left;
+    detector->left += !channel->left;
     channel->left = true;
     gyre_watch_state_decode(message->payload, &channel->last);
     channel->last.rank = channel->peer; /* whatever it says */
-    if (vigil->roll != NULL)
-        gyre_roll_hear(vigil->roll, vigil->clock, &channel->last);
-    gyre_vigil_compare(vigil, channel);
-    vigil->next_beat = vigil->clock;
-    check_all_left(vigil);
+    if (detector->audit != NULL)
+        gyre_audit_hear(detector->audit, detector->clock, &channel->last);
+    gyre_detector_compare(detector, channel);
+    detector->next_beat = detector->clock;
+    check_all_left(detector);
 }
 
 /* Nothing is waited for any more; what this rank has found, and rank 0 has not answered, stands. */
-static void end_all(struct gyre_vigil *vigil)
+static void end_all(struct gyre_failure_detector *detector)
 {
-    if (vigil->stage == GYRE_VIGIL_PROPOSED)
-        gyre_vigil_adopt(vigil, &vigil->record);
-    vigil->all_left = true;
+    if (detector->stage == GYRE_DETECTOR_PROPOSED)
+        gyre_detector_adopt(detector, &detector->record);
+    detector->all_left = true;
 }
 
-void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t index,
-                        const struct gyre_watch_message *message)
+void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
+                           const struct gyre_watch_message *message)
 {
-    struct gyre_vigil_channel *channel = &vigil->channel[index];
+    struct gyre_detector_channel *channel = &detector->channel[index];
 
-    advance(vigil, now);
-    if (message->epoch != vigil->is.epoch)
+    advance_clock(detector, now);
+    if (message->epoch != detector->is.epoch)
         return;
     channel->heard = true;
-    channel->heard_at = vigil->clock;
+    channel->heard_at = detector->clock;
     switch (message->kind) {
     case GYRE_WATCH_BEAT:
-        hear_beat(vigil, index, message);
+        hear_beat(detector, index, message);
         break;
     case GYRE_WATCH_FAILURE:
-        gyre_vigil_hear_failure(vigil, channel, message);
+        gyre_detector_hear_failure(detector, channel, message);
         break;
     case GYRE_WATCH_ASK: /* the next tick knows what this rank does by now */
-        vigil->asked = channel->peer == 0;
-        vigil->next_beat = vigil->clock;
+        detector->asked = channel->peer == 0;
+        detector->next_beat = detector->clock;
         break;
     case GYRE_WATCH_TELL:
-        gyre_vigil_hear_tell(vigil, channel, message);
+        gyre_detector_hear_tell(detector, channel, message);
         break;
     case GYRE_WATCH_WARNING:
-        gyre_watch_text(message, vigil->warning, sizeof vigil->warning);
-        vigil->warned = true;
+        gyre_watch_text(message, detector->warning, sizeof detector->warning);
+        detector->warned = true;
         break;
     case GYRE_WATCH_BYE:
-        hear_bye(vigil, channel, message);
+        hear_bye(detector, channel, message);
         break;
     case GYRE_WATCH_ALL_BYE:
         if (channel->peer == 0)
-            end_all(vigil);
+            end_all(detector);
         break;
     default:
         break;
@@ -281,113 +284,117 @@ void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t index,
 }
 
 /* True if the end of this channel, or of the process behind it, is news. */
-static bool parts(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel)
+static bool parts(struct gyre_failure_detector *detector, struct gyre_detector_channel *channel)
 {
     channel->gone = true;
     channel->owed = 0;
-    if (channel->peer == 0 && channel->left && vigil->leaving)
-        end_all(vigil); /* rank 0 counts no longer */
-    return !channel->left && !vigil->all_left;
+    if (channel->peer == 0 && channel->left && detector->leaving)
+        end_all(detector); /* rank 0 counts no longer */
+    return !channel->left && !detector->all_left;
 }
 
-void gyre_vigil_eof(struct gyre_vigil *vigil, uint64_t now, uint32_t index, const char *why)
+void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uint32_t index,
+                       const char *why)
 {
-    struct gyre_vigil_channel *channel = &vigil->channel[index];
-    struct gyre_vigil_record record;
+    struct gyre_detector_channel *channel = &detector->channel[index];
+    struct gyre_detector_record record;
 
-    advance(vigil, now);
-    if (channel->gone || !parts(vigil, channel))
+    advance_clock(detector, now);
+    if (channel->gone || !parts(detector, channel))
         return;
-    gyre_vigil_compose(vigil, &record, GYRE_PEER_LOST, channel->peer,
-                       "closed its control channel without a goodbye (%s): it ended, or the way to "
-                       "its host is cut",
-                       why != NULL ? why : "end of stream");
+    gyre_detector_compose(
+        detector, &record, GYRE_PEER_LOST, channel->peer,
+        "closed its control channel without a goodbye (%s): it ended, or the way to "
+        "its host is cut",
+        why != NULL ? why : "end of stream");
     if (channel->peer == 0)
-        gyre_vigil_all_told(vigil); /* who would have asked is gone */
-    gyre_vigil_hold(vigil, vigil->is.rank, &record);
+        gyre_detector_all_told(detector); /* who would have asked is gone */
+    gyre_detector_hold(detector, detector->is.rank, &record);
 }
 
-void gyre_vigil_ended(struct gyre_vigil *vigil, uint64_t now, uint32_t index)
+void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, uint32_t index)
 {
-    struct gyre_vigil_channel *channel = &vigil->channel[index];
-    struct gyre_vigil_record record;
+    struct gyre_detector_channel *channel = &detector->channel[index];
+    struct gyre_detector_record record;
 
-    advance(vigil, now);
-    if (!parts(vigil, channel))
+    advance_clock(detector, now);
+    if (!parts(detector, channel))
         return;
-    gyre_vigil_compose(
-        vigil, &record, GYRE_PEER_LOST, channel->peer,
+    gyre_detector_compose(
+        detector, &record, GYRE_PEER_LOST, channel->peer,
         "ended without a goodbye: it exited, crashed or was killed; its own last output and its "
         "launcher tell why");
-    gyre_vigil_found(vigil, &record);
+    gyre_detector_found(detector, &record);
 }
 
-void gyre_vigil_launcher_gone(struct gyre_vigil *vigil, uint64_t now)
+void gyre_detector_launcher_gone(struct gyre_failure_detector *detector, uint64_t now)
 {
-    struct gyre_vigil_record record;
+    struct gyre_detector_record record;
 
-    advance(vigil, now);
-    if (vigil->all_left)
+    advance_clock(detector, now);
+    if (detector->all_left)
         return;
-    gyre_vigil_compose(
-        vigil, &record, GYRE_LAUNCHER_GONE, vigil->is.rank,
+    gyre_detector_compose(
+        detector, &record, GYRE_LAUNCHER_GONE, detector->is.rank,
         "lost its launcher: the launcher was killed or its terminal or connection closed");
     record.rank = GYRE_NOBODY;
-    gyre_vigil_found(vigil, &record);
+    gyre_detector_found(detector, &record);
 }
 
-void gyre_vigil_report(struct gyre_vigil *vigil, uint64_t now,
-                       const struct gyre_vigil_record *record, bool echo)
+void gyre_detector_report(struct gyre_failure_detector *detector, uint64_t now,
+                          const struct gyre_detector_record *record, bool echo)
 {
-    advance(vigil, now);
+    advance_clock(detector, now);
     if (echo)
-        gyre_vigil_hold(vigil, vigil->is.rank, record);
+        gyre_detector_hold(detector, detector->is.rank, record);
     else
-        gyre_vigil_adopt(vigil, record);
+        gyre_detector_adopt(detector, record);
 }
 
-void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine)
+void gyre_detector_leave(struct gyre_failure_detector *detector, uint64_t now,
+                         const struct gyre_watch_state *mine)
 {
-    advance(vigil, now);
-    vigil->leaving = true;
-    vigil->mine = *mine;
-    gyre_vigil_owe(vigil, GYRE_OWED_BYE, NULL);
-    for (uint32_t i = 0; i < vigil->channels; i++)
-        gyre_vigil_compare(vigil, &vigil->channel[i]);
-    check_all_left(vigil);
+    advance_clock(detector, now);
+    detector->leaving = true;
+    detector->mine = *mine;
+    gyre_detector_owe(detector, GYRE_OWED_BYE, NULL);
+    for (uint32_t i = 0; i < detector->channels; i++)
+        gyre_detector_compare(detector, &detector->channel[i]);
+    check_all_left(detector);
 }
 
 /* -- what follows ------------------------------------------------------------------------------ */
 
-bool gyre_vigil_has_left(const struct gyre_vigil *vigil, uint32_t channel)
+bool gyre_detector_has_left(const struct gyre_failure_detector *detector, uint32_t channel)
 {
-    return vigil->channel[channel].left || vigil->all_left;
+    return detector->channel[channel].left || detector->all_left;
 }
 
-const struct gyre_vigil_record *gyre_vigil_failure(const struct gyre_vigil *vigil)
+const struct gyre_detector_record *gyre_detector_failure(
+    const struct gyre_failure_detector *detector)
 {
-    return vigil->stage == GYRE_VIGIL_DECIDED ? &vigil->record : NULL;
+    return detector->stage == GYRE_DETECTOR_DECIDED ? &detector->record : NULL;
 }
 
-const char *gyre_vigil_take_warning(struct gyre_vigil *vigil)
+const char *gyre_detector_take_warning(struct gyre_failure_detector *detector)
 {
-    bool warned = vigil->warned;
+    bool warned = detector->warned;
 
-    vigil->warned = false;
-    return warned ? vigil->warning : NULL;
+    detector->warned = false;
+    return warned ? detector->warning : NULL;
 }
 
-bool gyre_vigil_all_left(const struct gyre_vigil *vigil)
+bool gyre_detector_all_left(const struct gyre_failure_detector *detector)
 {
-    return vigil->all_left;
+    return detector->all_left;
 }
 
-uint64_t gyre_vigil_wake(const struct gyre_vigil *vigil)
+uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector)
 {
-    bool waits = vigil->stage == GYRE_VIGIL_HELD || vigil->stage == GYRE_VIGIL_PROPOSED;
-    uint64_t at = vigil->next_beat;
+    bool waits = detector->stage == GYRE_DETECTOR_HELD || detector->stage == GYRE_DETECTOR_PROPOSED;
+    uint64_t at = detector->next_beat;
 
-    if (waits && vigil->deadline < at)
-        at = vigil->deadline;
-    return at + vigil->granted;
+    if (waits && detector->deadline < at)
+        at = detector->deadline;
+    return at + detector->granted;
 }

@@ -18,9 +18,9 @@
 
 #define GYRE_NOBODY UINT32_MAX /* a failure that is no rank's in particular */
 
-struct gyre_vigil;
+struct gyre_failure_detector;
 
-struct gyre_vigil_options {
+struct gyre_detector_options {
     uint32_t rank, n;
     uint16_t epoch;
     const struct gyre_member *member; /* n, borrowed */
@@ -29,58 +29,65 @@ struct gyre_vigil_options {
     uint64_t patience_ns;             /* whoever waits longer is warned, and told for whom */
 };
 
-struct gyre_vigil_record {
+struct gyre_detector_record {
     int status;    /* negative */
     uint32_t rank; /* whose failure, or GYRE_NOBODY */
     char text[GYRE_WATCH_TEXT_MAX];
 };
 
-int gyre_vigil_create(const struct gyre_vigil_options *options, uint64_t now,
-                      struct gyre_vigil **vigil);
-void gyre_vigil_destroy(struct gyre_vigil *vigil); /* NULL allowed */
+int gyre_detector_create(const struct gyre_detector_options *options, uint64_t now,
+                         struct gyre_failure_detector **detector);
+void gyre_detector_destroy(struct gyre_failure_detector *detector); /* NULL allowed */
 
-uint32_t gyre_vigil_channels(const struct gyre_vigil *vigil);
-uint32_t gyre_vigil_peer(const struct gyre_vigil *vigil, uint32_t channel);
-int gyre_vigil_channel(const struct gyre_vigil *vigil, uint32_t peer);      /* -1: there is none */
-bool gyre_vigil_has_left(const struct gyre_vigil *vigil, uint32_t channel); /* said goodbye */
+uint32_t gyre_detector_channels(const struct gyre_failure_detector *detector);
+uint32_t gyre_detector_peer(const struct gyre_failure_detector *detector, uint32_t channel);
+int gyre_detector_channel(const struct gyre_failure_detector *detector,
+                          uint32_t peer); /* -1: there is none */
+bool gyre_detector_has_left(const struct gyre_failure_detector *detector,
+                            uint32_t channel); /* said goodbye */
 
 /* -- what happens ---------------------------------------------------------------------------------
  * `now` never runs backwards; it may jump, which the vigil takes for its own lateness. */
 
-void gyre_vigil_tick(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine);
+void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
+                        const struct gyre_watch_state *mine);
 
 /* A BEAT, FAILURE, WARNING, BYE or ALL_BYE came; other kinds only prove that the peer lives. */
-void gyre_vigil_receive(struct gyre_vigil *vigil, uint64_t now, uint32_t channel,
-                        const struct gyre_watch_message *message);
+void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel,
+                           const struct gyre_watch_message *message);
 
 /* The channel ended. Read what is left in it first. `why` may be NULL. */
-void gyre_vigil_eof(struct gyre_vigil *vigil, uint64_t now, uint32_t channel, const char *why);
+void gyre_detector_eof(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel,
+                       const char *why);
 
 /* The peer's process ended (pidfd). Read what is left in its channel first. */
-void gyre_vigil_ended(struct gyre_vigil *vigil, uint64_t now, uint32_t channel);
+void gyre_detector_ended(struct gyre_failure_detector *detector, uint64_t now, uint32_t channel);
 
-void gyre_vigil_launcher_gone(struct gyre_vigil *vigil, uint64_t now);
+void gyre_detector_launcher_gone(struct gyre_failure_detector *detector, uint64_t now);
 
 /* As gyre_watch_report(): decided here at once, or held back while it may be an echo. */
-void gyre_vigil_report(struct gyre_vigil *vigil, uint64_t now,
-                       const struct gyre_vigil_record *record, bool echo);
+void gyre_detector_report(struct gyre_failure_detector *detector, uint64_t now,
+                          const struct gyre_detector_record *record, bool echo);
 
 /* This rank has finished; `mine` is how far it got. */
-void gyre_vigil_leave(struct gyre_vigil *vigil, uint64_t now, const struct gyre_watch_state *mine);
+void gyre_detector_leave(struct gyre_failure_detector *detector, uint64_t now,
+                         const struct gyre_watch_state *mine);
 
 /* -- what follows ------------------------------------------------------------------------------ */
 
 /* Writes the next message for the channel (at most GYRE_WATCH_MESSAGE_MAX bytes) and forgets that
  * it was owed; 0: none. What is owed is a set, not a queue: a channel that takes nothing for a
  * while costs nothing. */
-size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t channel, uint8_t *out);
+size_t gyre_detector_next_message(struct gyre_failure_detector *detector, uint32_t channel,
+                                  uint8_t *out);
 
 /* The failure once it is decided, NULL before. It never changes again. */
-const struct gyre_vigil_record *gyre_vigil_failure(const struct gyre_vigil *vigil);
+const struct gyre_detector_record *gyre_detector_failure(
+    const struct gyre_failure_detector *detector);
 
 /* A line for the log, once; NULL: none. Valid until the next call of any kind. */
-const char *gyre_vigil_take_warning(struct gyre_vigil *vigil);
-bool gyre_vigil_all_left(const struct gyre_vigil *vigil);
-uint64_t gyre_vigil_wake(const struct gyre_vigil *vigil);
+const char *gyre_detector_take_warning(struct gyre_failure_detector *detector);
+bool gyre_detector_all_left(const struct gyre_failure_detector *detector);
+uint64_t gyre_detector_wake(const struct gyre_failure_detector *detector);
 
 #endif

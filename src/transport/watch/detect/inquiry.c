@@ -14,59 +14,63 @@
 
 #include <string.h>
 
-static void ask(struct gyre_vigil *vigil, struct gyre_vigil_side *side, uint32_t rank)
+static void ask_rank(struct gyre_failure_detector *detector, struct gyre_detector_side *side,
+                     uint32_t rank)
 {
-    int channel = rank < vigil->is.n ? gyre_vigil_channel(vigil, rank) : -1;
+    int channel = rank < detector->is.n ? gyre_detector_channel(detector, rank) : -1;
 
-    *side = (struct gyre_vigil_side){.rank = rank, .told = rank >= vigil->is.n};
-    if (channel >= 0 && !vigil->channel[channel].gone)
-        vigil->channel[channel].owed |= GYRE_OWED_ASK;
+    *side = (struct gyre_detector_side){.rank = rank, .told = rank >= detector->is.n};
+    if (channel >= 0 && !detector->channel[channel].gone)
+        detector->channel[channel].owed |= GYRE_OWED_ASK;
 }
 
-void gyre_vigil_doubt(struct gyre_vigil *vigil, uint32_t holder, uint32_t other)
+void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other)
 {
-    ask(vigil, &vigil->side[0], holder);
-    ask(vigil, &vigil->side[1], other);
-    vigil->next_beat = vigil->clock; /* rank 0's own state, too, shall be of now */
+    ask_rank(detector, &detector->side[0], holder);
+    ask_rank(detector, &detector->side[1], other);
+    detector->next_beat = detector->clock; /* rank 0's own state, too, shall be of now */
 }
 
-void gyre_vigil_hear_tell(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
-                          const struct gyre_watch_message *message)
+void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
+                             const struct gyre_detector_channel *source,
+                             const struct gyre_watch_message *message)
 {
     struct gyre_watch_state state;
 
-    if (vigil->roll == NULL)
+    if (detector->audit == NULL)
         return;
     memset(&state, 0, sizeof state);
     gyre_watch_state_decode(message->payload, &state);
     state.rank = source->peer; /* whatever it says */
-    gyre_roll_hear(vigil->roll, vigil->clock, &state);
+    gyre_audit_hear(detector->audit, detector->clock, &state);
     for (int i = 0; i < 2; i++)
-        vigil->side[i].told |= vigil->side[i].rank == source->peer;
-    vigil->next_beat = vigil->clock;
+        detector->side[i].told |= detector->side[i].rank == source->peer;
+    detector->next_beat = detector->clock;
 }
 
 /* It has answered, or never will. Rank 0's own state is in the roll. */
-static bool has_told(const struct gyre_vigil *vigil, const struct gyre_vigil_side *side)
+static bool has_told(const struct gyre_failure_detector *detector,
+                     const struct gyre_detector_side *side)
 {
-    int channel = side->told ? -1 : gyre_vigil_channel(vigil, side->rank);
+    int channel = side->told ? -1 : gyre_detector_channel(detector, side->rank);
 
-    return channel < 0 || vigil->channel[channel].left || vigil->channel[channel].gone;
+    return channel < 0 || detector->channel[channel].left || detector->channel[channel].gone;
 }
 
-void gyre_vigil_settle_doubt(struct gyre_vigil *vigil)
+void gyre_detector_settle_inquiry(struct gyre_failure_detector *detector)
 {
-    struct gyre_roll_finding finding;
-    struct gyre_vigil_record record = {.status = GYRE_MISMATCH, .rank = GYRE_NOBODY};
+    struct gyre_audit_finding finding;
+    struct gyre_detector_record record = {.status = GYRE_MISMATCH, .rank = GYRE_NOBODY};
 
-    if (vigil->roll == NULL || vigil->stage != GYRE_VIGIL_HELD ||
-        vigil->record.status != GYRE_MISMATCH)
+    if (detector->audit == NULL || detector->stage != GYRE_DETECTOR_HELD ||
+        detector->record.status != GYRE_MISMATCH)
         return;
-    if (!has_told(vigil, &vigil->side[0]) || !has_told(vigil, &vigil->side[1]))
+    if (!has_told(detector, &detector->side[0]) || !has_told(detector, &detector->side[1]))
         return;
-    gyre_vigil_all_told(vigil);
-    if (!gyre_roll_compare(vigil->roll, vigil->side[0].rank, vigil->side[1].rank, &finding))
+    gyre_detector_all_told(detector);
+    if (!gyre_audit_compare(detector->audit, detector->side[0].rank, detector->side[1].rank,
+                            &finding))
         return;
     memcpy(record.text, finding.text, sizeof record.text);
-    gyre_vigil_found(vigil, &record);
+    gyre_detector_found(detector, &record);
 }

@@ -8,7 +8,7 @@
 #include "transport/watch/detect/audit.h"
 
 /* The lowest bit is the most urgent. */
-enum gyre_vigil_owed {
+enum gyre_detector_owed {
     GYRE_OWED_FAILURE = 1,
     GYRE_OWED_ASK = 2,
     GYRE_OWED_TELL = 4,
@@ -18,79 +18,90 @@ enum gyre_vigil_owed {
     GYRE_OWED_BEAT = 64
 };
 
-enum gyre_vigil_stage { GYRE_VIGIL_CALM, GYRE_VIGIL_HELD, GYRE_VIGIL_PROPOSED, GYRE_VIGIL_DECIDED };
+enum gyre_detector_stage {
+    GYRE_DETECTOR_CALM,
+    GYRE_DETECTOR_HELD,
+    GYRE_DETECTOR_PROPOSED,
+    GYRE_DETECTOR_DECIDED
+};
 
-struct gyre_vigil_channel {
+struct gyre_detector_channel {
     uint32_t peer;
     uint8_t owed;
-    bool kin; /* an edge of the tree: beats in both directions, silence counts */
+    bool tree_edge; /* an edge of the tree: beats in both directions, silence counts */
     bool heard, left, gone;
     uint64_t heard_at;
     struct gyre_watch_state last; /* once it has left */
 };
 
-struct gyre_vigil_post { /* what a rank said that rank 0 has not been told yet */
+struct gyre_detector_post { /* what a rank said that rank 0 has not been told yet */
     struct gyre_watch_state state;
     bool fresh;
 };
 
-struct gyre_vigil_side { /* of a mismatch: a rank that rank 0 has asked what it does */
+struct gyre_detector_side { /* of a mismatch: a rank that rank 0 has asked what it does */
     uint32_t rank;
     bool told;
 };
 
-struct gyre_vigil {
-    struct gyre_vigil_options is;
+struct gyre_failure_detector {
+    struct gyre_detector_options is;
     uint64_t now, granted, clock; /* clock = now − granted */
     uint64_t interval, lateness_max, next_beat, held_at, deadline;
-    enum gyre_vigil_stage stage;
-    bool verdict; /* the record is decided for the whole job, or stands in for that */
+    enum gyre_detector_stage stage;
+    bool is_final; /* the record is decided for the whole job, or stands in for that */
     bool leaving, all_left, warned;
-    bool asked;                     /* rank 0 wants this rank's state */
-    struct gyre_vigil_side side[2]; /* rank 0 only, while a mismatch is HELD */
-    struct gyre_watch_state mine;   /* as of the last beat, or of the goodbye */
-    struct gyre_vigil_record record;
+    bool asked;                        /* rank 0 wants this rank's state */
+    struct gyre_detector_side side[2]; /* rank 0 only, while a mismatch is HELD */
+    struct gyre_watch_state mine;      /* as of the last beat, or of the goodbye */
+    struct gyre_detector_record record;
     char warning[GYRE_WATCH_TEXT_MAX];
     uint32_t leader; /* lowest rank of this node */
     uint32_t channels, left;
-    struct gyre_vigil_channel *channel; /* by peer, ascending */
-    struct gyre_vigil_post *post;       /* [0] this rank, [1 + i] channel i; unused on rank 0 */
-    struct gyre_roll *roll;             /* rank 0 only */
+    struct gyre_detector_channel *channel; /* by peer, ascending */
+    struct gyre_detector_post *post;       /* [0] this rank, [1 + i] channel i; unused on rank 0 */
+    struct gyre_call_audit *audit;         /* rank 0 only */
 };
 
 /* tree.c */
-int gyre_vigil_furnish(struct gyre_vigil *vigil); /* draws channels, makes tables; 0, -ENOMEM */
-uint32_t gyre_vigil_parent(const struct gyre_vigil *vigil);
+int gyre_detector_make_channels(
+    struct gyre_failure_detector *detector); /* draws channels, makes tables; 0, -ENOMEM */
+uint32_t gyre_detector_parent(const struct gyre_failure_detector *detector);
 
 /* failure.c: a failure whose cause is known; one that may be the echo of another; one that a
  * peer tells; one that counts at once; and what to do when the time to wait is over. */
-void gyre_vigil_found(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
-void gyre_vigil_hold(struct gyre_vigil *vigil, uint32_t holder,
-                     const struct gyre_vigil_record *record);
-void gyre_vigil_hear_failure(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
-                             const struct gyre_watch_message *message);
-void gyre_vigil_adopt(struct gyre_vigil *vigil, const struct gyre_vigil_record *record);
-void gyre_vigil_stop_waiting(struct gyre_vigil *vigil);
-void gyre_vigil_all_told(
-    struct gyre_vigil *vigil); /* nobody is waited for longer than for an echo */
+void gyre_detector_found(struct gyre_failure_detector *detector,
+                         const struct gyre_detector_record *record);
+void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
+                        const struct gyre_detector_record *record);
+void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
+                                const struct gyre_detector_channel *source,
+                                const struct gyre_watch_message *message);
+void gyre_detector_adopt(struct gyre_failure_detector *detector,
+                         const struct gyre_detector_record *record);
+void gyre_detector_stop_waiting(struct gyre_failure_detector *detector);
+void gyre_detector_all_told(
+    struct gyre_failure_detector *detector); /* nobody is waited for longer than for an echo */
 
 /* "rank 3 (host, pid 123) " and the rest as the format says. */
-void gyre_vigil_compose(const struct gyre_vigil *vigil, struct gyre_vigil_record *record,
-                        int status, uint32_t rank, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+void gyre_detector_compose(const struct gyre_failure_detector *detector,
+                           struct gyre_detector_record *record, int status, uint32_t rank,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* inquiry.c, on rank 0: asks the two ranks that differ; hears an answer; and tells what it makes of
  * both, when it has them. */
-void gyre_vigil_doubt(struct gyre_vigil *vigil, uint32_t holder, uint32_t other);
-void gyre_vigil_hear_tell(struct gyre_vigil *vigil, const struct gyre_vigil_channel *source,
-                          const struct gyre_watch_message *message);
-void gyre_vigil_settle_doubt(struct gyre_vigil *vigil);
+void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other);
+void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
+                             const struct gyre_detector_channel *source,
+                             const struct gyre_watch_message *message);
+void gyre_detector_settle_inquiry(struct gyre_failure_detector *detector);
 
 /* early_leave.c: does what this rank does go with how far that peer, which has left, got? */
-void gyre_vigil_compare(struct gyre_vigil *vigil, const struct gyre_vigil_channel *channel);
+void gyre_detector_compare(struct gyre_failure_detector *detector,
+                           const struct gyre_detector_channel *channel);
 
 /* outbox.c */
-void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
-                    const struct gyre_vigil_channel *except);
+void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detector_owed what,
+                       const struct gyre_detector_channel *except);
 
 #endif

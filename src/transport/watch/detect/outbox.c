@@ -3,21 +3,21 @@
 
 #include <string.h>
 
-void gyre_vigil_owe(struct gyre_vigil *vigil, enum gyre_vigil_owed what,
-                    const struct gyre_vigil_channel *except)
+void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detector_owed what,
+                       const struct gyre_detector_channel *except)
 {
-    for (uint32_t i = 0; i < vigil->channels; i++)
-        if (&vigil->channel[i] != except && !vigil->channel[i].gone)
-            vigil->channel[i].owed |= (uint8_t)what;
+    for (uint32_t i = 0; i < detector->channels; i++)
+        if (&detector->channel[i] != except && !detector->channel[i].gone)
+            detector->channel[i].owed |= (uint8_t)what;
 }
 
 /* Fills the payload with states that the way up has not been told. False if some did not fit. */
-static bool gather_states(struct gyre_vigil *vigil, struct gyre_watch_message *message,
-                          uint8_t *payload)
+static bool gather_states(struct gyre_failure_detector *detector,
+                          struct gyre_watch_message *message, uint8_t *payload)
 {
     message->payload = payload;
-    for (uint32_t i = 0; i <= vigil->channels; i++) {
-        struct gyre_vigil_post *post = &vigil->post[i];
+    for (uint32_t i = 0; i <= detector->channels; i++) {
+        struct gyre_detector_post *post = &detector->post[i];
         if (!post->fresh)
             continue;
         if (message->payload_bytes + GYRE_WATCH_STATE_BYTES > GYRE_WATCH_PAYLOAD_MAX)
@@ -35,67 +35,70 @@ static void attach_text(struct gyre_watch_message *message, const char *text)
     message->payload_bytes = (uint32_t)strlen(text);
 }
 
-static void attach_failure(const struct gyre_vigil *vigil, struct gyre_watch_message *message)
+static void attach_failure(const struct gyre_failure_detector *detector,
+                           struct gyre_watch_message *message)
 {
-    bool verdict = vigil->stage == GYRE_VIGIL_DECIDED && vigil->verdict;
-    bool held = vigil->stage == GYRE_VIGIL_HELD;
+    bool is_final = detector->stage == GYRE_DETECTOR_DECIDED && detector->is_final;
+    bool held = detector->stage == GYRE_DETECTOR_HELD;
 
     message->kind = GYRE_WATCH_FAILURE;
-    message->flags = verdict ? GYRE_WATCH_VERDICT : held ? GYRE_WATCH_HELD : 0;
-    message->status = vigil->record.status;
-    message->rank = vigil->record.rank;
-    attach_text(message, vigil->record.text);
+    message->flags = is_final ? GYRE_WATCH_DECIDED : held ? GYRE_WATCH_HELD : 0;
+    message->status = detector->record.status;
+    message->rank = detector->record.rank;
+    attach_text(message, detector->record.text);
 }
 
-static enum gyre_vigil_owed most_urgent(uint8_t owed)
+static enum gyre_detector_owed most_urgent(uint8_t owed)
 {
-    return (enum gyre_vigil_owed)(owed & -owed);
+    return (enum gyre_detector_owed)(owed & -owed);
 }
 
-static void attach_state(const struct gyre_vigil *vigil, struct gyre_watch_message *message,
-                         uint8_t *payload)
+static void attach_state(const struct gyre_failure_detector *detector,
+                         struct gyre_watch_message *message, uint8_t *payload)
 {
     message->payload = payload;
     message->payload_bytes = GYRE_WATCH_STATE_BYTES;
-    gyre_watch_state_encode(&vigil->mine, payload);
+    gyre_watch_state_encode(&detector->mine, payload);
 }
 
 /* Only the way up is told states, in as many beats as they need: those of a large node's last
  * ranks must not wait until the first ones have nothing new. */
-static void attach_beat(struct gyre_vigil *vigil, struct gyre_vigil_channel *channel,
-                        struct gyre_watch_message *message, uint8_t *payload)
+static void attach_beat(struct gyre_failure_detector *detector,
+                        struct gyre_detector_channel *channel, struct gyre_watch_message *message,
+                        uint8_t *payload)
 {
     message->kind = GYRE_WATCH_BEAT;
-    if (vigil->is.rank != 0 && channel->peer == gyre_vigil_parent(vigil) &&
-        !gather_states(vigil, message, payload))
+    if (detector->is.rank != 0 && channel->peer == gyre_detector_parent(detector) &&
+        !gather_states(detector, message, payload))
         channel->owed |= GYRE_OWED_BEAT;
 }
 
-size_t gyre_vigil_next_message(struct gyre_vigil *vigil, uint32_t index, uint8_t *out)
+size_t gyre_detector_next_message(struct gyre_failure_detector *detector, uint32_t index,
+                                  uint8_t *out)
 {
-    struct gyre_vigil_channel *channel = &vigil->channel[index];
-    struct gyre_watch_message message = {.epoch = vigil->is.epoch, .rank = vigil->is.rank};
+    struct gyre_detector_channel *channel = &detector->channel[index];
+    struct gyre_watch_message message = {.epoch = detector->is.epoch, .rank = detector->is.rank};
     uint8_t states[GYRE_WATCH_PAYLOAD_MAX];
-    enum gyre_vigil_owed what = most_urgent(channel->owed);
+    enum gyre_detector_owed what = most_urgent(channel->owed);
 
     if (channel->owed == 0)
         return 0;
     channel->owed &= (uint8_t)~what;
     if (what == GYRE_OWED_FAILURE) {
-        attach_failure(vigil, &message);
+        attach_failure(detector, &message);
     } else if (what == GYRE_OWED_ASK) {
         message.kind = GYRE_WATCH_ASK;
     } else if (what == GYRE_OWED_TELL) {
         message.kind = GYRE_WATCH_TELL;
-        attach_state(vigil, &message, states);
+        attach_state(detector, &message, states);
     } else if (what == GYRE_OWED_WARNING) {
         message.kind = GYRE_WATCH_WARNING;
-        attach_text(&message, vigil->warning);
+        attach_text(&message, detector->warning);
     } else if (what == GYRE_OWED_BEAT) {
-        attach_beat(vigil, channel, &message, states);
+        attach_beat(detector, channel, &message, states);
     } else if (what == GYRE_OWED_BYE) {
         message.kind = GYRE_WATCH_BYE;
-        attach_state(vigil, &message, states);
+        attach_state(detector, &message, states);
     } else {
         message.kind = GYRE_WATCH_ALL_BYE;
     }

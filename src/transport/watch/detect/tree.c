@@ -6,100 +6,101 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static bool same_node(const struct gyre_vigil *vigil, uint32_t peer)
+static bool same_node(const struct gyre_failure_detector *detector, uint32_t peer)
 {
-    return vigil->is.member[peer].node == vigil->is.member[vigil->is.rank].node;
+    return detector->is.member[peer].node == detector->is.member[detector->is.rank].node;
 }
 
-static uint32_t leader_of(const struct gyre_vigil *vigil, uint32_t rank)
+static uint32_t leader_of(const struct gyre_failure_detector *detector, uint32_t rank)
 {
     uint32_t first = 0;
 
-    while (vigil->is.member[first].node != vigil->is.member[rank].node)
+    while (detector->is.member[first].node != detector->is.member[rank].node)
         first++;
     return first;
 }
 
-uint32_t gyre_vigil_parent(const struct gyre_vigil *vigil)
+uint32_t gyre_detector_parent(const struct gyre_failure_detector *detector)
 {
-    return vigil->leader == vigil->is.rank ? 0 : vigil->leader;
+    return detector->leader == detector->is.rank ? 0 : detector->leader;
 }
 
-static bool reaches(const struct gyre_vigil *vigil, uint32_t peer)
+static bool reaches(const struct gyre_failure_detector *detector, uint32_t peer)
 {
-    uint32_t rank = vigil->is.rank;
-    return peer != rank && (rank == 0 || peer == 0 || same_node(vigil, peer));
+    uint32_t rank = detector->is.rank;
+    return peer != rank && (rank == 0 || peer == 0 || same_node(detector, peer));
 }
 
-static bool below(const struct gyre_vigil *vigil, uint32_t peer)
+static bool below(const struct gyre_failure_detector *detector, uint32_t peer)
 {
-    bool leads = vigil->leader == vigil->is.rank;
+    bool leads = detector->leader == detector->is.rank;
 
-    if (same_node(vigil, peer))
+    if (same_node(detector, peer))
         return leads;
-    return vigil->is.rank == 0 && leader_of(vigil, peer) == peer;
+    return detector->is.rank == 0 && leader_of(detector, peer) == peer;
 }
 
-static void draw_channels(struct gyre_vigil *vigil)
+static void draw_channels(struct gyre_failure_detector *detector)
 {
-    for (uint32_t peer = 0; peer < vigil->is.n; peer++) {
-        if (!reaches(vigil, peer))
+    for (uint32_t peer = 0; peer < detector->is.n; peer++) {
+        if (!reaches(detector, peer))
             continue;
-        vigil->channel[vigil->channels++] = (struct gyre_vigil_channel){
+        detector->channel[detector->channels++] = (struct gyre_detector_channel){
             .peer = peer,
-            .kin = below(vigil, peer) || (vigil->is.rank != 0 && peer == gyre_vigil_parent(vigil)),
-            .heard_at = vigil->clock,
+            .tree_edge = below(detector, peer) ||
+                         (detector->is.rank != 0 && peer == gyre_detector_parent(detector)),
+            .heard_at = detector->clock,
         };
     }
 }
 
-static uint32_t count_channels(const struct gyre_vigil *vigil)
+static uint32_t count_channels(const struct gyre_failure_detector *detector)
 {
     uint32_t count = 0;
 
-    for (uint32_t peer = 0; peer < vigil->is.n; peer++)
-        count += reaches(vigil, peer);
+    for (uint32_t peer = 0; peer < detector->is.n; peer++)
+        count += reaches(detector, peer);
     return count;
 }
 
-int gyre_vigil_furnish(struct gyre_vigil *vigil)
+int gyre_detector_make_channels(struct gyre_failure_detector *detector)
 {
-    uint32_t count = count_channels(vigil);
+    uint32_t count = count_channels(detector);
 
-    vigil->leader = leader_of(vigil, vigil->is.rank);
-    vigil->channel = calloc(count + 1, sizeof *vigil->channel);
-    vigil->post = calloc(vigil->is.rank == 0 ? 1 : count + 1, sizeof *vigil->post);
-    if (vigil->channel == NULL || vigil->post == NULL)
+    detector->leader = leader_of(detector, detector->is.rank);
+    detector->channel = calloc(count + 1, sizeof *detector->channel);
+    detector->post = calloc(detector->is.rank == 0 ? 1 : count + 1, sizeof *detector->post);
+    if (detector->channel == NULL || detector->post == NULL)
         return -ENOMEM;
-    draw_channels(vigil);
-    if (vigil->is.rank != 0)
+    draw_channels(detector);
+    if (detector->is.rank != 0)
         return 0;
-    struct gyre_roll_limits limits = {.patience_ns = vigil->is.patience_ns,
-                                      .dead_ns = vigil->is.dead_ns,
-                                      .timeout_ns = vigil->is.timeout_ns};
-    return gyre_roll_create(vigil->is.n, &limits, &vigil->roll);
+    struct gyre_audit_limits limits = {.patience_ns = detector->is.patience_ns,
+                                       .dead_ns = detector->is.dead_ns,
+                                       .timeout_ns = detector->is.timeout_ns};
+    return gyre_audit_create(detector->is.n, &limits, &detector->audit);
 }
 
-uint32_t gyre_vigil_channels(const struct gyre_vigil *vigil)
+uint32_t gyre_detector_channels(const struct gyre_failure_detector *detector)
 {
-    return vigil->channels;
+    return detector->channels;
 }
 
-uint32_t gyre_vigil_peer(const struct gyre_vigil *vigil, uint32_t channel)
+uint32_t gyre_detector_peer(const struct gyre_failure_detector *detector, uint32_t channel)
 {
-    return vigil->channel[channel].peer;
+    return detector->channel[channel].peer;
 }
 
-int gyre_vigil_channel(const struct gyre_vigil *vigil, uint32_t peer)
+int gyre_detector_channel(const struct gyre_failure_detector *detector, uint32_t peer)
 {
-    uint32_t low = 0, high = vigil->channels;
+    uint32_t low = 0, high = detector->channels;
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (vigil->channel[middle].peer < peer)
+        if (detector->channel[middle].peer < peer)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < vigil->channels && vigil->channel[low].peer == peer ? (int)low : -1;
+    return low < detector->channels && detector->channel[low].peer == peer ? (int)low : -1;
 }

@@ -15,7 +15,7 @@ static struct gyre_question ask(enum gyre_verb verb, uint32_t n, uint64_t bytes,
 {
     return (struct gyre_question){
         .whole = {.verb = verb, .n = n, .element = 4, .count = bytes / 4, .stride = bytes / 4},
-        .roads = {kind, kind, &gyre_tuning_built_in}};
+        .link_kinds = {kind, kind, &gyre_tuning_built_in}};
 }
 
 static struct gyre_choice choose(const struct gyre_question *question)
@@ -98,7 +98,7 @@ static void prices_decide(void **state)
 {
     struct gyre_tuning tuning = gyre_tuning_built_in;
     struct gyre_question question = ask(GYRE_VERB_ALL_REDUCE, 16, 1 << 20, GYRE_LINK_NETWORK);
-    question.roads.tuning = &tuning;
+    question.link_kinds.tuning = &tuning;
     tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){1000000000, 0, 0, 1};
     struct gyre_choice slow = choose(&question);
     assert_string_equal(slow.algorithm->name, "direct");
@@ -116,22 +116,23 @@ static void prices_decide(void **state)
 static void a_ring_costs_its_formula(void **state)
 {
     struct gyre_tuning tuning = gyre_tuning_built_in;
-    struct gyre_roads roads = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_link_kinds link_kinds = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
     tuning.fold_kib_ps = 0;
     for (uint32_t n = 2; n <= 64; n *= 2) {
         struct gyre_slice slice = {.n = n, .element = 4, .count = 1 << 18};
         tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){0, 0, 0, 1024};
-        assert_int_equal(gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &roads,
+        assert_int_equal(gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &link_kinds,
                                          GYRE_COST_NEVER, &walk, &cost),
                          0);
         assert_int_equal(cost.path.all, 2 * (n - 1) * (UINT64_C(1) << 20) / n);
         assert_int_equal(cost.busy.all, cost.path.all);
         tuning.link[GYRE_LINK_NETWORK] = (struct gyre_price){7, 2, 0, 0};
-        gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &roads, GYRE_COST_NEVER, &walk, &cost);
+        gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &link_kinds, GYRE_COST_NEVER, &walk,
+                        &cost);
         assert_int_equal(cost.path.all, 2 * (n - 1) * 9000);
-        gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &roads, 9000, &walk, &cost);
+        gyre_cost_slice(gyre_algorithm_find("ring"), &slice, &link_kinds, 9000, &walk, &cost);
         assert_true(cost.path.all == GYRE_COST_NEVER || n == 2);
     }
     gyre_walk_deinit(&walk);
@@ -144,16 +145,16 @@ static void one_way_spares_cores(void **state)
     struct gyre_walk walk = {0};
     tuning.fold_kib_ps = 0;
     for (int kind = GYRE_LINK_NETWORK; kind <= GYRE_LINK_SHM; kind++) {
-        struct gyre_roads roads = {kind, kind, &tuning};
+        struct gyre_link_kinds link_kinds = {kind, kind, &tuning};
         struct gyre_slice slice = {.verb = GYRE_VERB_BROADCAST, .n = 2, .element = 4};
         struct gyre_cost one, both;
         slice.count = slice.stride = 3 << 16;
         slice.small = UINT64_MAX;
         tuning.link[kind] = (struct gyre_price){0, 0, 0, 1024};
         const struct gyre_algorithm *direct = gyre_algorithm_find("direct");
-        gyre_cost_slice(direct, &slice, &roads, GYRE_COST_NEVER, &walk, &one);
+        gyre_cost_slice(direct, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &one);
         slice.verb = GYRE_VERB_ALL_TO_ALL;
-        gyre_cost_slice(direct, &slice, &roads, GYRE_COST_NEVER, &walk, &both);
+        gyre_cost_slice(direct, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &both);
         assert_int_equal(both.path.all, slice.count * 4);
         assert_int_equal(one.path.all,
                          kind == GYRE_LINK_NETWORK ? slice.count * 4 : slice.count * 4 / 3 * 2);
@@ -168,14 +169,14 @@ static void receiving_costs_half_of_sending(void **state)
     struct gyre_tuning tuning = gyre_tuning_built_in;
     struct gyre_walk walk = {0};
     struct gyre_cost cost[2];
-    struct gyre_roads roads = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, &tuning};
+    struct gyre_link_kinds link_kinds = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, &tuning};
     tuning.fold_kib_ps = 0;
     tuning.link[GYRE_LINK_LOOPBACK] = (struct gyre_price){0, 0, 0, 1024};
     for (int i = 0; i < 2; i++) {
         struct gyre_slice slice = {.verb = verb[i], .n = 4, .element = 4};
         slice.count = slice.stride = 3 << 16;
         slice.small = UINT64_MAX;
-        gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &roads, GYRE_COST_NEVER, &walk,
+        gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &link_kinds, GYRE_COST_NEVER, &walk,
                         &cost[i]);
     }
     assert_int_equal(cost[0].path.all, 3 * (4 * (3 << 16)) / 3);
@@ -192,19 +193,19 @@ static void a_node_has_one_door(void **state)
     struct gyre_walk walk = {0};
     struct gyre_cost apart, together;
     struct gyre_tuning tuning = gyre_tuning_built_in;
-    struct gyre_roads roads = {GYRE_LINK_SHM, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_link_kinds link_kinds = {GYRE_LINK_SHM, GYRE_LINK_NETWORK, &tuning};
     struct gyre_slice slice = {.n = 8, .element = 4, .count = 1 << 18};
     const struct gyre_algorithm *doubling = gyre_algorithm_find("doubling");
     memset(tuning.link, 0, sizeof tuning.link);
     tuning.link[GYRE_LINK_NETWORK].kib_ps = 1024;
     tuning.fold_kib_ps = 0;
     assert_int_equal(gyre_layout_create(node, 8, &layout, NULL), 0);
-    roads.near = GYRE_LINK_NETWORK;
-    gyre_cost_slice(doubling, &slice, &roads, GYRE_COST_NEVER, &walk, &apart);
+    link_kinds.near = GYRE_LINK_NETWORK;
+    gyre_cost_slice(doubling, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &apart);
     assert_int_equal(apart.path.all, UINT64_C(3) << 20); /* three swaps of a MiB */
-    roads.near = GYRE_LINK_SHM;
+    link_kinds.near = GYRE_LINK_SHM;
     slice.layout = layout;
-    gyre_cost_slice(doubling, &slice, &roads, GYRE_COST_NEVER, &walk, &together);
+    gyre_cost_slice(doubling, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &together);
     assert_int_equal(together.path.all, UINT64_C(4)
                                             << 20); /* one goes out, of four ranks at once */
     gyre_walk_deinit(&walk);
@@ -215,7 +216,7 @@ static void a_node_has_one_door(void **state)
 static void a_crowd_is_dear(void **state)
 {
     struct gyre_tuning tuning = gyre_tuning_built_in;
-    struct gyre_roads roads = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_link_kinds link_kinds = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
     struct gyre_slice slice = {.n = 13, .element = 4, .count = 1, .small = 4};
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
@@ -223,7 +224,7 @@ static void a_crowd_is_dear(void **state)
     tuning.fold_kib_ps = 0;
     for (tuning.crowd = 4; tuning.crowd <= 16; tuning.crowd += 4) {
         uint64_t extra = tuning.crowd < 12 ? 12 - tuning.crowd : 0;
-        gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &roads, GYRE_COST_NEVER, &walk,
+        gyre_cost_slice(gyre_algorithm_find("direct"), &slice, &link_kinds, GYRE_COST_NEVER, &walk,
                         &cost);
         assert_int_equal(cost.path.all, (12 + extra) * 1000); /* one exchange with 12 peers */
     }
@@ -255,10 +256,10 @@ static uint64_t price(const struct gyre_question *question, uint64_t slice_bytes
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
     uint64_t count = question->whole.count;
-    gyre_cost_slice(gyre_algorithm_find("ring"), &question->whole, &question->roads,
+    gyre_cost_slice(gyre_algorithm_find("ring"), &question->whole, &question->link_kinds,
                     GYRE_COST_NEVER, &walk, &cost);
     gyre_walk_deinit(&walk);
-    return gyre_cost_total(&cost, 16 * count, count, slice_bytes, 2, question->roads.tuning);
+    return gyre_cost_total(&cost, 16 * count, count, slice_bytes, 2, question->link_kinds.tuning);
 }
 
 /* A cache that is too small slows sums and the copies of sockets on one machine. What only travels
@@ -271,7 +272,7 @@ static void the_network_knows_no_cache(void **state)
     struct gyre_tuning tuning = gyre_tuning_built_in;
     const uint64_t window = tuning.window_kib * 1024;
     tuning.fold_kib_ps = 0;
-    far.roads.tuning = near.roads.tuning = &tuning;
+    far.link_kinds.tuning = near.link_kinds.tuning = &tuning;
     for (uint64_t bytes = 1024; bytes <= 64 * window; bytes *= 4)
         assert_int_equal(price(&far, bytes), price(&far, 1024));
     for (uint64_t bytes = window; bytes <= 64 * window; bytes *= 4) {
@@ -291,7 +292,7 @@ static void what_goes_unasked_is_as_the_drivers_have_it(void **state)
 static void nobody_hides_between_the_sample(void **state)
 {
     struct gyre_tuning tuning = gyre_tuning_built_in;
-    struct gyre_roads roads = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
+    struct gyre_link_kinds link_kinds = {GYRE_LINK_NETWORK, GYRE_LINK_NETWORK, &tuning};
     const struct gyre_algorithm *chain = gyre_algorithm_find("chain");
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
@@ -299,7 +300,7 @@ static void nobody_hides_between_the_sample(void **state)
     tuning.link[GYRE_LINK_NETWORK].message_ns = 1;
     for (uint32_t n = 12; n <= 1024; n *= 3) {
         struct gyre_slice slice = {.n = n, .element = 4, .count = 1};
-        gyre_cost_slice(chain, &slice, &roads, GYRE_COST_NEVER, &walk, &cost);
+        gyre_cost_slice(chain, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost);
         assert_in_range(cost.path.all, (n - 1) * 1000, 4 * n * 1000);
     }
     gyre_walk_deinit(&walk);
@@ -415,10 +416,10 @@ static void the_first_rule_that_fits_is_taken(void **state)
 static void a_rule_that_does_not_suit_is_passed_over(void **state)
 {
     struct gyre_rules rules;
-    struct gyre_slice whole = {.n = 4, .element = 2, .count = 100, .narrow = true};
+    struct gyre_slice whole = {.n = 4, .element = 2, .count = 100, .rounds_partials = true};
     assert_int_equal(gyre_rules_parse("GYRE_ALGO", "all_reduce:chain;ring", &rules, NULL), 0);
     assert_string_equal(gyre_rules_find(&rules, &whole, false)->name, "ring");
-    whole.narrow = false;
+    whole.rounds_partials = false;
     assert_string_equal(gyre_rules_find(&rules, &whole, false)->name, "chain");
     assert_int_equal(gyre_rules_parse("GYRE_ALGO", "ring;chain", &rules, NULL), 0);
     assert_string_equal(gyre_rules_find(&rules, &whole, false)->name, "ring");

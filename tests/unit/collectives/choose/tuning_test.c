@@ -137,7 +137,7 @@ static void files_that_cannot_be_read_are_told(void **state)
 static uint32_t take(struct gyre_trial *trial, uint32_t n, const struct gyre_tuning *truth)
 {
     static const char *const names[] = {"doubling", "direct", "ring"};
-    struct gyre_roads roads = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, truth};
+    struct gyre_link_kinds link_kinds = {GYRE_LINK_LOOPBACK, GYRE_LINK_LOOPBACK, truth};
     struct gyre_walk walk = {0};
     struct gyre_cost cost;
     uint32_t trials = 0;
@@ -146,7 +146,7 @@ static uint32_t take(struct gyre_trial *trial, uint32_t n, const struct gyre_tun
             struct gyre_slice slice = {.n = n, .element = 4, .count = count, .small = 1};
             const struct gyre_algorithm *algorithm = gyre_algorithm_find(names[a]);
             assert_int_equal(
-                gyre_cost_slice(algorithm, &slice, &roads, GYRE_COST_NEVER, &walk, &cost), 0);
+                gyre_cost_slice(algorithm, &slice, &link_kinds, GYRE_COST_NEVER, &walk, &cost), 0);
             trial[trials++] = (struct gyre_trial){algorithm, slice, GYRE_LINK_LOOPBACK,
                                                   GYRE_LINK_LOOPBACK, (double)cost.path.all / 1000};
         }

@@ -8,36 +8,38 @@ struct machine {
 };
 
 /* So many pieces; returns how many went around. */
-static unsigned store(struct gyre_pace *pace, const struct machine *machine, unsigned pieces)
+static unsigned store(struct gyre_store_policy *store_policy, const struct machine *machine,
+                      unsigned pieces)
 {
-    unsigned around = 0;
+    unsigned nontemporal = 0;
     for (unsigned i = 0; i < pieces; i++) {
-        struct gyre_pace_way way = gyre_pace_next(pace);
-        around += way.around;
+        struct gyre_store_choice way = gyre_store_policy_next(store_policy);
+        nontemporal += way.nontemporal;
         if (way.timed)
-            gyre_pace_took(pace, way.around, 256 << 10, machine->ns[way.around]);
+            gyre_store_policy_took(store_policy, way.nontemporal, 256 << 10,
+                                   machine->ns[way.nontemporal]);
     }
-    return around;
+    return nontemporal;
 }
 
 static void the_faster_way_is_taken(void **state)
 {
     const struct machine shared = {{7000, 14000}}, apart = {{27000, 16000}};
-    struct gyre_pace pace = {0};
-    assert_in_range(store(&pace, &shared, 100000), 1, 100000 / 400);
-    pace = (struct gyre_pace){0};
-    assert_in_range(store(&pace, &apart, 100000), 100000 - 100000 / 400, 100000 - 1);
+    struct gyre_store_policy store_policy = {0};
+    assert_in_range(store(&store_policy, &shared, 100000), 1, 100000 / 400);
+    store_policy = (struct gyre_store_policy){0};
+    assert_in_range(store(&store_policy, &apart, 100000), 100000 - 100000 / 400, 100000 - 1);
 }
 
 static void a_machine_may_change(void **state)
 {
     const struct machine shared = {{7000, 14000}}, apart = {{27000, 16000}};
-    struct gyre_pace pace = {0};
+    struct gyre_store_policy store_policy = {0};
     for (int i = 0; i < 3; i++) {
-        store(&pace, &shared, 2000);
-        assert_false(pace.around);
-        store(&pace, &apart, 2000);
-        assert_true(pace.around);
+        store(&store_policy, &shared, 2000);
+        assert_false(store_policy.nontemporal);
+        store(&store_policy, &apart, 2000);
+        assert_true(store_policy.nontemporal);
     }
 }
 
@@ -45,37 +47,37 @@ static void a_machine_may_change(void **state)
 static void cold_pieces_decide_nothing(void **state)
 {
     const struct machine cold = {{90000, 90000}}, warm = {{7000, 14000}};
-    struct gyre_pace pace = {0};
-    store(&pace, &cold, 4);
-    assert_in_range(store(&pace, &warm, 1000), 1, 9);
+    struct gyre_store_policy store_policy = {0};
+    store(&store_policy, &cold, 4);
+    assert_in_range(store(&store_policy, &warm, 1000), 1, 9);
 }
 
 static void who_was_held_up_is_forgiven(void **state)
 {
     const struct machine shared = {{7000, 14000}}, held_up = {{4000000, 4000000}};
-    struct gyre_pace pace = {0};
-    store(&pace, &shared, 40);
+    struct gyre_store_policy store_policy = {0};
+    store(&store_policy, &shared, 40);
     for (int i = 0; i < 200; i++) {
-        assert_false(pace.around);
-        store(&pace, &held_up, 3);
-        store(&pace, &shared, 50);
+        assert_false(store_policy.nontemporal);
+        store(&store_policy, &held_up, 3);
+        store(&store_policy, &shared, 50);
     }
 }
 
 static void equals_do_not_take_turns(void **state)
 {
     const struct machine alike = {{10000, 9500}};
-    struct gyre_pace pace = {0};
-    assert_in_range(store(&pace, &alike, 10000), 1, 30);
+    struct gyre_store_policy store_policy = {0};
+    assert_in_range(store(&store_policy, &alike, 10000), 1, 30);
 }
 
 /* Most pieces are not timed: two looks at the clock are long beside 16 KiB. */
 static void few_are_timed(void **state)
 {
-    struct gyre_pace pace = {0};
+    struct gyre_store_policy store_policy = {0};
     unsigned timed = 0;
     for (int i = 0; i < 8000; i++)
-        timed += gyre_pace_next(&pace).timed;
+        timed += gyre_store_policy_next(&store_policy).timed;
     assert_in_range(timed, 1000, 1100);
 }
 

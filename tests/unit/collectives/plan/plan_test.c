@@ -67,13 +67,13 @@ static void only_all_to_all_stages_in_place(void **state)
 }
 
 /* Sums take the place of the inputs that they were read from; blocks would land on others. */
-static void single_blocks_stage_in_the_outbox(void **state)
+static void single_blocks_stage_in_the_inbox(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 9; n++)
         for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb < GYRE_VERBS; verb++) {
             struct gyre_plan *plan = make("direct", verb, n, 0, 100003, true);
-            assert_int_equal(plan->stage_in_outbox,
+            assert_int_equal(plan->stage_in_inbox,
                              verb == GYRE_VERB_ALL_REDUCE || verb == GYRE_VERB_REDUCE);
             gyre_plan_destroy(plan);
         }
@@ -172,10 +172,10 @@ static void mark(const struct gyre_plan *plan, uint32_t n, uint8_t *const *writt
         for (uint32_t s = 0; s < move->sources && reduces; s++)
             assert_int_equal(move->source[s].rank, s); /* in rank order */
         for (uint32_t d = 0; d < move->destinations; d++) {
-            struct gyre_tap tap = move->destination[d];
-            uint64_t at = gyre_plan_block_at(plan, tap.block) + tap.offset;
+            struct gyre_block_ref ref = move->destination[d];
+            uint64_t at = gyre_plan_block_at(plan, ref.block) + ref.offset;
             for (uint64_t b = 0; b < move->length; b++)
-                written[tap.rank][at + b]++;
+                written[ref.rank][at + b]++;
         }
     }
 }
@@ -242,7 +242,8 @@ static void unsafe_shortcuts_are_refused(void **state)
         .name = "crossed", .extent = crossed_extent, .round = crossed_round};
     struct gyre_slice slice = {.n = 3, .element = 4, .count = 5000};
     struct gyre_binding binding = {.safe_in_place = true, .stays_at_home = true};
-    struct gyre_fused *fused = gyre_bind_fused(&crossed, &slice, GYRE_RECEIVER_COPIES, &binding);
+    struct gyre_rank_moves *fused =
+        gyre_bind_rank_moves(&crossed, &slice, GYRE_RECEIVER_COPIES, &binding);
     assert_non_null(fused);
     assert_false(binding.stays_at_home);
     assert_false(binding.safe_in_place);
@@ -279,7 +280,7 @@ int main(void)
         cmocka_unit_test(direct_is_fused_on_shared_memory),
         cmocka_unit_test(verbs_with_blocks_are_fused),
         cmocka_unit_test(only_all_to_all_stages_in_place),
-        cmocka_unit_test(single_blocks_stage_in_the_outbox),
+        cmocka_unit_test(single_blocks_stage_in_the_inbox),
         cmocka_unit_test(own_blocks_are_not_staged),
         cmocka_unit_test(slices_of_blocks_fit_the_stage),
         cmocka_unit_test(unequal_blocks_are_part_of_the_shape),

@@ -101,8 +101,8 @@ static void give(const struct gyre_slice *s, uint32_t to, struct gyre_round *rou
 static void step(const struct gyre_slice *s, uint32_t d, struct gyre_round *round)
 {
     struct gyre_span own = gyre_slice_out_block(s, s->rank);
-    take(s, gyre_pairs_from(s->rank, s->n, d), round);
-    give(s, gyre_pairs_to(s->rank, s->n, d), round);
+    take(s, gyre_p2p_from(s->rank, s->n, d), round);
+    give(s, gyre_p2p_to(s->rank, s->n, d), round);
     if (d == 1 && own.bytes)
         gyre_round_copy(round, gyre_at(GYRE_OUTPUT, own.at), own_data(s, s->rank), own.bytes);
 }

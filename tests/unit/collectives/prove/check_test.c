@@ -285,7 +285,7 @@ static void test_narrow_partial_sums(void **state)
 {
     struct gyre_trouble trouble = {0};
     struct gyre_slice slice = {
-        .verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 2, .count = 23, .narrow = true};
+        .verb = GYRE_VERB_ALL_REDUCE, .n = 5, .element = 2, .count = 23, .rounds_partials = true};
     struct gyre_algorithm careless = *gyre_algorithm_find("chain");
     assert_false(gyre_algorithm_builds(&careless, &slice));
     assert_int_equal(gyre_check_schedule(&careless, &slice, &trouble), GYRE_INVALID);

@@ -46,7 +46,7 @@ static void give_memory(struct gyre_layer *layer)
         layer->parameter[p].gradient = random_floats(layer->parameter[p].count);
     }
     for (int b = 0; b < layer->buffer_count; b++) {
-        struct gyre_buffer *buffer = &layer->buffer[b];
+        struct gyre_running_buffer *buffer = &layer->buffer[b];
         buffer->value = calloc(buffer->count, 8);
         for (size_t i = 0; !buffer->whole && i < buffer->count; i++)
             ((float *)buffer->value)[i] = (float)buffer->fill;

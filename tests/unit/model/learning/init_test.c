@@ -102,7 +102,7 @@ static void test_fills(void **state)
     float mean[4] = {7, 7, 7, 7}, variance[4] = {7, 7, 7, 7};
     int64_t batches = 7;
     void *value[] = {mean, variance, &batches};
-    struct gyre_buffer *list[3];
+    struct gyre_running_buffer *list[3];
     for (int b = 0; b < 3; b++) {
         list[b] = &layer[1].buffer[b];
         list[b]->value = value[b];

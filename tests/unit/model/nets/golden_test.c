@@ -151,7 +151,7 @@ static struct gyre_model *make_model(const struct golden *g)
 static size_t load(const struct golden *g, struct gyre_model *model)
 {
     struct gyre_parameter *const *parameter;
-    struct gyre_buffer *const *buffer;
+    struct gyre_running_buffer *const *buffer;
     struct gyre_safetensors *file = open_state(g, "init");
     size_t floats = 0, more = 0;
     int count = gyre_model_parameters(model, &parameter);
@@ -240,7 +240,7 @@ static void add_difference(const struct gyre_safetensors *file, const char *name
 static void compare_end(const struct golden *g, struct gyre_model *model)
 {
     struct gyre_parameter *const *parameter;
-    struct gyre_buffer *const *buffer;
+    struct gyre_running_buffer *const *buffer;
     struct gyre_safetensors *file = open_state(g, "final");
     double difference = 0, length = 0;
     int count = gyre_model_parameters(model, &parameter);

@@ -30,7 +30,7 @@ static void note_ready(void *context, struct gyre_parameter *parameter)
 static size_t own(struct gyre_model *model)
 {
     struct gyre_parameter *const *parameter;
-    struct gyre_buffer *const *buffer;
+    struct gyre_running_buffer *const *buffer;
     size_t floats = 0, more = 0;
     int count = gyre_model_parameters(model, &parameter);
     for (int p = 0; p < count; floats += parameter[p++]->count) {
@@ -122,7 +122,7 @@ static void test_convnet_names(void **state)
         "layer2.1.weight layer2.1.bias fc.weight fc.bias ";
     struct gyre_model *model;
     struct gyre_parameter *const *p;
-    struct gyre_buffer *const *b;
+    struct gyre_running_buffer *const *b;
     char names[512] = "";
     assert_int_equal(
         gyre_convnet_create(&model, (struct gyre_volume){1, 28, 28}, 10, &settings, &trouble), 0);

@@ -106,7 +106,7 @@ static double step_wine(struct wine_run *run)
     good(gyre_network_learn_classes(run->net, x, count, labels));
     good(gyre_ddp_wait(run->ddp));
     good(gyre_network_update(run->net, 1e-3));
-    const struct gyre_ddp_result *result = gyre_ddp_step(run->ddp);
+    const struct gyre_ddp_result *result = gyre_ddp_result(run->ddp);
     assert_int_equal(result->samples, count);
     return result->sum[GYRE_NETWORK_LOSS] / (double)result->samples;
 }
@@ -148,7 +148,7 @@ static void follows_the_mean_gradient(void **state)
     good(gyre_network_learn_targets(net, rows, 2, targets));
     good(gyre_ddp_wait(ddp));
     /* outputs 0.5 and 2.25: d = -0.5 and 0.25 */
-    assert_true(fabs(gyre_ddp_step(ddp)->sum[GYRE_NETWORK_LOSS] - 0.3125) < 1e-6);
+    assert_true(fabs(gyre_ddp_result(ddp)->sum[GYRE_NETWORK_LOSS] - 0.3125) < 1e-6);
     good(gyre_network_update(net, 0.1));
     has(net, 0.5 - 0.1 * 0.25, -0.25 + 0.1 * 1.25, 0.5 + 0.1 * 0.25);
     gyre_network_destroy(net);
@@ -279,7 +279,7 @@ static void refuses_batches_before_a_step(void **state)
     refused(gyre_network_learn_classes(net, NULL, 2, fine), "NULL");
     good(gyre_network_learn_classes(net, rows, 2, fine));
     good(gyre_ddp_wait(ddp));
-    assert_int_equal(gyre_ddp_step(ddp)->number, 1);
+    assert_int_equal(gyre_ddp_result(ddp)->number, 1);
     gyre_network_destroy(net);
 }
 

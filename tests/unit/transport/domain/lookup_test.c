@@ -8,15 +8,15 @@
 #define LENGTH 8192u
 
 static struct gyre_domain *domain;
-static const struct gyre_sight *sight;
+static const struct gyre_memory_lookup *lookup;
 static uint8_t own[4 * LENGTH];
 
 static int set_up(void **state)
 {
     (void)state;
     domain = calloc(1, sizeof *domain);
-    gyre_domain_sight_init(domain);
-    sight = &domain->sight;
+    gyre_domain_lookup_init(domain);
+    lookup = &domain->lookup;
     return gyre_domain_memory_init(domain);
 }
 
@@ -32,7 +32,7 @@ static uint32_t hold(const uint8_t *memory, uint64_t length)
 {
     void *base = NULL;
     uint64_t span = 0;
-    uint32_t id = sight->hold(domain, memory, length, &base, &span);
+    uint32_t id = lookup->hold(domain, memory, length, &base, &span);
     assert_true(!id || ((uint8_t *)base <= memory && memory + length <= (uint8_t *)base + span));
     return id;
 }
@@ -48,14 +48,14 @@ static void what_is_lent_is_held_until_it_is_withdrawn(void **state)
     assert_int_equal(hold(own + LENGTH + 100, LENGTH - 99), 0);
     assert_int_equal(hold(own + LENGTH - 1, 2), 0);
     assert_int_equal(hold(own + LENGTH, 0), 0);
-    assert_true(sight->lives(domain, id));
-    uint32_t before = sight->gone(domain);
+    assert_true(lookup->lives(domain, id));
+    uint32_t before = lookup->gone(domain);
     gyre_domain_withdraw(domain, own + LENGTH, LENGTH);
-    assert_int_equal(sight->gone(domain), before + 1);
-    assert_false(sight->lives(domain, id));
+    assert_int_equal(lookup->gone(domain), before + 1);
+    assert_false(lookup->lives(domain, id));
     assert_int_equal(hold(own + LENGTH, LENGTH), 0);
     gyre_domain_withdraw(domain, own + LENGTH, LENGTH);
-    assert_int_equal(sight->gone(domain), before + 1);
+    assert_int_equal(lookup->gone(domain), before + 1);
 }
 
 /* The program may give the same addresses another life: nothing of the old one is believed. */
@@ -105,12 +105,12 @@ static void regions_are_held_too(void **state)
     (void)state;
     uint8_t *memory = gyre_domain_keep(domain, LENGTH);
     assert_non_null(memory);
-    uint32_t id = hold(memory + 10, LENGTH - 10), before = sight->gone(domain);
+    uint32_t id = hold(memory + 10, LENGTH - 10), before = lookup->gone(domain);
     assert_int_not_equal(id, 0);
-    assert_true(sight->lives(domain, id));
+    assert_true(lookup->lives(domain, id));
     assert_int_equal(gyre_domain_unshare(domain, memory), 0);
-    assert_int_equal(sight->gone(domain), before + 1);
-    assert_false(sight->lives(domain, id));
+    assert_int_equal(lookup->gone(domain), before + 1);
+    assert_false(lookup->lives(domain, id));
 }
 
 int main(void)

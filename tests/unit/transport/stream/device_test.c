@@ -105,7 +105,7 @@ static const struct gyre_device device = {.name = "toy",
 
 static struct fixture {
     struct stream_pair pair;
-    struct gyre_sight sight;
+    struct gyre_memory_lookup lookup;
     bool freed;                  /* the peer's region of the device */
     int sent[POSTS], got[POSTS]; /* status by token */
     int fetched;                 /* the last failure that fetch() told */
@@ -124,7 +124,8 @@ static uint32_t locate(void *context, const void *memory, uint64_t length, uint6
     return place(host, memory, length, offset) ? HOST_REGION : 0;
 }
 
-static uint32_t locate_away(void *context, const void *memory, uint64_t length, uint64_t *offset)
+static uint32_t locate_on_device(void *context, const void *memory, uint64_t length,
+                                 uint64_t *offset)
 {
     (void)context;
     return !f.freed && place(away, memory, length, offset) ? AWAY_REGION : 0;
@@ -138,8 +139,8 @@ static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset
                                                                               : NULL;
 }
 
-static void *view_away(void *context, uint32_t peer, uint32_t region, uint64_t offset,
-                       uint64_t length)
+static void *view_on_device(void *context, uint32_t peer, uint32_t region, uint64_t offset,
+                            uint64_t length)
 {
     (void)context;
     assert_in_range(peer, 1, 2);
@@ -153,18 +154,18 @@ static int set_up(void **state)
     posted = made = told = looks = 0;
     refusal = verdict = queue_verdict = 0;
     at_once = false;
-    f = (struct fixture){.sight = {.locate = locate,
-                                   .view = view,
-                                   .ferry = gyre_ferry_create(&device, 3),
-                                   .locate_away = locate_away,
-                                   .view_away = view_away}};
+    f = (struct fixture){.lookup = {.locate = locate,
+                                    .view = view,
+                                    .copy_queue = gyre_copy_queue_create(&device, 3),
+                                    .locate_on_device = locate_on_device,
+                                    .view_on_device = view_on_device}};
     for (size_t i = 0; i < 2 * HALF; i += 8) {
         gyre_put64(away + i, gyre_mix64(i));
         gyre_put64(host + i, gyre_mix64(i + 1));
     }
     for (uint32_t end = 0; end < 2; end++) {
         struct gyre_stream_options options = {
-            .epoch = 7, .posts = POSTS, .peer = end + 1, .sight = &f.sight};
+            .epoch = 7, .posts = POSTS, .peer = end + 1, .lookup = &f.lookup};
         assert_int_equal(gyre_stream_create(&options, &f.pair.end[end]), 0);
     }
     for (uint32_t i = 0; i < POSTS; i++)
@@ -178,7 +179,7 @@ static int tear_down(void **state)
     looks = looks ? looks : 1;
     gyre_stream_destroy(f.pair.end[0]);
     gyre_stream_destroy(f.pair.end[1]);
-    gyre_ferry_destroy(f.sight.ferry);
+    gyre_copy_queue_destroy(f.lookup.copy_queue);
     return 0;
 }
 
@@ -268,12 +269,12 @@ static void from_device_to_device(void **state)
     assert_int_equal(posted, 1);
     assert_int_equal(copies[0].bytes, LONG);
     assert_false(gyre_stream_pending(f.pair.end[1]));
-    assert_true(gyre_ferry_busy(f.sight.ferry));
+    assert_true(gyre_copy_queue_busy(f.lookup.copy_queue));
     expect(1, NEVER, NEVER);
     assert_in_range(run(), 1, 5 * GYRE_FRAME_BYTES);
     expect(1, 0, 0);
     assert_memory_equal(away + HALF, away + 3, LONG);
-    assert_false(gyre_ferry_busy(f.sight.ferry));
+    assert_false(gyre_copy_queue_busy(f.lookup.copy_queue));
 }
 
 static void from_device_to_host_and_back(void **state)
@@ -467,16 +468,16 @@ static void memory_is_halted(void **state)
     (void)state;
     begin(1, away, away + HALF, LONG);
     looks = 3;
-    gyre_ferry_halt(f.sight.ferry);
+    gyre_copy_queue_halt(f.lookup.copy_queue);
     assert_int_equal(made, 1);
     f.freed = true;
-    gyre_ferry_resume(f.sight.ferry);
+    gyre_copy_queue_resume(f.lookup.copy_queue);
     run();
     expect(1, 0, 0);
-    gyre_ferry_halt(NULL);
-    gyre_ferry_resume(NULL);
-    gyre_ferry_settle(NULL);
-    assert_false(gyre_ferry_busy(NULL) || gyre_ferry_owns(NULL, away));
+    gyre_copy_queue_halt(NULL);
+    gyre_copy_queue_resume(NULL);
+    gyre_copy_queue_settle(NULL);
+    assert_false(gyre_copy_queue_busy(NULL) || gyre_copy_queue_owns(NULL, away));
 }
 
 static void a_region_that_was_freed(void **state)
@@ -489,7 +490,7 @@ static void a_region_that_was_freed(void **state)
     assert_int_equal(f.fetched, -ENOENT);
     assert_int_equal(f.got[1], -ENOENT);
     assert_int_equal(posted, 0);
-    assert_string_equal(gyre_ferry_words(f.sight.ferry), "");
+    assert_string_equal(gyre_copy_queue_message(f.lookup.copy_queue), "");
 }
 
 /* A device that is lost when it is asked for a queue, for a copy, or for news of one. */
@@ -507,13 +508,13 @@ static void a_device_that_is_lost(void **state)
         settle();
         assert_int_equal(f.fetched, -EIO);
         assert_int_equal(f.got[1], -EIO);
-        assert_non_null(
-            strstr(gyre_ferry_words(f.sight.ferry), when ? "toy device 3" : "no queue"));
+        assert_non_null(strstr(gyre_copy_queue_message(f.lookup.copy_queue),
+                               when ? "toy device 3" : "no queue"));
         queue_verdict = refusal = verdict = 0;
         uint64_t ticket;
-        assert_int_equal(gyre_ferry_copy(f.sight.ferry, away, host, 1, &ticket), -EIO);
-        assert_int_equal(gyre_ferry_done(f.sight.ferry, 0), -EIO);
-        assert_false(gyre_ferry_busy(f.sight.ferry));
+        assert_int_equal(gyre_copy_queue_copy(f.lookup.copy_queue, away, host, 1, &ticket), -EIO);
+        assert_int_equal(gyre_copy_queue_done(f.lookup.copy_queue, 0), -EIO);
+        assert_false(gyre_copy_queue_busy(f.lookup.copy_queue));
     }
 }
 

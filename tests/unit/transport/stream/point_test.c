@@ -16,7 +16,7 @@
 
 struct fixture {
     struct stream_pair pair;
-    struct gyre_sight sight;
+    struct gyre_memory_lookup lookup;
     uint8_t *arena;
     bool mapped;                 /* may the other end look into it yet? */
     uint8_t out[ARENA];          /* where messages arrive: seen by one end only */
@@ -44,12 +44,12 @@ static struct fixture *fixture_new(void)
     struct fixture *f = calloc(1, sizeof *f);
     f->arena = malloc(ARENA);
     f->mapped = true;
-    f->sight = (struct gyre_sight){.context = f, .locate = locate, .view = view};
+    f->lookup = (struct gyre_memory_lookup){.context = f, .locate = locate, .view = view};
     for (size_t i = 0; i < ARENA; i++)
         f->arena[i] = (uint8_t)gyre_mix64(i);
     for (uint32_t end = 0; end < 2; end++) {
         struct gyre_stream_options options = {
-            .epoch = 7, .posts = POSTS, .peer = end + 1, .sight = &f->sight};
+            .epoch = 7, .posts = POSTS, .peer = end + 1, .lookup = &f->lookup};
         assert_int_equal(gyre_stream_create(&options, &f->pair.end[end]), 0);
     }
     for (uint32_t i = 0; i < POSTS; i++)

@@ -17,7 +17,7 @@
 
 struct fixture {
     struct stream_pair pair;
-    struct gyre_reach reach;
+    struct gyre_remote_write remote_write;
     uint8_t *arena[2];           /* what the carrier reads from, and writes into */
     uint64_t written;            /* bytes, by the carrier */
     int sent[POSTS], got[POSTS]; /* status by token */
@@ -29,9 +29,9 @@ static bool in_arena(const struct fixture *f, int which, const void *memory, uin
     return at < ARENA && length <= ARENA - at;
 }
 
-static bool expose(void *context, void *memory, uint64_t length, struct gyre_reach_place *place)
+static bool expose(void *context, void *memory, uint64_t length, struct gyre_remote_place *place)
 {
-    *place = (struct gyre_reach_place){.address = (uintptr_t)memory, .key = {[3] = KEY}};
+    *place = (struct gyre_remote_place){.address = (uintptr_t)memory, .key = {[3] = KEY}};
     return in_arena(context, 1, memory, length);
 }
 
@@ -43,9 +43,11 @@ static bool covers(void *context, const void *memory, uint64_t length)
 static struct fixture *fixture_new(uint32_t most)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    f->reach = (struct gyre_reach){.context = f, .most = most, .expose = expose, .covers = covers};
+    f->remote_write =
+        (struct gyre_remote_write){.context = f, .most = most, .expose = expose, .covers = covers};
     for (int end = 0; end < 2; end++) {
-        struct gyre_stream_options options = {.epoch = 7, .posts = POSTS, .reach = &f->reach};
+        struct gyre_stream_options options = {
+            .epoch = 7, .posts = POSTS, .remote_write = &f->remote_write};
         assert_int_equal(gyre_stream_create(&options, &f->pair.end[end]), 0);
         f->arena[end] = calloc(1, ARENA);
     }

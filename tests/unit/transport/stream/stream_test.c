@@ -344,16 +344,16 @@ static void an_end_starves_without_credit(void **state)
     uint8_t *data = pattern(GYRE_EAGER_MAX, 1), *out = malloc(GYRE_EAGER_MAX);
     for (uint64_t i = 0; i < 3; i++) {
         assert_int_equal(post_send(f, 0, i, data, GYRE_EAGER_MAX), 0);
-        assert_false(gyre_stream_starves(f->pair.end[0]));
+        assert_false(gyre_stream_lacks_credit(f->pair.end[0]));
         stream_pair_move(&f->pair, 0);
     }
     assert_int_equal(post_send(f, 0, 3, data, GYRE_EAGER_MAX), 0);
-    assert_true(gyre_stream_starves(f->pair.end[0]));
+    assert_true(gyre_stream_lacks_credit(f->pair.end[0]));
     for (uint64_t i = 0; i < 2; i++) {
         assert_int_equal(post_recv(f, 1, i, out, GYRE_EAGER_MAX), 0);
     }
     stream_pair_move(&f->pair, 1);
-    assert_false(gyre_stream_starves(f->pair.end[0]));
+    assert_false(gyre_stream_lacks_credit(f->pair.end[0]));
     free(data);
     free(out);
     fixture_free(f);

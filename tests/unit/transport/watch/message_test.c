@@ -17,7 +17,7 @@ static void test_message_survives(void **state)
 {
     const struct gyre_watch_message sent = {
         .kind = GYRE_WATCH_FAILURE,
-        .flags = GYRE_WATCH_VERDICT,
+        .flags = GYRE_WATCH_DECIDED,
         .epoch = 0xabcd,
         .rank = 0x01020304,
         .status = GYRE_PEER_LOST,

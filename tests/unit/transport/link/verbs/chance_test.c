@@ -88,8 +88,8 @@ static void play_all(const char *device, const char *queues, uint64_t seed, bool
     }
     if (play.over != MESSAGES)
         fail_msg("seed %llu: %u of %u messages", (unsigned long long)seed, play.over, MESSAGES);
-    assert_int_equal(ends_inside(play.ends, 0)->detour.state,
-                     breaks ? GYRE_VERBS_DETOURED : GYRE_VERBS_DIRECT);
+    assert_int_equal(ends_inside(play.ends, 0)->fallback.state,
+                     breaks ? GYRE_VERBS_ON_FALLBACK : GYRE_VERBS_DIRECT);
     ends_free(play.ends);
 }
 

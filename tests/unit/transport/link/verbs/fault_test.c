@@ -122,7 +122,7 @@ static void a_queue_of_completions_that_fails_ends_all(void **state)
 static void wait_on(struct gyre_verbs_wire *wire, uint64_t from, uint64_t to)
 {
     for (uint64_t now = 16 * from; now < 16 * to; now++)
-        gyre_verbs_lose_patience(wire, now * SECONDS / 16);
+        gyre_verbs_check_timeouts(wire, now * SECONDS / 16);
 }
 
 static const struct patience {
@@ -191,8 +191,8 @@ static void what_goes_on_is_waited_for(void **state)
     assert_false(wire->card->doubtful);
     fake_verbs.port[0].state = IBV_PORT_DOWN;
     pipe->queue->signals_done++;
-    gyre_verbs_lose_patience(wire, 5000 * SECONDS);
-    gyre_verbs_lose_patience(wire, 9000 * SECONDS);
+    gyre_verbs_check_timeouts(wire, 5000 * SECONDS);
+    gyre_verbs_check_timeouts(wire, 9000 * SECONDS);
     assert_int_equal(pipe->status, 0);
     half_close(wire);
 }
@@ -215,11 +215,11 @@ static void wait_for_receives(uint32_t number)
     pipe->queue[number].receives = 3;
     gyre_verbs_break(pipe->queue, -ENETDOWN, "it is no good any more");
     assert_int_equal(fake_verbs.modified, 1);
-    assert_true(gyre_verbs_detour_serve(wire, 0));
-    assert_true(gyre_verbs_detour_serve(wire, 1000 * SECONDS));
-    assert_true(gyre_verbs_detour_serve(wire, 1004 * SECONDS));
+    assert_true(gyre_verbs_fallback_serve(wire, 0));
+    assert_true(gyre_verbs_fallback_serve(wire, 1000 * SECONDS));
+    assert_true(gyre_verbs_fallback_serve(wire, 1004 * SECONDS));
     assert_int_equal(pipe->status, 0);
-    gyre_verbs_detour_serve(wire, 1006 * SECONDS);
+    gyre_verbs_fallback_serve(wire, 1006 * SECONDS);
     assert_int_equal(pipe->status, -ENETDOWN);
     half_says(pipe->trouble.text, "what was posted to the device does not end");
     pipe->queue->pair = NULL;
@@ -269,7 +269,7 @@ static void counts_of_the_other_end_are_bounded(void **state)
         assert_int_equal(write(fd[1], hellos[i].words, 16), 16);
         gyre_verbs_break(pipe->queue, GYRE_PEER_LOST, "it is no good any more");
         for (int turn = 0; turn < 3; turn++)
-            gyre_verbs_detour_serve(wire, SECONDS);
+            gyre_verbs_fallback_serve(wire, SECONDS);
         if (pipe->status != hellos[i].status)
             fail_msg("%s: %d (%s)", hellos[i].what, pipe->status, pipe->trouble.text);
         ssize_t sent = recv(fd[1], got, sizeof got, MSG_DONTWAIT);

@@ -55,7 +55,7 @@ static struct ends *new_ends(const char *device)
     world.next = 100;
     for (uint32_t i = 0; i < 4 * PLACES; i++)
         replace(&(&world.id[0][0][0])[i]);
-    ends_sight = (struct gyre_sight){.hold = hold, .lives = lives, .gone = gone};
+    ends_lookup = (struct gyre_memory_lookup){.hold = hold, .lives = lives, .gone = gone};
     ends_devices();
     return ends_new(device, device, "1", false);
 }

@@ -57,8 +57,8 @@ static uint32_t hold(void *context, const void *memory, uint64_t length, void **
     return 0;
 }
 
-static uint32_t hold_away(void *context, const void *memory, uint64_t length, void **base,
-                          uint64_t *span)
+static uint32_t hold_on_device(void *context, const void *memory, uint64_t length, void **base,
+                               uint64_t *span)
 {
     (void)context;
     for (uint32_t end = 0; end < 2 && !no_region; end++) {
@@ -113,11 +113,11 @@ static struct ends *new_ends(bool failover)
             sent[end][i] = got[end][i] = NEVER;
     ends_devices();
     fake_verbs.away = where;
-    ends_sight = (struct gyre_sight){.hold = hold,
-                                     .hold_away = hold_away,
-                                     .dma_buf = dma_buf,
-                                     .flush = flush,
-                                     .ferry = gyre_ferry_create(cuda, 0)};
+    ends_lookup = (struct gyre_memory_lookup){.hold = hold,
+                                              .hold_on_device = hold_on_device,
+                                              .dma_buf = dma_buf,
+                                              .flush = flush,
+                                              .copy_queue = gyre_copy_queue_create(cuda, 0)};
     fill();
     return ends_new("a+b", "a+b", "1", failover);
 }
@@ -125,7 +125,7 @@ static struct ends *new_ends(bool failover)
 static void free_ends(struct ends *ends)
 {
     ends_free(ends);
-    gyre_ferry_destroy(ends_sight.ferry);
+    gyre_copy_queue_destroy(ends_lookup.copy_queue);
 }
 
 static void look(struct ends *ends)

@@ -26,7 +26,7 @@ static uint32_t hold(void *context, const void *memory, uint64_t length, void **
     return 1;
 }
 
-struct gyre_sight ends_sight = {.hold = hold};
+struct gyre_memory_lookup ends_lookup = {.hold = hold};
 
 void ends_devices(void)
 {
@@ -48,7 +48,7 @@ int ends_open(struct ends *ends, int end, const char *device, const char *queues
                                         .n = 2,
                                         .epoch = 3,
                                         .peers = 1,
-                                        .sight = &ends_sight,
+                                        .lookup = &ends_lookup,
                                         .failover = failover};
     setenv("GYRE_RDMA_DEVICE", device, 1);
     setenv("GYRE_RDMA_QUEUES", queues, 1);

@@ -16,7 +16,7 @@
 #define NEVER        12345
 
 extern uint8_t ends_arena[2][2][PLACES][MOST]; /* end, out or in, place */
-extern struct gyre_sight ends_sight;           /* of both; holds the arena, as one region */
+extern struct gyre_memory_lookup ends_lookup;  /* of both; holds the arena, as one region */
 
 struct ends {
     struct gyre_wire *wire[2];

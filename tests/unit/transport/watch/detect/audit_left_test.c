@@ -24,125 +24,126 @@ static struct gyre_watch_state parting(struct gyre_watch_state state)
 
 static void test_refused_call_that_others_wait_in_is_told(void **state)
 {
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    hear(roll, 0, doing(0, 2, 1, 8));
-    hear(roll, GYRE_SECOND, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
-    hear(roll, 0, doing(2, 1, 1, 8));
-    assert_int_equal(call(roll, GYRE_SECOND + PATIENT - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, GYRE_SECOND + PATIENT + GYRE_SECOND / 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 0, doing(0, 2, 1, 8));
+    hear(audit, GYRE_SECOND, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
+    hear(audit, 0, doing(2, 1, 1, 8));
+    assert_int_equal(call(audit, GYRE_SECOND + PATIENT - 1).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, GYRE_SECOND + PATIENT + GYRE_SECOND / 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_int_equal(finding.rank, 1);
     assert_string_equal(finding.text,
                         "rank 1 refused " ROOT ", and has not called it again for 4.5 s, while "
                         "rank 0 waits in operation 2 (all_reduce f32 sum, 8 elements): every rank "
                         "must call the same operations in the same order");
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Nobody waits long enough for the rank; or it has called again; or all were wrong alike. */
 static void test_refused_call_that_harms_nobody_is_fine(void **state)
 {
     struct gyre_watch_state again = refusing(doing(1, 2, 1, 8), 0, 2, ROOT), alike;
-    struct gyre_roll *roll = roll_of(2);
+    struct gyre_call_audit *audit = audit_of(2);
 
-    hear(roll, 0, doing(0, 1, 1, 8));
-    hear(roll, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
-    assert_int_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_FINE);
-    hear(roll, 2 * DEAD, doing(0, 2, 1, 8));
-    assert_int_equal(call(roll, 2 * DEAD + PATIENT - 1).verdict, GYRE_ROLL_FINE);
+    hear(audit, 0, doing(0, 1, 1, 8));
+    hear(audit, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
+    assert_int_equal(call(audit, 2 * DEAD).outcome, GYRE_AUDIT_FINE);
+    hear(audit, 2 * DEAD, doing(0, 2, 1, 8));
+    assert_int_equal(call(audit, 2 * DEAD + PATIENT - 1).outcome, GYRE_AUDIT_FINE);
     again.refused.stands = 0;
-    hear(roll, 2 * DEAD + PATIENT - 1, again);
-    assert_int_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    hear(audit, 2 * DEAD + PATIENT - 1, again);
+    assert_int_equal(call(audit, 3 * DEAD).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 
-    roll = roll_of(2);
+    audit = audit_of(2);
     alike = refusing(doing(0, 2, 1, 8), 0, 2, ROOT);
     alike.refused.stands = 0;
-    hear(roll, 0, alike);
-    hear(roll, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
-    assert_int_not_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 0, alike);
+    hear(audit, 0, refusing(doing(1, 1, 1, 8), 0, 2, ROOT));
+    assert_int_not_equal(call(audit, 2 * DEAD).outcome, GYRE_AUDIT_MISMATCH);
     alike.refused.why[0] = '?';
-    hear(roll, 2 * DEAD, alike);
-    assert_int_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_MISMATCH);
-    gyre_roll_destroy(roll);
+    hear(audit, 2 * DEAD, alike);
+    assert_int_equal(call(audit, 2 * DEAD).outcome, GYRE_AUDIT_MISMATCH);
+    gyre_audit_destroy(audit);
 }
 
 /* A root has got away with the call, and waits in the end of all calls. */
 static void test_refused_call_that_others_have_left_is_told_at_the_end(void **state)
 {
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    hear(roll, 0, parting(in_child(doing(1, 4, 4, 8), 8)));
-    hear(roll, 0, refusing(also_in_child(doing(2, 8, 8, 8), 3), CHILD, 4, "no memory"));
-    assert_int_equal(call(roll, PATIENT - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, PATIENT + LOOK_AGAIN);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 0, parting(in_child(doing(1, 4, 4, 8), 8)));
+    hear(audit, 0, refusing(also_in_child(doing(2, 8, 8, 8), 3), CHILD, 4, "no memory"));
+    assert_int_equal(call(audit, PATIENT - 1).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, PATIENT + LOOK_AGAIN);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_non_null(strstr(finding.text,
                            "rank 2 could not call: no memory, and has not called it again for 4.1 "
                            "s, while rank 1 has called operation 4 of communicator 5 and waits in "
                            "gyre_finalize()"));
-    hear(roll, DEAD, refusing(also_in_child(doing(2, 8, 8, 8), 4), CHILD, 5, "no memory"));
-    assert_int_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    hear(audit, DEAD, refusing(also_in_child(doing(2, 8, 8, 8), 4), CHILD, 5, "no memory"));
+    assert_int_equal(call(audit, 3 * DEAD).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 }
 
 /* Without a word about why, and at once; not for those who wait in what it called itself. */
 static void test_rank_at_its_end_that_others_wait_for_is_told(void **state)
 {
-    struct gyre_roll *roll = roll_of(4);
+    struct gyre_call_audit *audit = audit_of(4);
 
-    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
-    hear(roll, 0, parting(also_in_child(doing(2, 9, 9, 1), 4)));
-    hear(roll, 0, parting(doing(3, 9, 9, 1)));
-    hear(roll, 0, doing(0, 9, 8, 1));
-    assert_int_equal(call(roll, 1).verdict, GYRE_ROLL_FINE);
-    hear(roll, 0, in_child(doing(1, 5, 3, 1000), 8)); /* and still in 4 */
-    struct gyre_roll_finding finding = call(roll, 1);
-    assert_int_equal(finding.verdict, GYRE_ROLL_LEFT);
+    hear(audit, 0, in_child(doing(1, 4, 3, 1000), 8));
+    hear(audit, 0, parting(also_in_child(doing(2, 9, 9, 1), 4)));
+    hear(audit, 0, parting(doing(3, 9, 9, 1)));
+    hear(audit, 0, doing(0, 9, 8, 1));
+    assert_int_equal(call(audit, 1).outcome, GYRE_AUDIT_FINE);
+    hear(audit, 0, in_child(doing(1, 5, 3, 1000), 8)); /* and still in 4 */
+    struct gyre_audit_finding finding = call(audit, 1);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_LEFT);
     assert_int_equal(finding.rank, 2);
     assert_string_equal(finding.text,
                         "has left by gyre_finalize() after operation 4 of communicator 5, but rank "
                         "1 waits in operation 5 (all_reduce f32 sum, 1000 "
                         "elements): every rank must call the same operations in the same order");
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Messages have no numbers in common: the other end's rank is what counts. */
 static void test_refused_message_is_told_to_its_other_end(void **state)
 {
     struct gyre_watch_state waits = doing(0, 9, 8, 8), refuses = doing(1, 3, 3, 8);
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    waits.comm = refuses.comm = GYRE_WATCH_PAIRS;
+    waits.comm = refuses.comm = GYRE_WATCH_POINT_TO_POINT;
     waits.signature = gyre_signature_pack(GYRE_SIGNATURE_RECV, GYRE_F32, GYRE_SUM, 2);
-    refuses = refusing(refuses, GYRE_WATCH_PAIRS, 4, "gyre_send: peer 3 is not a rank of 0 … 2");
-    hear(roll, 0, waits);
-    hear(roll, 0, refuses);
-    assert_int_not_equal(call(roll, 2 * DEAD).verdict, GYRE_ROLL_MISMATCH);
+    refuses =
+        refusing(refuses, GYRE_WATCH_POINT_TO_POINT, 4, "gyre_send: peer 3 is not a rank of 0 … 2");
+    hear(audit, 0, waits);
+    hear(audit, 0, refuses);
+    assert_int_not_equal(call(audit, 2 * DEAD).outcome, GYRE_AUDIT_MISMATCH);
     waits.signature = gyre_signature_pack(GYRE_SIGNATURE_RECV, GYRE_F32, GYRE_SUM, 1);
-    hear(roll, 2 * DEAD, waits);
-    struct gyre_roll_finding finding = call(roll, 2 * DEAD);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 2 * DEAD, waits);
+    struct gyre_audit_finding finding = call(audit, 2 * DEAD);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_non_null(strstr(finding.text, "rank 1 refused gyre_send: peer 3 is not a rank of 0 … 2, "
                                          "and has not called it again for "));
     assert_non_null(strstr(finding.text, "while rank 0 waits in recv f32 from rank 1, 8 elements"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Calls look at some of many in turn. */
 static void test_one_refused_call_behind_many_is_found(void **state)
 {
-    struct gyre_roll *roll = roll_of(4096);
+    struct gyre_call_audit *audit = audit_of(4096);
     bool found = false;
 
-    hear(roll, 0, doing(4095, 2, 1, 8));
+    hear(audit, 0, doing(4095, 2, 1, 8));
     for (uint32_t rank = 0; rank < 4095; rank++)
-        hear(roll, 0, refusing(doing(rank, 1, 1, 8), rank == 2222 ? 0 : 1, 2, ROOT));
+        hear(audit, 0, refusing(doing(rank, 1, 1, 8), rank == 2222 ? 0 : 1, 2, ROOT));
     for (uint64_t look = 0; !found && look < 4096; look++)
-        found = call(roll, PATIENT + look * LOOK_AGAIN).verdict == GYRE_ROLL_MISMATCH;
+        found = call(audit, PATIENT + look * LOOK_AGAIN).outcome == GYRE_AUDIT_MISMATCH;
     assert_true(found);
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 int main(void)

@@ -28,33 +28,34 @@ static inline struct gyre_watch_state doing(uint32_t rank, uint64_t sequence, ui
     };
 }
 
-static inline struct gyre_roll *roll_of(uint32_t n)
+static inline struct gyre_call_audit *audit_of(uint32_t n)
 {
-    struct gyre_roll *roll;
+    struct gyre_call_audit *audit;
 
-    const struct gyre_roll_limits limits = {PATIENCE, DEAD, TIMEOUT};
+    const struct gyre_audit_limits limits = {PATIENCE, DEAD, TIMEOUT};
 
-    assert_int_equal(gyre_roll_create(n, &limits, &roll), 0);
-    return roll;
+    assert_int_equal(gyre_audit_create(n, &limits, &audit), 0);
+    return audit;
 }
 
-static inline void hear(struct gyre_roll *roll, uint64_t clock, struct gyre_watch_state state)
+static inline void hear(struct gyre_call_audit *audit, uint64_t clock,
+                        struct gyre_watch_state state)
 {
-    gyre_roll_hear(roll, clock, &state);
+    gyre_audit_hear(audit, clock, &state);
 }
 
-static inline struct gyre_roll_finding call(struct gyre_roll *roll, uint64_t clock)
+static inline struct gyre_audit_finding call(struct gyre_call_audit *audit, uint64_t clock)
 {
-    struct gyre_roll_finding finding;
+    struct gyre_audit_finding finding;
 
-    gyre_roll_call(roll, clock, &finding);
+    gyre_audit_judge(audit, clock, &finding);
     return finding;
 }
 
 static inline struct gyre_watch_state in_child(struct gyre_watch_state state, uint64_t world)
 {
     state.comm = CHILD;
-    state.elsewheres = 1;
+    state.elsewhere_count = 1;
     state.elsewhere[0] = (struct gyre_watch_elsewhere){0, world, world};
     return state;
 }
@@ -62,7 +63,7 @@ static inline struct gyre_watch_state in_child(struct gyre_watch_state state, ui
 static inline struct gyre_watch_state also_in_child(struct gyre_watch_state state,
                                                     uint64_t sequence)
 {
-    state.elsewheres = 1;
+    state.elsewhere_count = 1;
     state.elsewhere[0] = (struct gyre_watch_elsewhere){CHILD, sequence, sequence};
     return state;
 }

@@ -6,44 +6,44 @@
 
 static void test_equal_operations_are_fine(void **state)
 {
-    struct gyre_roll *roll = roll_of(5);
+    struct gyre_call_audit *audit = audit_of(5);
 
     for (uint32_t rank = 0; rank < 5; rank++)
-        hear(roll, 1, doing(rank, 3, 2, 1000));
-    assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
-    gyre_roll_destroy(NULL);
+        hear(audit, 1, doing(rank, 3, 2, 1000));
+    assert_int_equal(call(audit, 2).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
+    gyre_audit_destroy(NULL);
 }
 
 static void test_mismatch_names_both_with_both_signatures(void **state)
 {
-    struct gyre_roll *roll = roll_of(5);
+    struct gyre_call_audit *audit = audit_of(5);
 
-    hear(roll, 1, doing(1, 7, 6, 1000));
-    hear(roll, 1, doing(3, 7, 6, 999));
-    struct gyre_roll_finding finding = call(roll, 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 1, doing(1, 7, 6, 1000));
+    hear(audit, 1, doing(3, 7, 6, 999));
+    struct gyre_audit_finding finding = call(audit, 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_string_equal(finding.text,
                         "rank 1 called all_reduce f32 sum, 1000 elements, but rank 3 called "
                         "all_reduce f32 sum, 999 elements, both as operation 7 of communicator 0: "
                         "every rank must call the same operations in the same order");
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Two calls whose texts are the same: what else is different is said. */
 static void expect_same_texts(uint64_t signature, const char *text)
 {
     struct gyre_watch_state one = doing(1, 7, 6, 4), other = doing(3, 7, 6, 4);
-    struct gyre_roll *roll = roll_of(5);
+    struct gyre_call_audit *audit = audit_of(5);
 
     one.signature = other.signature = signature;
     other.fingerprint++;
-    hear(roll, 1, one);
-    hear(roll, 1, other);
-    struct gyre_roll_finding finding = call(roll, 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 1, one);
+    hear(audit, 1, other);
+    struct gyre_audit_finding finding = call(audit, 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_non_null(strstr(finding.text, text));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 static void test_equal_texts_say_what_differs(void **state)
@@ -69,33 +69,33 @@ static void test_equal_texts_say_what_differs(void **state)
 static void test_refusal_behind_a_mismatch_is_told(void **state)
 {
     struct gyre_watch_state other = doing(3, 7, 6, 4);
-    struct gyre_roll *roll = roll_of(5);
+    struct gyre_call_audit *audit = audit_of(5);
 
-    hear(roll, 1, doing(1, 7, 6, 8));
+    hear(audit, 1, doing(1, 7, 6, 8));
     other.refused = (struct gyre_watch_refused){.stands = true, .sequence = 8};
     snprintf(other.refused.why, sizeof other.refused.why, "gyre_all_reduce: type 99 is unknown");
-    hear(roll, 1, other);
-    struct gyre_roll_finding finding = call(roll, 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 1, other);
+    struct gyre_audit_finding finding = call(audit, 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_non_null(strstr(finding.text, "but rank 3 called all_reduce f32 sum, 4 elements, "));
     assert_non_null(strstr(finding.text, "; rank 3 refused gyre_all_reduce: type 99 is unknown"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Where nobody waits nothing is asked; other numbers and other communicators do not clash. */
 static void test_only_what_a_rank_waits_in_clashes(void **state)
 {
-    struct gyre_roll *roll = roll_of(5);
+    struct gyre_call_audit *audit = audit_of(5);
     struct gyre_watch_state other = doing(3, 7, 6, 999);
 
-    hear(roll, 1, doing(0, 7, 6, 1000));
-    hear(roll, 1, doing(1, 8, 6, 500));
-    hear(roll, 1, doing(2, 5, 5, 999));
-    hear(roll, 1, doing(4, 5, 5, 998));
+    hear(audit, 1, doing(0, 7, 6, 1000));
+    hear(audit, 1, doing(1, 8, 6, 500));
+    hear(audit, 1, doing(2, 5, 5, 999));
+    hear(audit, 1, doing(4, 5, 5, 998));
     other.comm = 1;
-    hear(roll, 1, other);
-    assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    hear(audit, 1, other);
+    assert_int_equal(call(audit, 2).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 }
 
 /* -- ranks that have gone past ----------------------------------------------------------------- */
@@ -114,146 +114,146 @@ static void test_other_call_of_a_rank_that_has_left_is_told_at_once(void **state
 {
     const uint64_t theirs[] = {30, 20, 10};
     struct gyre_watch_state lazy = remembers(doing(2, 7, 7, 40), 3, theirs);
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    hear(roll, 1, doing(1, 5, 4, 21));
-    hear(roll, 1, lazy); /* it waits in nothing now */
-    struct gyre_roll_finding finding = call(roll, 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 1, doing(1, 5, 4, 21));
+    hear(audit, 1, lazy); /* it waits in nothing now */
+    struct gyre_audit_finding finding = call(audit, 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_string_equal(finding.text,
                         "rank 1 called all_reduce f32 sum, 21 elements, but rank 2 called "
                         "all_reduce f32 sum, 20 elements, both as operation 5 of communicator 0: "
                         "every rank must call the same operations in the same order");
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* With several operations started, it waits in the oldest, which is not its newest. */
 static void test_oldest_of_several_is_compared(void **state)
 {
     const uint64_t mine[] = {3, 2, 1}, theirs[] = {5, 4, 3, 7};
-    struct gyre_roll *roll = roll_of(2);
+    struct gyre_call_audit *audit = audit_of(2);
 
-    hear(roll, 1, remembers(doing(0, 4, 1, 4), 3, mine)); /* waits in 2, with 2 elements */
-    hear(roll, 1, remembers(doing(1, 6, 6, 6), 4, theirs));
-    struct gyre_roll_finding finding = call(roll, 2);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 1, remembers(doing(0, 4, 1, 4), 3, mine)); /* waits in 2, with 2 elements */
+    hear(audit, 1, remembers(doing(1, 6, 6, 6), 4, theirs));
+    struct gyre_audit_finding finding = call(audit, 2);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_int_equal(finding.sequence, 2);
     assert_non_null(strstr(finding.text, "2 elements, but rank 1 called all_reduce f32 sum, 7"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 static void test_equal_or_forgotten_calls_are_fine(void **state)
 {
     const uint64_t same[] = {30, 20, 10};
     struct gyre_watch_state other = remembers(doing(3, 7, 7, 40), 3, same);
-    struct gyre_roll *roll = roll_of(4);
+    struct gyre_call_audit *audit = audit_of(4);
 
-    hear(roll, 1, doing(0, 5, 4, 20));
-    hear(roll, 1, remembers(doing(1, 7, 7, 40), 3, same));
-    hear(roll, 1, doing(2, 900, 900, 40));
+    hear(audit, 1, doing(0, 5, 4, 20));
+    hear(audit, 1, remembers(doing(1, 7, 7, 40), 3, same));
+    hear(audit, 1, doing(2, 900, 900, 40));
     other.call[1].count = 21;
     /* some stand at one place of the table */
     for (other.comm = 1; other.comm < 100; other.comm++) {
-        hear(roll, 1, other);
-        assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
+        hear(audit, 1, other);
+        assert_int_equal(call(audit, 2).outcome, GYRE_AUDIT_FINE);
     }
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* -- standstill -------------------------------------------------------------------------------- */
 
 /* Ranks 0 and 2 wait in operation 2, rank 1 in operation 1, and no state tells of the past. */
-static struct gyre_roll *parted_roll(void)
+static struct gyre_call_audit *audit_of_parted(void)
 {
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    hear(roll, 0, doing(0, 2, 1, 1));
-    hear(roll, 0, doing(1, 1, 0, 1000));
-    hear(roll, 0, doing(2, 2, 1, 1));
-    return roll;
+    hear(audit, 0, doing(0, 2, 1, 1));
+    hear(audit, 0, doing(1, 1, 0, 1000));
+    hear(audit, 0, doing(2, 2, 1, 1));
+    return audit;
 }
 
 static void test_standstill_names_who_is_behind_and_who_has_left(void **state)
 {
-    struct gyre_roll *roll = parted_roll();
+    struct gyre_call_audit *audit = audit_of_parted();
 
-    assert_int_equal(call(roll, DEAD - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, DEAD + GYRE_SECOND);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    assert_int_equal(call(audit, DEAD - 1).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, DEAD + GYRE_SECOND);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_string_equal(
         finding.text,
         "rank 1 waits in operation 1 (all_reduce f32 sum, 1000 elements), which rank 0 has left; "
         "rank 0 waits in operation 2 (all_reduce f32 sum, 1 elements): every rank must call the "
         "same operations in the same order");
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 static void test_standstill_is_not_looked_for_without_a_dead_time(void **state)
 {
-    const struct gyre_roll_limits never = {.patience_ns = 2 * TIMEOUT};
-    struct gyre_roll *roll;
+    const struct gyre_audit_limits never = {.patience_ns = 2 * TIMEOUT};
+    struct gyre_call_audit *audit;
 
-    assert_int_equal(gyre_roll_create(2, &never, &roll), 0);
-    hear(roll, 0, doing(0, 2, 1, 1));
-    hear(roll, 0, doing(1, 1, 0, 1000));
-    assert_int_equal(call(roll, TIMEOUT).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    assert_int_equal(gyre_audit_create(2, &never, &audit), 0);
+    hear(audit, 0, doing(0, 2, 1, 1));
+    hear(audit, 0, doing(1, 1, 0, 1000));
+    assert_int_equal(call(audit, TIMEOUT).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 }
 
 /* A rank that waits in nothing computes: it will come. */
 static void test_nobody_stands_still_while_a_rank_computes(void **state)
 {
-    struct gyre_roll *roll = parted_roll();
+    struct gyre_call_audit *audit = audit_of_parted();
 
-    hear(roll, 0, doing(2, 1, 1, 1000));
-    assert_int_not_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_MISMATCH);
-    gyre_roll_destroy(roll);
+    hear(audit, 0, doing(2, 1, 1, 1000));
+    assert_int_not_equal(call(audit, 3 * DEAD).outcome, GYRE_AUDIT_MISMATCH);
+    gyre_audit_destroy(audit);
 }
 
 /* Any rank's motion will do, however slow: the bytes may be those the others wait for. */
 static void test_nobody_stands_still_while_a_rank_moves(void **state)
 {
-    struct gyre_roll *roll = parted_roll();
+    struct gyre_call_audit *audit = audit_of_parted();
     struct gyre_watch_state slow = doing(1, 1, 0, 1000);
     uint64_t clock = 0;
 
     while (clock + DEAD < TIMEOUT) {
         clock += DEAD - GYRE_SECOND;
         slow.motion++;
-        hear(roll, clock, slow);
-        assert_int_not_equal(call(roll, clock + 2).verdict, GYRE_ROLL_MISMATCH);
-        assert_int_not_equal(call(roll, clock + DEAD - 1).verdict, GYRE_ROLL_MISMATCH);
+        hear(audit, clock, slow);
+        assert_int_not_equal(call(audit, clock + 2).outcome, GYRE_AUDIT_MISMATCH);
+        assert_int_not_equal(call(audit, clock + DEAD - 1).outcome, GYRE_AUDIT_MISMATCH);
     }
-    assert_int_equal(call(roll, clock + DEAD + GYRE_SECOND).verdict, GYRE_ROLL_MISMATCH);
-    gyre_roll_destroy(roll);
+    assert_int_equal(call(audit, clock + DEAD + GYRE_SECOND).outcome, GYRE_AUDIT_MISMATCH);
+    gyre_audit_destroy(audit);
 }
 
 /* In one operation all together: a matter for the time limit. */
 static void test_waiting_together_is_no_standstill(void **state)
 {
-    struct gyre_roll *roll = roll_of(2);
+    struct gyre_call_audit *audit = audit_of(2);
 
-    hear(roll, 0, doing(0, 2, 1, 9));
-    hear(roll, 0, remembers(doing(1, 3, 1, 10), 1, (const uint64_t[]){9}));
-    assert_int_not_equal(call(roll, 3 * DEAD).verdict, GYRE_ROLL_MISMATCH);
-    gyre_roll_destroy(roll);
+    hear(audit, 0, doing(0, 2, 1, 9));
+    hear(audit, 0, remembers(doing(1, 3, 1, 10), 1, (const uint64_t[]){9}));
+    assert_int_not_equal(call(audit, 3 * DEAD).outcome, GYRE_AUDIT_MISMATCH);
+    gyre_audit_destroy(audit);
 }
 
 /* -- many -------------------------------------------------------------------------------------- */
 
 static void test_every_pair_of_4096_is_found(void **state)
 {
-    struct gyre_roll *roll = roll_of(4096);
+    struct gyre_call_audit *audit = audit_of(4096);
 
     for (uint32_t rank = 0; rank < 4096; rank++)
-        hear(roll, 1, doing(rank, 1 + rank, 0, 10)); /* all under different numbers */
-    assert_int_equal(call(roll, 2).verdict, GYRE_ROLL_FINE);
+        hear(audit, 1, doing(rank, 1 + rank, 0, 10)); /* all under different numbers */
+    assert_int_equal(call(audit, 2).outcome, GYRE_AUDIT_FINE);
     for (uint32_t rank = 1; rank < 4096; rank += 97) {
-        hear(roll, 3, doing(rank, rank, 0, 11)); /* as the rank before it, but other */
-        assert_int_equal(call(roll, 4).verdict, GYRE_ROLL_MISMATCH);
-        hear(roll, 5, doing(rank, 1 + rank, 0, 10));
+        hear(audit, 3, doing(rank, rank, 0, 11)); /* as the rank before it, but other */
+        assert_int_equal(call(audit, 4).outcome, GYRE_AUDIT_MISMATCH);
+        hear(audit, 5, doing(rank, 1 + rank, 0, 10));
     }
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* -- several communicators --------------------------------------------------------------------- */
@@ -261,132 +261,132 @@ static void test_every_pair_of_4096_is_found(void **state)
 /* Rank 2 skipped operation 4 of the child and waits in the world; rank 1 waits in the child. */
 static void test_skip_in_a_child_is_a_standstill(void **state)
 {
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    hear(roll, 0, doing(0, 9, 8, 1));
-    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
-    hear(roll, 0, also_in_child(doing(2, 9, 8, 1), 3));
-    assert_int_equal(call(roll, DEAD - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, DEAD + GYRE_SECOND);
-    assert_int_equal(finding.verdict, GYRE_ROLL_MISMATCH);
+    hear(audit, 0, doing(0, 9, 8, 1));
+    hear(audit, 0, in_child(doing(1, 4, 3, 1000), 8));
+    hear(audit, 0, also_in_child(doing(2, 9, 8, 1), 3));
+    assert_int_equal(call(audit, DEAD - 1).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, DEAD + GYRE_SECOND);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_MISMATCH);
     assert_non_null(strstr(finding.text, "rank 0 waits in operation 9 (all_reduce f32 sum, 1 "
                                          "elements), which rank 1 has not called; rank 1 waits in "
                                          "operation 4 of communicator 5"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Two groups, each together in an operation of its own, with nobody outside: they only take long.
  */
 static void test_groups_that_are_complete_stand_in_no_way(void **state)
 {
-    struct gyre_roll *roll = roll_of(4);
+    struct gyre_call_audit *audit = audit_of(4);
 
     for (uint32_t rank = 0; rank < 4; rank++) {
         struct gyre_watch_state mine = in_child(doing(rank, 4 + rank / 2, 3 + rank / 2, 1), 8);
         mine.comm = rank < 2 ? 7 : 2u << 12 | 7;
-        hear(roll, 0, mine);
+        hear(audit, 0, mine);
     }
-    assert_int_equal(call(roll, DEAD + GYRE_SECOND).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    assert_int_equal(call(audit, DEAD + GYRE_SECOND).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 }
 
 static void test_only_members_are_missing_in_a_child(void **state)
 {
-    struct gyre_roll *roll = roll_of(4);
+    struct gyre_call_audit *audit = audit_of(4);
 
-    hear(roll, 0, doing(0, 8, 8, 1));
-    hear(roll, 0, in_child(doing(1, 4, 3, 1000), 8));
-    hear(roll, 0, also_in_child(doing(2, 8, 8, 1), 3));
-    hear(roll, 0, doing(3, 8, 8, 1));
-    struct gyre_roll_finding finding = call(roll, PATIENCE + GYRE_SECOND);
-    assert_int_equal(finding.verdict, GYRE_ROLL_SLOW);
+    hear(audit, 0, doing(0, 8, 8, 1));
+    hear(audit, 0, in_child(doing(1, 4, 3, 1000), 8));
+    hear(audit, 0, also_in_child(doing(2, 8, 8, 1), 3));
+    hear(audit, 0, doing(3, 8, 8, 1));
+    struct gyre_audit_finding finding = call(audit, PATIENCE + GYRE_SECOND);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_SLOW);
     assert_string_equal(finding.text,
                         "operation 4 of communicator 5 (all_reduce f32 sum, 1000 elements): rank 1 "
                         "has waited 11.0 s; rank 2 has not joined");
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* -- waiting for ranks that do not come -------------------------------------------------------- */
 
 static void test_missing_ranks_are_listed_once(void **state)
 {
-    struct gyre_roll *roll = roll_of(9);
+    struct gyre_call_audit *audit = audit_of(9);
 
     for (uint32_t rank = 0; rank < 9; rank++)
-        hear(roll, 0, doing(rank, 6, rank == 3 || (rank >= 5 && rank <= 7) ? 6 : 5, 4));
+        hear(audit, 0, doing(rank, 6, rank == 3 || (rank >= 5 && rank <= 7) ? 6 : 5, 4));
     for (uint32_t rank = 0; rank < 9; rank++)
         if (rank != 3 && (rank < 5 || rank > 7))
-            hear(roll, 0, doing(rank, 7, 6, 1000));
-    assert_int_equal(call(roll, PATIENCE - 1).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, PATIENCE + GYRE_SECOND);
-    assert_int_equal(finding.verdict, GYRE_ROLL_SLOW);
+            hear(audit, 0, doing(rank, 7, 6, 1000));
+    assert_int_equal(call(audit, PATIENCE - 1).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, PATIENCE + GYRE_SECOND);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_SLOW);
     assert_string_equal(finding.text, "operation 7 (all_reduce f32 sum, 1000 elements): rank 0 has "
                                       "waited 11.0 s; ranks 3, 5-7 have not joined");
-    assert_true(gyre_roll_waits(roll, 0, 0, 7));
-    assert_false(gyre_roll_waits(roll, 3, 0, 7));
-    assert_int_equal(call(roll, PATIENCE + 2 * GYRE_SECOND).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    assert_true(gyre_audit_waits(audit, 0, 0, 7));
+    assert_false(gyre_audit_waits(audit, 3, 0, 7));
+    assert_int_equal(call(audit, PATIENCE + 2 * GYRE_SECOND).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 }
 
 static void test_time_limit_names_the_missing(void **state)
 {
-    struct gyre_roll *roll = roll_of(3);
+    struct gyre_call_audit *audit = audit_of(3);
 
-    hear(roll, 0, doing(0, 1, 0, 8));
-    hear(roll, 5, doing(2, 1, 0, 8));
-    struct gyre_roll_finding finding = call(roll, TIMEOUT);
-    assert_int_equal(finding.verdict, GYRE_ROLL_TIMED_OUT);
+    hear(audit, 0, doing(0, 1, 0, 8));
+    hear(audit, 5, doing(2, 1, 0, 8));
+    struct gyre_audit_finding finding = call(audit, TIMEOUT);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_TIMED_OUT);
     assert_int_equal(finding.rank, 1);
     assert_non_null(strstr(finding.text, "its limit (GYRE_TIMEOUT); rank 1 has not joined"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* Moving on restarts the clock: a long chain of operations is no long wait. */
 static void test_progress_restarts_the_clock(void **state)
 {
-    struct gyre_roll *roll = roll_of(2);
+    struct gyre_call_audit *audit = audit_of(2);
 
     for (uint64_t i = 1; i < 100; i++) {
-        hear(roll, i * 5 * GYRE_SECOND, doing(0, i + 3, i, 8));
-        assert_int_equal(call(roll, i * 5 * GYRE_SECOND + GYRE_SECOND).verdict, GYRE_ROLL_FINE);
+        hear(audit, i * 5 * GYRE_SECOND, doing(0, i + 3, i, 8));
+        assert_int_equal(call(audit, i * 5 * GYRE_SECOND + GYRE_SECOND).outcome, GYRE_AUDIT_FINE);
     }
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 /* All have joined: the data is long, nobody is to blame before the time limit. */
 static void test_long_transfer_is_no_warning(void **state)
 {
-    struct gyre_roll *roll = roll_of(2);
+    struct gyre_call_audit *audit = audit_of(2);
 
-    hear(roll, 0, doing(0, 1, 0, 8));
-    hear(roll, 0, doing(1, 1, 0, 8));
-    assert_int_equal(call(roll, 2 * PATIENCE).verdict, GYRE_ROLL_FINE);
-    struct gyre_roll_finding finding = call(roll, TIMEOUT);
-    assert_int_equal(finding.verdict, GYRE_ROLL_TIMED_OUT);
+    hear(audit, 0, doing(0, 1, 0, 8));
+    hear(audit, 0, doing(1, 1, 0, 8));
+    assert_int_equal(call(audit, 2 * PATIENCE).outcome, GYRE_AUDIT_FINE);
+    struct gyre_audit_finding finding = call(audit, TIMEOUT);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_TIMED_OUT);
     assert_non_null(strstr(finding.text, "all ranks have joined"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 static void test_long_lists_are_cut(void **state)
 {
-    struct gyre_roll *roll = roll_of(4096);
+    struct gyre_call_audit *audit = audit_of(4096);
 
     for (uint32_t rank = 0; rank < 4096; rank += 2)
-        hear(roll, 0, doing(rank, 1, 0, 8));
-    struct gyre_roll_finding finding = call(roll, 2 * PATIENCE);
-    assert_int_equal(finding.verdict, GYRE_ROLL_SLOW);
+        hear(audit, 0, doing(rank, 1, 0, 8));
+    struct gyre_audit_finding finding = call(audit, 2 * PATIENCE);
+    assert_int_equal(finding.outcome, GYRE_AUDIT_SLOW);
     assert_non_null(strstr(finding.text, ", … have not joined"));
-    gyre_roll_destroy(roll);
+    gyre_audit_destroy(audit);
 }
 
 static void test_unknown_ranks_are_ignored(void **state)
 {
-    struct gyre_roll *roll = roll_of(2);
+    struct gyre_call_audit *audit = audit_of(2);
 
-    hear(roll, 0, doing(2, 1, 0, 8));
-    hear(roll, 0, doing(UINT32_MAX, 1, 0, 8));
-    assert_int_equal(call(roll, TIMEOUT).verdict, GYRE_ROLL_FINE);
-    gyre_roll_destroy(roll);
+    hear(audit, 0, doing(2, 1, 0, 8));
+    hear(audit, 0, doing(UINT32_MAX, 1, 0, 8));
+    assert_int_equal(call(audit, TIMEOUT).outcome, GYRE_AUDIT_FINE);
+    gyre_audit_destroy(audit);
 }
 
 int main(void)

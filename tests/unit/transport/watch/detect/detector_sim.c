@@ -86,11 +86,11 @@ static uint64_t arrival(struct sim *sim, struct sim_rank *from, uint32_t channel
 /* Sends to the peer of `from`'s channel. */
 static void transmit(struct sim *sim, uint32_t from, uint32_t channel, struct sim_event event)
 {
-    uint32_t to = gyre_vigil_peer(sim->rank[from].vigil, channel);
+    uint32_t to = gyre_detector_peer(sim->rank[from].detector, channel);
 
     event.at = arrival(sim, &sim->rank[from], channel);
     event.rank = to;
-    event.channel = (uint32_t)gyre_vigil_channel(sim->rank[to].vigil, from);
+    event.channel = (uint32_t)gyre_detector_channel(sim->rank[to].detector, from);
     bool lost = sim->rank[to].side != sim->rank[from].side && event.what != END_OF_PROCESS;
     if (lost)
         free(event.bytes);
@@ -100,12 +100,12 @@ static void transmit(struct sim *sim, uint32_t from, uint32_t channel, struct si
 
 static void send_all(struct sim *sim, uint32_t rank)
 {
-    struct gyre_vigil *vigil = sim->rank[rank].vigil;
+    struct gyre_failure_detector *detector = sim->rank[rank].detector;
     uint8_t bytes[GYRE_WATCH_MESSAGE_MAX];
     size_t length;
 
-    for (uint32_t i = 0; i < gyre_vigil_channels(vigil); i++) {
-        while ((length = gyre_vigil_next_message(vigil, i, bytes)) > 0) {
+    for (uint32_t i = 0; i < gyre_detector_channels(detector); i++) {
+        while ((length = gyre_detector_next_message(detector, i, bytes)) > 0) {
             struct sim_event event = {.what = MESSAGE, .length = length, .bytes = malloc(length)};
             assert_non_null(event.bytes);
             memcpy(event.bytes, bytes, length);
@@ -119,7 +119,7 @@ static void send_all(struct sim *sim, uint32_t rank)
 static void schedule_wake(struct sim *sim, uint32_t rank)
 {
     struct sim_rank *me = &sim->rank[rank];
-    uint64_t asked = gyre_vigil_wake(me->vigil);
+    uint64_t asked = gyre_detector_wake(me->detector);
 
     if (me->wakes_at > sim->now && me->asked <= asked)
         return;
@@ -134,13 +134,13 @@ static void schedule_wake(struct sim *sim, uint32_t rank)
 static void settle(struct sim *sim, uint32_t rank)
 {
     struct sim_rank *me = &sim->rank[rank];
-    const char *warning = gyre_vigil_take_warning(me->vigil);
+    const char *warning = gyre_detector_take_warning(me->detector);
 
     if (warning != NULL) {
         me->warnings++;
         snprintf(me->warning, sizeof me->warning, "%s", warning);
     }
-    if (me->failed_at == 0 && gyre_vigil_failure(me->vigil) != NULL)
+    if (me->failed_at == 0 && gyre_detector_failure(me->detector) != NULL)
         me->failed_at = sim->now;
     send_all(sim, rank);
     schedule_wake(sim, rank);
@@ -158,17 +158,17 @@ static void deliver(struct sim *sim, const struct sim_event *event)
         break;
     case MESSAGE:
         assert_int_equal(gyre_watch_decode(event->bytes, event->length, &message), 0);
-        gyre_vigil_receive(me->vigil, sim->now, event->channel, &message);
+        gyre_detector_receive(me->detector, sim->now, event->channel, &message);
         break;
     case END_OF_CHANNEL:
-        gyre_vigil_eof(me->vigil, sim->now, event->channel, NULL);
+        gyre_detector_eof(me->detector, sim->now, event->channel, NULL);
         break;
     case END_OF_PROCESS:
-        gyre_vigil_ended(me->vigil, sim->now, event->channel);
+        gyre_detector_ended(me->detector, sim->now, event->channel);
         break;
     }
     me->state.rank = event->rank;
-    gyre_vigil_tick(me->vigil, sim->now, &me->state);
+    gyre_detector_tick(me->detector, sim->now, &me->state);
     settle(sim, event->rank);
 }
 
@@ -202,11 +202,11 @@ void sim_run(struct sim *sim, uint64_t duration_ns)
 
 static void end_channels(struct sim *sim, uint32_t rank, bool sockets)
 {
-    const struct gyre_vigil *vigil = sim->rank[rank].vigil;
+    const struct gyre_failure_detector *detector = sim->rank[rank].detector;
 
     sim->rank[rank].dead = true;
-    for (uint32_t i = 0; i < gyre_vigil_channels(vigil); i++) {
-        uint32_t peer = gyre_vigil_peer(vigil, i);
+    for (uint32_t i = 0; i < gyre_detector_channels(detector); i++) {
+        uint32_t peer = gyre_detector_peer(detector, i);
         bool near = sim->member[peer].node == sim->member[rank].node;
         if (near)
             transmit(sim, rank, i, (struct sim_event){.what = END_OF_PROCESS});
@@ -241,31 +241,31 @@ void sim_cut_node(struct sim *sim, uint32_t node)
 void sim_report(struct sim *sim, uint32_t rank, int status, uint32_t blamed, bool echo,
                 const char *text)
 {
-    struct gyre_vigil_record record = {.status = status, .rank = blamed};
+    struct gyre_detector_record record = {.status = status, .rank = blamed};
 
     snprintf(record.text, sizeof record.text, "%s", text);
-    gyre_vigil_report(sim->rank[rank].vigil, sim->now, &record, echo);
+    gyre_detector_report(sim->rank[rank].detector, sim->now, &record, echo);
     settle(sim, rank);
 }
 
 void sim_leave(struct sim *sim, uint32_t rank)
 {
-    gyre_vigil_leave(sim->rank[rank].vigil, sim->now, &sim->rank[rank].state);
+    gyre_detector_leave(sim->rank[rank].detector, sim->now, &sim->rank[rank].state);
     settle(sim, rank);
 }
 
 void sim_eof(struct sim *sim, uint32_t at, uint32_t peer)
 {
-    int channel = gyre_vigil_channel(sim->rank[at].vigil, peer);
+    int channel = gyre_detector_channel(sim->rank[at].detector, peer);
 
     assert_true(channel >= 0);
-    gyre_vigil_eof(sim->rank[at].vigil, sim->now, (uint32_t)channel, NULL);
+    gyre_detector_eof(sim->rank[at].detector, sim->now, (uint32_t)channel, NULL);
     settle(sim, at);
 }
 
-const struct gyre_vigil_record *sim_failure(struct sim *sim, uint32_t rank)
+const struct gyre_detector_record *sim_failure(struct sim *sim, uint32_t rank)
 {
-    return gyre_vigil_failure(sim->rank[rank].vigil);
+    return gyre_detector_failure(sim->rank[rank].detector);
 }
 
 /* -- open and close ---------------------------------------------------------------------------- */
@@ -273,7 +273,7 @@ const struct gyre_vigil_record *sim_failure(struct sim *sim, uint32_t rank)
 static void seat(struct sim *sim, uint32_t rank)
 {
     struct sim_rank *me = &sim->rank[rank];
-    struct gyre_vigil_options options = {
+    struct gyre_detector_options options = {
         .rank = rank,
         .n = sim->n,
         .epoch = 7,
@@ -283,8 +283,8 @@ static void seat(struct sim *sim, uint32_t rank)
         .patience_ns = sim->patience_ns,
     };
 
-    assert_int_equal(gyre_vigil_create(&options, sim->now, &me->vigil), 0);
-    me->clear = calloc(gyre_vigil_channels(me->vigil) + 1, sizeof *me->clear);
+    assert_int_equal(gyre_detector_create(&options, sim->now, &me->detector), 0);
+    me->clear = calloc(gyre_detector_channels(me->detector) + 1, sizeof *me->clear);
     assert_non_null(me->clear);
 }
 
@@ -316,7 +316,7 @@ void sim_close(struct sim *sim)
     while (sim->events > 0)
         free(pop(sim).bytes);
     for (uint32_t rank = 0; rank < sim->n; rank++) {
-        gyre_vigil_destroy(sim->rank[rank].vigil);
+        gyre_detector_destroy(sim->rank[rank].detector);
         free(sim->rank[rank].clear);
     }
     free(sim->heap);

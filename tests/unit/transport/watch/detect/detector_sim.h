@@ -12,7 +12,7 @@
 #define SIM_FOREVER UINT64_MAX
 
 struct sim_rank {
-    struct gyre_vigil *vigil;
+    struct gyre_failure_detector *detector;
     struct gyre_watch_state state; /* what it does; the test may change it at any time */
     uint64_t paused_until;         /* nothing reaches it before; SIM_FOREVER: stopped */
     uint64_t asked, wakes_at;      /* when it wanted to wake, and when it will */
@@ -55,6 +55,6 @@ void sim_report(struct sim *sim, uint32_t rank, int status, uint32_t blamed, boo
 void sim_leave(struct sim *sim, uint32_t rank);
 void sim_eof(struct sim *sim, uint32_t at, uint32_t peer); /* one end of one channel sees its end */
 
-const struct gyre_vigil_record *sim_failure(struct sim *sim, uint32_t rank);
+const struct gyre_detector_record *sim_failure(struct sim *sim, uint32_t rank);
 
 #endif

@@ -26,10 +26,10 @@ static inline bool survives(const struct sim *sim, uint32_t rank)
 /* All survivors tell one story that blames `culprit`, and knew it by `limit`. */
 static inline void assert_agreed(struct sim *sim, uint32_t culprit, uint64_t limit)
 {
-    const struct gyre_vigil_record *story = NULL;
+    const struct gyre_detector_record *story = NULL;
 
     for (uint32_t rank = 0; rank < sim->n; rank++) {
-        const struct gyre_vigil_record *record = sim_failure(sim, rank);
+        const struct gyre_detector_record *record = sim_failure(sim, rank);
         if (!survives(sim, rank))
             continue;
         if (record == NULL || record->rank != culprit || sim->rank[rank].failed_at > limit)

@@ -12,14 +12,14 @@ static void test_all_leave_in_any_order(void **state)
         sim_open(&sim);
         for (uint32_t i = 0; i < sim.n; i++) {
             for (uint32_t rank = 0; rank < sim.n; rank++)
-                assert_false(gyre_vigil_all_left(sim.rank[rank].vigil));
+                assert_false(gyre_detector_all_left(sim.rank[rank].detector));
             sim_leave(&sim, (i * 5 + (uint32_t)seed) % sim.n);
             sim_run(&sim, gyre_rng_below(&sim.rng, 50 * GYRE_MS));
         }
         if (sim.n % 5 != 0) { /* otherwise the order above left some out */
             sim_run(&sim, 100 * GYRE_MS);
             for (uint32_t rank = 0; rank < sim.n; rank++)
-                assert_true(gyre_vigil_all_left(sim.rank[rank].vigil));
+                assert_true(gyre_detector_all_left(sim.rank[rank].detector));
         }
         assert_calm(&sim);
         sim_close(&sim);
@@ -101,7 +101,7 @@ static void test_different_numbers_are_told_to_all_at_the_goodbye(void **state)
         for (uint32_t i = 0; i < sim.n; i++) {
             uint32_t rank = (turn + i) % sim.n;
             sim_leave(&sim, rank);
-            if (gyre_vigil_all_left(sim.rank[rank].vigil)) /* it waits for nobody, and ends */
+            if (gyre_detector_all_left(sim.rank[rank].detector)) /* it waits for nobody, and ends */
                 assert_non_null(sim_failure(&sim, rank));
             sim_run(&sim, gyre_rng_below(&sim.rng, 2 * GYRE_MS));
         }
@@ -141,10 +141,10 @@ static void test_who_refused_a_call_and_is_late_is_told_within_the_dead_time(voi
 static void test_what_is_found_at_the_end_stands_without_rank_0(void **state)
 {
     struct sim sim = sim_of(3, 3, 47);
-    struct gyre_vigil *vigil;
+    struct gyre_failure_detector *detector;
     sim_open(&sim);
     sim_run(&sim, GYRE_SECOND);
-    vigil = sim.rank[1].vigil;
+    detector = sim.rank[1].detector;
     for (uint32_t rank = 0; rank < 2; rank++)
         sim.rank[rank].state = at_operation(&sim, rank, 2, 2);
     sim_leave(&sim, 0);
@@ -153,11 +153,11 @@ static void test_what_is_found_at_the_end_stands_without_rank_0(void **state)
     sim_pause(&sim, 0, SIM_FOREVER);
     sim_leave(&sim, 2); /* it has called nothing */
     sim_run(&sim, 10 * GYRE_MS);
-    assert_null(gyre_vigil_failure(vigil));
-    gyre_vigil_ended(vigil, sim.now, (uint32_t)gyre_vigil_channel(vigil, 0));
-    assert_true(gyre_vigil_all_left(vigil));
-    assert_non_null(gyre_vigil_failure(vigil));
-    assert_int_equal(gyre_vigil_failure(vigil)->status, GYRE_MISMATCH);
+    assert_null(gyre_detector_failure(detector));
+    gyre_detector_ended(detector, sim.now, (uint32_t)gyre_detector_channel(detector, 0));
+    assert_true(gyre_detector_all_left(detector));
+    assert_non_null(gyre_detector_failure(detector));
+    assert_int_equal(gyre_detector_failure(detector)->status, GYRE_MISMATCH);
     sim_close(&sim);
 }
 
@@ -173,8 +173,8 @@ static void test_goodbye_speaks_for_its_sender_only(void **state)
     gyre_watch_state_encode(&last, payload);
     const struct gyre_watch_message bye = {
         .kind = GYRE_WATCH_BYE, .epoch = 7, .payload = payload, .payload_bytes = sizeof payload};
-    gyre_vigil_receive(sim.rank[1].vigil, sim.now,
-                       (uint32_t)gyre_vigil_channel(sim.rank[1].vigil, 2), &bye);
+    gyre_detector_receive(sim.rank[1].detector, sim.now,
+                          (uint32_t)gyre_detector_channel(sim.rank[1].detector, 2), &bye);
     sim_run(&sim, GYRE_SECOND);
     assert_agreed(&sim, 2, sim.now);
     sim_close(&sim);
@@ -199,7 +199,7 @@ static void test_end_after_goodbye_is_no_failure(void **state)
     sim_leave(&sim, 2);
     sim_run(&sim, 10 * GYRE_SECOND);
     assert_calm(&sim);
-    assert_true(gyre_vigil_all_left(sim.rank[1].vigil)); /* rank 0 is not there to say so */
+    assert_true(gyre_detector_all_left(sim.rank[1].detector)); /* rank 0 is not there to say so */
     sim_close(&sim);
 }
 

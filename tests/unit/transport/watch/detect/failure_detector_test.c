@@ -71,7 +71,7 @@ static void test_two_deaths_make_one_story(void **state)
         if (second != first)
             sim_kill(&sim, second);
         sim_run(&sim, 2 * GYRE_SECOND);
-        const struct gyre_vigil_record *record = sim_failure(&sim, 0);
+        const struct gyre_detector_record *record = sim_failure(&sim, 0);
         assert_non_null(record);
         assert_true(record->rank == first || record->rank == second);
         assert_agreed(&sim, record->rank, sim.now);
@@ -88,7 +88,7 @@ static void test_partition_is_seen_on_both_sides(void **state)
     sim_cut_node(&sim, 1);
     sim_run(&sim, 3 * GYRE_SECOND);
     for (uint32_t rank = 0; rank < sim.n; rank++) {
-        const struct gyre_vigil_record *record = sim_failure(&sim, rank);
+        const struct gyre_detector_record *record = sim_failure(&sim, rank);
         assert_non_null(record);
         assert_int_equal(record->rank, sim.member[rank].node == 1 ? 0 : 8);
         assert_true(sim.rank[rank].failed_at <= limit);
@@ -295,7 +295,7 @@ static void test_lost_launcher_is_told_everywhere(void **state)
     struct sim sim = sim_of(6, 3, 37);
     sim_open(&sim);
     sim_run(&sim, GYRE_SECOND);
-    gyre_vigil_launcher_gone(sim.rank[4].vigil, sim.now);
+    gyre_detector_launcher_gone(sim.rank[4].detector, sim.now);
     sim_run(&sim, GYRE_SECOND);
     for (uint32_t rank = 0; rank < sim.n; rank++) {
         assert_int_equal(sim_failure(&sim, rank)->status, GYRE_LAUNCHER_GONE);

@@ -33,7 +33,7 @@ static void find_at(struct sim *sim, uint32_t holder, uint32_t other)
 static void assert_told(struct sim *sim, uint64_t limit, const char *one, const char *two)
 {
     for (uint32_t rank = 0; rank < sim->n; rank++) {
-        const struct gyre_vigil_record *record = sim_failure(sim, rank);
+        const struct gyre_detector_record *record = sim_failure(sim, rank);
         if (sim->rank[rank].dead || sim->rank[rank].paused_until > sim->now)
             continue;
         if (record == NULL || record->status != GYRE_MISMATCH || !strstr(record->text, one) ||
