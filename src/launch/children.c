@@ -1,4 +1,4 @@
-/* The crew: one loop, five phases.
+/* All children: one loop, five phases.
  *
  *     RUNS ──exit code──▶ DOUBTS ──0.2 s──▶ LAST WORDS ──1 s──▶ ENDS ──5 s──▶ KILLED
  *       ├──────killed by a signal──────────▲                   ▲   └──second Ctrl-C──▲
@@ -12,7 +12,7 @@
  * Every descriptor has a fixed place in the poll table; a place that is not of interest now holds
  * -1:
  *
- *     [signals][exec][out][err] [pidfd, out, err of child 0] [… of child 1] … [ear 0] [ear 1] … */
+ *     [signals][exec][out][err] [pidfd, out, err of child 0] [… of child 1] … [line 0] [line 1] … */
 #include "launch/children_inside.h"
 
 #include "base/clock.h"

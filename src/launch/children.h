@@ -1,6 +1,6 @@
 /* All children of one launcher, watched until the last has ended.
  *
- * The caller creates a crew, spawns into crew->child[0 … children), adds ears for the launchers it
+ * The caller creates the set, spawns into all->child[0 … children), adds lines to the launchers it
  * talks to, and lets gyre_children_watch() run the rest: output, signals, the first failure and the
  * orderly end of everybody else. */
 #ifndef GYRE_LAUNCH_CHILDREN_H
@@ -47,7 +47,7 @@ struct gyre_children {
     bool tells_early; /* a launcher above waits for the report: print it at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
-    bool relays;  /* what one ear hears of a failure, the others are told */
+    bool relays;  /* what one launcher says of a failure, the others are told */
     bool hurried; /* a signal asked us to end: no reader is waited for long */
     enum gyre_children_phase phase;
     uint64_t deadline_ns; /* of the phase; 0: none */
@@ -57,8 +57,8 @@ struct gyre_children {
     struct pollfd *poll;
 };
 
-/* -ENOMEM or -errno and the story. The crew may be destroyed in either case; that kills what still
- * runs. */
+/* -ENOMEM or -errno and the story. The set of children may be destroyed in either case; that kills
+ * what still runs. */
 int gyre_children_create(struct gyre_children *all, int children, int launcher_lines,
                          struct gyre_trouble *trouble);
 void gyre_children_destroy(struct gyre_children *all);

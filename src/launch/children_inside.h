@@ -1,4 +1,5 @@
-/* Between the crew's loop (children.c) and the way it ends (children_outcome.c). Private to the room. */
+/* Between the children's loop (children.c) and the way it ends (children_outcome.c). Private to the
+ * room. */
 #ifndef GYRE_LAUNCH_CHILDREN_INSIDE_H
 #define GYRE_LAUNCH_CHILDREN_INSIDE_H
 

@@ -1,4 +1,4 @@
-/* How a crew ends: the phases, and the one story that is told about it.
+/* How a launcher's children end: the phases, and the one story that is told about it.
  *
  * The first failure decides. It is told to the launchers of other nodes, which tell it as theirs;
  * and where a launcher above us waits for it (ssh), it is printed at once, because that launcher
@@ -10,8 +10,8 @@
  * An exit code may itself be the echo of a death whose news is slower: a dying process closes its
  * sockets, and may then lose its core for some milliseconds before its parent hears of it. So a
  * mere exit code is doubted for a moment, in which a death by signal, or word from another
- * launcher, takes its place. Where in that moment all ranks ended with one and the same code, and what
- * they said is the same, they refused alike: then none of them was first. */
+ * launcher, takes its place. Where in that moment all ranks ended with one and the same code, and
+ * what they said is the same, they refused alike: then none of them was first. */
 #include "launch/children_inside.h"
 
 #include "base/clock.h"

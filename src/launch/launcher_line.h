@@ -26,11 +26,11 @@ enum gyre_word { GYRE_WORD_NONE, GYRE_WORD_SIGNAL, GYRE_WORD_FAILED, GYRE_WORD_G
 struct gyre_heard {
     enum gyre_word word;
     int number;       /* of the signal, or the exit code */
-    const char *text; /* the story; valid until the ear listens again */
+    const char *text; /* the story; valid until the line is read again */
 };
 
-/* Reads once from an ear that poll(2) calls ready, without blocking. Call gyre_launcher_line_next() until it
- * says NONE. */
+/* Reads once from a launcher's line that poll(2) calls ready, without blocking. Call
+ * gyre_launcher_line_next() until it says NONE. */
 void gyre_launcher_line_read(struct gyre_launcher_line *launcher_line);
 struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line);
 

@@ -15,7 +15,8 @@ struct gyre_meeting {
 int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch_job *job,
                       struct gyre_trouble *trouble);
 
-/* Gives the ears to a crew created for as many; nothing for a meeting that was not held. */
+/* Gives the launchers' lines to a set of children created for as many; nothing for a meeting that
+ * was not held. */
 void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_children *all);
 void gyre_meeting_end(struct gyre_meeting *meeting);
 

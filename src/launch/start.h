@@ -17,7 +17,7 @@ struct gyre_launch_job {
 /* Ranks this launcher starts itself: all where it plays every node, else its own node's. */
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating);
 
-/* Spawns every child of the crew: the ranks of this machine, or one ssh for each host. -errno and
+/* Spawns all children: the ranks of this machine, or one ssh for each host. -errno and
  * the story. */
 int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble);

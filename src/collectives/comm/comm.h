@@ -87,7 +87,7 @@ struct gyre_comm {
     uint32_t *world; /* the world's number of a rank; NULL: its own */
     uint32_t *above; /* the parent's, of a part */
     struct gyre_node_place node_place;
-    bool busy; /* in the hub's list */
+    bool busy; /* in the progress engine's list */
     struct gyre_work_table work;
     struct gyre_group group;
     struct gyre_plan *v_plan; /* of all_to_all_v, by type; NULL: none yet */
@@ -115,8 +115,8 @@ static inline void gyre_comm_note_started(struct gyre_comm *comm, const struct g
         gyre_comm_focus(comm);
 }
 
-/* At what a peer will write, before the domain's way of waiting; fewer where that peer may need this
- * very core. */
+/* At what a peer will write, before the domain's way of waiting; fewer where that peer may need
+ * this very core. */
 #define GYRE_LOOKS                64u
 #define GYRE_LOOKS_OVERSUBSCRIBED 4u
 
@@ -132,9 +132,9 @@ static inline void gyre_comm_note_finished(struct gyre_comm *comm)
     gyre_activity_finish(comm->activity, finished);
 }
 
-/* A call came to nothing here, for the reason in the thread's trouble, and peers may wait in theirs:
- * it goes into the books, unless `status` is 0 or the communicator's own failure. The second: what an
- * open group lacks is missing behind all that it has started. Return `status`. */
+/* A call came to nothing here, for the reason in the thread's trouble, and peers may wait in
+ * theirs: it goes into the books, unless `status` is 0 or the communicator's own failure. The
+ * second: what an open group lacks is missing behind all that it has started. Return `status`. */
 int gyre_comm_refused(struct gyre_comm *comm, int status);
 void gyre_comm_refused_in_group(struct gyre_comm *comm);
 
@@ -146,20 +146,21 @@ int gyre_message_refused(struct gyre_comm *comm, int status);
 /* 0 if a call may go on; otherwise why not. */
 int gyre_comm_check(struct gyre_comm *comm, const char *call);
 
-/* operations.c. Runs an operation to its end, or starts it and hands out the handle, which takes over
- * `buffer`. Arguments are checked; not the owner. */
+/* operations.c. Runs an operation to its end, or starts it and hands out the handle, which takes
+ * over `buffer`. Arguments are checked; not the owner. */
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                   void *output);
 int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                     void *output, void *buffer, struct gyre_work **work);
 
 /* Runs it, unchecked, where it goes the shortest way and its shape is that of the operation before,
- * as in a loop: what the plan was made of has passed the checks. False: it does not; nothing was done. */
+ * as in a loop: what the plan was made of has passed the checks. False: it does not; nothing was
+ * done. */
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                          void *output, int *status);
 
-/* Starts an operation that waits for what is on the stream, and that what comes onto the stream later
- * waits for. */
+/* Starts an operation that waits for what is on the stream, and that what comes onto the stream
+ * later waits for. */
 int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                        void *output, void *stream);
 
@@ -184,13 +185,14 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
                          void *output, struct gyre_operation **op);
 int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op);
 
-/* collectives/calls/messages.c. As gyre_work_wait() for the handle of a message; waits for one and frees it (owner).
+/* collectives/calls/messages.c. As gyre_work_wait() for the handle of a message; waits for one and
+ * frees it (owner).
  */
 int gyre_message_await(struct gyre_started *started, uint64_t deadline);
 int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
 
-/* collectives/calls/all_to_all_v.c. Starts an all_to_all_v (owner), whose tables it has read when it returns; what it is for
- * one rank alone. */
+/* collectives/calls/all_to_all_v.c. Starts an all_to_all_v (owner), whose tables it has read when
+ * it returns; what it is for one rank alone. */
 int gyre_all_to_all_v_begin(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
                             struct gyre_operation **op);
 int gyre_all_to_all_v_run_alone(struct gyre_comm *comm,
@@ -203,8 +205,8 @@ uint64_t gyre_all_to_all_v_aside_bytes(const struct gyre_comm *comm,
 int gyre_all_to_all_v_step_aside(struct gyre_comm *comm, struct gyre_all_to_all_v_call *v_call,
                                  void *room);
 
-/* collectives/group/group.c. Collects a call, which takes over `buffer`; `work` NULL: the group waits for it. Tables
- * are copied. What an open group means at the communicator's end. */
+/* collectives/group/group.c. Collects a call, which takes over `buffer`; `work` NULL: the group
+ * waits for it. Tables are copied. What an open group means at the communicator's end. */
 int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
                    void *output, void *buffer, struct gyre_work **work);
 int gyre_group_add_all_to_all_v(struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call,
@@ -222,9 +224,9 @@ int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape,
                          void *output, void **buffer);
 
 /* world.c. Takes the caller's options, which may be shorter than ours. Makes the communicator of a
- * whole job in two steps: what needs no peer, and joining, which may block. The one that is met must
- * be freed where that fails. `made_by` is the call, alike on all ranks. end() waits for its work,
- * free() does not; both return its first failure, up to the last goodbye. */
+ * whole job in two steps: what needs no peer, and joining, which may block. The one that is met
+ * must be freed where that fails. `made_by` is the call, alike on all ranks. end() waits for its
+ * work, free() does not; both return its first failure, up to the last goodbye. */
 int gyre_options_take(const struct gyre_options *given, struct gyre_options *options,
                       struct gyre_trouble *trouble);
 int gyre_world_create(const struct gyre_domain_options *options, struct gyre_comm **world,

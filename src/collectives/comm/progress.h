@@ -1,4 +1,4 @@
-/* The hub: the communicators of one domain, and their progress.
+/* The progress engine: the communicators of one domain, and their progress.
  *
  * Whoever holds the domain drives all of them. Links are polled once a turn; a completion finds its
  * communicator by the upper 16 bits of its token, which are the communicator's id.
@@ -53,7 +53,7 @@ struct gyre_progress_engine {
     struct gyre_engine_options settings; /* what every engine is told alike, and nothing else */
 };
 
-/* `hub` is zeroed memory; the domain outlives it. */
+/* `progress` is zeroed memory; the domain outlives it. */
 void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domain *domain);
 
 void gyre_progress_add(struct gyre_progress_engine *progress, struct gyre_comm *comm);

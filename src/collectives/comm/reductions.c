@@ -153,7 +153,7 @@ static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum
     return status;
 }
 
-/* Nowhere to multiply: the carrier has no memory of its own. */
+/* Nowhere to multiply: the fold queue has no memory of its own. */
 static int check_place(const struct gyre_comm *comm, const void *input, const void *to)
 {
     const struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;

@@ -288,7 +288,8 @@ bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
     return moved || count > 0;
 }
 
-/* First what the carrier still writes; that is short, unless a stream keeps it up that has to go. */
+/* First what the fold queue still writes; that is short, unless a stream keeps it up that has to
+ * go. */
 void gyre_engine_let_streams_go(struct gyre_engine *engine)
 {
     if (engine->fold_queue)

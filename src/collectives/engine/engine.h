@@ -123,7 +123,8 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
                        struct gyre_trouble *trouble);
 void gyre_engine_destroy(struct gyre_engine *engine); /* NULL allowed */
 
-/* Nothing is in flight, or all has failed: gives back what the keeper lent, who may go then. */
+/* Nothing is in flight, or all has failed: gives back what the scratch domain lent, who may go
+ * then. */
 void gyre_engine_part(struct gyre_engine *engine);
 
 struct gyre_op_name {
@@ -194,8 +195,8 @@ void gyre_engine_let_streams_go(struct gyre_engine *engine);
  * this returns. */
 void gyre_engine_fail(struct gyre_engine *engine, int status);
 
-/* Ends an operation that is under way (steps.c and collectives/mapped/mapped.c call it); one with a shadow, when its
- * OUTPUT has been given back. */
+/* Ends an operation that is under way (steps.c and collectives/mapped/mapped.c call it); one with a
+ * host mirror, when its OUTPUT has been given back. */
 void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);
 
 /* Record what is wrong with the link to that rank of the world, or with a post that has ended. */

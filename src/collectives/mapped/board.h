@@ -10,7 +10,7 @@
  * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is
  * overwritten only when every peer's `finished` says that it is done with the turn before (16 turns
  * ago), so a rank that runs ahead (a broadcast's root) stops there, and nothing is ever reused by
- * guess. The second region, the outbox, can be written by peers: they put finished blocks there for
+ * guess. The second region, the inbox, can be written by peers: they put finished blocks there for
  * a rank whose output they cannot map. Where a plan allows it, what peers read of INPUT is shown
  * there too, and what they write takes its place; then nothing goes through the stage. */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
@@ -29,7 +29,7 @@
 #define GYRE_PEERS_MAPPED_MAX 64u /* ranks of one mapped operation */
 
 /* Where a rank's buffers are: a region of its own that peers have mapped, or 0: through stage and
- * outbox. */
+ * inbox. */
 struct gyre_announcement {
     uint64_t input_offset, output_offset;
     uint32_t input_region, output_region;
@@ -48,7 +48,7 @@ struct gyre_line {
 /* Counted in slices of the operation. */
 struct gyre_slice_progress {
     alignas(64) _Atomic uint64_t staged; /* slices of my input that may be read */
-    _Atomic uint64_t drained;            /* slices of my outbox that I have emptied */
+    _Atomic uint64_t drained;            /* slices of my inbox that I have emptied */
     alignas(
         64) _Atomic uint64_t pushed; /* slices that I have read everywhere and written everywhere */
 };

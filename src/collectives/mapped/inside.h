@@ -32,8 +32,8 @@ static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
     return turn <= mesh->safe + GYRE_BOARD_SLOTS || gyre_turn_look(mesh, turn);
 }
 
-/* This rank needs nothing of the current turn any more. Whoever waits for a free line is woken often
- * enough, not every time. */
+/* This rank needs nothing of the current turn any more. Whoever waits for a free line is woken
+ * often enough, not every time. */
 static inline void gyre_turn_end(struct gyre_mesh *mesh)
 {
     atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
@@ -78,7 +78,7 @@ bool gyre_push_over(struct gyre_engine *engine, struct gyre_operation *op);
 /* push_device.c: this rank's part of an operation that devices run. True if anything moved. */
 bool gyre_push_on_device(struct gyre_engine *engine, struct gyre_operation *op);
 
-/* Where a slice's bytes are: of a rank's INPUT, its stage; of its OUTPUT, its outbox. */
+/* Where a slice's bytes are: of a rank's INPUT, its stage; of its OUTPUT, its inbox. */
 const uint8_t *gyre_push_source(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                                 struct gyre_block_ref ref, uint64_t slice);
 uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_plan *plan,

@@ -71,7 +71,7 @@ static void copy_out(const struct gyre_plan *plan, void *const *to, uint32_t des
         gyre_mapped_copy(plan, apart, count, from, bytes, stream);
 }
 
-/* In place, and where a stage is the outbox, the lines that are written have just been read: storing
+/* In place, and where a stage is the inbox, the lines that are written have just been read: storing
  * around the cache would only throw them out of it. */
 bool gyre_mapped_overwrites(void *const *to, uint32_t destinations, const void *const *from,
                             uint32_t sources)

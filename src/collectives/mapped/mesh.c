@@ -1,4 +1,4 @@
-/* Making a mesh: everybody shares a board that only it can write and an outbox that all can, and
+/* Making a mesh: everybody shares a board that only it can write and an inbox that all can, and
  * finds the others'.
  *
  * The world's ranks share theirs first of all, so a peer's region ids are this rank's own; the

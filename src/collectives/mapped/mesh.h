@@ -17,7 +17,7 @@ struct gyre_turn {
     uint64_t staged, pushed, drained; /* of this rank, in slices */
     uint32_t move;                    /* of slice `pushed`, under way */
     uint64_t done;                    /* bytes of that move */
-    uint32_t output_region;           /* own one announced; 0: outbox, or nobody writes */
+    uint32_t output_region;           /* own one announced; 0: inbox, or nobody writes */
     uint32_t open;                    /* ranks, of those resolved, whose OUTPUT can be mapped */
     bool spread;                      /* all can, and the plan has more of it then: senders copy */
     uint64_t devices;                 /* ranks whose buffers a device can map, as bits */
@@ -25,7 +25,7 @@ struct gyre_turn {
     bool staging;                     /* in place, and peers must not read INPUT where it stands */
     uint64_t seen_pushed;             /* slices that every peer has pushed, as far as was read */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */
-    uint8_t *output[GYRE_PEERS_MAPPED_MAX];      /* its OUTPUT, or NULL: its outbox */
+    uint8_t *output[GYRE_PEERS_MAPPED_MAX];      /* its OUTPUT, or NULL: its inbox */
 };
 
 struct gyre_mesh {
@@ -52,11 +52,11 @@ struct gyre_mesh_options {
     const uint32_t *world; /* n; NULL: the domain's ranks */
 };
 
-/* Shares this rank's board and outbox. GYRE_UNSUPPORTED: peers cannot map them. */
+/* Shares this rank's board and inbox. GYRE_UNSUPPORTED: peers cannot map them. */
 int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options *options,
                      struct gyre_mesh **mesh, struct gyre_trouble *trouble);
 
-/* Finds the peers' boards and outboxes: their region ids, two a rank; NULL: as this rank's own.
+/* Finds the peers' boards and inboxes: their region ids, two a rank; NULL: as this rank's own.
  * Blocks until every rank has created its mesh, or the job fails. */
 int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble);
 

@@ -8,13 +8,14 @@
  *      rank 1:  line ─▶ lines of all ─▶ part 1 of INPUTs ─▶ of OUTPUTs ─▶ pushed ─▶ by all?
  *
  * A rank whose memory peers cannot map copies what they read of its INPUT slice by slice into its
- * stage, and empties what they wrote from its outbox behind them; four slices are under way, and
- * `staged`, `pushed`, `drained` say how far everybody is. Where all that may run in place, the stage
- * is the outbox: a sum is written over the input that it was read from, in a line that the writer
- * has just fetched, and no third buffer goes from core to core.
+ * stage, and empties what they wrote from its inbox behind them; four slices are under way, and
+ * `staged`, `pushed`, `drained` say how far everybody is. Where all that may run in place, the
+ * stage is the inbox: a sum is written over the input that it was read from, in a line that the
+ * writer has just fetched, and no third buffer goes from core to core.
  *
- * Where the CPU cannot touch the buffers they have a shadow (collectives/staging/host_mirror.h): a slice waits until it has come
- * there, and goes back as soon as it is complete, while others are copied and folded. */
+ * Where the CPU cannot touch the buffers they have a host mirror
+ * (collectives/staging/host_mirror.h): a slice waits until it has come there, and goes back as soon
+ * as it is complete, while others are copied and folded. */
 #include "collectives/mapped/inside.h"
 #include "collectives/staging/host_mirror.h"
 
@@ -143,7 +144,7 @@ static uint64_t slice_base(const struct gyre_plan *plan, uint64_t slice)
     return slice * plan->slice_count * plan->element;
 }
 
-/* Bytes from one block of the slice to the next in a stage or an outbox. */
+/* Bytes from one block of the slice to the next in a stage or an inbox. */
 static uint64_t slice_pitch(const struct gyre_plan *plan, uint64_t slice)
 {
     return gyre_plan_slice_count(plan, slice) * plan->element;
@@ -338,7 +339,7 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     return true;
 }
 
-/* Empties the next slice of the outbox, once all have written it. */
+/* Empties the next slice of the inbox, once all have written it. */
 static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;

@@ -8,8 +8,8 @@
  * only part of what the link takes, so that operations never wait for messages whose other end has
  * not been called. What goes to the own rank meets here, without a link.
  *
- * A short message that a link brings without a post leaves at its call, and is looked for before its
- * receive is posted.
+ * A short message that a link brings without a post leaves at its call, and is looked for before
+ * its receive is posted.
  *
  * The pool grows by chunks when more messages are pending than ever before; nothing is allocated
  * otherwise. */
@@ -45,7 +45,7 @@ struct pair {
 struct gyre_point_to_point {
     struct pair *pair; /* n */
     struct pair *waiting;
-    struct gyre_message *staged; /* that have left their ways and go by hauls */
+    struct gyre_message *staged; /* that have left their ways and are staged */
     struct gyre_activity *activity;
     uint64_t started, pending; /* messages: ever, and not ended */
     uint32_t chunks;
@@ -264,8 +264,8 @@ static int post_message(const struct gyre_comm *comm, const struct gyre_message 
                : gyre_link_recv(links, peer, &message->match, message->data, message->bytes, token);
 }
 
-/* Two ends that disagree about a message have said all there is to say: it is no echo. Of a peer that
- * has left the watch may know why. */
+/* Two ends that disagree about a message have said all there is to say: it is no echo. Of a peer
+ * that has left the watch may know why. */
 static void tell_at_once(struct gyre_comm *comm, int status)
 {
     if (status && status != GYRE_PEER_LOST && comm->engine->fault.status == GYRE_MISMATCH)

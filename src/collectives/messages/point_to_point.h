@@ -46,8 +46,8 @@ static inline uint32_t gyre_p2p_from(uint32_t rank, uint32_t n, uint32_t d)
     return (rank + n - d) % n;
 }
 
-/* Starts a message: it is posted when its link has room. NULL: no memory, or the device is lost; the
- * thread's trouble tells. */
+/* Starts a message: it is posted when its link has room. NULL: no memory, or the device is lost;
+ * the thread's trouble tells. */
 struct gyre_message *gyre_p2p_start(struct gyre_comm *comm, const struct gyre_message_terms *terms);
 
 /* The whole message, where its link brings it at once. False: start it. */
@@ -69,11 +69,11 @@ int gyre_p2p_detach_own(struct gyre_comm *comm, struct gyre_message *message);
 /* A receive from the own rank that nothing was sent for was never called. */
 void gyre_p2p_withdraw_own(struct gyre_comm *comm, struct gyre_message *message);
 
-/* Of a post of it, or of one cart of its haul. */
+/* Of a post of it, or of one staging slot. */
 uint64_t gyre_message_token(const struct gyre_comm *comm, const struct gyre_message *message,
                             uint32_t slot);
 
-/* For the hub. */
+/* For the progress engine. */
 bool gyre_p2p_run(struct gyre_comm *comm);
 bool gyre_p2p_idle(const struct gyre_comm *comm);
 void gyre_p2p_complete(struct gyre_comm *comm, const struct gyre_completion *done);

@@ -1,20 +1,20 @@
-/* Carts between a device and a link.
+/* Staging slots between a device and a link.
  *
- *     a cart that sends       LOAD ▶ LOADING ▶ POST ▶ OUT ──┐    loads and unloads only where the
+ *     a slot that sends       LOAD ▶ LOADING ▶ POST ▶ OUT ──┐    loads and unloads only where the
  *                              ▲────────────────────────────┘    memory is a device's
  *     one that receives       POST ▶ OUT ▶ UNLOAD ▶ UNLOADING ──┐
  *                              ▲────────────────────────────────┘
  *
- * Cart c of k has pieces c, c + k, c + 2k …, and its messages carry its number as their lane and its
- * turn as their order. A lane keeps to one connection, so carts use several.
+ * Slot c of k has pieces c, c + k, c + 2k …, and its messages carry its number as their lane and
+ * its turn as their order. A lane keeps to one connection, so staging slots use several.
  *
- * Inside a node only the sender knows whether its bytes can be read where they lie, by one copy of all of
- * them, or have to be carried. So it says so first, in a message of its own, the *manner*:
+ * Inside a node only the sender knows whether its bytes can be read where they lie, by one copy of
+ * all of them, or have to be carried. So it says so first, in a message of its own, the *header*:
  *
- *     the sender's      manner, then the message whole, or piece by piece
- *     the receiver's    manner, then as it says
+ *     the sender's      header, then the message whole, or piece by piece
+ *     the receiver's    header, then as it says
  *
- * What is short there is one piece without a manner. */
+ * What is short there is one piece without a header. */
 #include "collectives/messages/staged_message.h"
 
 #include "collectives/comm/comm.h"
@@ -27,7 +27,7 @@
 #define PIECE_BYTES (UINT64_C(1) << 20)
 #define SLOTS_MOST  4u
 #define IDLE_MOST   8u
-#define HEADER      SLOTS_MOST /* as a cart's number */
+#define HEADER      SLOTS_MOST /* as a staging slot's number */
 
 enum state { LOAD, LOADING, POST, OUT, UNLOAD, UNLOADING, DONE };
 
@@ -44,7 +44,7 @@ struct staging_slot {
 struct gyre_staged_message {
     struct gyre_staged_message *next; /* idle */
     struct gyre_pinned pinned;
-    bool on_device; /* the message's memory is a device's: `pinned` has a piece for each cart */
+    bool on_device; /* the message's memory is a device's: `pinned` one piece per slot */
     uint64_t piece; /* bytes, of all but the last; as it is said */
     enum header header;
     uint32_t slots, done;
@@ -80,7 +80,7 @@ static struct gyre_staged_message *take_staged(struct gyre_staged_pool *pool, ui
     return staged_message;
 }
 
-/* For all carts, of a device's memory. */
+/* For all staging slots, of a device's memory. */
 static int make_memory(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
                        uint64_t bytes, struct gyre_trouble *trouble)
 {
@@ -186,7 +186,7 @@ static int lay_out_pieces(struct gyre_comm *comm, struct gyre_staged_message *st
                : 0;
 }
 
-/* Inside a node, and long: the receiver learns the rest from the manner. */
+/* Inside a node, and long: the receiver learns the rest from the header. */
 static int lay_out_near(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
                         const struct gyre_message *message, struct gyre_trouble *trouble)
 {
@@ -267,7 +267,7 @@ static bool copy_slot(const struct copying *copying, struct staging_slot *slot)
     return true;
 }
 
-/* The cart's number is its message's lane. */
+/* The staging slot's number is its message's lane. */
 static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order, void *data,
                        uint64_t bytes)
 {
@@ -298,7 +298,8 @@ static bool post_slot(struct copying *copying, struct staging_slot *slot)
     return true;
 }
 
-/* The receiver's carts begin when it has come. What fails is this rank's affair, not its link's. */
+/* The receiver's staging slots begin when it has come. What fails is this rank's affair, not its
+ * link's. */
 static bool heed(struct copying *copying)
 {
     struct gyre_comm *comm = copying->comm;

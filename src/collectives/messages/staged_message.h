@@ -1,15 +1,16 @@
-/* Hauls: how a message travels whose bytes are not simply where its link takes and leaves them.
+/* Staged messages: how a message travels whose bytes are not simply where its link takes and leaves
+ * them.
  *
- *     a device's   ──copy──▶ cart ──▶ link        link ──▶ cart ──copy──▶   a device's
+ *     a device's   ──copy──▶ slot ──▶ link        link ──▶ slot ──copy──▶   a device's
  *     the host's   ─────────────────▶ link        link ─────────────────▶   the host's
  *
- * A long message between ranks of which one has a CUDA device is cut into pieces. Up to four carts carry
- * them in turn, so one is at the copy engine while another is on the link, and what a message takes of
- * pinned memory is four pieces, whatever its length. Both ends cut alike: to another node always, inside
- * one where the sender says that its bytes cannot be read where they lie. Where its memory lies is each
- * end's own affair.
+ * A long message between ranks of which one has a CUDA device is cut into pieces. Up to four
+ * staging slots carry them in turn, so one is at the copy engine while another is on the link, and
+ * what a message takes of pinned memory is four pieces, whatever its length. Both ends cut alike:
+ * to another node always, inside one where the sender says that its bytes cannot be read where they
+ * lie. Where its memory lies is each end's own affair.
  *
- * A short message that lies where its link cannot serve it has one cart, for all of it.
+ * A short message that lies where its link cannot serve it has one staging slot, for all of it.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_MESSAGES_STAGED_MESSAGE_H
@@ -29,23 +30,23 @@ struct gyre_staged_pool {
     uint32_t count;
 };
 
-/* Gives the message a haul if it needs one: message->haul is NULL otherwise. -ENOMEM, or what has become
- * of the device. */
+/* Stages the message if it needs that: message->staged_message is NULL otherwise. -ENOMEM, or what
+ * has become of the device. */
 int gyre_staged_make(struct gyre_comm *comm, struct gyre_message *message,
                      struct gyre_trouble *trouble);
 
-/* Moves what can be moved, with at most `most` posts at the link, which *posted counts. Returns 1 if
- * anything moved, 0, or what the link has refused a post with. */
+/* Moves what can be moved, with at most `most` posts at the link, which *posted counts. Returns 1
+ * if anything moved, 0, or what the link has refused a post with. */
 int gyre_staged_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
                     uint32_t most);
 
-/* The link has done with the cart of this number. */
+/* The link has done with the staging slot of this number. */
 void gyre_staged_complete(const struct gyre_message *message, uint32_t slot);
 
 /* All pieces are where they belong. */
 bool gyre_staged_over(const struct gyre_message *message);
 
-/* Gives the haul back; none: nothing. No work uses its memory any more. */
+/* Gives its staging back; none: nothing. No work uses its memory any more. */
 void gyre_staged_drop(struct gyre_comm *comm, struct gyre_message *message);
 
 void gyre_staged_deinit(struct gyre_comm *comm); /* frees the pool */

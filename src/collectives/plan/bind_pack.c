@@ -1,6 +1,6 @@
 /* What one rank keeps of a bound schedule: its own moves, and what others do with its buffers.
  *
- *     one piece of memory:   fused │ moves │ taps of all moves │ parts read │ parts written */
+ *     one piece of memory:   moves │ block references │ parts read │ parts written */
 #include "collectives/plan/bind_inside.h"
 
 #include <stdlib.h>

@@ -109,7 +109,7 @@ static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *opt
 }
 
 /* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
- * of them can be mapped: else what is written goes through outboxes, and is copied twice. */
+ * of them can be mapped: else what is written goes through inboxes, and is copied twice. */
 static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
     struct gyre_binding binding;

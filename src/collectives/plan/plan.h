@@ -31,7 +31,7 @@ enum gyre_plan_form {
 
 /* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
  * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where
- * the caller put it; in its stage or outbox the slice's parts of blocks stand close together. */
+ * the caller put it; in its stage or inbox the slice's parts of blocks stand close together. */
 struct gyre_block_ref {
     uint32_t rank, block;
     uint64_t offset;
@@ -46,7 +46,7 @@ struct gyre_move {
 };
 
 /* What peers read of this rank's INPUT, or write of its OUTPUT: all that ever goes through its
- * stage or outbox. */
+ * stage or inbox. */
 struct gyre_block_part {
     uint32_t block;
     uint64_t offset, length;

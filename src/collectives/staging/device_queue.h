@@ -1,5 +1,5 @@
-/* The carrier: copies and folds of memory that the CPU cannot touch, on a queue of the device that
- * it is of. One per process; every communicator's operations share it.
+/* The fold queue: copies and folds of memory that the CPU cannot touch, on a queue of the device
+ * that it is of. One per process; every communicator's operations share it.
  *
  * Posts are finished in the order in which they were made, so a ticket, the number of a post, is
  * all that anybody keeps of one. Nothing on that queue ever waits for a peer or for a stream of the
@@ -33,21 +33,22 @@ struct gyre_fold_queue {
     atomic_uint_least64_t absent_ns;      /* when CUDA was last found not to be loaded */
 };
 
-/* `carrier` is zeroed memory. A negative index: everything is the host's. */
+/* `fold_queue` is zeroed memory. A negative index: everything is the host's. */
 void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index);
 
 /* Waits for what was posted. May be called twice. */
 void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue);
 
-/* Is this memory one that only the carrier can read? Any thread. */
+/* Is this memory one that only the fold queue can read? Any thread. */
 static inline bool gyre_fold_queue_owns(const struct gyre_fold_queue *fold_queue,
                                         const void *memory)
 {
     return fold_queue->device && memory && fold_queue->device->classify(memory) != GYRE_MEMORY_HOST;
 }
 
-/* Is this memory one that nobody here can read: a device's, in a process that has none? A program may
- * load CUDA after it has joined. What was found to be the host's is not asked again. Any thread. */
+/* Is this memory one that nobody here can read: a device's, in a process that has none? A program
+ * may load CUDA after it has joined. What was found to be the host's is not asked again. Any
+ * thread. */
 bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const void *memory);
 
 static inline bool gyre_fold_queue_is_foreign(struct gyre_fold_queue *fold_queue,
@@ -63,7 +64,8 @@ static inline bool gyre_fold_queue_is_host(struct gyre_fold_queue *fold_queue, c
            !gyre_fold_queue_is_foreign(fold_queue, memory);
 }
 
-/* GYRE_INVALID where this memory is another device's, which the carrier cannot reach. Any thread. */
+/* GYRE_INVALID where this memory is another device's, which the fold queue cannot reach. Any
+ * thread. */
 static inline int gyre_fold_queue_admit(const struct gyre_fold_queue *fold_queue,
                                         const void *memory, struct gyre_trouble *trouble)
 {
@@ -117,11 +119,11 @@ static inline bool gyre_fold_queue_busy(const struct gyre_fold_queue *fold_queue
 /* Learns what has finished; true if anything had. */
 bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue);
 
-/* A copy between any two memories, finished when this returns: 0 or the carrier's status. */
+/* A copy between any two memories, finished when this returns: 0 or the fold queue's status. */
 int gyre_fold_queue_copy_now(struct gyre_fold_queue *fold_queue, void *to, const void *from,
                              uint64_t bytes);
 
-/* Waits for a ticket: 0 or the carrier's status. */
+/* Waits for a ticket: 0 or the fold queue's status. */
 int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket);
 
 /* Waits for all that was posted, but not for ever: on a job that has failed. */

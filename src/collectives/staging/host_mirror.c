@@ -1,12 +1,12 @@
-/* Where a shadow's bytes are, and which of them a slice needs.
+/* Where a host mirror's bytes are, and which of them a slice needs.
  *
  *     parcels       0     1     2     3     4     5
  *     asked                           ▲               copies in are posted up to here, a few ahead
  *     ready               ▲                           and have come up to here: they may be read
  *     given         in any order, as lanes end; the operation ends when the last copy has
  *
- * A parcel is a slice. Those of a PUSH are short, for its stage, so several make one, of about a MiB;
- * an EXCHANGE is one in all. */
+ * A parcel is a slice. Those of a PUSH are short, for its stage, so several make one, of about a
+ * MiB; an EXCHANGE is one in all. */
 #include "collectives/staging/host_mirror.h"
 
 #include "base/size.h"

@@ -1,12 +1,12 @@
-/* Shadows: how an operation runs on buffers that the CPU cannot touch, over links that cannot
+/* Host mirrors: how an operation runs on buffers that the CPU cannot touch, over links that cannot
  * either.
  *
- *     INPUT on the device ──copy──▶ shadow ──▶ the operation, as ever ──▶ shadow ──copy──▶ OUTPUT
+ *     INPUT on the device ──copy──▶ mirror ──▶ the operation, as ever ──▶ mirror ──copy──▶ OUTPUT
  *
- * The shadow is host memory laid out as the caller's buffers are. A slice's bytes are copied when the
- * slice is due and given back when it has run, so the device's copy engine works beside the wire, and
- * beside the processors on mapped memory. Peers learn nothing of it: each rank chooses for itself
- * where its buffers are.
+ * The host mirror is host memory laid out as the caller's buffers are. A slice's bytes are copied
+ * when the slice is due and given back when it has run, so the device's copy engine works beside
+ * the wire, and beside the processors on mapped memory. Peers learn nothing of it: each rank
+ * chooses for itself where its buffers are.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
@@ -17,12 +17,12 @@
 
 struct gyre_host_mirror; /* of one operation; from a pool of the engine */
 
-/* The shadow that these buffers want; NULL where they are the host's. Allocates where the pool has
- * none that is large enough. Nothing is copied yet. */
+/* The host mirror that these buffers want; NULL where they are the host's. Allocates where the pool
+ * has none that is large enough. Nothing is copied yet. */
 int gyre_mirror_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
                      void *output, struct gyre_host_mirror **mirror, struct gyre_trouble *trouble);
 
-/* From here on the operation runs on the shadow. NULL: on its own buffers. */
+/* From here on the operation runs on the host mirror. NULL: on its own buffers. */
 void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);
 
 /* Asks for what is due, and learns what has come. True if anything moved. */

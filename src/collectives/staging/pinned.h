@@ -1,10 +1,11 @@
 /* Host memory that a device copies from and to: whole pages, locked where that is possible.
  *
  * Locking and unlocking may wait for all of a device's work, so both are done in quiet moments
- * (stream_wait.h) and while the carrier has nothing to do. What is made between them stays unlocked until it
- * is used again, slower and otherwise the same; what is dropped between them is kept until the next.
+ * (stream_wait.h) and while the fold queue has nothing to do. What is made between them stays
+ * unlocked until it is used again, slower and otherwise the same; what is dropped between them is
+ * kept until the next.
  *
- * All calls: owner of the carrier. */
+ * All calls: owner of the fold queue. */
 #ifndef GYRE_COLLECTIVES_STAGING_PINNED_H
 #define GYRE_COLLECTIVES_STAGING_PINNED_H
 

@@ -5,15 +5,17 @@
  *     send                 ── ring: POINT region, offset ──▶  recv: one copy, by device 1
  *                          ◀── ring: TAKEN
  *
- * It is a mapped link. What goes in its rings, in which order and under which names is shm's, entry by
- * entry: a receiver does not know where the sender's message lies, so memory of both kinds has to come
- * by one stream, and the stream is the same whichever of the two drivers each end has. What this one
- * adds is the ferry (transport/memory/copy_queue.h): long posts may be memory that the CPU cannot touch, and are copied
- * by the device, out of the peer's own memory where that is shared.
+ * It is a mapped link. What goes in its rings, in which order and under which names is shm's, entry
+ * by entry: a receiver does not know where the sender's message lies, so memory of both kinds has
+ * to come by one stream, and the stream is the same whichever of the two drivers each end has. What
+ * this one adds is the copy queue (transport/memory/copy_queue.h): long posts may be memory that
+ * the CPU cannot touch, and are copied by the device, out of the peer's own memory where that is
+ * shared.
  *
- * Handles never pass here: the watch sends them, maps what comes, keeps each view until its owner takes
- * the memory back, and lets nobody copy from it meanwhile (transport/watch/import.c). So a rank that dies leaves
- * what was mapped to those who mapped it, and what is freed under a copy waits for the copy.
+ * Handles never pass here: the watch sends them, maps what comes, keeps each view until its owner
+ * takes the memory back, and lets nobody copy from it meanwhile (transport/watch/import.c). So a
+ * rank that dies leaves what was mapped to those who mapped it, and what is freed under a copy
+ * waits for the copy.
  *
  * Which way two devices' memory goes depends on what they are:
  *
@@ -22,8 +24,8 @@
  *     they do not, ranks of one process                 the driver copies between them, staging it
  *     they do not, two processes                        the host's memory: none can name the other's
  *
- * On a machine without a device, or of a build without CUDA, open() says that it is absent, and shm,
- * the next in the table, serves. */
+ * On a machine without a device, or of a build without CUDA, open() says that it is absent, and
+ * shm, the next in the table, serves. */
 #include "transport/link/cuda_ipc.h"
 
 #include "transport/link/shm.h"

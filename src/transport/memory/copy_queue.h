@@ -1,5 +1,5 @@
-/* The ferry: copies of messages where one end is memory that the CPU cannot touch, on a queue of
- * this process's device. One per domain; every link of the node shares it.
+/* The copy queue: copies of messages where one end is memory that the CPU cannot touch, on a queue
+ * of this process's device. One per domain; every link of the node shares it.
  *
  * A copy is known by its ticket. Nothing on the queue ever waits for a peer or for a stream, so it
  * is empty in bounded time, and whoever must know that memory is not used any more can wait for
@@ -21,9 +21,9 @@ void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue);
 /* Is this memory one that only the device can read? */
 bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *memory);
 
-/* Post a copy of at least a byte. 0: *ticket is its own; GYRE_AGAIN: no room now; GYRE_UNSUPPORTED: not
- * between these memories; otherwise negative: the device is lost to this process. The ferry's words say
- * how. fetch() reads a span of a peer's
+/* Post a copy of at least a byte. 0: *ticket is its own; GYRE_AGAIN: no room now; GYRE_UNSUPPORTED:
+ * not between these memories; otherwise negative: the device is lost to this process. The copy
+ * queue's words say how. fetch() reads a span of a peer's
  * region, of either kind, wherever it is mapped now; -ENOENT: it is not mapped. */
 int gyre_copy_queue_copy(struct gyre_copy_queue *copy_queue, void *to, const void *from,
                          uint64_t bytes, uint64_t *ticket);

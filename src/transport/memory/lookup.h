@@ -1,5 +1,5 @@
 /* Memory of this process that drivers may use in place, or let peers use. Host memory, unless an
- * entry says that it is "away": a device's, which the CPU cannot touch and a ferry copies. Whoever
+ * entry says that it is on a device, which the CPU cannot touch and a copy queue copies. Whoever
  * opens a wire passes these look-ups in; they neither block nor call back. */
 #ifndef GYRE_TRANSPORT_MEMORY_LOOKUP_H
 #define GYRE_TRANSPORT_MEMORY_LOOKUP_H
@@ -24,8 +24,8 @@ struct gyre_memory_lookup {
     uint32_t (*locate)(void *context, const void *memory, uint64_t length, uint64_t *offset);
 
     /* The region of this process that holds the span, or what the program has registered, whoever
-     * else sees it: all of it, and an id that nothing else has or will have; 0: there is none. NULL:
-     * nobody can tell. */
+     * else sees it: all of it, and an id that nothing else has or will have; 0: there is none.
+     * NULL: nobody can tell. */
     uint32_t (*hold)(void *context, const void *memory, uint64_t length, void **base,
                      uint64_t *span);
 
@@ -38,16 +38,16 @@ struct gyre_memory_lookup {
     void *(*view)(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length);
 
     /* NULL: there is no device, and the rest is not looked at. Else locate() and view() of memory
-     * that is away. */
+     * that is on a device. */
     struct gyre_copy_queue *copy_queue;
     uint32_t (*locate_on_device)(void *context, const void *memory, uint64_t length,
                                  uint64_t *offset);
     void *(*view_on_device)(void *context, uint32_t peer, uint32_t region, uint64_t offset,
                             uint64_t length);
 
-    /* hold() of memory that is away, and what another device needs to use it (device/device.h): dma_buf()
-     * gives a descriptor to close, or a negative status; flush() 0, or one. NULL: no other device
-     * uses it. */
+    /* hold() of memory that is on a device, and what another device needs to use it
+     * (device/device.h): dma_buf() gives a descriptor to close, or a negative status; flush() 0, or
+     * one. NULL: no other device uses it. */
     uint32_t (*hold_on_device)(void *context, const void *memory, uint64_t length, void **base,
                                uint64_t *span);
     int (*dma_buf)(void *context, const void *base, uint64_t length, struct gyre_trouble *trouble);

@@ -5,11 +5,11 @@
  *     begin    pattern ─▶ region ── SHARE ──▶ answer   region ─▶ its memory ─▶ host: the pattern?
  *     end      marks?  ◀─ region ◀─ REPLY ──           region ◀─ its memory ◀─ host: its mark
  *
- * Some hosts say that devices reach each other, and what they copy then is wrong without any error (an
- * IOMMU that translates, a switch of a virtual machine). So bytes are compared, of either way.
+ * Some hosts say that devices reach each other, and what they copy then is wrong without any error
+ * (an IOMMU that translates, a switch of a virtual machine). So bytes are compared, of either way.
  *
- * The region is made for this and holds nothing else. Copies go by the ferry; each call waits for its
- * own, and for nobody else. Any thread. */
+ * The region is made for this and holds nothing else. Copies go by the copy queue; each call waits
+ * for its own, and for nobody else. Any thread. */
 #ifndef GYRE_TRANSPORT_MEMORY_PROOF_H
 #define GYRE_TRANSPORT_MEMORY_PROOF_H
 

@@ -1,12 +1,12 @@
-/* Long messages from and into memory that the CPU cannot touch; the ferry copies them.
+/* Long messages from and into memory that the CPU cannot touch; the copy queue copies them.
  *
  *     the sender's lies in      the receiver's in
  *     a region that is away     a device, or the host    POINT ─▶ one copy from there ─▶ TAKEN
  *     a region of the host's    a device                 likewise
- *     the host                  a device                 pieces ─▶ ashore ─▶ a copy from there
+ *     the host                  a device                 pieces ─▶ staged in ─▶ a copy from there
  *
  *     what the carrier reaches  what it reaches          PLACE (remote_write.c)
- *     what the carrier reaches  anything else            GRANT ─▶ a copy aboard ─▶ pieces
+ *     what the carrier reaches  anything else            GRANT ─▶ staged out ─▶ pieces
  *
  * Copies are posted by fetch() and looked at by the next ones: nobody waits for a device, and
  * nothing is said to have been read before it has. A copy between two devices' memories is one
@@ -64,7 +64,7 @@ void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive)
     gyre_queue_push(&stream->in.points, receive);
 }
 
-/* -- trips ------------------------------------------------------------------------------------- */
+/* -- copies ------------------------------------------------------------------------------------- */
 
 static int post_copying(struct gyre_stream *stream, struct gyre_receive *receive, uint64_t bytes)
 {
@@ -122,7 +122,7 @@ int gyre_stream_end_copies(struct gyre_stream *stream)
     return moved;
 }
 
-/* -- lading ------------------------------------------------------------------------------------ */
+/* -- staging ------------------------------------------------------------------------------------ */
 
 void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send)
 {

@@ -48,10 +48,10 @@ struct gyre_receive {
     bool placed;               /* and says where the peer may write */
     bool recalled, recall_due; /* which it shall not any more; it has not been told yet */
     struct gyre_remote_place place;
-    bool on_device;           /* data is memory that the ferry copies */
+    bool on_device;           /* data is memory that the copy queue copies */
     bool landing;             /* all of it has come, and is on its way from */
     uint8_t *staged_in;       /* the host's memory, where pieces land first; NULL: none did */
-    uint64_t copying, ticket; /* bytes that the ferry copies now, and by what it knows them */
+    uint64_t copying, ticket; /* bytes that are being copied, and the copy queue's ticket */
 };
 
 enum gyre_send_state {
@@ -62,8 +62,8 @@ enum gyre_send_state {
     GYRE_SEND_GRANTED, /* in out.granted: pieces go in turn */
     GYRE_SEND_LOCATED, /* in out.points: the peer will be told where it lies */
     GYRE_SEND_POINTED, /* in sends' hash: the peer reads it */
-    GYRE_SEND_REMOTE,  /* in out.reached: the carrier will write it at the peer */
-    GYRE_SEND_STAGING, /* in out.lading: the ferry copies it to the host's memory */
+    GYRE_SEND_REMOTE,  /* in out.remote_writes: the carrier will write it at the peer */
+    GYRE_SEND_STAGING, /* in out.staging: the copy queue copies it to the host's memory */
     GYRE_SEND_WRITING, /* and does */
     GYRE_SEND_FRAMED,  /* all its bytes are in offers */
     GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
@@ -82,10 +82,10 @@ struct gyre_send {
     bool placed; /* the grant said where to write, and under which number */
     uint32_t number;
     struct gyre_remote_place place;
-    bool on_device;      /* data is memory that the ferry copies */
+    bool on_device;      /* data is memory that the copy queue copies */
     uint8_t *staged_out; /* a copy of it in the host's; NULL: none */
     uint64_t bytes_staged, copying,
-        ticket; /* bytes copied; being copied, and by what the ferry knows them */
+        ticket; /* bytes copied; being copied; the copy queue's ticket */
 };
 
 struct gyre_stored { /* a whole message whose receive is not posted yet */
@@ -144,7 +144,7 @@ struct gyre_incoming {
     struct gyre_receive *receive; /* it is for; NULL: none */
     struct gyre_stored *stored;   /* GYRE_IN_STORE */
     struct gyre_queue points;     /* of gyre_receive: the peer has told where they lie */
-    struct gyre_queue copying_receives; /* likewise: the ferry copies them */
+    struct gyre_queue copying_receives; /* likewise: the copy queue copies them */
     uint8_t control[GYRE_FRAME_CONTROL_MAX];
     uint32_t have; /* bytes in ahead: the start of a header */
     bool bye_heard;
@@ -235,12 +235,12 @@ int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match 
 /* The message of this receive, which is in no queue, has been copied. */
 void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive);
 
-/* device.c. is_away: that memory is the ferry's; locate_away: the region that holds it, 0:
- * none; ashore: where pieces land instead, NULL: no memory; land: all have come. send_off: the first
- * of in.points goes by ferry, and by_host says whether host memory is read; end_trips: what has been
- * copied: 1 or 0, whether anything moved, or the status with which the stream has failed. lade: the
- * message goes in pieces, from a copy; run_lading: moves that on, and tells as end_trips does.
- * settle: the ferry touches no buffer any more. */
+/* device.c. is_on_device: that memory is the copy queue's; locate_on_device: the region that holds
+ * it, 0: none; stage_in: where pieces land instead, NULL: no memory; land: all have come. send_off:
+ * the first of in.points goes by the copy queue, and by_host says whether host memory is read;
+ * end_copies: what has been copied: 1 or 0, whether anything moved, or the status with which the
+ * stream has failed. stage: the message goes in pieces, from a copy; run_staging: moves that on,
+ * and tells as end_copies does. settle: the copy queue touches no buffer any more. */
 bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory,
                               uint64_t length);
 uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
@@ -253,7 +253,7 @@ void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send);
 int gyre_stream_run_staging(struct gyre_stream *stream);
 void gyre_stream_settle(struct gyre_stream *stream);
 
-/* The ferry may write its buffer: it ends by itself. */
+/* The copy queue may write its buffer: it ends by itself. */
 static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
 {
     return receive->landing || receive->copying;
@@ -280,9 +280,10 @@ void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *sen
 void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receive *receive,
                                   int status);
 
-/* agree.c. differs(): whatever is alive of it here has another fingerprint; check(): a frame from the peer against what is known; join(): adds one local or
- * remote mention to the record and returns it, or NULL and *status; leave(): takes it back.
- * GYRE_MISMATCH is recorded for the caller. */
+/* agree.c. differs(): whatever is alive of it here has another fingerprint; check(): a frame from
+ * the peer against what is known; join(): adds one local or remote mention to the record and
+ * returns it, or NULL and *status; leave(): takes it back. GYRE_MISMATCH is recorded for the
+ * caller. */
 bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_match *match);
 int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match *match);
 struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,

@@ -12,15 +12,17 @@
  *                │                         in the posted buffer
  *                ▼ complete (token, status)
  *
- * Where both ends see the sender's memory, a long message is not sent: POINT says where it lies, the
- * receiver copies it, piece by piece, and says TAKEN, with which the SEND completes.
+ * Where both ends see the sender's memory, a long message is not sent: POINT says where it lies,
+ * the receiver copies it, piece by piece, and says TAKEN, with which the SEND completes.
  *
- * Such memory may be a device's, which a ferry copies (transport/memory/lookup.h), as long messages for a device's
- * memory are in any case; so is the receiver's host memory filled from a device's.
+ * Such memory may be a device's, which a copy queue copies (transport/memory/lookup.h), as long
+ * messages for a device's memory are in any case; so is the receiver's host memory filled from a
+ * device's.
  *
  * Where the carrier can write into the receiver's buffer from where the message lies, it does
- * (transport/memory/remote_write.h): PLACE grants that, and only the grant and the news of its end take part in the stream.
- * That may be a device's memory too; where only one end's carrier can, the ferry copies at the other.
+ * (transport/memory/remote_write.h): PLACE grants that, and only the grant and the news of its end
+ * take part in the stream. That may be a device's memory too; where only one end's carrier can, the
+ * copy queue copies at the other.
  *
  * Rules: nothing here blocks; nothing allocates after create(), but for cancel() of a half-written
  * send; at most `posts` sends and `posts` receives are outstanding (until complete() returned
@@ -74,10 +76,10 @@ int gyre_stream_send(struct gyre_stream *stream, const struct gyre_match *match,
 int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match, void *data,
                      uint64_t length, uint64_t token);
 
-/* A send of at most `eager` bytes that leaves at once: its frame is written to `to`, 32 bytes and the
- * message, for the carrier to bring behind all that it has taken; the send has completed. Returns the
- * frame's bytes; 0: it is not to be so (another message goes first, a credit is missing, it is too
- * long, it would be refused), nothing was taken: send() it. */
+/* A send of at most `eager` bytes that leaves at once: its frame is written to `to`, 32 bytes and
+ * the message, for the carrier to bring behind all that it has taken; the send has completed.
+ * Returns the frame's bytes; 0: it is not to be so (another message goes first, a credit is
+ * missing, it is too long, it would be refused), nothing was taken: send() it. */
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 
@@ -94,22 +96,22 @@ bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *m
                           uint64_t length, const uint8_t header[32]);
 
 /* For a carrier that may take less than leave_now() let go, at most GYRE_STREAM_REST_MOST bytes of
- * data: it took `bytes` of header and data, not all. None: that message has not left. Some: the rest
- * goes before all else, and the send() of that name, which is to follow, completes behind it. */
+ * data: it took `bytes` of header and data, not all. None: that message has not left. Some: the
+ * rest goes before all else, and the send() of that name, which is to follow, completes behind it. */
 #define GYRE_STREAM_REST_MOST 4096u
 void gyre_stream_leave_rest(struct gyre_stream *stream, const struct gyre_match *match,
                             const void *data, uint64_t length, const uint8_t header[32],
                             size_t bytes);
 
-/* As read(), of bytes that came where target() wanted them between two frames; if the first frame is
- * this message, and whole, it goes to `data` and true is returned. *status is read()'s. */
+/* As read(), of bytes that came where target() wanted them between two frames; if the first frame
+ * is this message, and whole, it goes to `data` and true is returned. *status is read()'s. */
 bool gyre_stream_awaits_frame(const struct gyre_stream *stream);
 bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct gyre_match *match,
                           void *data, uint64_t length, int *status);
 
 /* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
- * such post, or the peer reads it in place, or the carrier writes it, or the ferry does, and it ends
- * by itself. The
+ * such post, or the peer reads it in place, or the carrier writes it, or the copy queue does, and
+ * it ends by itself. The
  * stream stays usable: a frame that is half written goes on from a copy, the rest of a message
  * that the peer has granted is declared void (the peer's receive ends with -ECANCELED), a message
  * on its way into a withdrawn receive is read and dropped. Vectors from gather() and target()
@@ -133,9 +135,9 @@ int gyre_stream_read(struct gyre_stream *stream, size_t bytes);
 int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t length);
 
 /* Messages that the peer points at, in memory that both ends see, and those for memory that the CPU
- * cannot touch, or from it: fetch() copies at most one piece of the next one, or has the ferry copy it, learns
- * what the ferry has copied, and says 1 if anything moved, 0 if not, negative if the stream has just
- * failed. pending() says whether there is one that waits for fetch() alone. */
+ * cannot touch, or from it: fetch() copies at most one piece of the next one, or has the copy queue
+ * copy it, learns what the copy queue has copied, and says 1 if anything moved, 0 if not, negative
+ * if the stream has just failed. pending() says whether there is one that waits for fetch() alone. */
 int gyre_stream_fetch(struct gyre_stream *stream);
 bool gyre_stream_pending(const struct gyre_stream *stream);
 
@@ -159,8 +161,9 @@ bool gyre_stream_take_write(struct gyre_stream *stream, struct gyre_stream_write
 void gyre_stream_end_write(struct gyre_stream *stream, struct gyre_send *send);
 int gyre_stream_arrived(struct gyre_stream *stream, uint32_t number);
 
-/* For a carrier that has to begin anew by other means: what take_write() said of a message, and where
- * the one belongs that the peer writes under this number (NULL: none does), and how long it is. */
+/* For a carrier that has to begin anew by other means: what take_write() said of a message, and
+ * where the one belongs that the peer writes under this number (NULL: none does), and how long it
+ * is. */
 void gyre_stream_write_of(const struct gyre_send *send, struct gyre_stream_write *write);
 uint8_t *gyre_stream_place(struct gyre_stream *stream, uint32_t number, uint64_t *length);
 

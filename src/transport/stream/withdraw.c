@@ -8,8 +8,8 @@
  *      offers    [ written ▓▓▓░░░ ] [ not begun ] [ not begun ]
  *                            └copy     └── emptied ──┘        then VOID, unless it was the last
  *
- * A message that the peer reads in place, or that the carrier writes or the ferry copies, is out of
- * reach: it ends when that is done.
+ * A message that the peer reads in place, or that the carrier writes or the copy queue copies, is
+ * out of reach: it ends when that is done.
  *
  * A receive that was granted stays as a record without a buffer and swallows its message when it
  * comes. */

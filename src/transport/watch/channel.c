@@ -2,8 +2,8 @@
  *
  * A packet socket (inside a node) keeps message boundaries and carries descriptors; a stream
  * (control connections) is cut into messages by their length. What the socket does not take is
- * kept, in order; the vigil asks only channels that keep nothing for more, so this list holds at
- * most one of its messages, plus shares and their replies. */
+ * kept, in order; the failure detector asks only channels that keep nothing for more, so this list
+ * holds at most one of its messages, plus shares and their replies. */
 #include "transport/watch/channel.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-struct gyre_watch_link { /* to one peer; same index as the vigil's channel */
+struct gyre_watch_link { /* to one peer; same index as the failure detector's channel */
     struct gyre_watch_channel channel;
     int pidfd; /* borrowed, -1: another node, or ended */
     bool node; /* of this node: regions are shared with it */
@@ -56,7 +56,7 @@ enum gyre_watch_source { /* of an event of the poller; the index is a link's */
 };
 
 /* loop.c. The thread's function; what it sleeps on; and, with the lock held, one turn without
- * sleeping, acting on what the vigil concluded, and sending what it owes to one peer. */
+ * sleeping, acting on what the failure detector concluded, and sending what it owes to one peer. */
 void *gyre_watch_run(void *watch);
 int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
                       enum gyre_watch_source source, uint32_t index);
@@ -66,8 +66,8 @@ void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
 
 enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
 
-/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's. Of
- * these hear_reply() takes REPLY. forget_peer(): this peer answers no share any more. */
+/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's.
+ * Of these hear_reply() takes REPLY. forget_peer(): this peer answers no share any more. */
 void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
                      const struct gyre_watch_message *message, int pass);
 void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,

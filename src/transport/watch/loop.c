@@ -1,9 +1,9 @@
-/* The watch's thread: events in, the vigil's conclusions out.
+/* The watch's thread: events in, the failure detector's conclusions out.
  *
  *      pidfds, sockets, launcher's pipe, nudge
- *                   │ epoll, until the vigil wants to wake
+ *                   │ epoll, until the detector wants to wake
  *                   ▼
- *      events ─▶ vigil ─▶ tick ─▶ settle: publish the failure, log warnings, send what is owed
+ *      events ─▶ detector ─▶ tick ─▶ settle: publish the failure, log warnings, send what is owed
  *
  * Invariants
  *   - A peer's last words count before its death: its channel is read to the end before its pidfd
@@ -99,8 +99,8 @@ void gyre_watch_post(struct gyre_watch *watch, uint32_t index,
     send_bytes(watch, index, bytes, gyre_watch_encode(&mine, bytes), pass);
 }
 
-/* A channel that keeps something is not asked for more: the vigil's word will be newer when there
- * is room. */
+/* A channel that keeps something is not asked for more: the failure detector's word will be newer
+ * when there is room. */
 void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t index)
 {
     struct gyre_watch_link *link = &watch->link[index];
@@ -140,7 +140,7 @@ static void publish_failure(struct gyre_watch *watch, const struct gyre_detector
     gyre_log(GYRE_LOG_INFO, "failed: %s", record->text);
 }
 
-/* Acts on everything that the vigil concluded. */
+/* Acts on everything that the failure detector concluded. */
 void gyre_watch_settle(struct gyre_watch *watch)
 {
     const struct gyre_detector_record *record = gyre_detector_failure(watch->detector);
@@ -352,7 +352,7 @@ static void count_absence(struct gyre_watch *watch, struct gyre_watch_state *fre
 }
 
 /* Looks at what the rank does, keeping the last look if the communicator is just writing, and lets
- * the vigil act on it. */
+ * the failure detector act on it. */
 void gyre_watch_turn(struct gyre_watch *watch)
 {
     struct gyre_watch_state fresh = {.rank = watch->is.joined->rank};

@@ -1,6 +1,6 @@
-/* Collectives on CUDA memory, with real processes over the stand-in for CUDA: every verb, over every
- * transport, with memory that devices of the node map, memory that only this process has, host
- * memory, and all of them mixed between ranks; blocking and started; also messages and groups.
+/* Collectives on CUDA memory, with real processes over the stand-in for CUDA: every verb, over
+ * every transport, with memory that devices of the node map, memory that only this process has,
+ * host memory, and all of them mixed between ranks; blocking and started; also messages and groups.
  *
  *      memory 0, 1   gyre_alloc_device(): peers' devices map it
  *      memory 2      the device's, of this process alone
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define MOST_HERE 70001u
-#define MOST_LONG 400009u /* several parcels of a shadow */
+#define MOST_LONG 400009u /* several parcels of a host mirror */
 #define MOST      (MOST_LONG * 8 * 3 + 65536)
 
 /* -- memory ------------------------------------------------------------------------------------ */

@@ -191,7 +191,8 @@ static int few_at_a_time(struct gyre_comm *comm, struct rig *rig)
     return messages_tear_down(comm, &bench, 0, bad);
 }
 
-/* Many long ones at once, of either direction: hauls are used again, and more than are kept. */
+/* Many long ones at once, of either direction: staged messages are used again, and more than are
+ * kept. */
 static int crowd(struct gyre_comm *comm, struct rig *rig)
 {
     enum { MESSAGES = 10, EACH = PIECE + 4096, APART = 2 << 20 };

@@ -3,11 +3,11 @@
  *     a message of 4096 bytes behind its header     │ 32 + 4064 │ 32 │     two packets
  *     where the other end can write the header      │    4096   │          one
  *
- * Messages are often as long as a packet, or as two or four, so that the header alone makes another.
- * One that differs from the one before by its operation's number alone, and that not by much, is
- * told by the difference, in the immediate; the receiver writes the header before the payload in its
- * inbox, where room was left for it, and reads the record as any other. In the outbox the record is
- * whole, for a detour.
+ * Messages are often as long as a packet, or as two or four, so that the header alone makes
+ * another. One that differs from the one before by its operation's number alone, and that not by
+ * much, is told by the difference, in the immediate; the receiver writes the header before the
+ * payload in its inbox, where room was left for it, and reads the record as any other. In the
+ * outbox the record is whole, for a fallback.
  *
  * "The one before" is the last whole frame that went to the inbox as a record of its own, which the
  * immediate says of it; so both ends know it, whatever went by other ways meanwhile. */

@@ -12,7 +12,7 @@
  * Nothing overtakes: only the slot of the record that is due is looked at, and not before as many
  * long messages have arrived as were written before it. A slot is written again when its record is
  * consumed, and that is told when the completion was. In the outbox the record has its bytes like
- * others, for a detour. */
+ * others, for a fallback. */
 #include "transport/link/verbs/inside.h"
 
 #include "base/bytes.h"

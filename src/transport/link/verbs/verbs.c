@@ -380,7 +380,7 @@ static int arm_cards(struct gyre_verbs_wire *wire)
     return status;
 }
 
-/* The ferry had no room for it. */
+/* The copy queue had no room for it. */
 static bool is_pending(const struct gyre_verbs_wire *wire)
 {
     const struct gyre_verbs_pipe *pipe;

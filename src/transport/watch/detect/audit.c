@@ -1,4 +1,4 @@
-/* Rank 0's roll call.
+/* Rank 0's call audit.
  *
  * A rank *waits* while it has started an operation that it has not finished (sequence > finished);
  * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation

@@ -1,6 +1,6 @@
-/* Rank 0's roll call: what every rank said last about its operations, and what follows from it.
+/* Rank 0's call audit: what every rank said last about its operations, and what follows from it.
  *
- * Pure. Times are the vigil's own clock. */
+ * Pure. Times are the failure detector's own clock. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
 #define GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
 
@@ -55,7 +55,7 @@ bool gyre_audit_progress(const struct gyre_watch_state *state, uint32_t comm, ui
 void gyre_audit_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
                      struct gyre_audit_finding *finding);
 
-/* As tell(), of what two ranks of the roll said last; false if that does not tell how they differ. */
+/* As tell(), of what two ranks of the audit said last; false if that does not tell how they differ. */
 bool gyre_audit_compare(const struct gyre_call_audit *audit, uint32_t one, uint32_t two,
                         struct gyre_audit_finding *finding);
 

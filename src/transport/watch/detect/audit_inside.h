@@ -1,4 +1,4 @@
-/* The roll call's parts, shared by audit.c (the table, and calls that differ), audit_left.c
+/* The call audit's parts, shared by audit.c (the table, and calls that differ), audit_left.c
  * (ranks that have parted) and audit_wait.c (ranks that are late). Nobody else includes this. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_AUDIT_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_DETECT_AUDIT_INSIDE_H
@@ -58,8 +58,8 @@ bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint
 /* " of communicator 3"; nothing for the world. */
 const char *gyre_audit_name_comm(uint32_t comm, char out[GYRE_AUDIT_COMM]);
 
-/* Where the first waiting rank under that number stands in the hash table, or an empty place for it;
- * and that rank, which is this one if there is none yet. */
+/* Where the first waiting rank under that number stands in the hash table, or an empty place for
+ * it; and that rank, which is this one if there is none yet. */
 uint32_t *gyre_audit_slot(struct gyre_call_audit *audit, uint32_t comm, uint64_t number);
 uint32_t gyre_audit_first_under(struct gyre_call_audit *audit, uint32_t rank, uint64_t number);
 

@@ -1,7 +1,7 @@
-/* Questions 3 and 4 of the roll call: who has parted from the others. All stand still in different
- * places; a rank has left by gyre_finalize() while others wait for it; or it refused a call that the
- * others are in, and has not made it since. The findings name both sides, what the one waits in, and
- * why the other is not there. */
+/* Questions 3 and 4 of the call audit: who has parted from the others. All stand still in different
+ * places; a rank has left by gyre_finalize() while others wait for it; or it refused a call that
+ * the others are in, and has not made it since. The findings name both sides, what the one waits
+ * in, and why the other is not there. */
 #include "transport/watch/detect/audit_inside.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 #define PLACE_ROOM   256 /* bytes for what a rank waits in */
 #define REFUSED_ROOM (GYRE_WATCH_WHY_MAX + 40)
-#define SUSPECTS     16u /* refused calls that one roll call follows: each is a walk over all ranks */
+#define SUSPECTS     16u /* refused calls that one audit follows: each is a walk over all ranks */
 
 /* -- 3: all wait, and not for each other ------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
-/* Question 5 of the roll call: who has not joined what others wait in. The rank that has waited
- * longest speaks for all; those for which it waits are listed, "3, 5-7", first in a warning and then
- * in the failure. */
+/* Question 5 of the call audit: who has not joined what others wait in. The rank that has waited
+ * longest speaks for all; those for which it waits are listed, "3, 5-7", first in a warning and
+ * then in the failure. */
 #include "transport/watch/detect/audit_inside.h"
 
 #include "base/clock.h"

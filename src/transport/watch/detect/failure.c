@@ -25,8 +25,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define GRACE   (200 * GYRE_MS) /* for the cause of an echo, and for rank 0's verdict */
-#define TALE    (600 * GYRE_MS) /* two beats, for the roll call, where both calls do not tell enough */
+#define GRACE   (200 * GYRE_MS)   /* for the cause of an echo, and for rank 0's verdict */
+#define TALE    (600 * GYRE_MS)   /* two beats, for the audit, where both calls tell too little */
 #define ANSWERS (5 * GYRE_SECOND) /* for what ranks called, where there is no dead time */
 
 static void decide(struct gyre_failure_detector *detector, bool is_final,

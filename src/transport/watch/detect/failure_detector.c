@@ -9,9 +9,9 @@
  *             rank 3 ─── rank 4     beats: 4 to 3, 3 to 0, 1 to 0, 2 to 0, and back down
  *
  * Invariants
- *   - One failure. `record` is the only one a vigil holds, and once decided it never changes. All
+ *   - One failure. `record` is the only one that is held, and once decided it never changes. All
  *     ranks must tell the same story, so rank 0 decides: see failure.c.
- *   - Own lateness is nobody's fault. The vigil's clock leaves out the time in which it did not run
+ *   - Own lateness is nobody's fault. Its clock leaves out the time in which it did not run
  *     (suspended, stopped, debugged, starved): after an hour's sleep everybody still has the whole
  *     dead time.
  *   - Silence counts along the tree only. A rank of the same node that dies is seen by its pidfd;
@@ -159,7 +159,7 @@ static void run_audit(struct gyre_failure_detector *detector)
     gyre_detector_found(detector, &record);
 }
 
-/* Keeps a state for the next beat upwards; rank 0 enters it into the roll. */
+/* Keeps a state for the next beat upwards; rank 0 enters it into the audit. */
 static void note_state(struct gyre_failure_detector *detector, struct gyre_detector_post *post,
                        const struct gyre_watch_state *state)
 {

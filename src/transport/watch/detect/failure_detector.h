@@ -3,7 +3,7 @@
  *
  *    tick(now, state) ─┐                      ┌─▶ next_message(channel): what to send
  *    receive(message) ─┤      ┌───────┐       ├─▶ failure(): the job's first failure, once decided
- *    eof, ended       ─┼────▶ │ vigil │ ──────┼─▶ take_warning(): a line for the log
+ *    eof, ended       ─┼────▶ │detect │ ──────┼─▶ take_warning(): a line for the log
  *    report           ─┤      └───────┘       ├─▶ all_left(): everybody has said goodbye
  *    leave            ─┘                      └─▶ wake(): when to tick next
  *
@@ -47,7 +47,7 @@ bool gyre_detector_has_left(const struct gyre_failure_detector *detector,
                             uint32_t channel); /* said goodbye */
 
 /* -- what happens ---------------------------------------------------------------------------------
- * `now` never runs backwards; it may jump, which the vigil takes for its own lateness. */
+ * `now` never runs backwards; it may jump, which the failure detector takes for its own lateness. */
 
 void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
                         const struct gyre_watch_state *mine);

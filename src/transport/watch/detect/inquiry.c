@@ -6,10 +6,10 @@
  *                                          └────────── TELL ────────┘ what each does by now
  *                                        compares them: the story has both calls, DECIDED
  *
- * A watch that is kept from running answers late, which is no reason to tell less: while a rank that
- * was asked lives and has not answered, all wait for it, up to a part of the dead time
+ * A watch that is kept from running answers late, which is no reason to tell less: while a rank
+ * that was asked lives and has not answered, all wait for it, up to a part of the dead time
  * (failure.c). Where the two have nothing to tell (their calls are too long ago, or it was a
- * message), the roll call has the time that it always had to find more. */
+ * message), the call audit has the time that it always had to find more. */
 #include "transport/watch/detect/inside.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
     detector->next_beat = detector->clock;
 }
 
-/* It has answered, or never will. Rank 0's own state is in the roll. */
+/* It has answered, or never will. Rank 0's own state is in the audit. */
 static bool has_told(const struct gyre_failure_detector *detector,
                      const struct gyre_detector_side *side)
 {

@@ -1,5 +1,5 @@
-/* The vigil's parts, shared by failure_detector.c (what happens), tree.c (who talks to whom),
- * failure.c (one failure), inquiry.c (what two ranks that differ have called), early_leave.c
+/* The failure detector's parts, shared by failure_detector.c (what happens), tree.c (who talks to
+ * whom), failure.c (one failure), inquiry.c (what two ranks that differ have called), early_leave.c
  * (who left too early) and outbox.c (what is said). Nobody else includes this. */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_DETECT_INSIDE_H

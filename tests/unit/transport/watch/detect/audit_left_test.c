@@ -1,5 +1,5 @@
-/* Rank 0's roll call on its own: a call that one rank refused, and ends that come too early, are told
- * to whoever waits, with the right names and not before their time. */
+/* Rank 0's call audit on its own: a call that one rank refused, and ends that come too early, are
+ * told to whoever waits, with the right names and not before their time. */
 #include "unit/transport/watch/detect/audit_rig.h"
 
 #include <string.h>

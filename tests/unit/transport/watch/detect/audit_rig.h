@@ -1,4 +1,4 @@
-/* Rank 0's roll call on its own, for tests: what ranks say, and what is found. */
+/* Rank 0's call audit on its own, for tests: what ranks say, and what is found. */
 #ifndef GYRE_TESTS_UNIT_TRANSPORT_WATCH_DETECT_AUDIT_RIG_H
 #define GYRE_TESTS_UNIT_TRANSPORT_WATCH_DETECT_AUDIT_RIG_H
 

@@ -1,4 +1,4 @@
-/* Rank 0's roll call on its own: mismatches, warnings and time limits with the right names. */
+/* Rank 0's call audit on its own: mismatches, warnings and time limits with the right names. */
 #include "unit/transport/watch/detect/audit_rig.h"
 
 #include <stdio.h>

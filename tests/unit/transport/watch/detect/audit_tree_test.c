@@ -1,4 +1,4 @@
-/* Rank 0's roll call at the end of the tree: what one rank of hundreds does is known to all. */
+/* Rank 0's call audit at the end of the tree: what one rank of hundreds does is known to all. */
 #include "unit/transport/watch/detect/audit_rig.h"
 #include "unit/transport/watch/detect/detector_sim.h"
 

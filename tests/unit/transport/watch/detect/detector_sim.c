@@ -130,7 +130,7 @@ static void schedule_wake(struct sim *sim, uint32_t rank)
     push(sim, (struct sim_event){.at = me->wakes_at, .what = WAKE, .rank = rank});
 }
 
-/* What the watch does after every event: look at what the vigil concluded. */
+/* What the watch does after every event: look at what the failure detector concluded. */
 static void settle(struct sim *sim, uint32_t rank)
 {
     struct sim_rank *me = &sim->rank[rank];
