@@ -1,16 +1,13 @@
 /* gyre: one tool, a table of commands. A command parses, calls its room and returns an exit code;
  * nothing else. */
 #include "cli/commands.h"
-#include "cli/show/show.h"
+#include "cli/common.h"
 
 #include "base/env.h"
 #include "base/status.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct command {
     const char *name;
@@ -35,30 +32,6 @@ static const struct command commands[] = {
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
-
-int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *trouble)
-{
-    fprintf(stderr, "gyre%s%s: %s\n", *command ? " " : "", command, trouble->text);
-    return status == GYRE_INVALID || status == GYRE_REFUSED ? 2 : 1;
-}
-
-int gyre_cli_backend(const char *name, struct gyre_trouble *trouble)
-{
-    static const char *const names[] = {"auto", "shm", "tcp", "verbs"};
-    int index, status = name ? gyre_parse_word("--backend", name, names, 4, &index, trouble) : 0;
-    if (name && !status)
-        setenv("GYRE_TRANSPORT", names[index], 1);
-    return status;
-}
-
-int gyre_cli_path(char *path, size_t room, struct gyre_trouble *trouble)
-{
-    ssize_t length = readlink("/proc/self/exe", path, room - 1);
-    if (length < 0)
-        return gyre_trouble_set(trouble, -errno, "where am I? /proc/self/exe: %s", strerror(errno));
-    path[length] = '\0';
-    return 0;
-}
 
 static int version(char **argv)
 {

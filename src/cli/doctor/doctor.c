@@ -1,6 +1,7 @@
 /* gyre doctor: what this machine has, as a rank that starts here would find it. It makes no context
  * on any device and changes nothing, unless it is told to try. */
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/doctor/try.h"
 #include "cli/flags.h"
 #include "device/device.h"

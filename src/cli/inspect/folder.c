@@ -1,7 +1,8 @@
 /* gyre inspect DIR: every generation of a checkpoint's folder, each checked to its last byte. */
-#include "cli/inspect/inspect.h"
+#include "cli/inspect/inside.h"
 
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>

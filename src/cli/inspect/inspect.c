@@ -1,9 +1,10 @@
 /* gyre inspect FILE|DIR: the tensors of a safetensors file with what their numbers look like, or the
  * generations of a checkpoint's folder and which of them are whole. What cannot be used makes the
  * exit code 2. */
-#include "cli/inspect/inspect.h"
+#include "cli/inspect/inside.h"
 
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/flags.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Numbers of a tensor, read at any alignment: the smallest, the largest and the mean of those that are
  * finite, and how many are not. */
-#include "cli/inspect/inspect.h"
+#include "cli/inspect/inside.h"
 
 #include "base/bytes.h"
 #include "base/half.h"

@@ -1,28 +1,16 @@
 /* gyre show choices: for each size, what would be chosen, what it is predicted to take, and what
  * comes next. The code that communicators choose by is asked, with the same environment, so the
  * table is what happens; the times are the model's. */
-#include "cli/show/show.h"
+#include "cli/show/parts.h"
 
 #include "cli/show/choices_asked.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "collectives/schedule/layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-const struct gyre_flag gyre_choices_flags[FLAGS] = {
-    [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (8)"},
-    [NODES] = {"nodes", 0, "LAYOUT", "on how many machines: 4+2, 2x4 (one)"},
-    [OP] = {"op", 'o', "OPERATION", "all_reduce, all_gather_v, barrier, ... (all_reduce)"},
-    [TRANSPORT] = {"transport", 't', "NAME", "auto, shm, tcp or verbs (GYRE_TRANSPORT)"},
-    [TYPE] = {"type", 0, "TYPE", "of the elements: f32, f64, f16, ... (f32)"},
-    [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element, without a type (4)"},
-    [FROM] = {"from", 'b', "SIZE", "smallest size of a block (8)"},
-    [TO] = {"to", 'e', "SIZE", "largest size (256M)"},
-    [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
-    [HELP] = {"help", 'h', NULL, "this page"},
-};
 
 static void print_choices_help(void)
 {

@@ -14,6 +14,19 @@
 
 #define SIZE_MOST (UINT64_C(1) << 40)
 
+const struct gyre_flag gyre_choices_flags[FLAGS] = {
+    [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (8)"},
+    [NODES] = {"nodes", 0, "LAYOUT", "on how many machines: 4+2, 2x4 (one)"},
+    [OP] = {"op", 'o', "OPERATION", "all_reduce, all_gather_v, barrier, ... (all_reduce)"},
+    [TRANSPORT] = {"transport", 't', "NAME", "auto, shm, tcp or verbs (GYRE_TRANSPORT)"},
+    [TYPE] = {"type", 0, "TYPE", "of the elements: f32, f64, f16, ... (f32)"},
+    [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element, without a type (4)"},
+    [FROM] = {"from", 'b', "SIZE", "smallest size of a block (8)"},
+    [TO] = {"to", 'e', "SIZE", "largest size (256M)"},
+    [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
+    [HELP] = {"help", 'h', NULL, "this page"},
+};
+
 static int read_choice_number(const struct gyre_choices_asked *a, int flag, int64_t least,
                               int64_t most, uint32_t *out, struct gyre_trouble *trouble)
 {

@@ -3,9 +3,10 @@
  * on standard error and makes the exit code 2, as it would make gyre_init() fail; so does a set of
  * kernels that there is none of, where sums would take the fastest and warn. A name that is nearly a
  * knob's gets a line. */
-#include "cli/show/show.h"
+#include "cli/show/parts.h"
 
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/flags.h"
 #include "cli/show/knobs.h"
 

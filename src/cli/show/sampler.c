@@ -1,8 +1,9 @@
 /* gyre show sampler: the samples of an epoch, a line per rank, as gyre/sampler.h gives them out. */
-#include "cli/show/show.h"
+#include "cli/show/parts.h"
 
 #include "base/env.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/flags.h"
 
 #include <gyre/sampler.h>

@@ -13,6 +13,22 @@
 #define ALGORITHMS_MAX 32
 #define COUNTS_SUM_MAX (UINT64_C(1) << 40) /* elements */
 
+const struct gyre_flag gyre_show_flags[FLAGS] = {
+    [ALGO] = {"algo", 'a', "NAME", "the algorithm (the first below that builds the operation)"},
+    [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (4)"},
+    [NODES] = {"nodes", 0, "LAYOUT", "ranks of each node: 4+2, 2x2 (one node)"},
+    [COUNT] = {"count", 'c', "COUNT", "elements of the data, or of each block (4 for each rank)"},
+    [COUNTS] = {"counts", 0, "LIST", "elements of each rank's block: 3,0,5"},
+    [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element (4)"},
+    [ROOT] = {"root", 0, "RANK",
+              "where a broadcast or scatter starts, a reduce or gather ends (0)"},
+    [RANK] = {"rank", 'r', "RANK", "show this rank only"},
+    [JSON] = {"json", 0, NULL, "print JSON instead of a table"},
+    [RUN] = {"run", 0, NULL, "play it on small numbers, with every buffer after every round"},
+    [IN_PLACE] = {"in-place", 0, NULL, "with --run: INPUT and OUTPUT are one memory"},
+    [HELP] = {"help", 'h', NULL, "this page"},
+};
+
 static int find_algorithm(struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     const char *names[ALGORITHMS_MAX];

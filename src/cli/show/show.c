@@ -1,7 +1,8 @@
-/* gyre show: which of its parts is meant. */
-#include "cli/show/show.h"
+/* gyre show: the first word names the part; any other word is an operation. Tested by
+ * tests/program/cli/show.c. */
+#include "cli/commands.h"
 
-#include "cli/show/schedule.h"
+#include "cli/show/parts.h"
 
 #include <stdio.h>
 #include <string.h>

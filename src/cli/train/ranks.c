@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "launch/cores.h"
 
 #include <errno.h>

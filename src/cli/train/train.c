@@ -4,6 +4,7 @@
  * asked for comes from a preset, then a file, then flags: the last word counts. */
 #include "base/env.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/flags.h"
 #include "cli/train/ranks.h"
 #include "train/train.h"

@@ -1,6 +1,6 @@
 /* gyre tune's file: read what is there, replace what was measured, write it whole under another
  * name and rename it, so that nobody ever reads half a file. */
-#include "cli/tune/tune.h"
+#include "cli/tune/inside.h"
 
 #include <errno.h>
 #include <stdbool.h>

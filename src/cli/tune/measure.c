@@ -6,7 +6,7 @@
  *
  * On shared memory direct is one pass over mapped memory, and the others go over the rings; with
  * two ranks they too become one pass, so the rings stay unpriced. */
-#include "cli/tune/tune.h"
+#include "cli/tune/inside.h"
 
 #include "collectives/schedule/layout.h"
 
@@ -19,14 +19,6 @@
 
 #define BLOCKS  11
 #define LARGEST (UINT64_C(256) * 1024 + 128)
-
-const char *const gyre_tune_algorithm[GYRE_TUNE_ALGORITHMS] = {"doubling", "direct", "ring"};
-
-uint64_t gyre_tune_bytes(int trial)
-{
-    static const uint64_t sizes[GYRE_TUNE_SIZES] = {8, 4096, 32768, 262144};
-    return sizes[trial / GYRE_TUNE_ALGORITHMS] + (uint64_t)(trial % GYRE_TUNE_ALGORITHMS) * 64;
-}
 
 static void settle_environment(void)
 {

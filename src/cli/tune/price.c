@@ -1,5 +1,5 @@
 /* gyre tune: what was timed, told as trials of the model, and the prices that explain them. */
-#include "cli/tune/tune.h"
+#include "cli/tune/inside.h"
 
 #include "collectives/choose/choose.h"
 #include "collectives/choose/fit.h"

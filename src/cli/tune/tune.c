@@ -2,10 +2,11 @@
  *
  * As a rank of any launcher it measures the job that it is in. By itself, with -n, it starts that
  * many ranks on this machine, first over shared memory, then over TCP. */
-#include "cli/tune/tune.h"
+#include "cli/tune/inside.h"
 
 #include "base/env.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 #include "cli/flags.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/common.h"
 
 #include <stdio.h>
 #include <stdlib.h>

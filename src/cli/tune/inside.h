@@ -1,7 +1,7 @@
-/* gyre tune's parts: tune.c reads words and starts ranks, measure.c times operations as one of
- * them, price.c makes prices of the times, file.c keeps the file. */
-#ifndef GYRE_CLI_TUNE_TUNE_H
-#define GYRE_CLI_TUNE_TUNE_H
+/* What the files of gyre tune share: tune.c reads words and starts ranks, measure.c times operations
+ * as one of them, trials.c says which, price.c makes prices of the times, file.c keeps the file. */
+#ifndef GYRE_CLI_TUNE_INSIDE_H
+#define GYRE_CLI_TUNE_INSIDE_H
 
 #include "base/status.h"
 #include "collectives/schedule/schedule.h"

@@ -1,6 +1,6 @@
-/* gyre inspect: what its files share. */
-#ifndef GYRE_CLI_INSPECT_INSPECT_H
-#define GYRE_CLI_INSPECT_INSPECT_H
+/* What the files of gyre inspect share. */
+#ifndef GYRE_CLI_INSPECT_INSIDE_H
+#define GYRE_CLI_INSPECT_INSIDE_H
 
 #include "data/files/json_out.h"
 #include "data/safetensors/safetensors.h"
