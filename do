@@ -18,7 +18,8 @@ usage: ./do WORD [ARGUMENTS]
   compare [FLAGS]       measure against Open MPI, MPICH and gloo, where they are installed, in turns
   compare_training [FLAGS]
                         measure training against PyTorch's DistributedDataParallel with gloo, in turns
-  test [NAMES, FLAGS]   build and run all tests but suite guest, or those named; flags go to `meson test`
+  test [NAMES, FLAGS]   build and run all tests but suite guest, or those of files and folders (tests/link,
+                        unit/base/base_test); flags go to `meson test`
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree
   format                format every C file in place
@@ -290,14 +291,25 @@ slots() {
     [ -n "${GYRE_TEST_SLOW:-}" ] || echo "--num-processes $(($(nproc) + 2))"
 }
 
-# A test's name is its file's path below tests/ without its ending; the whole path serves, too.
+# The tests below a folder of tests/, or the one that a file holds: `unit/base`, `tests/link/tcp.c`.
+# A test's name is its file's path below tests/ without its ending; other words stay as they are.
+tests_of() {
+    word=${1#tests/}
+    case $1 in tests/*.c | tests/*.sh) word=${word%.*} ;; esac
+    if [ -d "tests/$word" ]; then
+        meson test -C "$BUILD" --list 2>/dev/null | sed 's|.* / ||' | grep "^$word/" || fail "no test below tests/$word"
+    else
+        echo "$word"
+    fi
+}
+
 run_tests() {
     # shellcheck disable=SC2086 # the names are words
     build ${TARGETS:-}
     for word; do
         shift
-        case $word in tests/*.c | tests/*.sh) word=${word#tests/} word=${word%.*} ;; esac
-        set -- "$@" "$word"
+        # shellcheck disable=SC2046 # the names are words
+        case $word in */*) set -- "$@" $(tests_of "$word") ;; *) set -- "$@" "$word" ;; esac
     done
     status=0
     left_out=
