@@ -1,9 +1,10 @@
 #!/bin/sh
 # Everything one does with this repository, one word each. `./do` alone lists the words.
 #
-# Assumes a shell and, where something has to be installed, apt with root or sudo. What is there already is found by
-# probes that take milliseconds, so a second run starts at once. BUILD names another build folder (default: build), TARGETS
-# what to build there before tests (default: everything).
+# Assumes a shell and, where something has to be installed, apt with root or sudo. What is there
+# already is found by probes that take milliseconds, so a second run starts at once. BUILD names
+# another build folder (default: build), TARGETS what to build there before tests (default:
+# everything).
 set -eu
 cd "$(dirname "$0")"
 BUILD=${BUILD:-build}
@@ -41,8 +42,8 @@ fail() {
     exit 1
 }
 
-# For wrong words: what is wrong, the word, then the right ones. Names the nearest of them, which is what
-# gyre_nearest_word() would say.
+# For wrong words: what is wrong, the word, then the right ones. Names the nearest of them, which is
+# what gyre_nearest_word() would say.
 refuse() {
     what=$1
     shift
@@ -141,7 +142,8 @@ apt_install() {
     $become DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
 }
 
-# The package lists of a fresh container are empty and those of an old one point nowhere: then, and only then, update.
+# The package lists of a fresh container are empty and those of an old one point nowhere: then, and
+# only then, update.
 install_packages() {
     become=$1
     shift
@@ -229,7 +231,8 @@ compare_training() {
     BUILD=$BUILD exec bench/compare_training "$@"
 }
 
-# meson's log has one JSON object per line; a test's own output is the string between "stdout" and "result".
+# meson's log has one JSON object per line; a test's own output is the string between "stdout" and
+# "result".
 log_count() {
     grep -c "\"result\": \"\\($1\\)\"" "$BUILD/meson-logs/testlog.json" || true
 }
@@ -244,7 +247,8 @@ test_name() {
     sed 's|^{"name": "\([^"]*\)".*|\1|; s|.*[:/] ||'
 }
 
-# Each skip with its reason: a whole program (exit 77, the reason is its last line) or one case of a cmocka program.
+# Each skip with its reason: a whole program (exit 77, the reason is its last line) or one case of a
+# cmocka program.
 list_skips() {
     while IFS= read -r line; do
         name=$(printf '%s\n' "$line" | test_name)
@@ -261,7 +265,8 @@ list_skips() {
     done <"$BUILD/meson-logs/testlog.json"
 }
 
-# Where RETRY is set (continuous integration): what failed runs once more, by itself; what then passes is named.
+# Where RETRY is set (continuous integration): what failed runs once more, by itself; what then
+# passes is named.
 run_again() {
     bad='FAIL\|TIMEOUT\|ERROR\|INTERRUPT\|UNEXPECTEDPASS'
     names=$(grep "\"result\": \"\($bad\)\"" "$BUILD/meson-logs/testlog.json" |
@@ -285,8 +290,8 @@ with_guests() {
     return 1
 }
 
-# Some tests wait, most of the time, so two more than there are cores. The slow stages of continuous integration run beside
-# each other as it is.
+# Some tests wait, most of the time, so two more than there are cores. The slow stages of continuous
+# integration run beside each other as it is.
 slots() {
     [ -n "${GYRE_TEST_SLOW:-}" ] || echo "--num-processes $(($(nproc) + 2))"
 }

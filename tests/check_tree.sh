@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks of the tree itself, which no compiler makes. Each word is one check; without words all are made.
+# Checks of the tree itself, which no compiler makes. Each word is one check; without words all are
+# made.
 #
 #   includes  rooms include only the rooms below them
 #   circles   no files need each other in a circle, by includes, calls or callbacks

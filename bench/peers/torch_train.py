@@ -1,10 +1,12 @@
-# PyTorch's DistributedDataParallel over gloo as `gyre train` would train the same model: one process and one thread for
-# each rank, random data in memory, every step the same batch. With one rank there is no DistributedDataParallel.
+# PyTorch's DistributedDataParallel over gloo as `gyre train` would train the same model: one
+# process and one thread for each rank, random data in memory, every step the same batch. With one
+# rank there is no DistributedDataParallel.
 #
 #     torch_train.py --layers 784,500,10 --batch 100 --ranks 2 --steps 100
 #
-# Prints steps per second, the time of day (seconds since 1970) when rank 0 had done its first step, and the peak memory of
-# the fullest and of the leanest rank in KiB: "112.5 1795312980.85 245944 245732".
+# Prints steps per second, the time of day (seconds since 1970) when rank 0 had done its first step,
+# and the peak memory of the fullest and of the leanest rank in KiB: "112.5 1795312980.85 245944
+# 245732".
 import argparse
 import os
 import socket

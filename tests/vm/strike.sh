@@ -1,5 +1,6 @@
-# For scripts in a guest: two ranks without a launcher, who would end the one for the other's death; something that
-# strikes; and how long it takes until a rank says so. What they say gets the time before it, in hundredths of a second.
+# For scripts in a guest: two ranks without a launcher, who would end the one for the other's death;
+# something that strikes; and how long it takes until a rank says so. What they say gets the time
+# before it, in hundredths of a second.
 #
 #   pair 29501 COMMAND...      both run it, each with its RANK; returns when they are under way
 #   strike kill -9 "$pid1"     now
@@ -46,7 +47,8 @@ strike() { # a command
     "$@"
 }
 
-# Waits for a rank, or what else $pid2 is, at most half a minute; where one that does not end is, is told.
+# Waits for a rank, or what else $pid2 is, at most half a minute; where one that does not end is, is
+# told.
 ends() { # rank
     eval "pid=\$pid$1"
     out=/tmp/out.$1 tries=0 code='none, it hangs'

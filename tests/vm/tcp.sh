@@ -1,7 +1,8 @@
 #!/bin/sh
-# In the guest: two ranks on two nodes, each in a network namespace of its own, joined by a bridge. TCP is to carry sums
-# over a network that delays, loses and reorders, and to outlast a cable that is out for a second; one that stays out is
-# to end both ranks, each with an error that names the other.
+# In the guest: two ranks on two nodes, each in a network namespace of its own, joined by a bridge.
+# TCP is to carry sums over a network that delays, loses and reorders, and to outlast a cable that
+# is out for a second; one that stays out is to end both ranks, each with an error that names the
+# other.
 #
 #   rank 0 in r0: n0 10.78.0.10 ── p0 ─┐
 #   rank 1 in r1: n1 10.78.0.11 ── p1 ─┘ bridge
@@ -37,7 +38,8 @@ netem() { # what to do to all frames that leave a rank
 }
 
 start_ranks() { # a program and its flags; output to rank0 and rank1, processes to $first and $second
-    # The dead time is well above the second that a cable is out, for this guest shares the machine with another.
+    # The dead time is well above the second that a cable is out, for this guest shares the machine
+    # with another.
     for i in 0 1; do
         ip netns exec "r$i" env RANK="$i" WORLD_SIZE=2 GYRE_ROOT=10.78.0.10:4000 GYRE_INTERFACE="n$i" \
             GYRE_KEY=00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff \

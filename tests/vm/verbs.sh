@@ -1,8 +1,9 @@
 #!/bin/sh
-# RDMA in a guest whose devices are made of software (tests/vm/run): the conformance suite of the driver, also while queue
-# pairs break; collectives over it, every element checked, and training, whose losses are those over TCP; what is taken
-# where one rank lacks something, and the line that says why; a network that delays, loses and reorders; a program that
-# forks; a rank that is killed, and a cable that is pulled, in the middle of an operation. Each part tells its seconds.
+# RDMA in a guest whose devices are made of software (tests/vm/run): the conformance suite of the
+# driver, also while queue pairs break; collectives over it, every element checked, and training,
+# whose losses are those over TCP; what is taken where one rank lacks something, and the line that
+# says why; a network that delays, loses and reorders; a program that forks; a rank that is killed,
+# and a cable that is pulled, in the middle of an operation. Each part tells its seconds.
 set -u
 
 losses() { grep -o '"step":.*"loss":[0-9.e-]*' "$1" | sed 's/"step":\([0-9]*\).*"loss"/\1/'; }
@@ -13,7 +14,8 @@ if [ -z "${GYRE_VM-}" ]; then
     room=$(mktemp -d)
     trap 'rm -rf "$room"' EXIT
     cp "$0" "$room/inside"
-    # Over TCP it is trained here, where it takes no time; the guest's processor has no more than these kernels.
+    # Over TCP it is trained here, where it takes no time; the guest's processor has no more than
+    # these kernels.
     # shellcheck disable=SC2086 # words
     GYRE_KERNELS=sse2 GYRE_TRANSPORT=tcp "$2/gyre" run -n 2 "$2/gyre" $training "$room/metrics.tcp" || exit
     losses "$room/metrics.tcp" >"$room/losses.tcp"
@@ -38,7 +40,8 @@ part() { # which begins
     doing=$1 since=$now
 }
 
-# Ranks 0, 2, … on one device and node, the others on the other, or each rank on BOTH. BLIND may not open devices.
+# Ranks 0, 2, … on one device and node, the others on the other, or each rank on BOTH. BLIND may not
+# open devices.
 cat >/tmp/apart <<'END'
 #!/bin/sh
 export GYRE_RDMA_DEVICE=${DEVICE-rxe$((RANK % 2))${BOTH:++rxe$((1 - RANK % 2))}} GYRE_SIMULATED_NODE=$((RANK % 2))
@@ -159,7 +162,8 @@ expect "with verbs between its nodes" says 'verbs: port 1 of rxe0'
 
 # --- what is lacking ---
 
-# The suite keeps one processor busy, with a device that nobody else uses; the parts beside it wait half of their time.
+# The suite keeps one processor busy, with a device that nobody else uses; the parts beside it wait
+# half of their time.
 GYRE_RDMA_DEVICE=rxe2 GYRE_LOG=error "$build/tests/link_verbs" >/tmp/out.suite 2>&1 &
 suite=$!
 

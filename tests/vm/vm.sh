@@ -1,7 +1,8 @@
 #!/bin/sh
-# tests/vm/run itself: exit status and output come back as they were, devices are there, a time limit and a guest that
-# dies are told apart, no root is needed, and however the runner ends, no QEMU and no files of it are left. About five starts of a
-# guest; in the first one two ranks make a sum over verbs, which is all that ./do test runs of RDMA.
+# tests/vm/run itself: exit status and output come back as they were, devices are there, a time
+# limit and a guest that dies are told apart, no root is needed, and however the runner ends, no
+# QEMU and no files of it are left. About five starts of a guest; in the first one two ranks make a
+# sum over verbs, which is all that ./do test runs of RDMA.
 set -u
 run=$1/tests/vm/run
 room=$(mktemp -d)
@@ -75,7 +76,8 @@ fi
 expect "what is written in the folder stays" [ "$(cat "$room/folder/place")" = "$room/folder" ]
 expect "nothing is left of it" nothing_left
 
-# The same without any right, where this test has some to give up; what is kept of packages is in a home of its own then.
+# The same without any right, where this test has some to give up; what is kept of packages is in a
+# home of its own then.
 if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$run"; then
     image=$("$1/tests/vm/image")
     mkdir -p "$room/plain/cache/gyre-vm" "$room/plain/folder"

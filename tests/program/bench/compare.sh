@@ -1,6 +1,6 @@
 #!/bin/sh
-# bench/compare against programs that say what the test wants: medians, ratios, rows and notes must follow from it. Then
-# once against the real bench, without peers.
+# bench/compare against programs that say what the test wants: medians, ratios, rows and notes must
+# follow from it. Then once against the real bench, without peers.
 set -u
 source_root=$1
 build_root=$2
@@ -44,8 +44,8 @@ said() { grep -qF -- "$1" "$room/said"; }
 complained() { grep -qF -- "$1" "$room/complaints"; }
 rounds_kept() { [ "$(grep -c "$1" "$room/out/compare.csv")" = "$2" ]; }
 
-# Round by round the bench takes 10, 30, 20 µs and the peers take 50, 10, 40: medians 20 and 40. In place is 2 × that,
-# percentiles are 3 × and 4 ×, the processor 1000 ×. MPICH takes twice as long.
+# Round by round the bench takes 10, 30, 20 µs and the peers take 50, 10, 40: medians 20 and 40. In
+# place is 2 × that, percentiles are 3 × and 4 ×, the processor 1000 ×. MPICH takes twice as long.
 bench_stub='
 call="${0##*/} $*"
 echo "$call" >>"$ROOM/calls"

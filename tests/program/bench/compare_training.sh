@@ -1,6 +1,6 @@
 #!/bin/sh
-# bench/compare_training against programs that say what the test wants: rates, medians, ratios and notes must follow from
-# it. Then once against the real trainer, without PyTorch.
+# bench/compare_training against programs that say what the test wants: rates, medians, ratios and
+# notes must follow from it. Then once against the real trainer, without PyTorch.
 set -u
 source_root=$1
 build_root=$2

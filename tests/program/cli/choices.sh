@@ -1,6 +1,7 @@
 #!/bin/sh
-# The table "Which wins" of docs/algorithms.md, row by row, against what `gyre show choices` prints with the built-in
-# prices: who changes a price, the model or an algorithm is told which rows are no longer so.
+# The table "Which wins" of docs/algorithms.md, row by row, against what `gyre show choices` prints
+# with the built-in prices: who changes a price, the model or an algorithm is told which rows are no
+# longer so.
 #
 #     | nodes: 8x1 | direct up to 32 MiB, knomial at 128 MiB, halving_doubling |
 set -u
@@ -12,7 +13,8 @@ offences=0
 rows=0
 unset $(env | sed -n 's/^\(GYRE_[A-Z_]*\)=.*/\1/p') GYRE_NONE
 
-# One line of the tool's table becomes "algorithm size"; runs of one algorithm become the row's words.
+# One line of the tool's table becomes "algorithm size"; runs of one algorithm become the row's
+# words.
 words() { # flags
     "$gyre" show choices "$@" -b 8 -e 2G | awk '
         function size(text) { return text ~ /[KMG]$/ ? substr(text, 1, length(text) - 1) " " substr(text, length(text)) "iB" : text " B" }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The `do` script against a machine made of stubs: an empty PATH but for tools that note how they were called. No package
-# is installed and nothing is compiled; what is tested is which commands are run, and what is said when they cannot be.
+# The `do` script against a machine made of stubs: an empty PATH but for tools that note how they
+# were called. No package is installed and nothing is compiled; what is tested is which commands are
+# run, and what is said when they cannot be.
 set -u
 unset BUILD TARGETS
 source_root=$1

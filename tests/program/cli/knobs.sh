@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every variable of Gyre's own that src/ names stands in `gyre show env`, in docs/environment.md, and the other way
-# round; values come from where the table says. A value that cannot be used is told, with exit code 2.
+# Every variable of Gyre's own that src/ names stands in `gyre show env`, in docs/environment.md,
+# and the other way round; values come from where the table says. A value that cannot be used is
+# told, with exit code 2.
 set -u
 source=$1
 gyre=$2/gyre

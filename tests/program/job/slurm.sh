@@ -1,6 +1,7 @@
 #!/bin/sh
-# examples/train.sbatch under a real Slurm: controller and node of one machine, in a folder of their own, without munge and
-# without accounts. Needs Debian's slurmctld, slurmd and slurm-client; nothing of the machine's own Slurm is touched.
+# examples/train.sbatch under a real Slurm: controller and node of one machine, in a folder of their
+# own, without munge and without accounts. Needs Debian's slurmctld, slurmd and slurm-client;
+# nothing of the machine's own Slurm is touched.
 #
 #     slurmctld ── slurmd ── sbatch --wait ── train.sbatch ── srun ── 2 ranks
 set -u
