@@ -40,7 +40,7 @@
 #define REPEATS     3
 #define IDLE_TURNS  64 /* then sleep: ranks may outnumber cores */
 
-struct ring {
+struct socket_ring {
     struct bench *bench;
     enum bench_wires wires;
     int per_node; /* ranks that take part */
@@ -151,7 +151,7 @@ static int index_in_node(const struct bench *bench, int rank)
 }
 
 /* The rank that `rank` sends to: its counterpart in the next node; -1 if it sends nothing. */
-static int receiver_of(const struct ring *ring, int rank)
+static int receiver_of(const struct socket_ring *ring, int rank)
 {
     const struct bench *bench = ring->bench;
     int nodes = count_nodes(bench), next = (bench->place[rank].node + 1) % nodes;
@@ -168,7 +168,7 @@ static int receiver_of(const struct ring *ring, int rank)
     return -1;
 }
 
-static bool receives(const struct ring *ring, int rank)
+static bool receives(const struct socket_ring *ring, int rank)
 {
     for (int other = 0; other < ring->bench->n; other++) {
         if (receiver_of(ring, other) == rank) {
@@ -180,7 +180,7 @@ static bool receives(const struct ring *ring, int rank)
 
 /* A connection stands as soon as the listener's queue has it, so nobody waits for a rank that is
  * itself still connecting. Everyone has connected before anybody accepts. */
-static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports)
+static bool connect_ring(struct socket_ring *ring, int listener, const uint16_t *ports)
 {
     struct bench *bench = ring->bench;
     int to = receiver_of(ring, bench->rank);
@@ -203,7 +203,7 @@ static bool connect_ring(struct ring *ring, int listener, const uint16_t *ports)
     return bench_agree(bench, ok, GYRE_MIN) != 0;
 }
 
-static void disconnect(struct ring *ring)
+static void disconnect(struct socket_ring *ring)
 {
     for (int i = 0; i < STREAMS_MAX; i++) {
         close(ring->to[i]);
@@ -221,7 +221,7 @@ struct lane { /* one direction of one stream */
 };
 
 /* Moves what goes without waiting; true if anything did. A broken stream counts as done. */
-static bool move(struct lane *lane, const struct ring *ring)
+static bool move(struct lane *lane, const struct socket_ring *ring)
 {
     uint64_t ahead = ring->span - lane->at, most = ahead < CHUNK ? ahead : CHUNK;
     size_t length = lane->left < most ? lane->left : most;
@@ -250,7 +250,7 @@ static void wait_for_any(const struct lane *lanes, int count)
     poll(fds, open, 10);
 }
 
-static void carry_all(struct lane *lanes, int count, const struct ring *ring)
+static void carry_all(struct lane *lanes, int count, const struct socket_ring *ring)
 {
     int idle = 0;
     for (bool left = true; left;) {
@@ -268,7 +268,7 @@ static void carry_all(struct lane *lanes, int count, const struct ring *ring)
 }
 
 /* Bytes per second of a link, over the slowest rank. */
-static double carry(struct ring *ring, uint64_t total)
+static double carry(struct socket_ring *ring, uint64_t total)
 {
     struct lane lanes[2 * STREAMS_MAX];
     uint64_t share = total / (uint64_t)ring->streams;
@@ -288,7 +288,7 @@ static double carry(struct ring *ring, uint64_t total)
     return (double)(share * (uint64_t)ring->streams) / took * 1e6;
 }
 
-static void try_streams(struct ring *ring, int streams, struct bench_sockets *best)
+static void try_streams(struct socket_ring *ring, int streams, struct bench_sockets *best)
 {
     ring->streams = streams;
     carry(ring, ring->total / 16);
@@ -300,7 +300,7 @@ static void try_streams(struct ring *ring, int streams, struct bench_sockets *be
     }
 }
 
-static void try_ranks(struct ring *ring, int per_node, int listener, const uint16_t *ports,
+static void try_ranks(struct socket_ring *ring, int per_node, int listener, const uint16_t *ports,
                       struct bench_sockets *best)
 {
     const char *set = getenv("GYRE_TCP_CONNECTIONS");
@@ -328,7 +328,7 @@ static int fewest_members(const struct bench *bench)
 
 void bench_ceiling_tcp(struct bench *bench, struct bench_sockets *best)
 {
-    struct ring ring = {.bench = bench, .wires = bench->verb->wires};
+    struct socket_ring ring = {.bench = bench, .wires = bench->verb->wires};
     uint16_t own = 0;
     memset(ring.to, -1, sizeof ring.to);
     memset(ring.from, -1, sizeof ring.from);

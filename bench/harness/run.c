@@ -414,7 +414,7 @@ int bench_leave(struct bench *bench, bool well)
 
 /* -- one rank, or several ---------------------------------------------------------------------- */
 
-struct seat {
+struct rank_seat {
     struct bench bench;
     struct gyre_comm *comm;
     int argc, code;
@@ -424,7 +424,7 @@ struct seat {
 
 static void *run_rank(void *argument)
 {
-    struct seat *seat = argument;
+    struct rank_seat *seat = argument;
     struct bench *bench = &seat->bench;
     seat->code = furnish(seat->argc, seat->argv, bench, seat->comm);
     if (seat->code >= 0) {
@@ -444,10 +444,10 @@ static void *run_rank(void *argument)
 static int run_ranks(const struct bench *bench, struct gyre_comm **comms, int ranks, int argc,
                      char **argv)
 {
-    struct seat *seat = calloc((size_t)ranks, sizeof *seat);
+    struct rank_seat *seat = calloc((size_t)ranks, sizeof *seat);
     int code = 0;
     for (int i = 0; seat && i < ranks; i++) {
-        seat[i] = (struct seat){.bench = *bench, .comm = comms[i], .argc = argc, .argv = argv};
+        seat[i] = (struct rank_seat){.bench = *bench, .comm = comms[i], .argc = argc, .argv = argv};
         if (i > 0 && pthread_create(&seat[i].thread, NULL, run_rank, &seat[i])) {
             fprintf(stderr, "no thread for each of %d ranks\n", ranks);
             exit(BENCH_EXIT_WRONG);

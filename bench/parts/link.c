@@ -28,13 +28,13 @@
 #define SHORT_MOST 32768 /* of a device's memory */
 #define LINE       64
 
-struct line {
+struct link_row {
     _Alignas(LINE) _Atomic uint64_t turn;
 };
 
-struct link {
+struct link_bench {
     struct bench *bench;
-    struct line *lines; /* one for each rank; NULL where memory is not shared */
+    struct link_row *lines; /* one for each rank; NULL where memory is not shared */
     uint64_t turn;
     struct bench_call call;
 };
@@ -43,30 +43,31 @@ struct link {
 
 static void *map_lines(int fd)
 {
-    void *lines = mmap(NULL, 2 * sizeof(struct line), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *lines =
+        mmap(NULL, 2 * sizeof(struct link_row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     return lines == MAP_FAILED ? NULL : lines;
 }
 
 /* Rank 0 makes a file in memory and rank 1 opens it through /proc. Both have it, or none. */
-static struct line *share_lines(struct bench *bench)
+static struct link_row *share_lines(struct bench *bench)
 {
     char path[64];
     int own = bench->rank == 0 ? memfd_create("gyre bench", MFD_CLOEXEC) : -1;
-    bool sized = own >= 0 && ftruncate(own, 2 * sizeof(struct line)) == 0;
+    bool sized = own >= 0 && ftruncate(own, 2 * sizeof(struct link_row)) == 0;
     int fd = (int)bench_from_root(bench, sized ? own : -1);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)bench->place[0].pid, fd);
     FILE *file = fd >= 0 && bench->rank == 1 ? fopen(path, "r+e") : NULL;
     bench_together(bench); /* rank 0's descriptor is open until here */
     int mine = bench->rank == 0 ? own : file ? dup(fileno(file)) : -1;
-    struct line *lines = mine >= 0 && fd >= 0 ? map_lines(mine) : NULL;
+    struct link_row *lines = mine >= 0 && fd >= 0 ? map_lines(mine) : NULL;
     if (file) {
         fclose(file);
     }
     return bench_agree(bench, lines != NULL, GYRE_MIN) != 0 ? lines : NULL;
 }
 
-static void exchange_line(struct link *link)
+static void exchange_line(struct link_bench *link)
 {
     int rank = link->bench->rank;
     uint64_t turn = ++link->turn;
@@ -80,7 +81,7 @@ static void exchange_line(struct link *link)
 }
 
 /* Of two sources, as the sum of two ranks has; the host learns of its end as the library does. */
-static void run_kernel(struct link *link)
+static void run_kernel(struct link_bench *link)
 {
     struct bench_device *device = &link->bench->device;
     const struct bench_call *call = &link->call;
@@ -100,7 +101,7 @@ static void run_kernel(struct link *link)
     bench_must(link->bench, status < 0 ? status : 0, "a bare kernel");
 }
 
-static void exchange_bare(struct link *link)
+static void exchange_bare(struct link_bench *link)
 {
     exchange_line(link);
     if (link->bench->device.is) {
@@ -111,7 +112,7 @@ static void exchange_bare(struct link *link)
 /* -- calls ------------------------------------------------------------------------------------- */
 
 /* Sums of floats, as in the tables; of what is no number of them, bytes. */
-static void exchange(struct link *link)
+static void exchange(struct link_bench *link)
 {
     const struct bench_call *call = &link->call;
     bool words = call->count % 4 == 0;
@@ -122,7 +123,7 @@ static void exchange(struct link *link)
                "gyre_all_reduce");
 }
 
-static void send_one_way(struct link *link)
+static void send_one_way(struct link_bench *link)
 {
     const struct bench_call *call = &link->call;
     bench_must(
@@ -133,7 +134,7 @@ static void send_one_way(struct link *link)
 
 /* -- time -------------------------------------------------------------------------------------- */
 
-static double time_batch(struct link *link, void (*work)(struct link *), int calls)
+static double time_batch(struct link_bench *link, void (*work)(struct link_bench *), int calls)
 {
     bench_together(link->bench);
     double start = bench_now_us();
@@ -151,7 +152,7 @@ static int ascending(const void *a, const void *b)
 
 /* Median microseconds of one call, of the slower rank. A broadcast's root may run ahead of its
  * leaf, by less than a batch. */
-static double measure(struct link *link, void (*work)(struct link *))
+static double measure(struct link_bench *link, void (*work)(struct link_bench *))
 {
     double batches[BATCHES];
     double once = fmax(time_batch(link, work, 4), 1e-3);
@@ -165,7 +166,7 @@ static double measure(struct link *link, void (*work)(struct link *))
 
 /* -- table ------------------------------------------------------------------------------------- */
 
-static void print_header(const struct link *link)
+static void print_header(const struct link_bench *link)
 {
     const struct bench *bench = link->bench;
     if (bench->rank != 0) {
@@ -189,7 +190,7 @@ static double rate(uint64_t bytes, double us)
     return (double)bytes / 1e3 / fmax(us, 1e-6);
 }
 
-static void run_size(struct link *link, uint64_t bytes)
+static void run_size(struct link_bench *link, uint64_t bytes)
 {
     link->call.count = bytes;
     double both = measure(link, exchange), one_way = measure(link, send_one_way);
@@ -210,7 +211,7 @@ static void run_size(struct link *link, uint64_t bytes)
     fflush(stdout);
 }
 
-static void run_sizes(struct link *link)
+static void run_sizes(struct link_bench *link)
 {
     uint64_t bytes = link->bench->options.min_bytes;
     do {
@@ -236,9 +237,9 @@ int main(int argc, char **argv)
     if (refuses(&bench)) {
         return bench_leave_with(&bench, BENCH_EXIT_USAGE);
     }
-    struct link link = {.bench = &bench,
-                        .lines = share_lines(&bench),
-                        .call = {.input = bench.input, .output = bench.output}};
+    struct link_bench link = {.bench = &bench,
+                              .lines = share_lines(&bench),
+                              .call = {.input = bench.input, .output = bench.output}};
     print_header(&link);
     run_sizes(&link);
     return bench_leave(&bench, true);

@@ -24,7 +24,7 @@
 #define RANKS_MAX  64
 #define ROUNDS_MAX 99
 
-struct seat { /* what a rank tells the starter, through a pipe */
+struct start_rank { /* what a rank tells the starter, through a pipe */
     int rank;
     int64_t done_ns, memory;
 };
@@ -75,7 +75,7 @@ static int be_rank(int tell, int measure)
 {
     static float data[256];
     struct gyre_comm *comm;
-    struct seat seat = {0};
+    struct start_rank seat = {0};
     if (gyre_init(&comm, NULL))
         return fail("gyre_init");
     if (gyre_all_reduce(comm, data, data, 256, GYRE_F32, GYRE_SUM))
@@ -142,7 +142,7 @@ static void start_rank(const char *program, const char *word, int rank, int tell
  * rank failed. */
 static double run(int ranks, const char *word, int64_t *fullest)
 {
-    struct seat seat;
+    struct start_rank seat;
     int pipes[2], status, bad = 0;
     if (pipe(pipes))
         return -1;

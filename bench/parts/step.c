@@ -62,7 +62,7 @@ struct bucket {
     struct gyre_work *work;
 };
 
-struct bench {
+struct step_bench {
     struct options options;
     struct gyre_comm *comm, *own; /* own: of this rank by itself */
     int rank, n;
@@ -176,7 +176,7 @@ static int read_flags(int argc, char **argv, struct options *o)
 /* -- what ranks do together -------------------------------------------------------------------- */
 
 /* A failure of one rank reaches the others through their next call; whoever sees one ends. */
-static void must(const struct bench *bench, int status, const char *text)
+static void must(const struct step_bench *bench, int status, const char *text)
 {
     if (status >= 0)
         return;
@@ -184,13 +184,13 @@ static void must(const struct bench *bench, int status, const char *text)
     exit(EXIT_LIBRARY);
 }
 
-static double agree(struct bench *bench, double value, enum gyre_op op)
+static double agree(struct step_bench *bench, double value, enum gyre_op op)
 {
     must(bench, gyre_all_reduce(bench->comm, &value, &value, 1, GYRE_F64, op), "");
     return value;
 }
 
-static void together(struct bench *bench)
+static void together(struct step_bench *bench)
 {
     must(bench, gyre_barrier(bench->comm), "");
 }
@@ -202,7 +202,7 @@ static double seconds_since(uint64_t ns)
 
 /* -- what is timed: seconds of a step ---------------------------------------------------------- */
 
-static double time_alone(struct bench *bench)
+static double time_alone(struct step_bench *bench)
 {
     double seconds = 0;
     together(bench);
@@ -215,7 +215,7 @@ static double time_alone(struct bench *bench)
     return seconds / bench->steps;
 }
 
-static double time_on(struct bench *bench)
+static double time_on(struct step_bench *bench)
 {
     together(bench);
     uint64_t since = gyre_now_ns();
@@ -224,7 +224,7 @@ static double time_on(struct bench *bench)
 }
 
 /* Of the stretch with communication. Who waits least is who came last: the rest of a wait is skew. */
-static double find_skew(struct bench *bench)
+static double find_skew(struct step_bench *bench)
 {
     double sum = 0;
     for (int i = 0; i < bench->steps; i++)
@@ -238,7 +238,7 @@ static double find_skew(struct bench *bench)
     return agree(bench, sum, GYRE_AVG) / bench->steps;
 }
 
-static double time_off(struct bench *bench)
+static double time_off(struct step_bench *bench)
 {
     double seconds;
     together(bench);
@@ -246,7 +246,7 @@ static double time_off(struct bench *bench)
     return seconds / bench->steps;
 }
 
-static void reduce_buckets(struct bench *bench)
+static void reduce_buckets(struct step_bench *bench)
 {
     for (int b = 0; b < bench->buckets; b++) {
         struct bucket *bucket = &bench->bucket[b];
@@ -260,7 +260,7 @@ static void reduce_buckets(struct bench *bench)
         must(bench, gyre_work_wait(bench->bucket[b].work, -1), "");
 }
 
-static double time_bare(struct bench *bench)
+static double time_bare(struct step_bench *bench)
 {
     double seconds = 0;
     for (int i = 0; i < bench->steps; i++) {
@@ -274,12 +274,12 @@ static double time_bare(struct bench *bench)
     return seconds / bench->steps;
 }
 
-static double (*const time_kind[KINDS])(struct bench *bench) = {time_alone, time_on, time_off,
-                                                                time_bare, find_skew};
+static double (*const time_kind[KINDS])(struct step_bench *bench) = {time_alone, time_on, time_off,
+                                                                     time_bare, find_skew};
 
 /* -- before and behind ------------------------------------------------------------------------- */
 
-static void get_buckets(struct bench *bench)
+static void get_buckets(struct step_bench *bench)
 {
     struct bucket *bucket = bench->bucket;
     while (bench->buckets < BUCKETS_MOST &&
@@ -291,7 +291,7 @@ static void get_buckets(struct bench *bench)
 }
 
 /* As many steps as fill a stretch, from rank 0's clock. */
-static int choose_steps(struct bench *bench)
+static int choose_steps(struct step_bench *bench)
 {
     if (bench->options.steps)
         return (int)bench->options.steps;
@@ -303,7 +303,7 @@ static int choose_steps(struct bench *bench)
 }
 
 /* The peak is read before rank 0 makes its second model and anybody the bare buckets. */
-static void prepare(struct bench *bench)
+static void prepare(struct step_bench *bench)
 {
     const struct step_settings *settings = &bench->options.settings;
     must(bench, step_net_open(&bench->net, bench->comm, settings), bench->net.trouble.text);
@@ -322,7 +322,7 @@ static void prepare(struct bench *bench)
     must(bench, bench->waited ? 0 : -ENOMEM, "no memory");
 }
 
-static void measure(struct bench *bench)
+static void measure(struct step_bench *bench)
 {
     for (; bench->rounds < bench->options.rounds; bench->rounds++)
         for (int kind = 0; kind < KINDS; kind++) {
@@ -339,7 +339,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double tell_kind(struct bench *bench, int kind)
+static double tell_kind(struct step_bench *bench, int kind)
 {
     double *time = bench->time[kind];
     qsort(time, (size_t)bench->rounds, sizeof *time, by_value);
@@ -349,7 +349,7 @@ static double tell_kind(struct bench *bench, int kind)
     return median;
 }
 
-static void tell_head(const struct bench *bench)
+static void tell_head(const struct step_bench *bench)
 {
     const struct options *o = &bench->options;
     printf("# %s, batch %lld of a rank, %s; %d rank%s on %d node%s, transport %s; %s\n", o->layers,
@@ -363,7 +363,7 @@ static void tell_head(const struct bench *bench)
     printf("# %-34s %10s %10s %10s\n", "us a step", "median", "least", "greatest");
 }
 
-static void tell(struct bench *bench)
+static void tell(struct step_bench *bench)
 {
     double t[KINDS], n = bench->n;
     tell_head(bench);
@@ -379,7 +379,7 @@ static void tell(struct bench *bench)
 }
 
 /* Before tell(), which sorts. */
-static int write_csv(const struct bench *bench)
+static int write_csv(const struct step_bench *bench)
 {
     FILE *file = bench->options.csv ? fopen(bench->options.csv, "we") : NULL;
     if (!bench->options.csv)
@@ -396,7 +396,7 @@ static int write_csv(const struct bench *bench)
     return EXIT_NONFINITE;
 }
 
-static int end(struct bench *bench)
+static int end(struct step_bench *bench)
 {
     bool finite = bench->net.finite && (bench->rank || bench->alone.finite);
     bool well = agree(bench, finite, GYRE_MIN) > 0;
@@ -415,7 +415,7 @@ static int end(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-    static struct bench bench;
+    static struct step_bench bench;
     struct gyre_options options = GYRE_OPTIONS_INIT;
     int code = read_flags(argc, argv, &bench.options);
     if (code >= 0)

@@ -36,7 +36,7 @@
 
 enum figure { OURS, IMMEDIATE, POLLED, FIGURES };
 
-struct bench {
+struct verbs_bench {
     int rank, control; /* a socket to the other */
     uint32_t depth, rounds;
     uint64_t most;      /* bytes that one stream moves */
@@ -57,7 +57,7 @@ static void must(bool good, const char *what)
     exit(3);
 }
 
-static void meet(const struct bench *bench)
+static void meet(const struct verbs_bench *bench)
 {
     char word = 0;
     must(write(bench->control, &word, 1) == 1 && read(bench->control, &word, 1) == 1,
@@ -69,7 +69,7 @@ static void meet(const struct bench *bench)
 static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
                      uint64_t *span)
 {
-    const struct bench *bench = context;
+    const struct verbs_bench *bench = context;
     const uint8_t *at = memory;
     if (at < bench->memory || at + length > bench->memory + 2 * (size_t)MOST_BYTES)
         return 0;
@@ -78,7 +78,7 @@ static uint32_t hold(void *context, const void *memory, uint64_t length, void **
     return 1;
 }
 
-static void open_driver(struct bench *bench, int fd)
+static void open_driver(struct verbs_bench *bench, int fd)
 {
     static struct gyre_memory_lookup lookup = {.hold = hold};
     struct gyre_trouble trouble = {0};
@@ -97,7 +97,7 @@ static void open_driver(struct bench *bench, int fd)
     }
 }
 
-static void post(struct bench *bench, bool send, uint64_t bytes)
+static void post(struct verbs_bench *bench, bool send, uint64_t bytes)
 {
     struct gyre_match match = {.comm = 1, .sequence = bench->sequence[send]++};
     uint8_t *received = bench->memory + MOST_BYTES;
@@ -107,7 +107,7 @@ static void post(struct bench *bench, bool send, uint64_t bytes)
 }
 
 /* Adds what has completed to done[send]; returns whether anything had. */
-static bool look(struct bench *bench, uint32_t done[2])
+static bool look(struct verbs_bench *bench, uint32_t done[2])
 {
     struct gyre_completion completion[TAKE];
     struct gyre_trouble trouble = {0};
@@ -122,7 +122,7 @@ static bool look(struct bench *bench, uint32_t done[2])
 /* As in a call of the library, who has found nothing for so long sleeps: the receiving end of
  * perftest and of bare writes sleeps all the time, and devices made of software want the
  * processor. */
-static void rest(struct bench *bench, uint64_t since)
+static void rest(struct verbs_bench *bench, uint64_t since)
 {
     struct gyre_alarm alarm;
     if (gyre_now_ns() - since < PATIENCE_NS || gyre_driver_verbs.arm(bench->wire, &alarm))
@@ -131,7 +131,8 @@ static void rest(struct bench *bench, uint64_t since)
     poll(&set, 1, 50);
 }
 
-static void stream(struct bench *bench, bool sends, bool receives, uint64_t bytes, uint32_t count)
+static void stream(struct verbs_bench *bench, bool sends, bool receives, uint64_t bytes,
+                   uint32_t count)
 {
     uint32_t posted[2] = {0, 0}, done[2] = {0, 0},
              wanted[2] = {receives ? count : 0, sends ? count : 0};
@@ -148,7 +149,7 @@ static void stream(struct bench *bench, bool sends, bool receives, uint64_t byte
     }
 }
 
-static void ping_pong(struct bench *bench, uint64_t bytes, uint32_t count, uint64_t *turns)
+static void ping_pong(struct verbs_bench *bench, uint64_t bytes, uint32_t count, uint64_t *turns)
 {
     uint32_t done[2] = {0, 0};
     bool first = bench->rank == 0;
@@ -177,7 +178,7 @@ static uint32_t calls(uint64_t total, uint64_t bytes)
 }
 
 /* MB/s in each direction: until both ends have all. */
-static double rate(struct bench *bench, bool both, bool bare, uint64_t bytes)
+static double rate(struct verbs_bench *bench, bool both, bool bare, uint64_t bytes)
 {
     uint32_t count = calls(bench->most, bytes);
     meet(bench);
@@ -197,7 +198,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* The median of single turns. */
-static double lateness(struct bench *bench, enum figure figure, uint64_t bytes)
+static double lateness(struct verbs_bench *bench, enum figure figure, uint64_t bytes)
 {
     static uint64_t turns[TURNS_MOST];
     static double each[TURNS_MOST];
@@ -224,7 +225,7 @@ static double median(const double *samples, uint32_t count)
     return sorted[count / 2];
 }
 
-static double median_ratio(const struct bench *bench, enum figure to)
+static double median_ratio(const struct verbs_bench *bench, enum figure to)
 {
     double ratio[ROUNDS_MOST];
     for (uint32_t i = 0; i < bench->rounds; i++)
@@ -232,7 +233,7 @@ static double median_ratio(const struct bench *bench, enum figure to)
     return median(ratio, bench->rounds);
 }
 
-static double extreme(const struct bench *bench, enum figure figure, bool most)
+static double extreme(const struct verbs_bench *bench, enum figure figure, bool most)
 {
     double best = bench->sample[figure][0];
     for (uint32_t i = 1; i < bench->rounds; i++)
@@ -240,19 +241,19 @@ static double extreme(const struct bench *bench, enum figure figure, bool most)
     return best;
 }
 
-static double best_ratio(const struct bench *bench, enum figure to, bool most)
+static double best_ratio(const struct verbs_bench *bench, enum figure to, bool most)
 {
     return extreme(bench, OURS, most) / extreme(bench, to, most);
 }
 
 /* -- tables ------------------------------------------------------------------------------------ */
 
-static struct gyre_verbs_queue *inside(const struct bench *bench)
+static struct gyre_verbs_queue *inside(const struct verbs_bench *bench)
 {
     return ((struct gyre_verbs_pipe *)bench->pipe)->queue;
 }
 
-static void row_of_rates(struct bench *bench, bool both, uint64_t bytes)
+static void row_of_rates(struct verbs_bench *bench, bool both, uint64_t bytes)
 {
     uint32_t sends = inside(bench)->sends, signals = inside(bench)->signals;
     for (uint32_t i = 0; i < bench->rounds; i++) {
@@ -268,7 +269,7 @@ static void row_of_rates(struct bench *bench, bool both, uint64_t bytes)
                best_ratio(bench, IMMEDIATE, true), sends / fmax(signals, 1));
 }
 
-static void table_of_rates(struct bench *bench, bool both)
+static void table_of_rates(struct verbs_bench *bench, bool both)
 {
     if (bench->rank == 0)
         printf("\n%s, %u under way (MB/s%s)\n%12s  %10s  %10s  %6s  %6s  %8s\n",
@@ -278,7 +279,7 @@ static void table_of_rates(struct bench *bench, bool both)
         row_of_rates(bench, both, bytes);
 }
 
-static void row_of_times(struct bench *bench, uint64_t bytes)
+static void row_of_times(struct verbs_bench *bench, uint64_t bytes)
 {
     for (uint32_t i = 0; i < bench->rounds; i++)
         for (enum figure figure = OURS; figure < FIGURES; figure++)
@@ -291,7 +292,7 @@ static void row_of_times(struct bench *bench, uint64_t bytes)
                median_ratio(bench, IMMEDIATE));
 }
 
-static void table_of_times(struct bench *bench)
+static void table_of_times(struct verbs_bench *bench)
 {
     static const uint64_t sizes[] = {8, 64, 4064, 4096, 16352, 16384, 65536, 262144};
     if (bench->rank == 0)
@@ -319,7 +320,7 @@ static void connect_over_loopback(int fd[2])
     close(listener);
 }
 
-static void run(struct bench *bench, const char *device, int fd)
+static void run(struct verbs_bench *bench, const char *device, int fd)
 {
     setenv("GYRE_RDMA_DEVICE", device, 1);
     open_driver(bench, fd);
@@ -337,10 +338,10 @@ static void run(struct bench *bench, const char *device, int fd)
 
 int main(int argc, char **argv)
 {
-    struct bench bench = {.rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 9,
-                          .depth = argc > 2 ? (uint32_t)atoi(argv[2]) : 64,
-                          .most = argc > 3 ? strtoull(argv[3], NULL, 10) : 8u << 20,
-                          .tables = argc > 4 ? argv[4] : "obt"};
+    struct verbs_bench bench = {.rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 9,
+                                .depth = argc > 2 ? (uint32_t)atoi(argv[2]) : 64,
+                                .most = argc > 3 ? strtoull(argv[3], NULL, 10) : 8u << 20,
+                                .tables = argc > 4 ? argv[4] : "obt"};
     int fd[2], control[2];
     if (argc > 5 || bench.rounds < 1 || bench.rounds > ROUNDS_MOST ||
         bench.depth < BARE_TELLS_EVERY || bench.depth > DEPTH_MOST || bench.most < 65536) {

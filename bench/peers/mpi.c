@@ -47,19 +47,19 @@ static double clock_us(clockid_t clock)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-static bool is_fresh(const struct bench *bench)
+static bool is_fresh(const struct peer_bench *bench)
 {
     return bench->bytes > FRESH_ABOVE;
 }
 
-static void finish(const struct bench *bench)
+static void finish(const struct peer_bench *bench)
 {
     if (bench->op->rooted) {
         MPI_Barrier(WORLD);
     }
 }
 
-static void refresh(const struct bench *bench, int turn)
+static void refresh(const struct peer_bench *bench, int turn)
 {
     uint64_t sum = 0, words = (uint64_t)bench->gets * sizeof(float) / sizeof sum;
     const uint64_t *output = (const uint64_t *)bench->output;
@@ -70,7 +70,7 @@ static void refresh(const struct bench *bench, int turn)
     memset(bench->input, 0x38 + (turn & 7), (size_t)bench->gives * sizeof(float));
 }
 
-static struct spent time_each(const struct bench *bench, int calls, double *times)
+static struct spent time_each(const struct peer_bench *bench, int calls, double *times)
 {
     struct spent total = {0, 0};
     for (int i = 0; i < calls; i++) {
@@ -94,7 +94,7 @@ static struct spent time_each(const struct bench *bench, int calls, double *time
     return total;
 }
 
-static struct spent time_calls(const struct bench *bench, int calls, double *times)
+static struct spent time_calls(const struct peer_bench *bench, int calls, double *times)
 {
     MPI_Barrier(WORLD);
     if (is_fresh(bench) || times) {
@@ -119,7 +119,7 @@ static int calls_for(double total_us, int calls)
 }
 
 /* The last calls' own times are left in *times where the clock runs around each. */
-static struct spent time_last(const struct bench *bench, int calls, double **times)
+static struct spent time_last(const struct peer_bench *bench, int calls, double **times)
 {
     if (is_fresh(bench)) {
         *times = realloc(*times, (size_t)calls * sizeof **times);
@@ -128,7 +128,7 @@ static struct spent time_last(const struct bench *bench, int calls, double **tim
 }
 
 /* How many calls a row needs; the last try's time is the row's. */
-static struct spent time_row(const struct bench *bench, int *calls, double **times)
+static struct spent time_row(const struct peer_bench *bench, int *calls, double **times)
 {
     time_calls(bench, 1, NULL);
     if (*calls > 0) {
@@ -153,7 +153,8 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Of the slowest rank, call by call. Where the clock ran over all calls, some more are made. */
-static void sum_up(const struct bench *bench, int calls, double *times, double *p50, double *p99)
+static void sum_up(const struct peer_bench *bench, int calls, double *times, double *p50,
+                   double *p99)
 {
     if (!times) {
         calls = calls < MOST_SAMPLES ? calls : MOST_SAMPLES;
@@ -171,7 +172,7 @@ static void sum_up(const struct bench *bench, int calls, double *times, double *
  */
 
 /* Wrong elements over all ranks. */
-static long count_wrong(struct bench *bench)
+static long count_wrong(struct peer_bench *bench)
 {
     long wrong = 0;
     bench->turn++;
@@ -187,7 +188,7 @@ static long count_wrong(struct bench *bench)
     return wrong;
 }
 
-static void measure(struct bench *bench, uint64_t bytes, bool in_place, int calls)
+static void measure(struct peer_bench *bench, uint64_t bytes, bool in_place, int calls)
 {
     double p50, p99, *times = NULL;
     op_aim(bench, bytes, in_place);
@@ -204,7 +205,7 @@ static void measure(struct bench *bench, uint64_t bytes, bool in_place, int call
     }
 }
 
-static void run_row(struct bench *bench, const char *word)
+static void run_row(struct peer_bench *bench, const char *word)
 {
     char *end;
     uint64_t bytes = strtoull(word, &end, 10);
@@ -243,7 +244,7 @@ static void print_version(void)
 
 int main(int argc, char **argv)
 {
-    struct bench bench = {.in_place = false};
+    struct peer_bench bench = {.in_place = false};
     uint64_t largest = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(WORLD, &bench.rank);

@@ -10,17 +10,17 @@
 
 /* -- operations -------------------------------------------------------------------------------- */
 
-static const void *source(const struct bench *bench, bool here)
+static const void *source(const struct peer_bench *bench, bool here)
 {
     return bench->in_place && here ? MPI_IN_PLACE : bench->input;
 }
 
-static void all_reduce(const struct bench *bench)
+static void all_reduce(const struct peer_bench *bench)
 {
     MPI_Allreduce(source(bench, true), bench->output, bench->count, MPI_FLOAT, MPI_SUM, WORLD);
 }
 
-static void broadcast(const struct bench *bench)
+static void broadcast(const struct peer_bench *bench)
 {
     if (!bench->in_place && bench->rank == 0) {
         memcpy(bench->output, bench->input, bench->bytes);
@@ -28,62 +28,62 @@ static void broadcast(const struct bench *bench)
     MPI_Bcast(bench->output, bench->count, MPI_FLOAT, 0, WORLD);
 }
 
-static void reduce(const struct bench *bench)
+static void reduce(const struct peer_bench *bench)
 {
     MPI_Reduce(source(bench, bench->rank == 0), bench->output, bench->count, MPI_FLOAT, MPI_SUM, 0,
                WORLD);
 }
 
-static void all_gather(const struct bench *bench)
+static void all_gather(const struct peer_bench *bench)
 {
     MPI_Allgather(source(bench, true), bench->count, MPI_FLOAT, bench->output, bench->count,
                   MPI_FLOAT, WORLD);
 }
 
-static void all_gather_v(const struct bench *bench)
+static void all_gather_v(const struct peer_bench *bench)
 {
     MPI_Allgatherv(source(bench, true), bench->gives, MPI_FLOAT, bench->output, bench->table[2],
                    bench->table[3], MPI_FLOAT, WORLD);
 }
 
-static void reduce_scatter(const struct bench *bench)
+static void reduce_scatter(const struct peer_bench *bench)
 {
     MPI_Reduce_scatter_block(source(bench, true), bench->output, bench->count, MPI_FLOAT, MPI_SUM,
                              WORLD);
 }
 
-static void all_to_all(const struct bench *bench)
+static void all_to_all(const struct peer_bench *bench)
 {
     MPI_Alltoall(source(bench, true), bench->count, MPI_FLOAT, bench->output, bench->count,
                  MPI_FLOAT, WORLD);
 }
 
-static void all_to_all_v(const struct bench *bench)
+static void all_to_all_v(const struct peer_bench *bench)
 {
     MPI_Alltoallv(bench->input, bench->table[0], bench->table[1], MPI_FLOAT, bench->output,
                   bench->table[2], bench->table[3], MPI_FLOAT, WORLD);
 }
 
-static void gather(const struct bench *bench)
+static void gather(const struct peer_bench *bench)
 {
     MPI_Gather(source(bench, bench->rank == 0), bench->count, MPI_FLOAT, bench->output,
                bench->count, MPI_FLOAT, 0, WORLD);
 }
 
-static void scatter(const struct bench *bench)
+static void scatter(const struct peer_bench *bench)
 {
     bool stays = bench->in_place && bench->rank == 0;
     MPI_Scatter(bench->input, bench->count, MPI_FLOAT, stays ? MPI_IN_PLACE : bench->output,
                 bench->count, MPI_FLOAT, 0, WORLD);
 }
 
-static void barrier(const struct bench *bench)
+static void barrier(const struct peer_bench *bench)
 {
     (void)bench;
     MPI_Barrier(WORLD);
 }
 
-static void sendrecv(const struct bench *bench)
+static void sendrecv(const struct peer_bench *bench)
 {
     int next = (bench->rank + 1) % bench->n, before = (bench->rank + bench->n - 1) % bench->n;
     MPI_Sendrecv(bench->input, bench->count, MPI_FLOAT, next, 0, bench->output, bench->count,
@@ -113,7 +113,7 @@ static bool has_blocks(const struct op *op)
 
 /* -- who has what ------------------------------------------------------------------------------ */
 
-static int elements(const struct bench *bench, enum shape shape)
+static int elements(const struct peer_bench *bench, enum shape shape)
 {
     int root = bench->rank == 0, all = bench->count * bench->n;
     switch (shape) {
@@ -133,17 +133,17 @@ static int elements(const struct bench *bench, enum shape shape)
 }
 
 /* As ../all_gather_v.c and ../all_to_all_v.c share the data out. */
-static int uneven_start(const struct bench *bench, int rank)
+static int uneven_start(const struct peer_bench *bench, int rank)
 {
     return (int)((int64_t)bench->count * rank * (rank + 1) / (bench->n + 1));
 }
 
-static int uneven(const struct bench *bench, int index)
+static int uneven(const struct peer_bench *bench, int index)
 {
     return uneven_start(bench, index % bench->n + 1) - uneven_start(bench, index % bench->n);
 }
 
-static void share(struct bench *bench)
+static void share(struct peer_bench *bench)
 {
     bool to_all = bench->op->call == all_to_all_v;
     for (int peer = 0, at = 0; peer < bench->n; peer++) {
@@ -156,7 +156,7 @@ static void share(struct bench *bench)
     }
 }
 
-void op_aim(struct bench *bench, uint64_t bytes, bool in_place)
+void op_aim(struct peer_bench *bench, uint64_t bytes, bool in_place)
 {
     uint64_t count = bytes / sizeof(float), n = (uint64_t)bench->n;
     const struct op *op = bench->op;
@@ -179,12 +179,12 @@ void op_aim(struct bench *bench, uint64_t bytes, bool in_place)
 
 /* -- what must arrive -------------------------------------------------------------------------- */
 
-float op_value(const struct bench *bench, int rank, int64_t index)
+float op_value(const struct peer_bench *bench, int rank, int64_t index)
 {
     return (float)((index * 7 + rank * 13 + bench->turn) % 1021);
 }
 
-static float sum(const struct bench *bench, int64_t index)
+static float sum(const struct peer_bench *bench, int64_t index)
 {
     float total = 0; /* of small whole numbers: exact */
     for (int rank = 0; rank < bench->n; rank++) {
@@ -193,7 +193,7 @@ static float sum(const struct bench *bench, int64_t index)
     return total;
 }
 
-static float expected_uneven(const struct bench *bench, int index)
+static float expected_uneven(const struct peer_bench *bench, int index)
 {
     int from = bench->n - 1, first = 0;
     while (bench->table[3][from] > index) {
@@ -205,7 +205,7 @@ static float expected_uneven(const struct bench *bench, int index)
     return op_value(bench, from, first + index - bench->table[3][from]);
 }
 
-float op_expected(const struct bench *bench, int index)
+float op_expected(const struct peer_bench *bench, int index)
 {
     const struct op *op = bench->op;
     int64_t own =

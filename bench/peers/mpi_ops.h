@@ -10,7 +10,7 @@
 
 struct op;
 
-struct bench {
+struct peer_bench {
     const struct op *op;
     int rank, n;
     float *in_buffer, *out_buffer;
@@ -31,16 +31,16 @@ struct op {
     const char *name;
     enum shape gives, gets;
     bool rooted, sums, only_out_of_place;
-    void (*call)(const struct bench *bench);
+    void (*call)(const struct peer_bench *bench);
 };
 
 const struct op *op_find(const char *name); /* NULL if there is none */
 
 /* The row of `bytes`: count, tables and where the data lie. */
-void op_aim(struct bench *bench, uint64_t bytes, bool in_place);
+void op_aim(struct peer_bench *bench, uint64_t bytes, bool in_place);
 
 /* What a rank gives at an index of its input, and what this rank must find in its output. */
-float op_value(const struct bench *bench, int rank, int64_t index);
-float op_expected(const struct bench *bench, int index);
+float op_value(const struct peer_bench *bench, int rank, int64_t index);
+float op_expected(const struct peer_bench *bench, int index);
 
 #endif

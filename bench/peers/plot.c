@@ -20,7 +20,7 @@
 #define LEGEND       44
 #define STYLES       6
 
-struct panel {
+struct plot_panel {
     FILE *file;
     const struct results *results;
     const struct group *group;
@@ -103,20 +103,20 @@ static void draw_legend(FILE *file, const struct names *peers)
 
 /* -- a panel ----------------------------------------------------------------------------------- */
 
-static double at_x(const struct panel *panel, double size)
+static double at_x(const struct plot_panel *panel, double size)
 {
     double share = (log2(size) - panel->x_low) / (panel->x_high - panel->x_low);
     return panel->x + LEFT + share * (PANEL_WIDTH - LEFT - RIGHT);
 }
 
-static double at_y(const struct panel *panel, double rate)
+static double at_y(const struct plot_panel *panel, double rate)
 {
     double share = (log10(rate) - panel->y_low) / (panel->y_high - panel->y_low);
     return panel->y + PANEL_HEIGHT - BOTTOM - share * (PANEL_HEIGHT - TOP - BOTTOM);
 }
 
 /* GB/s, of the first half that was measured; 0 if none was. */
-static double rate_of(const struct panel *panel, int peer, uint64_t bytes)
+static double rate_of(const struct plot_panel *panel, int peer, uint64_t bytes)
 {
     const struct group *group = panel->group;
     double factor = op_bus_factor(panel->results->ops.name[group->op], group->ranks);
@@ -124,7 +124,7 @@ static double rate_of(const struct panel *panel, int peer, uint64_t bytes)
     return time > 0 ? factor * (double)bytes / time * 1e-3 : 0;
 }
 
-static void find_range(struct panel *panel)
+static void find_range(struct plot_panel *panel)
 {
     const struct group *group = panel->group;
     double low = INFINITY, high = 0;
@@ -144,7 +144,7 @@ static void find_range(struct panel *panel)
     panel->y_high = ceil(log10(fmax(high, 1.001)));
 }
 
-static void draw_axes(const struct panel *panel)
+static void draw_axes(const struct plot_panel *panel)
 {
     char text[16];
     FILE *file = panel->file;
@@ -168,7 +168,7 @@ static void draw_axes(const struct panel *panel)
     }
 }
 
-static void draw_peer(const struct panel *panel, int peer)
+static void draw_peer(const struct plot_panel *panel, int peer)
 {
     FILE *file = panel->file;
     const struct group *group = panel->group;
@@ -192,7 +192,7 @@ static void draw_peer(const struct panel *panel, int peer)
     }
 }
 
-static void draw_panel(struct panel *panel)
+static void draw_panel(struct plot_panel *panel)
 {
     const struct results *results = panel->results;
     bool shm = strcmp(results->sections.name[panel->group->section], "shm") == 0;
@@ -233,11 +233,11 @@ void plot(const struct results *results, FILE *file)
     draw_legend(file, &results->peers);
     panels = 0;
     for (int i = 0; results_group(results, i, &group); i++) {
-        struct panel panel = {.file = file,
-                              .results = results,
-                              .group = &group,
-                              .x = panels % columns * PANEL_WIDTH,
-                              .y = LEGEND + (double)(panels / columns) * PANEL_HEIGHT};
+        struct plot_panel panel = {.file = file,
+                                   .results = results,
+                                   .group = &group,
+                                   .x = panels % columns * PANEL_WIDTH,
+                                   .y = LEGEND + (double)(panels / columns) * PANEL_HEIGHT};
         if (has_sizes(&group)) {
             draw_panel(&panel);
             panels++;

@@ -245,7 +245,7 @@ static bool print_wrong(const struct results *results)
 {
     bool any = false;
     for (size_t i = 0; i < results->count; i++) {
-        const struct line *line = &results->line[i];
+        const struct result_line *line = &results->line[i];
         if (line->wrong > 0) {
             printf("%s %s (%s, %s, %d ranks, %" PRIu64 " bytes, round %d)",
                    any ? "," : "* WRONG results:", results->peers.name[line->peer],

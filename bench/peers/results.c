@@ -28,7 +28,7 @@ static int find_name(struct names *names, const char *name)
     return names->count++;
 }
 
-static struct line *add_line(struct results *results)
+static struct result_line *add_line(struct results *results)
 {
     if (results->count == results->room) {
         results->room = results->room ? 2 * results->room : 256;
@@ -45,14 +45,14 @@ static struct line *add_line(struct results *results)
 static void take_line(struct results *results, char *word[COLUMNS])
 {
     static const int place[FIELDS] = {0, 2, 3, 4};
-    struct line *line = add_line(results);
-    *line = (struct line){.section = find_name(&results->sections, word[0]),
-                          .op = find_name(&results->ops, word[1]),
-                          .peer = find_name(&results->peers, word[4]),
-                          .ranks = atoi(word[2]),
-                          .round = atoi(word[5]),
-                          .bytes = strtoull(word[3], NULL, 10),
-                          .wrong = atof(word[7]) + atof(word[12])};
+    struct result_line *line = add_line(results);
+    *line = (struct result_line){.section = find_name(&results->sections, word[0]),
+                                 .op = find_name(&results->ops, word[1]),
+                                 .peer = find_name(&results->peers, word[4]),
+                                 .ranks = atoi(word[2]),
+                                 .round = atoi(word[5]),
+                                 .bytes = strtoull(word[3], NULL, 10),
+                                 .wrong = atof(word[7]) + atof(word[12])};
     for (int field = 0; field < FIELDS; field++) {
         line->value[0][field] = atof(word[6 + place[field]]);
         line->value[1][field] = atof(word[11 + place[field]]);
@@ -85,16 +85,16 @@ bool results_read(struct results *results, const char *path)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-static bool same_group(const struct line *a, const struct line *b)
+static bool same_group(const struct result_line *a, const struct result_line *b)
 {
     return a->section == b->section && a->op == b->op && a->ranks == b->ranks;
 }
 
 /* The line with which the i-th group begins. */
-static const struct line *first_of(const struct results *results, int wanted)
+static const struct result_line *first_of(const struct results *results, int wanted)
 {
     for (size_t i = 0; i < results->count; i++) {
-        const struct line *line = &results->line[i];
+        const struct result_line *line = &results->line[i];
         size_t earlier = 0;
         while (!same_group(&results->line[earlier], line)) {
             earlier++;
@@ -136,14 +136,14 @@ static void add_peer(const struct results *results, struct group *group, int pee
 
 bool results_group(const struct results *results, int i, struct group *group)
 {
-    const struct line *first = first_of(results, i);
+    const struct result_line *first = first_of(results, i);
     if (!first) {
         return false;
     }
     *group = (struct group){first->section, first->op, first->ranks, .sizes = 0};
     for (int ours = 1; ours >= 0; ours--) {
         for (size_t at = 0; at < results->count; at++) {
-            const struct line *line = &results->line[at];
+            const struct result_line *line = &results->line[at];
             if (same_group(line, first) && is_ours(results, line->peer) == ours) {
                 add_size(group, line->bytes);
                 add_peer(results, group, line->peer);
@@ -165,7 +165,7 @@ double results_median(const struct results *results, const struct group *group, 
     double values[1000];
     int count = 0;
     for (size_t i = 0; i < results->count && count < 1000; i++) {
-        const struct line *line = &results->line[i];
+        const struct result_line *line = &results->line[i];
         bool fits = line->section == group->section && line->op == group->op &&
                     line->ranks == group->ranks && line->peer == peer && line->bytes == bytes;
         if (fits && line->value[in_place][field] > 0) {

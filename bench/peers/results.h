@@ -15,7 +15,7 @@ enum field { /* of one line, per direction */
              FIELDS
 };
 
-struct line {
+struct result_line {
     int section, op, peer; /* indices of names */
     int ranks, round;
     uint64_t bytes;
@@ -32,7 +32,7 @@ struct names {
 };
 
 struct results {
-    struct line *line;
+    struct result_line *line;
     size_t count, room;
     struct names sections, ops, peers; /* in the order in which they come */
 };
