@@ -30,7 +30,7 @@ files() { # shell patterns: tracked files, and new ones that git does not ignore
     done
 }
 
-# --- includes ---------------------------------------------------------------------------------------------------------
+# --- includes -------------------------------------------------------------------------------------
 
 # The rooms, lowest last: a folder, and the folders whose headers its files may include beside its
 # own. A word that ends in .h is one header. Each folder of src has a row.
@@ -115,7 +115,7 @@ check_includes() {
     rm -f "$edges" "$edges.bad"
 }
 
-# --- headers ----------------------------------------------------------------------------------------------------------
+# --- headers --------------------------------------------------------------------------------------
 
 compile_alone() { # compiler and flags, then -- and the headers
     command=
@@ -150,7 +150,7 @@ check_cxx() {
     echo "cxx: $(files 'include/*.h' | wc -l) public headers are C++ too"
 }
 
-# --- format -----------------------------------------------------------------------------------------------------------
+# --- format ---------------------------------------------------------------------------------------
 
 need() {
     command -v "$1" >/dev/null || {
@@ -170,7 +170,7 @@ check_format() {
     rm -f "$list"
 }
 
-# --- gpu --------------------------------------------------------------------------------------------------------------
+# --- gpu ------------------------------------------------------------------------------------------
 
 # Ordinary machines link none of them.
 check_gpu() {

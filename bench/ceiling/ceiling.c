@@ -11,9 +11,9 @@
  *
  * The passes touch the memory that the collective touches: out of place from input to output; in
  * place half of each output copied to the other half, or all of it updated if the collective does
- * that; as much of it as the collective moves on a rank, and of all ranks, some at once and then the
- * next ones; and with --fresh they find the caches as it does. Of buffers beyond GROUND_MOST, which
- * no cache holds, a part will do.
+ * that; as much of it as the collective moves on a rank, and of all ranks, some at once and then
+ * the next ones; and with --fresh they find the caches as it does. Of buffers beyond GROUND_MOST,
+ * which no cache holds, a part will do.
  *
  * Of a device's memory (--device cuda) one pass is made, copies by its queue, on all devices at
  * once; what is read or written alone goes at that rate too. Between two devices of a machine the
@@ -100,9 +100,9 @@ static void go_over(struct bench *bench, const struct bench_pass *pass, const st
     }
 }
 
-/* Microseconds of `turns` passes of these ranks, from the first one's start to the last one's end by
- * the clock of their machine: where ranks share cores one may begin late, and would be timed alone.
- */
+/* Microseconds of `turns` passes of these ranks, from the first one's start to the last one's end
+ * by the clock of their machine: where ranks share cores one may begin late, and would be timed
+ * alone. */
 static double time_some(struct bench *bench, const struct bench_pass *pass,
                         const struct ground *ground, int first, int ranks, int turns)
 {
@@ -117,8 +117,8 @@ static double time_some(struct bench *bench, const struct bench_pass *pass,
     return bench_agree(bench, end, GYRE_MAX) - start;
 }
 
-/* The same of all ranks, so many at once. Long passes go round one by one: a rank that repeats its own
- * would keep in the cache what the others drive out of it in the collective. */
+/* The same of all ranks, so many at once. Long passes go round one by one: a rank that repeats its
+ * own would keep in the cache what the others drive out of it in the collective. */
 static double time_passes(struct bench *bench, const struct bench_pass *pass,
                           const struct ground *ground, int ranks, int turns)
 {

@@ -5,8 +5,8 @@
  *
  * Neighbouring ranks and indices differ at random; neighbouring iterations differ everywhere, so
  * data left over from the last call are always noticed. A product of such numbers would be 0 or
- * overflow: there each rank gives 1 or -1 and one rank twice that. Where each rank multiplies first,
- * odd ranks double, as in nccl-tests.
+ * overflow: there each rank gives 1 or -1 and one rank twice that. Where each rank multiplies
+ * first, odd ranks double, as in nccl-tests.
  *
  * The check is exact where the arithmetic must be: integers, and floats as long as every partial
  * sum fits the significand. An average may be off by the rounding of its division, and a sum of

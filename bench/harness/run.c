@@ -28,7 +28,8 @@
 
 /* -- set-up ------------------------------------------------------------------------------------ */
 
-/* The rules' word for what is measured; NULL: none, or an all-reduce, as the bench's own sums are. */
+/* The rules' word for what is measured; NULL: none, or an all-reduce, as the bench's own sums
+ * are. */
 static const char *operation_of(const struct bench_verb *verb)
 {
     static const char *const operations[] = {"broadcast",  "reduce", "all_gather", "reduce_scatter",
@@ -65,8 +66,8 @@ static bool has_root(const struct bench_options *options, int n, bool speaks)
     return options->root < n;
 }
 
-/* The world is the environment's, or of this process alone. One communicator, or with -g all of this
- * process. */
+/* The world is the environment's, or of this process alone. One communicator, or with -g all of
+ * this process. */
 static int open_world(const struct bench_options *flags, const struct bench_verb *verb, bool alone,
                       struct gyre_comm **comms)
 {

@@ -4,13 +4,13 @@
  *     one way      gyre_broadcast from rank 0                                      S / t
  *     bare line    two ranks that write one cache line each and wait for the other's, without any
  *                  library: the least that an exchange over shared memory can take
- *     bare kernel  --device cuda: that, and then a kernel that sums as much memory of the rank's own
+ *     bare kernel  --device cuda: that, and then a kernel that sums as much of the rank's memory
  *
  * Times are medians over batches, so that a batch during which the machine did something else does
  * not count; calls of a batch run back to back. "over" is what gyre adds to the bare line, in
- * nanoseconds, for as long as one fused exchange does the work (up to 4 KiB; of a device's memory up to
- * 32 KiB, and "times" is both ways by bare). Where ranks do not share memory the bare columns are
- * empty. */
+ * nanoseconds, for as long as one fused exchange does the work (up to 4 KiB; of a device's memory
+ * up to 32 KiB, and "times" is both ways by bare). Where ranks do not share memory the bare columns
+ * are empty. */
 #include "harness/run.h"
 #include "harness/together.h"
 

@@ -4,22 +4,24 @@
  *
  *     round 1: T1 │ on │ off │ bare     round 2: T1 │ on │ off │ bare     …      medians
  *
- *     T1     a step of rank 0 by itself, on a communicator of its own; the others sleep in a barrier
+ *     T1     a step of rank 0 by itself, on its own communicator; the others sleep in a barrier
  *     on     a step of all ranks
  *     off    the same without communication: all ranks compute, nothing travels
- *     bare   all-reduce of the same buckets, started one behind the other, nothing computed meanwhile;
+ *     bare   all-reduce of the same buckets, one started behind the other, without computing;
  *            every rank rewrites its own before, as a step does
  *     skew   of on: how long a rank waits, in the mean, until the slowest has computed as well
  *
- * One set of processes does all of it in turns, so that whatever else the machine does meets all alike:
- * only figures of one run may be compared. A time is that of the slowest rank. What follows from it:
+ * One set of processes does all of it in turns, so that whatever else the machine does meets all
+ * alike: only figures of one run may be compared. A time is that of the slowest rank. What follows
+ * from it:
  *
  *     scaling = n T1 / on      bound = n T1 / (off + bare)      share = scaling / bound
  *     exposed = on - off       hidden = 1 - exposed / bare
  *
- * The bound hides nothing: a step that hides communication behind the backward pass may be above it.
- * It knows no skew either, for with communication off nobody waits: where ranks take turns at being
- * slow, as on a shared machine, the slowest of every step counts in on, in off that of the stretch. */
+ * The bound hides nothing: a step that hides communication behind the backward pass may be above
+ * it. It knows no skew either, for with communication off nobody waits: where ranks take turns at
+ * being slow, as on a shared machine, the slowest of every step counts in on, in off that of the
+ * stretch. */
 #include "harness/local.h"
 #include "output/machine.h"
 #include "parts/step_net.h"
@@ -223,7 +225,8 @@ static double time_on(struct step_bench *bench)
     return seconds_since(since) / bench->steps;
 }
 
-/* Of the stretch with communication. Who waits least is who came last: the rest of a wait is skew. */
+/* Of the stretch with communication. Who waits least is who came last: the rest of a wait is
+ * skew. */
 static double find_skew(struct step_bench *bench)
 {
     double sum = 0;

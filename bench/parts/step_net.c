@@ -1,9 +1,10 @@
 /* See step_net.h. One step is what src/train/step.c makes of it:
  *
- *     begin ─▶ forward ─▶ loss ─▶ backward (every gradient is told as it is ready) ─▶ wait ─▶ update
+ *     begin ─▶ forward ─▶ loss ─▶ backward (tells each gradient when ready) ─▶ wait ─▶ update
  *
  * With communication off gradients are put, not added, although the engine would add them up: a
- * product that adds reads its result too, and the figure would no longer be that of the same step. */
+ * product that adds reads its result too, and the figure would no longer be that of the same
+ * step. */
 #include "parts/step_net.h"
 
 #include "base/clock.h"

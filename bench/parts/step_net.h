@@ -1,5 +1,5 @@
-/* A model in training, as bench/step needs it: the parts of `gyre train` without its files. Data are
- * random and in memory; every step takes the same batch. */
+/* A model in training, as bench/step needs it: the parts of `gyre train` without its files. Data
+ * are random and in memory; every step takes the same batch. */
 #ifndef GYRE_BENCH_PARTS_STEP_NET_H
 #define GYRE_BENCH_PARTS_STEP_NET_H
 

@@ -169,8 +169,8 @@ static void ping_pong(struct verbs_bench *bench, uint64_t bytes, uint32_t count,
 
 /* -- samples ----------------------------------------------------------------------------------- */
 
-/* Of the driver, of bare writes, and of perftest (compare_verbs) the same; bare_stream() wants whole
- * answers. */
+/* Of the driver, of bare writes, and of perftest (compare_verbs) the same; bare_stream() wants
+ * whole answers. */
 static uint32_t calls(uint64_t total, uint64_t bytes)
 {
     uint64_t count = total / bytes / BARE_TELLS_EVERY * BARE_TELLS_EVERY;

@@ -1,5 +1,5 @@
-/* Verbs without a library: writes of one size as fast as they go, and one write at a time, there and
- * back, waited for in memory or by its immediate. */
+/* Verbs without a library: writes of one size as fast as they go, and one write at a time, there
+ * and back, waited for in memory or by its immediate. */
 #include "parts/verbs_bare.h"
 
 #include "base/clock.h"

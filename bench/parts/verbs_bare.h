@@ -27,8 +27,8 @@ static inline void bench_turn(bool found)
 struct bare *bare_open(int socket, size_t bytes);
 void bare_close(struct bare *bare);
 
-/* `count` writes of `bytes`, `depth` of them under way, at least BARE_TELLS_EVERY; returns when all are
- * done. */
+/* `count` writes of `bytes`, `depth` of them under way, at least BARE_TELLS_EVERY; returns when all
+ * are done. */
 void bare_stream(struct bare *bare, uint32_t bytes, uint32_t depth, uint32_t count);
 
 /* `count` times there and back. Polled: the end of what is written is looked for in memory; else

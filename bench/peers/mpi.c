@@ -8,10 +8,10 @@
  * in place only: out of place the root copies first, as a program that keeps its input has to. Up
  * to 4 KiB the clock runs over all calls, back to back. Above, before each call every rank reads
  * its whole output, rewrites its whole input and waits for the others, and only the call itself is
- * timed; after it all wait for each other. Of operations with a root some ranks may return early, so
- * a barrier ends what is timed. A time is the mean over calls and ranks; percentiles are those of the slowest rank, call by call;
- * processor time is that of all threads of all ranks, per call. One more call on data that depend
- * on rank, index and turn is checked.
+ * timed; after it all wait for each other. Of operations with a root some ranks may return early,
+ * so a barrier ends what is timed. A time is the mean over calls and ranks; percentiles are those
+ * of the slowest rank, call by call; processor time is that of all threads of all ranks, per call.
+ * One more call on data that depend on rank, index and turn is checked.
  *
  * Prints a version line, then one line per size; the last five are 0 where there is no such half:
  *     size,time_us,wrong,p50_us,p99_us,processor_us,in_place_time_us,in_place_wrong, … */

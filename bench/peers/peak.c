@@ -2,9 +2,9 @@
  *
  *     peak FILE PROGRAM [WORD]...
  *
- * What /usr/bin/time prints, for machines that lack it and for ranks that share standard error. A line
- * is one write, so several may add to one file. The exit code is the program's, 128 and the signal where
- * one ended it. */
+ * What /usr/bin/time prints, for machines that lack it and for ranks that share standard error. A
+ * line is one write, so several may add to one file. The exit code is the program's, 128 and the
+ * signal where one ended it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

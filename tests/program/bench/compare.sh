@@ -83,7 +83,7 @@ peers_there() {
     stub bin/python3 '[ "$1" != -c ] || { echo "0.0"; exit; }; SLOW=3'"$peer"
 }
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 build=$room/build
 peers_there
@@ -133,7 +133,7 @@ expect "sums of headers are asked for" [ "$(grep -cx 'sums of header' "$room/cal
 expect "over sockets alone" [ "$(grep -c 'Gyre header sums' "$room/out/compare.csv")" = 1 ]
 expect "and what that saves" said '| all_reduce | tcp | 2 | price: Gyre header sums / Gyre | 3.00 (4 KiB) |'
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- what goes wrong ------------------------------------------------------------------------------
 
 WRONG=1 compare --rounds 1 --ranks 2 --sizes 4K --only shm
 expect "a wrong result is named" said 'WRONG results: Gyre (all_reduce, shm, 2 ranks, 4096 bytes, round 1)'
@@ -160,7 +160,7 @@ for flags in '--rounds 0' '--rounds x' '--ranks 1' '--ranks' '--sizes 3' '--size
     expect "$flags is named" complained "compare: ${flags%% *}"
 done
 
-# --- without peers, but with the real bench ---------------------------------------------------------------------------
+# --- without peers, but with the real bench -------------------------------------------------------
 
 build=$build_root
 rm "$room/bin/"mpirun.* "$room/bin/"mpicc.* "$room/bin/python3"

@@ -62,7 +62,7 @@ stub build/gyre "$gyre_stub"
 stub bin/python3 "$torch_stub"
 build=$room/build
 
-# --- the table --------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 compare --rounds 3 --ranks 2 --models wine
 expect "a good comparison succeeds" [ "$code" = 0 ]
@@ -81,7 +81,7 @@ expect "and its columns are empty" said '| 8x1024 | 2 | 200 | - | - | - | 20.0 |
 expect "Gyre is measured all the same" [ "$code" = 0 ]
 stub bin/python3 "$torch_stub"
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- what goes wrong ------------------------------------------------------------------------------
 
 : >"$room/torn"
 compare --rounds 1 --ranks 2 --models wine
@@ -107,7 +107,7 @@ for flags in '--rounds 0' '--rounds x' '--ranks 0' '--ranks' '--models iris' '--
     expect "$flags is named" complained "compare_training: ${flags%% *}"
 done
 
-# --- without PyTorch, but with the real trainer -----------------------------------------------------------------------
+# --- without PyTorch, but with the real trainer ---------------------------------------------------
 
 build=$build_root
 stub bin/python3 'exit 1'
