@@ -3,9 +3,9 @@
  *     gyre run -n 2 build/examples/bring_your_own
  *
  * gyre/ddp.h wants names, shapes and addresses of parameters, and in each step the gradient of the
- * SUM of this rank's losses, written to the place that gyre_ddp_gradient() tells. The last parameter's
- * gradient is written first and travels while the next is still being computed. What comes back is
- * the mean over all samples of all ranks. */
+ * SUM of this rank's losses, written to the place that gyre_ddp_gradient() tells. The last
+ * parameter's gradient is written first and travels while the next is still being computed. What
+ * comes back is the mean over all samples of all ranks. */
 #include <gyre/ddp.h>
 
 #include <stdio.h>

@@ -1,9 +1,10 @@
-/* Data-parallel training in its smallest form: one linear layer learns ten numbers from made-up rows.
+/* Data-parallel training in its smallest form: one linear layer learns ten numbers from made-up
+ * rows.
  *
  *     gyre run -n 2 build/examples/linear
  *
- * Rank r takes rows r, r + n, r + 2 n, … of each step. What is printed is the mean over all rows of all
- * ranks, so it is the same with any number of ranks, but for rounding. */
+ * Rank r takes rows r, r + n, r + 2 n, … of each step. What is printed is the mean over all rows of
+ * all ranks, so it is the same with any number of ranks, but for rounding. */
 #include <gyre/model.h>
 
 #include <stdio.h>

@@ -50,7 +50,8 @@ static int make_sampler(struct gyre_comm *comm, struct gyre_sampler **sampler)
     return status;
 }
 
-/* One epoch; *seen: rows of all ranks. A rank that is out of rows learns from none until all are. */
+/* One epoch; *seen: rows of all ranks. A rank that is out of rows learns from none until all
+ * are. */
 static int train_epoch(struct gyre_network *net, struct gyre_ddp *ddp, struct gyre_sampler *sampler,
                        uint64_t *seen, uint64_t *here, double *loss)
 {

@@ -1,5 +1,5 @@
-/* The contract of device.h over the real driver: the suite that unit/device/cuda/cuda_test runs over the
- * stand-in, with a fold out of the library's table. */
+/* The contract of device.h over the real driver: the suite that unit/device/cuda/cuda_test runs
+ * over the stand-in, with a fold out of the library's table. */
 #include "collectives/kernels/reduce.h"
 #include "rig/device_suite.h"
 

@@ -1,5 +1,5 @@
-/* In place of the stand-in, where tests are linked to CUDA itself: nothing can be planted or counted,
- * but for contexts, which tests want to be few. */
+/* In place of the stand-in, where tests are linked to CUDA itself: nothing can be planted or
+ * counted, but for contexts, which tests want to be few. */
 #include "stand_in/fakecuda/fakecuda.h"
 
 bool fakecuda_stands_in(void)

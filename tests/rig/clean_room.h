@@ -34,9 +34,9 @@ static inline void clean_room_guard(const char *folder, const int life[2])
     _exit(1);
 }
 
-/* From a mkdtemp() template; 0 or not, as cmocka's fixtures return. The folder goes when this process
- * and those that it has forked have ended, however they did: then a pipe that they have open ends, and
- * a guard, nobody's child, sees it. */
+/* From a mkdtemp() template; 0 or not, as cmocka's fixtures return. The folder goes when this
+ * process and those that it has forked have ended, however they did: then a pipe that they have
+ * open ends, and a guard, nobody's child, sees it. */
 static inline int clean_room_make(char *folder)
 {
     int life[2];

@@ -17,8 +17,8 @@ enum verb {
     VERBS
 };
 
-/* Where a device's memory is asked for, `memory` is what the test looks at, and `away` what the call
- * is given; carry() copies between them. */
+/* Where a device's memory is asked for, `memory` is what the test looks at, and `away` what the
+ * call is given; carry() copies between them. */
 struct stage {
     uint8_t *memory[4];
     uint8_t *away[4]; /* NULL: the call is given `memory` */
@@ -40,8 +40,8 @@ struct question {
 enum gyre_type type_of(enum verb verb, int turn); /* one that suits the verb */
 enum gyre_op op_of(enum verb verb, int turn);
 
-/* The same in two steps, so that a thread may ask several ranks before it waits: a call that neither
- * is started nor stands in a group blocks in the first. NULL: it failed, and was told. */
+/* The same in two steps, so that a thread may ask several ranks before it waits: a call that
+ * neither is started nor stands in a group blocks in the first. NULL: it failed, and was told. */
 struct answer;
 struct answer *ask_begin(struct gyre_comm *comm, const struct stage *stage,
                          const struct question *ask);

@@ -204,7 +204,8 @@ void rig_stop(struct rig *rig, int rank)
     assert_true(WIFSTOPPED(status));
 }
 
-/* Is that word of rank 0's memory what it was? No, if the memory has gone: the operation is over. */
+/* Is that word of rank 0's memory what it was? No, if the memory has gone: the operation is
+ * over. */
 static bool is_still(const struct rig *rig, size_t word, uint32_t before)
 {
     uint32_t value = 0;

@@ -60,10 +60,11 @@ int rig_places(void); /* ranks that GYRE_DEVICES has an entry for */
 /* Stops a rank and waits until it stands. */
 void rig_stop(struct rig *rig, int rank);
 
-/* Starts three ranks whose bodies give their place, are ready, and have rank 1 write words into rank
- * 0's memory. Rank 1 is stopped when the word at `half`, counted from the place, is not `before` any
- * more, and goes on when the two others have failed and are ready once more; `flag` tells them that it
- * has ended. False: it had written the word at `last`, too, and nobody failed. */
+/* Starts three ranks whose bodies give their place, are ready, and have rank 1 write words into
+ * rank 0's memory. Rank 1 is stopped when the word at `half`, counted from the place, is not
+ * `before` any more, and goes on when the two others have failed and are ready once more; `flag`
+ * tells them that it has ended. False: it had written the word at `last`, too, and nobody
+ * failed. */
 bool rig_outlive_a_writer(struct rig *rig, size_t half, size_t last, uint32_t before);
 
 /* In a body: 1, told on standard error with the communicator's story, unless it is fine. */

@@ -1,5 +1,5 @@
-/* The contract of device/device.h as one suite, for any device. Buffers are looked at through its queue
- * only, since the host may not touch what is not its own. */
+/* The contract of device/device.h as one suite, for any device. Buffers are looked at through its
+ * queue only, since the host may not touch what is not its own. */
 #ifndef GYRE_TESTS_RIG_DEVICE_SUITE_H
 #define GYRE_TESTS_RIG_DEVICE_SUITE_H
 

@@ -1,5 +1,5 @@
-/* Several ranks in one process, for tests: how many ranks each process has, on which devices, and the
- * memory that each rank works with.
+/* Several ranks in one process, for tests: how many ranks each process has, on which devices, and
+ * the memory that each rank works with.
  *
  *      plan       "3 1"    ranks of process 0, of process 1 …
  *      memory     0, 1: what peers map      2: the rank's own      (host or device, all alike) */

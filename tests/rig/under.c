@@ -158,8 +158,9 @@ int under_torchrun(int ranks, const char *store, const char *words)
     return code;
 }
 
-/* PyTorch 1.13 on Python 3.11, as Debian 12 has it, dies of "redirect nothing": an enum that it walks
- * through has no 0 there any more. To write standard output both to a file and here is not nothing. */
+/* PyTorch 1.13 on Python 3.11, as Debian 12 has it, dies of "redirect nothing": an enum that it
+ * walks through has no 0 there any more. To write standard output both to a file and here is not
+ * nothing. */
 int under_real_torchrun(int ranks, const char *words)
 {
     char line[LINE_MOST];

@@ -1,7 +1,7 @@
-/* Programs under launchers that are not Gyre's. mpirun and mpiexec are run where they are installed.
- * torchrun and srun are not to be had on every machine, so their exact environments are set by hand,
- * one process per rank; torchrun's agent is played by a listener on MASTER_PORT that is none of ours.
- * The real one is run as well where it is installed.
+/* Programs under launchers that are not Gyre's. mpirun and mpiexec are run where they are
+ * installed. torchrun and srun are not to be had on every machine, so their exact environments are
+ * set by hand, one process per rank; torchrun's agent is played by a listener on MASTER_PORT that
+ * is none of ours. The real one is run as well where it is installed.
  *
  * Each starts `words`, a shell's, in so many ranks, waits for all, and returns the exit code: the
  * launcher's, or by hand the last that was not 0. Ranks that do not meet give up after 30 s. */

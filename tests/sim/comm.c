@@ -108,8 +108,8 @@ static uint64_t given(const struct comm_sim *sim, uint32_t rank, uint32_t round)
     return mixed < 4 ? 0 : mixed == 10 && sim->n <= 16 ? 40009 : mixed * mixed * mixed;
 }
 
-/* Blocks backwards with holes between them in odd rounds, behind each other in even ones. Where they
- * begin; the table holds one more. */
+/* Blocks backwards with holes between them in odd rounds, behind each other in even ones. Where
+ * they begin; the table holds one more. */
 static void place_blocks(const struct comm_sim *sim, uint64_t *count, uint64_t *at, uint32_t round)
 {
     uint64_t end = 0;

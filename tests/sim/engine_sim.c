@@ -151,7 +151,8 @@ void sim_play(struct sim *sim)
     }
 }
 
-/* What element i of this block of the rank's OUTPUT has to be: the table in collectives/schedule/schedule.h. */
+/* What element i of this block of the rank's OUTPUT has to be: the table in
+ * collectives/schedule/schedule.h. */
 static int32_t expected(const struct sim *sim, const struct gyre_slice *whole, uint32_t block,
                         uint64_t i)
 {

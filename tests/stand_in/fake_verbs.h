@@ -1,5 +1,5 @@
-/* A stand-in for libibverbs: tests say which devices there are. What is written arrives at once, by a
- * copy within this process, unless its device is slow: then it waits for fake_verbs_hurry(). Real
+/* A stand-in for libibverbs: tests say which devices there are. What is written arrives at once, by
+ * a copy within this process, unless its device is slow: then it waits for fake_verbs_hurry(). Real
  * devices, if only of software, are those of vm/README.md. */
 #ifndef GYRE_TESTS_STAND_IN_FAKE_VERBS_H
 #define GYRE_TESTS_STAND_IN_FAKE_VERBS_H

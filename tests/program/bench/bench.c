@@ -151,8 +151,8 @@ static void test_header_names_the_poller(void **state)
     expect_text("\n# poller none, memory gyre");
 }
 
-/* The rates are measured over the bytes that the largest row has, again and again: of 64 MiB in sends
- * of 64 bytes nobody would see the end. */
+/* The rates are measured over the bytes that the largest row has, again and again: of 64 MiB in
+ * sends of 64 bytes nobody would see the end. */
 static void test_sockets_of_small_rows(void **state)
 {
     run("timeout 100", "all_reduce --ranks 2 -b 8 -e 64 -f 8 -n 20 --transport tcp");

@@ -1,5 +1,5 @@
-/* gyre inspect as its users type it: the tables line for line, and exit code 2 with one sentence for
- * what cannot be used. */
+/* gyre inspect as its users type it: the tables line for line, and exit code 2 with one sentence
+ * for what cannot be used. */
 #include "rig/checkpoint_rig.h"
 #include "rig/launch_rig.h"
 #include "rig/test.h"

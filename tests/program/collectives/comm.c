@@ -483,7 +483,8 @@ static void bad_arguments_are_refused(void **state)
         0);
 }
 
-/* The shape of the call before takes a shorter way, past the checks of words; buffers are looked at. */
+/* The shape of the call before takes a shorter way, past the checks of words; buffers are looked
+ * at. */
 static int wrong_at_the_second_time(struct gyre_comm *comm, struct rig *rig)
 {
     float a[16] = {0}, b[8] = {0};

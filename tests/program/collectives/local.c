@@ -1,5 +1,5 @@
-/* Several ranks in one process, with threads and from one thread, on host memory and on the stand-in
- * for CUDA; alone, and as 3 + 1 ranks of two processes.
+/* Several ranks in one process, with threads and from one thread, on host memory and on the
+ * stand-in for CUDA; alone, and as 3 + 1 ranks of two processes.
  *
  * tests/gpu/run has the first group run on real devices, as GYRE_DEVICES lists them. */
 #include "rig/collectives_rig.h"
@@ -241,7 +241,8 @@ static int group_of_one_thread(struct rig *rig, int process)
             came[i][2] = 1;
             bad |= fill_group(table.comm[i], sums[i], large[i], came[i], work[i]);
         }
-        /* Waiting for the others, one is open: a test of a handle says so, an end is one too many. */
+        /* Waiting for the others, one is open: a test of a handle says so, an end is one too
+         * many. */
         for (int i = 0; i < table.count && !bad; i++) {
             bool last = i + 1 == table.count;
             bad |= rig_check(!gyre_group_end(table.comm[i]), table.comm[i], "gyre_group_end");

@@ -1,5 +1,5 @@
-/* Several ranks in one process: what is refused and why, what one rank's failure is to the others of its
- * process and of the other one, and how ranks end. */
+/* Several ranks in one process: what is refused and why, what one rank's failure is to the others
+ * of its process and of the other one, and how ranks end. */
 #include "rig/local_rig.h"
 
 #include <pthread.h>

@@ -2,8 +2,8 @@
  * TCP. Every operation once or twice, on few elements; groups of them, blocks of unequal length,
  * messages, parts of the world.
  *
- * program/collectives/collectives takes every way to ask on few ranks, the simulator every number of ranks; what
- * only this shows is real links, boards and joining at such numbers. */
+ * program/collectives/collectives takes every way to ask on few ranks, the simulator every number
+ * of ranks; what only this shows is real links, boards and joining at such numbers. */
 #include "rig/collectives_rig.h"
 #include "rig/haste.h"
 #include "rig/test.h"

@@ -1,5 +1,5 @@
-/* After the first call of a shape nothing is allocated until its completion, on any rank; nor in a step
- * of training, once buckets are cut for good.
+/* After the first call of a shape nothing is allocated until its completion, on any rank; nor in a
+ * step of training, once buckets are cut for good.
  *
  * The linker sends every call of malloc and its kin from this program and from the (static) library
  * through the counters below; all threads of a rank are counted. A shape is warmed up by one

@@ -1,9 +1,10 @@
 /* Small calls of a group that go as one, with real processes: every operation, in place and apart,
- * with handles and without, of all kinds mixed; that they are one operation, and so share its rounds;
- * what goes alone; own reductions; reproducible sums; and what is told of groups that differ.
+ * with handles and without, of all kinds mixed; that they are one operation, and so share its
+ * rounds; what goes alone; own reductions; reproducible sums; and what is told of groups that
+ * differ.
  *
- * Every byte is looked at by tests/rig/collectives_rig.c. The engine's own count says how many operations a
- * group was. */
+ * Every byte is looked at by tests/rig/collectives_rig.c. The engine's own count says how many
+ * operations a group was. */
 #include "rig/collectives_rig.h"
 #include "collectives/comm/comm.h"
 #include "rig/test.h"

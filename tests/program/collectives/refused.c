@@ -1,7 +1,7 @@
 /* Calls that one rank gets wrong, with real processes: it is refused there, and every rank is told
  * within the dead time, by GYRE_MISMATCH and a story that says who refused what, whether the others
- * wait for it, have got away with their call, or it is late to its own end. Whoever calls again loses
- * nothing. */
+ * wait for it, have got away with their call, or it is late to its own end. Whoever calls again
+ * loses nothing. */
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 
@@ -20,7 +20,7 @@ struct wrong {
     int (*call)(struct gyre_comm *comm, bool bad);
     const char *story;
     int culprit;
-    int manner; /* what the culprit does next: ends; computes until the others have ended; calls again */
+    int manner; /* the culprit's next act: ends; computes until the others end; calls again */
 };
 
 static float from[64], to[64];
@@ -279,8 +279,8 @@ static void corrected_calls_cost_nothing(void **state)
     run_trials(trial, count);
 }
 
-/* All are refused alike, or one is and calls again; then that one computes for longer than a refusal
- * may stand, and the others wait for it. */
+/* All are refused alike, or one is and calls again; then that one computes for longer than a
+ * refusal may stand, and the others wait for it. */
 static int late_after_all(struct gyre_comm *comm, struct rig *rig)
 {
     bool all = *(const bool *)rig->argument;

@@ -140,7 +140,8 @@ static uint32_t folded(enum gyre_type type, enum gyre_op op, int n, uint64_t i, 
 /* -- tables ------------------------------------------------------------------------------------ */
 
 /* An element's bits depend on neither the count nor the transport: they are computed once for each
- * number of ranks, before the ranks are forked. By type and by reduction as the bodies walk them. */
+ * number of ranks, before the ranks are forked. By type and by reduction as the bodies walk
+ * them. */
 enum { TYPES = 5, OPS = 3 };
 static const enum gyre_type types[TYPES] = {GYRE_F32, GYRE_F16, GYRE_BF16, GYRE_F8E4M3,
                                             GYRE_F8E5M2};

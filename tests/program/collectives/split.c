@@ -59,8 +59,8 @@ static void parts_are_ranked_by_key(void **state)
     assert_int_equal(rig_run_everywhere(5, reversed), 0);
 }
 
-/* The watch's states are older than the calls: what they still tell of a part that has ended must not
- * be held against another one that has its place, as the end of the world would. */
+/* The watch's states are older than the calls: what they still tell of a part that has ended must
+ * not be held against another one that has its place, as the end of the world would. */
 static int come_and_go(struct gyre_comm *world, struct rig *rig)
 {
     struct gyre_comm *part;

@@ -1,10 +1,10 @@
-/* Gradients that are f32 on a device and travel in half the bytes: gyre_convert(), and the same on a
- * stream between operations, with real processes over the stand-in for CUDA.
+/* Gradients that are f32 on a device and travel in half the bytes: gyre_convert(), and the same on
+ * a stream between operations, with real processes over the stand-in for CUDA.
  *
  *      stream   get x ─▶ to bf16 ─▶ all_reduce ─▶ to f32 ─▶ to bf16 ─▶ all_reduce ─▶ … ─▶ put
  *
- * Nothing waits on the host between the first and the last of these. tests/gpu/run has it run on real
- * devices. */
+ * Nothing waits on the host between the first and the last of these. tests/gpu/run has it run on
+ * real devices. */
 #include "rig/comm_rig.h"
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"

@@ -1,6 +1,6 @@
 /* Which CUDA device a rank takes, over the stand-in: by a list, by what the program has made
- * current, by local rank; each list that cannot be used; and ranks that share a device. tests/gpu/run has
- * the first group run on real devices. */
+ * current, by local rank; each list that cannot be used; and ranks that share a device.
+ * tests/gpu/run has the first group run on real devices. */
 #include "rig/comm_rig.h"
 #include "stand_in/fakecuda/fakecuda.h"
 
@@ -294,8 +294,8 @@ static void too_few_entries(void **state)
     refused(two, 2, "rank 2 on", "\"3,4\" and has 2 entries", "start fewer ranks");
 }
 
-/* Machines differ in their devices, or lists are of another length: the rank that has none is refused
- * before the others are met, and they are told who is missing. */
+/* Machines differ in their devices, or lists are of another length: the rank that has none is
+ * refused before the others are met, and they are told who is missing. */
 static int join_in_vain(struct rig *rig, int rank)
 {
     char limit[32];

@@ -1,6 +1,6 @@
-/* What `gyre doctor` says of CUDA devices, over the stand-in: which there are, how memory goes between
- * ranks on any two of them, what two processes found when they tried, and why there are none. tests/gpu/run
- * has the first test run on real devices. */
+/* What `gyre doctor` says of CUDA devices, over the stand-in: which there are, how memory goes
+ * between ranks on any two of them, what two processes found when they tried, and why there are
+ * none. tests/gpu/run has the first test run on real devices. */
 #include "stand_in/fakecuda/fakecuda.h"
 
 #include "base/status.h"

@@ -57,7 +57,8 @@ static int lost_on(struct gyre_comm *comm, struct rig *rig, const char *work, vo
                      comm, "a device lost under a stream");
 }
 
-/* Of the copies, or of the kernels: what fails when it is posted, when it runs, or under a stream. */
+/* Of the copies, or of the kernels: what fails when it is posted, when it runs, or under a
+ * stream. */
 static const char *const copy_calls[] = {"cuMemcpyAsync", "copy"};
 static const char *const kernel_calls[] = {"cudaLaunchKernel", "kernel"};
 

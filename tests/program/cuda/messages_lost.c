@@ -1,6 +1,6 @@
-/* Messages of CUDA memory whose other end goes: a sender that is killed, and one that frees its memory,
- * while the receiver's device copies from it, or before; a device that is lost meanwhile. tests/gpu/run
- * has the first group run on real devices. */
+/* Messages of CUDA memory whose other end goes: a sender that is killed, and one that frees its
+ * memory, while the receiver's device copies from it, or before; a device that is lost meanwhile.
+ * tests/gpu/run has the first group run on real devices. */
 #include "program/cuda/messages_rig.h"
 
 #include "collectives/comm/comm.h"
@@ -171,8 +171,8 @@ static void memory_freed_too_soon(void **state)
     messages_run_both(2, free_too_soon);
 }
 
-/* Rank 0's device is lost when it is asked to copy, or while it does. What goes in pieces has more of
- * them than are under way at a time, so its sender is told as well. */
+/* Rank 0's device is lost when it is asked to copy, or while it does. What goes in pieces has more
+ * of them than are under way at a time, so its sender is told as well. */
 static int lose_device(struct gyre_comm *comm, const struct rig *rig, const char *name)
 {
     const enum kind *kind = rig->argument;

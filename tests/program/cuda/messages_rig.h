@@ -1,5 +1,5 @@
-/* What the tests of messages of CUDA memory share: memory of every kind, bytes that are alike nowhere,
- * and ranks with devices. */
+/* What the tests of messages of CUDA memory share: memory of every kind, bytes that are alike
+ * nowhere, and ranks with devices. */
 #ifndef GYRE_TESTS_PROGRAM_CUDA_MESSAGES_RIG_H
 #define GYRE_TESTS_PROGRAM_CUDA_MESSAGES_RIG_H
 

@@ -1,14 +1,15 @@
-/* Waits that are missing. Each file that waits for a device does so by asking for the event behind a
- * post; here the stand-in says of every event that it has been reached. What the operations then give
- * must be seen to be wrong, else the tests that call it right prove nothing:
+/* Waits that are missing. Each file that waits for a device does so by asking for the event behind
+ * a post; here the stand-in says of every event that it has been reached. What the operations then
+ * give must be seen to be wrong, else the tests that call it right prove nothing:
  *
- *     collectives/staging/host_mirror.c         buffers that no peer maps, on shared memory and over links
- *     collectives/mapped/push_device.c    buffers that all map
- *     transport/stream/device.c, transport/memory/copy_queue.c   long messages, from and into device memory
- *     collectives/messages/staged_message.c           short ones, and those to other nodes
+ *     staging/host_mirror.c         buffers that no peer maps, on shared memory and over links
+ *     mapped/push_device.c          buffers that all map
+ *     stream/device.c, copy queue   long messages, from and into device memory
+ *     messages/staged_message.c     short ones, and those to other nodes
  *
- * Work is late by up to 1 ms, so that what is not waited for is not there. collectives/staging/device_queue.c has its own in
- * unit/collectives/staging/device_queue_test, device/cuda/memory.c in unit/device/cuda/regions_test. */
+ * Work is late by up to 1 ms, so that what is not waited for is not there.
+ * collectives/staging/device_queue.c has its own in unit/collectives/staging/device_queue_test,
+ * device/cuda/memory.c in unit/device/cuda/regions_test. */
 #include "rig/comm_rig.h"
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"

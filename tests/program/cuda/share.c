@@ -1,7 +1,7 @@
 /* CUDA regions between real processes, over the stand-in: shared and seen through each rank's own
  * device, freed while others have them open, refused, and what a killed rank leaves behind. All of
- * it with exportable memory and with share_classic IPC handles. tests/gpu/run has the first group run on real
- * devices, as GYRE_DEVICES lists them, with exportable memory. */
+ * it with exportable memory and with share_classic IPC handles. tests/gpu/run has the first group
+ * run on real devices, as GYRE_DEVICES lists them, with exportable memory. */
 #include "program/cuda/share_rig.h"
 #include "rig/test.h"
 
@@ -57,7 +57,8 @@ static void count_free(void)
 watch_free(cuMemFree_v2)  /* its name, by the toolkit's headers, */
     watch_free(cuMemFree) /* and by the stand-in's */
 
-    /* -- ranks ------------------------------------------------------------------------------------- */
+    /* -- ranks
+     * ------------------------------------------------------------------------------------- */
 
     static void run(share_readying before, share_playing body)
 {
@@ -213,7 +214,8 @@ static void memory_is_freed_under_peers(void **state)
         assert_int_equal(stage->freed, 2 * RANKS);
 }
 
-/* After detach() the owner's bytes stay, and no peer can change them; share_classic memory refuses. */
+/* After detach() the owner's bytes stay, and no peer can change them; share_classic memory
+ * refuses. */
 static int detach_from_peers(struct gyre_comm *comm, struct rig *rig)
 {
     void *memory;

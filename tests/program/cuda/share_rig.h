@@ -1,5 +1,5 @@
-/* What the tests of shared CUDA memory have in common: ranks with devices, words written and read by a
- * device, and a look at what is left. */
+/* What the tests of shared CUDA memory have in common: ranks with devices, words written and read
+ * by a device, and a look at what is left. */
 #ifndef GYRE_TESTS_PROGRAM_CUDA_SHARE_RIG_H
 #define GYRE_TESTS_PROGRAM_CUDA_SHARE_RIG_H
 

@@ -346,11 +346,12 @@ static void a_lost_rank_releases_the_stream(void **state)
     assert_non_null(strstr(rig.shared->error[0], "rank 1"));
 }
 
-/* -- what may wait for a device ------------------------------------------------------------------ */
+/* -- what may wait for a device
+ * ------------------------------------------------------------------ */
 
-/* While operation 2 holds the stream, since the other rank has not called it, 3 and 4 want more host
- * memory than there is, a first kernel, and a communicator's is given up; and a long message wants host
- * memory for its pieces: none of it may wait for the stream. */
+/* While operation 2 holds the stream, since the other rank has not called it, 3 and 4 want more
+ * host memory than there is, a first kernel, and a communicator's is given up; and a long message
+ * wants host memory for its pieces: none of it may wait for the stream. */
 static int call_on_and_on(struct gyre_comm *comm, struct rig *rig)
 {
     struct bench bench;
@@ -395,8 +396,8 @@ static void nothing_waits_for_a_held_stream(void **state)
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-/* Other streams have much to do, so this one comes to its wait late: not before the communicator has
- * ended. */
+/* Other streams have much to do, so this one comes to its wait late: not before the communicator
+ * has ended. */
 static int keep_busy(CUdeviceptr memory)
 {
     CUstream other[6];

@@ -1,6 +1,6 @@
-/* CUDA memory that stays with its rank, over the stand-in: a peer that has no device, an import that is
- * refused, memory that has no handle, or too little of it, devices that copy from each other wrongly, and a call
- * that works in the host's. */
+/* CUDA memory that stays with its rank, over the stand-in: a peer that has no device, an import
+ * that is refused, memory that has no handle, or too little of it, devices that copy from each
+ * other wrongly, and a call that works in the host's. */
 #include "program/cuda/share_rig.h"
 #include "rig/test.h"
 
@@ -177,7 +177,8 @@ static void wrong_copies(const struct rig *rig, int rank)
     setenv("FAKECUDA_WRONG", text, 1);
 }
 
-/* Memory that others would copy wrongly stays with its rank, and sums of it are right all the same. */
+/* Memory that others would copy wrongly stays with its rank, and sums of it are right all the
+ * same. */
 static int distrust(struct gyre_comm *comm, struct rig *rig)
 {
     enum { COUNT = 100000 };

@@ -1,6 +1,6 @@
 /* The DDP engine's buckets with real ranks: they travel while gradients are still being written, in
- * their order and in no other; rank 0's order cuts them anew, once; and the cost model says how large
- * they are. What no call tells is read from the engine's books. */
+ * their order and in no other; rank 0's order cuts them anew, once; and the cost model says how
+ * large they are. What no call tells is read from the engine's books. */
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"
@@ -44,8 +44,8 @@ static int write_and_say(struct gyre_ddp *ddp, int p, int rank)
     return gyre_ddp_ready(ddp, p);
 }
 
-/* Nothing is called meanwhile: only what runs beside this thread can change the gradient. So it reads
- * what another thread writes, which the thread sanitizer is not to be told. */
+/* Nothing is called meanwhile: only what runs beside this thread can change the gradient. So it
+ * reads what another thread writes, which the thread sanitizer is not to be told. */
 __attribute__((no_sanitize("thread"))) static bool becomes_the_sum(struct gyre_ddp *ddp, int p,
                                                                    int n)
 {

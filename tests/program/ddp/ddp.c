@@ -1,5 +1,5 @@
-/* The DDP engine with real ranks: a model whose gradients are small whole numbers, so that every sum
- * is exact and the mean is known. */
+/* The DDP engine with real ranks: a model whose gradients are small whole numbers, so that every
+ * sum is exact and the mean is known. */
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"
@@ -376,7 +376,8 @@ static void feedback_loses_nothing(void **state)
         0);
 }
 
-/* Every other gradient, in turns: half as many elements. Who is left out waits for the next step. */
+/* Every other gradient, in turns: half as many elements. Who is left out waits for the next
+ * step. */
 static uint64_t turns_length(uint64_t gradients, void *context)
 {
     (void)context;

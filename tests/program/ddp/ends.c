@@ -1,5 +1,5 @@
-/* How a step of the DDP engine ends: clipped by the norm of all ranks' gradient, told to be of no use for
- * a NaN, and told to be the last once every rank is out of data. */
+/* How a step of the DDP engine ends: clipped by the norm of all ranks' gradient, told to be of no
+ * use for a NaN, and told to be the last once every rank is out of data. */
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"

@@ -1,5 +1,5 @@
-/* Signed bytes on the wire, as two tests of the DDP engine send them: what they become of gradients is
- * each test's own, what comes back is a number again. */
+/* Signed bytes on the wire, as two tests of the DDP engine send them: what they become of gradients
+ * is each test's own, what comes back is a number again. */
 #ifndef GYRE_TESTS_PROGRAM_DDP_HOOKS_H
 #define GYRE_TESTS_PROGRAM_DDP_HOOKS_H
 

@@ -262,8 +262,8 @@ static bool is_apart(const struct gyre_ddp_options *options)
     return options->sharded || (hook && (hook->op != GYRE_SUM || hook->type == GYRE_I8));
 }
 
-/* Operations of a step, behind the first, after which buckets are cut anew: one for each bucket, and
- * where notes cannot ride one more, with a norm or without. */
+/* Operations of a step, behind the first, after which buckets are cut anew: one for each bucket,
+ * and where notes cannot ride one more, with a norm or without. */
 static int count_operations(struct gyre_comm *comm, struct rig *rig)
 {
     const struct trial *trial = rig->argument;

@@ -1,5 +1,5 @@
-/* What the ranks of a DDP engine find out from each other: votes and NaNs, models that differ, values
- * that went apart, and calls that are wrong. A failure of one is a failure of all. */
+/* What the ranks of a DDP engine find out from each other: votes and NaNs, models that differ,
+ * values that went apart, and calls that are wrong. A failure of one is a failure of all. */
 #include <gyre/ddp.h>
 
 #include "rig/comm_rig.h"

@@ -1,8 +1,8 @@
 /* An application that forks while operations are under way, as data loaders do: the child writes
- * over all of its private copies and lives on for some rounds, the parent's results stay right. Over
- * shared memory, over TCP, and between two nodes over the best there is, which in a guest with RDMA
- * devices is verbs: there the device reads and writes pages that a fork shares with the child. Word
- * `apart`: only that. Where GYRE_TEST_SLOW is set the rounds are fewer. */
+ * over all of its private copies and lives on for some rounds, the parent's results stay right.
+ * Over shared memory, over TCP, and between two nodes over the best there is, which in a guest with
+ * RDMA devices is verbs: there the device reads and writes pages that a fork shares with the child.
+ * Word `apart`: only that. Where GYRE_TEST_SLOW is set the rounds are fewer. */
 #include "rig/comm_rig.h"
 #include "rig/haste.h"
 #include "rig/test.h"

@@ -1,4 +1,5 @@
-/* One program, unchanged, under every launcher: it finds its ranks, its key and its meeting place. */
+/* One program, unchanged, under every launcher: it finds its ranks, its key and its meeting
+ * place. */
 #include "rig/clean_room.h"
 #include "rig/under.h"
 #include "rig/test.h"

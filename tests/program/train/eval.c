@@ -1,6 +1,6 @@
-/* The evaluation of gyre train on several ranks: it is one rank's, of the model that is saved. Batch
- * norm's running means are each rank's own while it trains; what is evaluated, as what is saved, are
- * rank 0's. */
+/* The evaluation of gyre train on several ranks: it is one rank's, of the model that is saved.
+ * Batch norm's running means are each rank's own while it trains; what is evaluated, as what is
+ * saved, are rank 0's. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 

@@ -1,6 +1,7 @@
-/* gyre train where files are not what they should be: a disk that fills, checkpoints that were damaged,
- * data that are cut or hold what cannot be learnt from. It tells which file and what is wrong, nothing
- * that was good is lost, and what goes on has the bits of a run that met none of it. */
+/* gyre train where files are not what they should be: a disk that fills, checkpoints that were
+ * damaged, data that are cut or hold what cannot be learnt from. It tells which file and what is
+ * wrong, nothing that was good is lost, and what goes on has the bits of a run that met none of
+ * it. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 

@@ -1,6 +1,6 @@
-/* gyre train stopped and gone on with by other ranks: at the end of an epoch and within one, with the
- * optimiser's state whole or in shards. Where ranks make one global batch together, every loss is that
- * of one rank that was never stopped. */
+/* gyre train stopped and gone on with by other ranks: at the end of an epoch and within one, with
+ * the optimiser's state whole or in shards. Where ranks make one global batch together, every loss
+ * is that of one rank that was never stopped. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 

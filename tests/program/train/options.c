@@ -246,8 +246,8 @@ static void images_may_have_their_labels_elsewhere(void **state)
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-/* Tried above but for losses, in program/train/parity (init), program/train/resume (resume), program/cli/cli
- * (devices) and program/train/wrong (config). */
+/* Tried above but for losses, in program/train/parity (init), program/train/resume (resume),
+ * program/cli/cli (devices) and program/train/wrong (config). */
 static const char *const others[] = {
     "--labels", "--test-labels", "--init",    "--epochs", "--save",   "--save-every",
     "--keep",   "--resume",      "--metrics", "--csv",    "--svg",    "--tensorboard",

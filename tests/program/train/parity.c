@@ -99,7 +99,8 @@ static int parity_words(const struct parity *p, const char **word, const char *d
     return n;
 }
 
-/* Rounding decides a pooling of the ConvNet, see tests/unit/model/nets/golden_test.c: `rounds_alike` if as PyTorch's. */
+/* Rounding decides a pooling of the ConvNet, see tests/unit/model/nets/golden_test.c:
+ * `rounds_alike` if as PyTorch's. */
 static void compare_losses(const struct parity *p, const char *text, const struct metrics *m,
                            bool rounds_alike)
 {

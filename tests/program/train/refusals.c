@@ -1,5 +1,5 @@
-/* What gyre train does not begin, because it could not end well: sizes that the data cannot fill, and
- * folders that nothing could be saved into. Nobody trains for hours to learn of it. */
+/* What gyre train does not begin, because it could not end well: sizes that the data cannot fill,
+ * and folders that nothing could be saved into. Nobody trains for hours to learn of it. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 

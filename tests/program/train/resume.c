@@ -1,4 +1,5 @@
-/* gyre train stopped and resumed: wherever it was stopped, the bits are those of a run in one go. */
+/* gyre train stopped and resumed: wherever it was stopped, the bits are those of a run in one
+ * go. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
@@ -92,8 +93,8 @@ static void a_signal_to_one_rank_stops_all(void **state)
     gyre_safetensors_close(open_tensors(saved_model(in_folder("save"))));
 }
 
-/* An evaluation of many seconds behind three short steps, and a signal once these are told; then the
- * epoch is ended by a shorter one. */
+/* An evaluation of many seconds behind three short steps, and a signal once these are told; then
+ * the epoch is ended by a shorter one. */
 static void a_signal_stops_an_evaluation(void **state)
 {
     static struct metrics m;
@@ -196,9 +197,9 @@ static void a_stop_leaves_no_trace(void **state)
                      (const char *[TASK_MOST]){WINE, "--tail", "once", "--wire", "f16"});
 }
 
-/* The loss scale is doubled after 2000 steps, 55 epochs, and halved where it was too much; the rate is
- * another in every step. On a busy machine a run may be far beyond the epoch that was waited for when
- * the signal comes, so only the first stop waits for one. */
+/* The loss scale is doubled after 2000 steps, 55 epochs, and halved where it was too much; the rate
+ * is another in every step. On a busy machine a run may be far beyond the epoch that was waited for
+ * when the signal comes, so only the first stop waits for one. */
 static void scaler_and_schedule_go_on(void **state)
 {
     static const char *const before[STOPS] = {"epoch 30/", "epoch", "epoch"};

@@ -1,13 +1,14 @@
 /* gyre train --shares measured: the slower rank gets less, what was told gives the same bits again,
  * and a run that goes on keeps its shares.
  *
- * A rank is slowed down by far more than a busy machine could: it stands still for 400 of 410 ms, which
- * is longer than any window of the measurement. This program itself does that, as
+ * A rank is slowed down by far more than a busy machine could: it stands still for 400 of 410 ms,
+ * which is longer than any window of the measurement. This program itself does that, as
  *
  *     program/train/shares --slowed RANK FILE gyre train …
  *
- * which is one of `gyre run`'s ranks: it becomes gyre, and in the rank named leaves a process behind
- * that stops and continues it until there is a FILE: the test makes it when the shares are told. */
+ * which is one of `gyre run`'s ranks: it becomes gyre, and in the rank named leaves a process
+ * behind that stops and continues it until there is a FILE: the test makes it when the shares are
+ * told. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
@@ -161,7 +162,8 @@ static void what_was_told_gives_the_same_bits(void **state)
     expect_same_run("s1", "m1", "s2", "m2");
 }
 
-/* The other rank is slow when it goes on; measured again, the shares would be the other way round. */
+/* The other rank is slow when it goes on; measured again, the shares would be the other way
+ * round. */
 static void going_on_keeps_the_shares(void **state)
 {
     char told[64], expected[128];

@@ -1,5 +1,5 @@
-/* What gyre train says before its first step: how a learning rate may follow the ranks, and what is not
- * as it was where it goes on. */
+/* What gyre train says before its first step: how a learning rate may follow the ranks, and what is
+ * not as it was where it goes on. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 

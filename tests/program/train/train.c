@@ -1,5 +1,5 @@
-/* gyre train as its users run it: one rank and many, the same whatever the number of ranks and nodes,
- * with every option that must change nothing, or little. */
+/* gyre train as its users run it: one rank and many, the same whatever the number of ranks and
+ * nodes, with every option that must change nothing, or little. */
 #include "rig/train_rig.h"
 #include "rig/test.h"
 
@@ -163,9 +163,10 @@ static void compare_layouts(const struct metrics *alone)
     }
 }
 
-/* A ConvNet normalised over all ranks is the one-rank net; on a rank's own batch it is not. The first
- * step has the same bits, and its loss is a sum of doubles; the others differ by how gradients were
- * added up. With this seed no pooling is near a tie: docs/training.md tells what one does. */
+/* A ConvNet normalised over all ranks is the one-rank net; on a rank's own batch it is not. The
+ * first step has the same bits, and its loss is a sum of doubles; the others differ by how
+ * gradients were added up. With this seed no pooling is near a tie: docs/training.md tells what one
+ * does. */
 static void batches_may_be_normalised_together(void **state)
 {
     static struct metrics alone, apart;

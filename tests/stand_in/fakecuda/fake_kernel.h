@@ -1,7 +1,7 @@
 /* What a .cu file needs to be compiled as host code: the words of the language, and a launch that
  * tells the stand-in how the kernel is called.
  *
- *     collectives/kernels/reduce_cuda.cu   cudaLaunchKernel(kernel, grid, block, arguments, 0, stream)
+ *     reduce_cuda.cu   cudaLaunchKernel(kernel, grid, block, arguments, 0, stream)
  *           │ its type says which arguments the kernel takes
  *           ▼
  *     fake_kernel_define(kernel, how to call it), fake_kernel_register(kernel, sizes)
@@ -10,8 +10,8 @@
  *     fake_kernel_run(kernel, grid, block, arguments, shared)
  *
  * Threads of a block run one after the other, so kernels may not use barriers; blocks run in an
- * order that a seed shuffles. A variable of the launch (threadIdx …) belongs to the host thread that
- * runs it, so several streams may run kernels at once. */
+ * order that a seed shuffles. A variable of the launch (threadIdx …) belongs to the host thread
+ * that runs it, so several streams may run kernels at once. */
 #ifndef GYRE_TESTS_STAND_IN_FAKECUDA_FAKE_KERNEL_H
 #define GYRE_TESTS_STAND_IN_FAKECUDA_FAKE_KERNEL_H
 

@@ -1,8 +1,8 @@
 /* Which devices there are and what they are like, and host memory that is locked for them.
  *
- * A device's UUID is made of its number and a salt, so two processes see the same devices, as on one
- * machine, unless the salts differ. Locked memory is a list of spans: the driver's copies do not
- * need it, but what a device is to reach by itself (a word that a stream waits for) must lie in
+ * A device's UUID is made of its number and a salt, so two processes see the same devices, as on
+ * one machine, unless the salts differ. Locked memory is a list of spans: the driver's copies do
+ * not need it, but what a device is to reach by itself (a word that a stream waits for) must lie in
  * one, and be mapped until it is unlocked. */
 #include "fake_parts.h"
 

@@ -185,8 +185,8 @@ static CUresult show(struct range *range, struct memory *memory, uint64_t length
     return CUDA_SUCCESS;
 }
 
-/* What was mapped is for the devices that were given access; what was allocated the driver copies from
- * and to any. */
+/* What was mapped is for the devices that were given access; what was allocated the driver copies
+ * from and to any. */
 static bool lets(const struct range *range, int device)
 {
     return range->origin == RESERVED ? range->access >> device & 1 : range->access != 0;

@@ -81,8 +81,8 @@ bool fake_is_foreign(const struct fake_place *place, int device); /* another dev
 void fake_open_memory(void); /* kernels may use plain addresses; nests */
 void fake_close_memory(void);
 
-/* A call that waits for everything that was put on the current device before it, as a driver may. If
- * that does not end, the process does, with a message. */
+/* A call that waits for everything that was put on the current device before it, as a driver may.
+ * If that does not end, the process does, with a message. */
 void fake_synchronise(const char *name);
 
 /* Whether a stream waits, or will, for a word there. */

@@ -39,7 +39,8 @@ static CUresult create(CUstream *stream, unsigned int flags, int priority)
     return CUDA_SUCCESS;
 }
 
-/* Each device has one, and one for each thread; no stream blocks, so the first is like the others. */
+/* Each device has one, and one for each thread; no stream blocks, so the first is like the
+ * others. */
 CUstream fake_named(CUstream stream)
 {
     static CUstream legacy[FAKE_DEVICES];
@@ -224,7 +225,8 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t length, CUs
     return fake_end(status ? status : fake_post(stream, &job));
 }
 
-/* -- fake_events ------------------------------------------------------------------------------------ */
+/* -- fake_events
+ * ------------------------------------------------------------------------------------ */
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {

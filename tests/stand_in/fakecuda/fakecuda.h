@@ -17,13 +17,14 @@
  *     FAKECUDA_DELAY=200         microseconds that a piece of work may wait at most; 0
  *     FAKECUDA_MEMORY=1048576    bytes of each device; 1 GiB
  *     FAKECUDA_EXPORT=0          devices cannot export memory: classic IPC handles must serve
- *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory; copies
- *                                that name both devices are made all the same
- *     FAKECUDA_WRONG=1           what a device copies from another's memory comes out wrong, without an
- *                                error; 2: what it copies to such memory; 3: both; 0
+ *     FAKECUDA_PEERS=0           devices do not reach each other, nor map each other's memory;
+ *                                copies that name both devices are made all the same
+ *     FAKECUDA_WRONG=1           what a device copies from another's memory comes out wrong,
+ *                                without an error; 2: what it copies to such memory; 3: both; 0
  *     FAKECUDA_WORDS=0           streams cannot wait for words of the host's
- *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that waits
- *                                for a word or an event keeps up what is posted to the others later; 0
+ *     FAKECUDA_CHANNELS=1        streams of one priority share a queue of the hardware: one that
+ *                                waits for a word or an event keeps up what is posted to the
+ *                                others later; 0
  *     FAKECUDA_UUID_SALT=3       UUIDs are of another machine than with other salts; 0
  *     FAKECUDA_FAIL=cuMemMap:2:CUDA_ERROR_NOT_PERMITTED,kernel:1:CUDA_ERROR_ILLEGAL_ADDRESS
  *                                the 2nd call of that name from now fails with that error. "copy",
@@ -32,8 +33,7 @@
  *
  * Where the real thing is lax or silent the stand-in is strict: without a current context nothing
  * works (no stray context can appear), the default stream is refused unless it is named
- * (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD), after fork() all is refused.
- */
+ * (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD), after fork() all is refused. */
 #ifndef GYRE_TESTS_STAND_IN_FAKECUDA_FAKECUDA_H
 #define GYRE_TESTS_STAND_IN_FAKECUDA_FAKECUDA_H
 
@@ -47,9 +47,10 @@
 extern "C" {
 #endif
 
-/* False where CUDA itself is linked in place of the stand-in (tests/gpu/fakecuda_absent.c), and then
- * nothing here does anything: tests leave out what has to be planted, held or counted. False also
- * with GYRE_TESTS_STAND_IN_FAKECUDA_FAKECUDA_HIDDEN=1: so what runs on a GPU is tried without one. */
+/* False where CUDA itself is linked in place of the stand-in (tests/gpu/fakecuda_absent.c), and
+ * then nothing here does anything: tests leave out what has to be planted, held or counted. False
+ * also with GYRE_TESTS_STAND_IN_FAKECUDA_FAKECUDA_HIDDEN=1: so what runs on a GPU is tried without
+ * one. */
 bool fakecuda_stands_in(void);
 
 /* What is alive in this process. */
@@ -70,8 +71,8 @@ struct fakecuda_alive fakecuda_alive(void);
 void fakecuda_fail(const char *name, int nth, CUresult error);
 int fakecuda_calls(const char *name); /* how often it was called */
 
-/* Calls of `name` (cuStreamWaitEvent, cuEventRecord, cuEventQuery, cuStreamSynchronize …) succeed and
- * do, or wait for, nothing: a planted fault. */
+/* Calls of `name` (cuStreamWaitEvent, cuEventRecord, cuEventQuery, cuStreamSynchronize …) succeed
+ * and do, or wait for, nothing: a planted fault. */
 void fakecuda_skip(const char *name, bool skip);
 
 void fakecuda_seed(uint64_t seed);
@@ -84,8 +85,8 @@ void fakecuda_words(bool supported);  /* as FAKECUDA_WORDS */
 void fakecuda_one_channel(bool one);  /* as FAKECUDA_CHANNELS */
 void fakecuda_shift(uint64_t bytes);  /* devices see locked host memory that much further on */
 
-/* The stream is being captured into a graph, or is not any more; it takes no work meanwhile but kernels,
- * which would be the graph's and are not run. */
+/* The stream is being captured into a graph, or is not any more; it takes no work meanwhile but
+ * kernels, which would be the graph's and are not run. */
 void fakecuda_capture(CUstream stream, bool capture);
 bool fakecuda_spoiled(CUstream stream); /* a call that a capture does not bear came meanwhile */
 

@@ -1,5 +1,6 @@
 /* The part of NVIDIA's cuda.h that Gyre uses, for machines without the toolkit: the same names,
- * numbers and layouts. Where a toolkit is, both headers are compiled against, so that they agree. */
+ * numbers and layouts. Where a toolkit is, both headers are compiled against, so that they
+ * agree. */
 #ifndef GYRE_TESTS_STAND_IN_FAKECUDA_INCLUDE_CUDA_H
 #define GYRE_TESTS_STAND_IN_FAKECUDA_INCLUDE_CUDA_H
 
