@@ -61,10 +61,10 @@ sampler                  base
 ddp                      base device
 collectives/calls        base collectives/comm collectives/plan collectives/kernels collectives/messages
 collectives/group        base collectives/comm collectives/plan transport/stream
-collectives/comm         base collectives/messages collectives/mapped collectives/engine collectives/staging collectives/plan collectives/kernels collectives/choose collectives/schedule transport/domain transport/memory transport/stream transport/net device
+collectives/comm         base collectives/messages collectives/mapped collectives/engine collectives/staging collectives/plan collectives/kernels collectives/choose collectives/schedule transport/domain transport/link/links.h transport/memory transport/stream transport/net device
 collectives/messages     base collectives/comm collectives/engine collectives/staging transport/domain transport/stream
 collectives/mapped       base collectives/engine collectives/staging collectives/plan collectives/kernels
-collectives/engine       base collectives/mapped collectives/staging collectives/plan collectives/kernels transport/domain
+collectives/engine       base collectives/mapped collectives/staging collectives/plan collectives/kernels transport/domain transport/link/links.h
 collectives/staging      base collectives/engine collectives/kernels device
 collectives/plan         base collectives/mapped collectives/kernels collectives/choose collectives/schedule transport/stream/signature.h device
 collectives/choose       base collectives/algorithms collectives/schedule
@@ -76,7 +76,7 @@ transport/domain         base device transport/watch transport/join transport/li
 transport/watch          base device transport/watch/detect transport/join transport/stream transport/memory transport/net
 transport/watch/detect   base transport/watch transport/join transport/stream
 transport/join           base transport/job transport/net
-transport/link           base device transport/domain transport/stream transport/memory
+transport/link           base device transport/stream transport/memory
 transport/link/sim       base transport/link transport/stream
 transport/link/tcp       base transport/link transport/stream transport/net
 transport/link/verbs     base transport/link transport/stream transport/memory

@@ -10,6 +10,7 @@
 #include "collectives/staging/device_queue.h"
 #include "collectives/engine/engine.h"
 #include "transport/domain/domain.h"
+#include "transport/link/links.h"
 
 #include <pthread.h>
 

@@ -10,6 +10,7 @@
 #include "collectives/staging/stream_wait.h"
 #include "collectives/plan/plan.h"
 #include "transport/domain/domain.h"
+#include "transport/link/links.h"
 
 #include <stdatomic.h>
 

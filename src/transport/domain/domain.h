@@ -1,82 +1,17 @@
-/* The transport as the collectives see it: links to peers, shared memory, doorbells, and one place
- * to wait.
+/* The domain: one rank's transport. It joins the job, and owns the links (transport/link/links.h),
+ * the watch, the shared regions, the doorbell, and the ownership of progress.
  *
- * `struct gyre_links` is the set of links of one rank: messages by peer and match, whatever driver
- * carries them. It works over real wires and over the simulator alike, so the engine above is the
- * same object code in both.
- *
- * `struct gyre_domain` is one per process: it joined the job, owns the links, the watch, the shared
- * regions, the doorbell, and the ownership of progress. Calls say which thread may make them:
- * "owner" is the thread that holds the domain (gyre_domain_enter). */
+ * A process has one domain, or one for each of its ranks. "Owner" in a comment is the thread that
+ * holds the domain (gyre_domain_enter); a call of the owner is made by no other thread. */
 #ifndef GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 #define GYRE_TRANSPORT_DOMAIN_DOMAIN_H
 
 #include "base/status.h"
 #include "device/device.h"
-#include "transport/stream/match.h"
 #include "transport/watch/watch.h"
 
-/* -- links ------------------------------------------------------------------------------------- */
-
-struct gyre_links;
-struct gyre_driver;
-struct gyre_wire;
-struct gyre_channel;
-
-int gyre_links_create(uint32_t peers_max, struct gyre_links **links);
-void gyre_links_destroy(struct gyre_links *links); /* closes its wires; NULL allowed */
-
-/* Gives a wire to the set, which owns it from then on; at most 4. Returns its index or negative. */
-int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
-                        struct gyre_wire *wire);
-
-/* Attaches a peer over wire `index`. The channel's descriptors are the driver's on success. */
-int gyre_links_attach(struct gyre_links *links, int index, const struct gyre_channel *channel,
-                      struct gyre_trouble *trouble);
-
-/* For wires whose pipes need no channel (sim): attach on first use instead of failing with
- * -ENOTCONN. */
-void gyre_links_attach_lazily(struct gyre_links *links, int index);
-
-/* As the driver's of these names (drivers/driver.h). -ENOTCONN: no link to that peer. Owner; never
- * block. */
-int gyre_link_send(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
-                   const void *data, uint64_t length, uint64_t token);
-int gyre_link_recv(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
-                   void *data, uint64_t length, uint64_t token);
-bool gyre_link_send_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
-                        const void *data, uint64_t length);
-int gyre_link_recv_now(struct gyre_links *links, uint32_t peer, const struct gyre_match *match,
-                       void *data, uint64_t length);
-int gyre_link_cancel(struct gyre_links *links, uint32_t peer, uint64_t token);
-
-/* Whether send, or recv, of this memory, which the CPU cannot touch, may be posted to that peer. */
-bool gyre_link_carries(struct gyre_links *links, uint32_t peer, const void *memory, uint64_t length,
-                       bool send);
-int gyre_link_state(struct gyre_links *links, uint32_t peer, struct gyre_trouble *trouble);
-
-/* How a peer is reached: "shm/ring", "tcp/io_uring"; "none", also without links. */
-void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, size_t size);
-
-int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max);
-/* The first pipe that has failed: its status, the peer and the story; 0 if none has. */
-int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_trouble *trouble);
-
-/* A count that changes whenever a byte moves on a link that may be slow. NULL allowed: 0. */
-uint64_t gyre_links_moved(const struct gyre_links *links);
-
-/* Prepares to sleep: fills at most 4 descriptors to wait on and returns how many, or -1 if poll()
- * must run first. */
-int gyre_links_arm(struct gyre_links *links, int fd[4]);
-/* GYRE_AGAIN until every pipe has said and heard it; call between polls. */
-int gyre_links_bye(struct gyre_links *links);
-
-/* Drops every pipe: no buffer of a post is touched any more when this returns. */
-void gyre_links_detach_all(struct gyre_links *links);
-
-/* -- domain ------------------------------------------------------------------------------------ */
-
 struct gyre_domain;
+struct gyre_links;
 
 struct gyre_domain_options {
     const struct gyre_options *user; /* of gyre_init(), may be NULL */

@@ -2,8 +2,9 @@
 #ifndef GYRE_TRANSPORT_DOMAIN_INSIDE_H
 #define GYRE_TRANSPORT_DOMAIN_INSIDE_H
 
-#include "transport/memory/lookup.h"
 #include "transport/domain/domain.h"
+#include "transport/link/links.h"
+#include "transport/memory/lookup.h"
 
 #include <pthread.h>
 

@@ -226,7 +226,7 @@ static void sleep_on_descriptors(struct gyre_domain *domain, const int *fd, int 
 static void sleep_once(struct gyre_domain *domain, bool (*ready)(void *), void *context,
                        uint64_t ns)
 {
-    int fd[4], fds = 0;
+    int fd[GYRE_LINK_WIRES], fds = 0;
     uint32_t seen = atomic_load(&domain->bell->word);
     atomic_store(&domain->bell->state, domain->sockets ? GYRE_ON_DESCRIPTORS : GYRE_ON_FUTEX);
     atomic_thread_fence(memory_order_seq_cst);

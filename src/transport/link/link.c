@@ -4,16 +4,14 @@
  *
  * The table is sized once. A process has as many links as peers it talks to; the simulator gives
  * every rank of a large world a small table that fills as the algorithm meets its neighbours. */
-#include "transport/link/table.h"
-#include "transport/domain/domain.h"
+#include "transport/link/links.h"
 
 #include "base/rng.h"
+#include "transport/link/driver.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define WIRES_MAX 4
 
 struct link {
     uint32_t peer; /* UINT32_MAX: empty */
@@ -27,7 +25,7 @@ struct wire {
 };
 
 struct gyre_links {
-    struct wire wire[WIRES_MAX];
+    struct wire wire[GYRE_LINK_WIRES];
     int wires;
     int lazy; /* wire that attaches on first use, -1: none */
     uint32_t mask, used, most;
@@ -69,7 +67,7 @@ void gyre_links_destroy(struct gyre_links *links)
 int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
                         struct gyre_wire *wire)
 {
-    if (links->wires == WIRES_MAX)
+    if (links->wires == GYRE_LINK_WIRES)
         return -ENOSPC;
     links->wire[links->wires] = (struct wire){driver, wire};
     return links->wires++;
@@ -223,7 +221,7 @@ uint64_t gyre_links_moved(const struct gyre_links *links)
     return moved;
 }
 
-int gyre_links_arm(struct gyre_links *links, int fd[4])
+int gyre_links_arm(struct gyre_links *links, int fd[GYRE_LINK_WIRES])
 {
     int count = 0;
     for (int i = 0; i < links->wires; i++) {
