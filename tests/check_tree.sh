@@ -40,7 +40,7 @@ files() { # shell patterns: tracked files, and new ones that git does not ignore
 rooms() {
     cat <<'END'
 cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch
-cli/doctor               base cli device/device.h transport/link/cuda_ipc.h
+cli/doctor               base cli device/device.h
 cli/inspect              base cli checkpoint data data/files data/safetensors
 cli/show                 base cli collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/stream/signature.h
 cli/train                base cli launch train

@@ -5,11 +5,11 @@
 #include "cli/doctor/try.h"
 #include "cli/flags.h"
 #include "device/device.h"
-#include "transport/link/cuda_ipc.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,23 +47,36 @@ static void print_device(const struct gyre_device *cuda, int device, int count)
     print_reach(cuda, device, count);
 }
 
-/* How messages and operations of device memory go between a rank on one device and a rank on the
- * other. */
-static void print_pair(int device, int other)
+/* How messages and operations of device memory go between a rank on `device` and a rank on `other`.
+ * `here`: both ranks are in one process. The devices say what they can do; whether copies between
+ * them are right is tried when memory is shared (transport/memory/proof.h). */
+static const char *way_between(const struct gyre_device *cuda, int device, int other, bool here)
 {
-    enum gyre_cuda_way apart = gyre_cuda_ipc_way(device, other, false);
-    enum gyre_cuda_way here = gyre_cuda_ipc_way(device, other, true);
-    printf("  %d, %d  %s\n", device, other, gyre_cuda_ipc_words(apart));
-    if (here != apart)
-        printf("        in one process %s\n", gyre_cuda_ipc_words(here));
+    bool exported = cuda->exports(device) && cuda->exports(other);
+    if (cuda->reaches(device, other) && cuda->reaches(other, device))
+        return exported ? "direct: kernels and copies on memory that both map, passed as exported "
+                          "memory"
+                        : "direct: kernels and copies on memory that both map, passed as classic "
+                          "IPC handles";
+    return here && exported ? "staged by the driver: messages are copied from device to device"
+                            : "staged through host memory: the devices have no peer access";
 }
 
-static void print_pairs(int count)
+static void print_pair(const struct gyre_device *cuda, int device, int other)
+{
+    const char *apart = way_between(cuda, device, other, false);
+    const char *here = way_between(cuda, device, other, true);
+    printf("  %d, %d  %s\n", device, other, apart);
+    if (strcmp(here, apart))
+        printf("        in one process %s\n", here);
+}
+
+static void print_pairs(const struct gyre_device *cuda, int count)
 {
     puts("Between two ranks of one node (cuda_ipc), on devices");
     for (int device = 0; device < count; device++)
         for (int other = device; other < count; other++)
-            print_pair(device, other);
+            print_pair(cuda, device, other);
     puts("in gyre_alloc_device() memory; other device memory is staged. Before two devices copy\n"
          "from each other ranks try it once, as --try does, and stage where bytes were wrong. "
          "Ranks\n"
@@ -79,16 +92,18 @@ static int print_cuda(void)
     const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     struct gyre_trouble trouble = {0};
-    if (gyre_cuda_ipc_probe(&trouble)) {
-        printf("CUDA devices: none: %s\n", trouble.text);
+    int count = cuda ? cuda->probe(&trouble) : 0;
+    if (count <= 0) {
+        printf("CUDA devices: none: %s\n",
+               cuda ? trouble.text
+                    : "this build of Gyre has no CUDA (no nvcc was found when it was configured)");
         puts("Links inside a node: cuda_ipc is absent, shm serves host memory");
         return 0;
     }
-    int count = cuda->probe(NULL);
     printf("CUDA devices: %d (CUDA_VISIBLE_DEVICES is %s)\n", count, visible ? visible : "not set");
     for (int device = 0; device < count; device++)
         print_device(cuda, device, count);
-    print_pairs(count);
+    print_pairs(cuda, count);
     return count;
 }
 
