@@ -1,10 +1,10 @@
-/* The conformance suite over the cuda_ipc driver where long messages lie in CUDA memory, over the
- * stand-in. The suite posts host memory as ever; a driver in front of cuda_ipc gives each long post
- * memory of the device instead, and frees that as soon as the post has completed: a copy that is
- * still under way then loses the device, and the run.
+/* The conformance suite over the shm driver where a rank has a CUDA device (links called cuda_ipc)
+ * and long messages lie in CUDA memory, over the stand-in. The suite posts host memory as ever; a
+ * driver in front of shm gives each long post memory of the device instead, and frees that memory as
+ * soon as the post has completed: a copy that is still under way then loses the device, and the run.
  *
- *      suite ─▶ send(host) ─▶ copy to the device ─▶ cuda_ipc ─▶ completion ─▶ free
- *      suite ─▶ recv(host) ─▶ memory of the device ─▶ cuda_ipc ─▶ completion ─▶ copy back, free */
+ *      suite ─▶ send(host) ─▶ copy to the device ─▶ shm ─▶ completion ─▶ free
+ *      suite ─▶ recv(host) ─▶ memory of the device ─▶ shm ─▶ completion ─▶ copy back, free */
 #include "link/rings.h"
 #include "link/suite.h"
 
@@ -155,11 +155,11 @@ static struct post *move_post(struct gyre_pipe *pipe, void *host, uint64_t lengt
     post[i].memory = take_memory(length);
     if (send)
         carry(address(post[i].memory), host, length);
-    must(gyre_driver_cuda_ipc.state(pipe, NULL) ||
-             gyre_driver_cuda_ipc.carries(pipe, address(post[i].memory), length, send),
+    must(gyre_driver_shm.state(pipe, NULL) ||
+             gyre_driver_shm.carries(pipe, address(post[i].memory), length, send),
          "cuda_ipc carries device memory");
-    must(!gyre_driver_cuda_ipc.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send) &&
-             !gyre_driver_cuda_ipc.carries(pipe, host, length, send),
+    must(!gyre_driver_shm.carries(pipe, address(post[i].memory), GYRE_EAGER_MAX, send) &&
+             !gyre_driver_shm.carries(pipe, host, length, send),
          "and no other");
     return &post[i];
 }
@@ -183,8 +183,7 @@ static int send_some(struct gyre_pipe *pipe, const struct gyre_match *match, con
                      uint64_t length, uint64_t token)
 {
     struct post *it = move_post(pipe, (void *)(uintptr_t)data, length, true);
-    int status =
-        gyre_driver_cuda_ipc.send(pipe, match, it ? address(it->memory) : data, length, token);
+    int status = gyre_driver_shm.send(pipe, match, it ? address(it->memory) : data, length, token);
     return it ? keep_post(it, pipe, token, status) : status;
 }
 
@@ -192,8 +191,7 @@ static int recv_some(struct gyre_pipe *pipe, const struct gyre_match *match, voi
                      uint64_t length, uint64_t token)
 {
     struct post *it = move_post(pipe, data, length, false);
-    int status =
-        gyre_driver_cuda_ipc.recv(pipe, match, it ? address(it->memory) : data, length, token);
+    int status = gyre_driver_shm.recv(pipe, match, it ? address(it->memory) : data, length, token);
     return it ? keep_post(it, pipe, token, status) : status;
 }
 
@@ -211,7 +209,7 @@ static void end_post(const struct gyre_completion *done)
 
 static int poll_some(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
 {
-    int count = gyre_driver_cuda_ipc.poll(wire, now, out, max);
+    int count = gyre_driver_shm.poll(wire, now, out, max);
     for (int i = 0; i < count; i++)
         end_post(&out[i]);
     return count;
@@ -220,7 +218,7 @@ static int poll_some(struct gyre_wire *wire, uint64_t now, struct gyre_completio
 static int attach_some(struct gyre_wire *wire, const struct gyre_channel *channel,
                        struct gyre_pipe **pipe, struct gyre_trouble *trouble)
 {
-    int status = gyre_driver_cuda_ipc.attach(wire, channel, pipe, trouble);
+    int status = gyre_driver_shm.attach(wire, channel, pipe, trouble);
     must(owners < 4 * GYRE_LINK_LEAVES, "places for pipes");
     if (!status)
         owner[owners++] = (struct pipe_of){*pipe, wire};
@@ -230,7 +228,7 @@ static int attach_some(struct gyre_wire *wire, const struct gyre_channel *channe
 /* Posts that nobody took back are forgotten. */
 static void close_some(struct gyre_wire *wire)
 {
-    gyre_driver_cuda_ipc.close(wire);
+    gyre_driver_shm.close(wire);
     for (int i = 0; wire && i < POSTS; i++)
         if (post[i].wire == wire)
             drop_post(&post[i]);
@@ -253,27 +251,26 @@ static const struct gyre_link_bench bench = {.driver = &driver,
                                              .connect = connect_net,
                                              .disconnect = rings_disconnect};
 
-/* Without a device it is absent, and says so; with one it says which handles it goes by. */
+static void expect_name(const struct gyre_memory_lookup *seen, const char *name)
+{
+    struct gyre_wire_options options = {.n = 2, .peers = 1, .lookup = seen};
+    struct gyre_wire *wire;
+    char text[32];
+    must(!gyre_driver_shm.open(&options, &wire, NULL), "a wire");
+    gyre_driver_shm.describe(wire, text, sizeof text);
+    must(!strcmp(text, name), name);
+    gyre_driver_shm.close(wire);
+}
+
+/* Without a device it is shm; with one its name says which handles it goes by. */
 static void tell_what_it_is(void)
 {
-    struct gyre_wire *wire;
-    struct gyre_trouble trouble = {0};
-    struct gyre_memory_lookup blind = {0};
-    struct gyre_wire_options options = {.n = 2, .peers = 1};
-    for (int i = 0; i < 2; i++) {
-        must(gyre_driver_cuda_ipc.open(&options, &wire, &trouble) == GYRE_UNSUPPORTED &&
-                 strstr(trouble.text, "no CUDA device"),
-             "there is no device");
-        options.lookup = &blind;
-    }
-    for (int exports = 0; exports < 2; exports++) {
-        fakecuda_export(exports);
-        options.lookup = &lookup;
-        must(!gyre_driver_cuda_ipc.open(&options, &wire, NULL) &&
-                 !strcmp(gyre_driver_cuda_ipc.serves(wire), exports ? "exported" : "classic"),
-             "its handles");
-        gyre_driver_cuda_ipc.close(wire);
-    }
+    expect_name(NULL, "shm/ring");
+    expect_name(&(struct gyre_memory_lookup){0}, "shm/ring");
+    fakecuda_export(0);
+    expect_name(&lookup, "cuda_ipc/classic");
+    fakecuda_export(1);
+    expect_name(&lookup, "cuda_ipc/exported");
 }
 
 int main(void)
@@ -284,7 +281,7 @@ int main(void)
     int bad = 0;
     CUcontext context;
     setenv("FAKECUDA_DELAY", "30", 0);
-    driver = gyre_driver_cuda_ipc;
+    driver = gyre_driver_shm;
     driver.send = send_some;
     driver.recv = recv_some;
     driver.poll = poll_some;

@@ -39,10 +39,8 @@ static void every_size(void **state)
     struct link_run *run = link_start(state);
     uint64_t i = 0;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        if (sizes[s] <= run->driver->limits.message_max) {
-            link_exchange(run, HUB, i++, sizes[s], true);
-            link_exchange(run, LEAF, i++, sizes[s], false);
-        }
+        link_exchange(run, HUB, i++, sizes[s], true);
+        link_exchange(run, LEAF, i++, sizes[s], false);
     }
     link_all_succeeded(run);
     link_finish(run);
@@ -51,9 +49,8 @@ static void every_size(void **state)
 static void any_alignment(void **state)
 {
     struct link_run *run = link_start(state);
-    uint32_t step = run->driver->limits.alignment;
     static uint8_t data[2][40000], out[2][40000];
-    for (uint32_t shift = 0; shift < 16; shift += step) {
+    for (uint32_t shift = 0; shift < 16; shift++) {
         uint32_t before = run->done;
         for (int side = 0; side < 2; side++) {
             link_fill(data[side] + shift, 30000, shift + (uint32_t)side);

@@ -17,6 +17,7 @@ static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *
     uint32_t n = 1 + (uint32_t)wish->leaves;
     struct gyre_sim_options options = {.seed = 7,
                                        .n = n,
+                                       .posts = GYRE_PIPE_POSTS,
                                        .link = {.latency_ns = 5000,
                                                 .jitter_ns = 3000,
                                                 .bytes_per_second = 10000000000,

@@ -167,7 +167,7 @@ static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
     int status = GYRE_UNSUPPORTED;
     for (const struct gyre_driver *const *it = gyre_drivers; *it && status == GYRE_UNSUPPORTED;
          it++) {
-        if (!(*it)->limits.mapped)
+        if (!(*it)->mapped)
             continue;
         absent = (struct gyre_trouble){0};
         status = gyre_domain_open_wire(domain, *it, (uint32_t)domain->joined->local_size, &opened,

@@ -56,7 +56,7 @@ static void list_ways(struct choice *choice)
     const char *wanted = choice->domain->settings.transport;
     for (const struct gyre_driver *const *it = gyre_drivers; *it; it++) {
         bool fits = !strcmp(wanted, "auto") || !strcmp(wanted, (*it)->name);
-        if (!(*it)->limits.mapped && fits && choice->ways < WAYS_MOST)
+        if (!(*it)->mapped && fits && choice->ways < WAYS_MOST)
             choice->way[choice->ways++] = (struct way){.driver = *it, .index = -1};
     }
 }
@@ -71,7 +71,7 @@ static bool needs_offer(const struct way *way)
 {
     const struct gyre_driver *last = NULL;
     for (const struct gyre_driver *const *it = gyre_drivers; *it; it++)
-        last = (*it)->limits.mapped ? last : *it;
+        last = (*it)->mapped ? last : *it;
     return way->driver != last;
 }
 

@@ -7,7 +7,7 @@
  * a *pipe* its connection to one peer.
  *
  *   message drivers (tcp, verbs, sim)   send and recv
- *   mapped drivers (cuda_ipc, shm)      say that memory which the peer shares can be used in place;
+ *   mapped drivers (shm)                say that memory which the peer shares can be used in place;
  *                                       they still implement send and recv, so that everything is
  *                                       right before anything is fast
  *
@@ -39,17 +39,8 @@ struct gyre_wire; /* each driver defines its own struct and casts */
 struct gyre_pipe;
 struct sockaddr_storage;
 
-struct gyre_driver_limits {
-    bool
-        mapped; /* peers' shared regions can be used in place (device/device.h, transport/watch/watch.h) */
-    uint32_t memory_kinds;  /* bit 1 << enum gyre_memory_kind that any send and recv may use */
-    uint64_t message_max;   /* bytes of one post */
-    uint64_t inline_max;    /* a send up to this is copied at the post and completes early */
-    uint32_t posts;         /* sends, and as many receives, on a pipe before GYRE_AGAIN */
-    uint32_t alignment;     /* of buffers; 1 = any */
-    uint32_t latency_ns;    /* class for the cost model, not a promise */
-    uint32_t bandwidth_mib; /* per second, likewise */
-};
+#define GYRE_PIPE_POSTS      256u /* sends, and as many receives, on a pipe before GYRE_AGAIN */
+#define GYRE_CHANNEL_SOCKETS 8    /* of a channel, at most */
 
 struct gyre_wire_options {
     uint32_t rank, n;
@@ -73,7 +64,7 @@ struct gyre_wire_options {
  * attach(). */
 struct gyre_channel {
     uint32_t peer;
-    int fd[8]; /* stream sockets, in the same order on both sides */
+    int fd[GYRE_CHANNEL_SOCKETS]; /* stream sockets, in the same order on both sides */
     int fds;
 
     /* Mapped drivers: memory for the pipe's own queues. `mine` is written here and read by the peer
@@ -90,7 +81,9 @@ struct gyre_alarm {
 
 struct gyre_driver {
     const char *name;
-    struct gyre_driver_limits limits;
+
+    /* Peers' shared regions can be used in place (device/device.h, transport/watch/watch.h). */
+    bool mapped;
 
     /* Opens a wire. On failure *wire is untouched and *trouble says why; -ENOTSUP/GYRE_UNSUPPORTED:
      * absent here; GYRE_INVALID: the user asked for what cannot be; others: here, but of no use. */
@@ -100,8 +93,8 @@ struct gyre_driver {
     /* Detaches what is attached and frees. At most 100 ms. NULL allowed. */
     void (*close)(struct gyre_wire *wire);
 
-    /* How this wire is served ("io_uring", "epoll", "futex"), for headers and logs; static. */
-    const char *(*serves)(const struct gyre_wire *wire);
+    /* Names the links of this wire, for headers and logs: "tcp/io_uring", "shm/ring". */
+    void (*describe)(const struct gyre_wire *wire, char *text, size_t size);
 
     /* On failure the channel's descriptors stay the caller's; after GYRE_UNSUPPORTED both ends know,
      * and another driver can have them. */
@@ -158,7 +151,7 @@ struct gyre_driver {
     uint64_t (*moved)(const struct gyre_wire *wire);
 };
 
-extern const struct gyre_driver gyre_driver_cuda_ipc, gyre_driver_shm, gyre_driver_tcp,
-    gyre_driver_verbs, gyre_driver_sim;
+extern const struct gyre_driver gyre_driver_shm, gyre_driver_tcp, gyre_driver_verbs,
+    gyre_driver_sim;
 
 #endif

@@ -185,8 +185,7 @@ void gyre_link_describe(struct gyre_links *links, uint32_t peer, char *text, siz
     if (!link || !link->pipe)
         snprintf(text, size, "none");
     else
-        snprintf(text, size, "%s/%s", driver_of(links, link)->name,
-                 driver_of(links, link)->serves(links->wire[link->wire].wire));
+        driver_of(links, link)->describe(links->wire[link->wire].wire, text, size);
 }
 
 int gyre_links_poll(struct gyre_links *links, uint64_t now, struct gyre_completion *out, int max)

@@ -5,19 +5,32 @@
  *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring so far
  *   └──────────┴──────────┴──────────────────┘       read:    bytes taken out of the peer's ring
  *
- * Each side writes only its own memory, which the kernel seals against the peer, so both counters
- * of a direction stand in different regions. Counters only grow; a ring byte is reused when the
- * reader's counter has passed it. What is in the rings is the message protocol of transport/stream/stream.h, without
- * the payload's sum; what both sides can map is read in place (transport/memory/lookup.h) and never enters a ring. Where
- * a rank has a device, the cuda_ipc driver is in front of this one and has the same rings.
- * This path serves schedules that are not fused; fused operations never touch it. */
-#include "transport/link/shm.h"
+ * Each side writes only its own memory, which the kernel seals against the peer. The two counters of
+ * a direction therefore stand in different regions. Counters only grow; a ring byte is reused when
+ * the reader's counter has passed it. The rings hold the message protocol of
+ * transport/stream/stream.h, without the payload's sum. A long message in memory that both sides map
+ * (transport/memory/lookup.h) is read in place and enters no ring. Schedules that are not fused go
+ * this way; fused operations never do.
+ *
+ * Where a rank has a CUDA device, long messages may be a device's memory, and the links are called
+ * cuda_ipc:
+ *
+ *     rank 0, device 0                                      rank 1, device 1
+ *     gyre_alloc_device() ── handle, by the watches' socket ──▶ mapped once, kept as a view
+ *     send                ── ring: POINT region, offset ──▶ recv: one copy, by device 1
+ *                         ◀── ring: TAKEN
+ *
+ * The copy queue (transport/memory/copy_queue.h) makes the copies. The rings and the stream are the
+ * same with and without a device: a receiver does not know where the sender's message lies, and the
+ * two ends need not have a device both. Handles pass by the watch, which keeps each view until the
+ * owner takes the memory back and no copy uses the view (transport/watch/import.c).
+ *
+ * Tested by tests/link/shm.c and tests/link/cuda_ipc.c. */
+#include "transport/link/end.h"
 
 #include "base/copy.h"
 #include "transport/memory/copy_queue.h"
 #include "transport/stream/frame.h"
-#include "transport/stream/signature.h"
-#include "transport/stream/stream.h"
 
 #include <errno.h>
 #include <stdalign.h>
@@ -34,33 +47,31 @@ struct ring {
     alignas(64) uint8_t bytes[];
 };
 
-struct gyre_pipe {
-    struct gyre_wire *wire;
-    uint32_t peer;
-    struct gyre_stream *stream;
+struct shm_pipe {
+    struct gyre_pipe end;
+    struct shm_wire *wire;
+    struct gyre_stream *stream; /* the end's */
     struct ring *mine;
     const struct ring *theirs;
     uint64_t capacity;
     uint64_t written, read; /* own copies of what stands in `mine` */
     uint64_t consumed;      /* of mine, as last seen */
     bool blocked;           /* the stream wants to say more than there is room for */
-    bool detached;          /* only its completions are left */
-    int status;
-    struct gyre_trouble trouble;
 };
 
-struct gyre_wire {
-    struct gyre_pipe **pipe;
+struct shm_wire {
+    struct shm_pipe **pipe;
+    struct gyre_pipe *departed;
     uint32_t rank, pipes, most;
     const struct gyre_memory_lookup *lookup;
     bool full;      /* the last poll() had more to tell than it was given room for */
     uint64_t moved; /* calls in which bytes moved, in or out */
 };
 
-int gyre_shm_open(const struct gyre_wire_options *options, struct gyre_wire **out,
-                  struct gyre_trouble *trouble)
+static int shm_open_wire(const struct gyre_wire_options *options, struct gyre_wire **out,
+                         struct gyre_trouble *trouble)
 {
-    struct gyre_wire *wire = calloc(1, sizeof(*wire));
+    struct shm_wire *wire = calloc(1, sizeof(*wire));
     if (wire)
         wire->pipe = calloc(options->peers + 1, sizeof(*wire->pipe));
     if (!wire || !wire->pipe) {
@@ -70,56 +81,46 @@ int gyre_shm_open(const struct gyre_wire_options *options, struct gyre_wire **ou
     wire->most = options->peers;
     wire->rank = options->rank;
     wire->lookup = options->lookup;
-    *out = wire;
+    *out = (struct gyre_wire *)wire;
     return 0;
 }
 
-const struct gyre_memory_lookup *gyre_shm_lookup(const struct gyre_wire *wire)
+static void shm_detach(struct gyre_pipe *end)
 {
-    return wire->lookup;
-}
-
-struct gyre_stream *gyre_shm_stream(struct gyre_pipe *pipe)
-{
-    return pipe->status ? NULL : pipe->stream;
-}
-
-static void drop_shm_pipe(struct gyre_wire *wire, uint32_t index)
-{
-    gyre_stream_destroy(wire->pipe[index]->stream);
-    free(wire->pipe[index]);
+    struct shm_wire *wire = ((struct shm_pipe *)end)->wire;
+    uint32_t index = 0;
+    while (&wire->pipe[index]->end != end)
+        index++;
     wire->pipe[index] = wire->pipe[--wire->pipes];
+    gyre_end_depart(end, &wire->departed);
 }
 
-/* The memory is not touched any more; the struct stays until poll() has told the last completion.
- */
-void gyre_shm_detach(struct gyre_pipe *pipe)
+static void shm_close(struct gyre_wire *handle)
 {
-    pipe->detached = true;
-    if (!pipe->status)
-        gyre_stream_fail(pipe->stream, -ECANCELED);
-    pipe->status = -ECANCELED;
-}
-
-void gyre_shm_close(struct gyre_wire *wire)
-{
+    struct shm_wire *wire = (struct shm_wire *)handle;
     if (!wire)
         return;
     while (wire->pipes)
-        drop_shm_pipe(wire, 0);
+        shm_detach(&wire->pipe[0]->end);
+    gyre_end_forget(&wire->departed);
     free(wire->pipe);
     free(wire);
 }
 
-static const char *shm_serves(const struct gyre_wire *wire)
+static void shm_describe(const struct gyre_wire *handle, char *text, size_t size)
 {
-    (void)wire;
-    return "ring";
+    const struct gyre_memory_lookup *lookup = ((const struct shm_wire *)handle)->lookup;
+    const struct gyre_copy_queue *queue = lookup ? lookup->copy_queue : NULL;
+    snprintf(text, size, "%s",
+             !queue                           ? "shm/ring"
+             : gyre_copy_queue_exports(queue) ? "cuda_ipc/exported"
+                                              : "cuda_ipc/classic");
 }
 
-int gyre_shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
-                    struct gyre_pipe **out, struct gyre_trouble *trouble)
+static int shm_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
+                      struct gyre_pipe **out, struct gyre_trouble *trouble)
 {
+    struct shm_wire *wire = (struct shm_wire *)handle;
     if (!channel->mine || !channel->theirs || channel->mine->length != channel->theirs->length ||
         channel->mine->length <= sizeof(struct ring))
         return gyre_trouble_set(
@@ -127,56 +128,44 @@ int gyre_shm_attach(struct gyre_wire *wire, const struct gyre_channel *channel,
     if (wire->pipes == wire->most)
         return gyre_trouble_set(trouble, -ENOSPC, "rank %u: the shm wire was opened for %u links",
                                 channel->peer, wire->most);
-    struct gyre_pipe *pipe = calloc(1, sizeof(*pipe));
-    struct gyre_stream_options options = {
-        .posts = GYRE_SHM_POSTS, .checksum = false, .peer = channel->peer, .lookup = wire->lookup};
-    int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
-    if (status) {
-        free(pipe);
+    const struct gyre_stream_options options = {
+        .posts = GYRE_PIPE_POSTS, .checksum = false, .peer = channel->peer, .lookup = wire->lookup};
+    int status =
+        gyre_end_create(sizeof(struct shm_pipe), wire->rank, channel->peer, &options, 1, out);
+    if (status)
         return gyre_trouble_set(trouble, status, "no memory for a shm link to rank %u",
                                 channel->peer);
-    }
+    struct shm_pipe *pipe = (struct shm_pipe *)*out;
     pipe->wire = wire;
-    pipe->peer = channel->peer;
+    pipe->stream = pipe->end.stream[0];
     pipe->mine = channel->mine->base;
     pipe->theirs = channel->theirs->base;
     pipe->capacity = channel->mine->length - sizeof(struct ring);
     wire->pipe[wire->pipes++] = pipe;
-    *out = pipe;
     return 0;
 }
 
-static void fail_shm_pipe(struct gyre_pipe *pipe, int status, const char *what)
+static void fail_shm_pipe(struct shm_pipe *pipe, int status, const char *what)
 {
-    if (pipe->status)
-        return;
-    pipe->status = status;
-    gyre_trouble_set(&pipe->trouble, status, "shared memory link from rank %u to rank %u: %s",
-                     pipe->wire->rank, pipe->peer, what);
-    gyre_stream_fail(pipe->stream, status);
+    gyre_trouble_set(&pipe->end.trouble, status, "shared memory link from rank %u to rank %u: %s",
+                     pipe->end.rank, pipe->end.peer, what);
+    gyre_end_fail(&pipe->end, status);
 }
 
 /* The stream has refused what came, or what this rank posted. */
-static void fail_stream(struct gyre_pipe *pipe, int status)
+static void fail_shm_stream(struct shm_pipe *pipe, int status)
 {
-    struct gyre_match mine;
-    uint64_t theirs;
-    char text[256] = "bad frame";
-    if (status == -ENOMEM)
-        snprintf(text, sizeof(text), "no memory for a message on its way to a device");
-    if (status == GYRE_MISMATCH) {
-        gyre_stream_mismatch(pipe->stream, &mine, &theirs);
-        gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
-                                    theirs);
-    }
-    fail_shm_pipe(pipe, status, text);
+    char text[256];
+    const char *other =
+        status == -ENOMEM ? "no memory for a message on its way to a device" : "bad frame";
+    fail_shm_pipe(pipe, status, gyre_end_refusal(&pipe->end, 0, status, other, text));
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
 /* A span of the ring from position `at`, at most `length`, as one or two pieces; copies in or out.
  */
-static void shm_ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t length)
+static void shm_ring_put(struct shm_pipe *pipe, const uint8_t *from, uint64_t length)
 {
     uint64_t at = pipe->written % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
@@ -186,7 +175,7 @@ static void shm_ring_put(struct gyre_pipe *pipe, const uint8_t *from, uint64_t l
     pipe->written += length;
 }
 
-static void shm_ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
+static void shm_ring_take(struct shm_pipe *pipe, uint8_t *to, uint64_t length)
 {
     uint64_t at = pipe->read % pipe->capacity;
     uint64_t first = length < pipe->capacity - at ? length : pipe->capacity - at;
@@ -196,13 +185,13 @@ static void shm_ring_take(struct gyre_pipe *pipe, uint8_t *to, uint64_t length)
     pipe->read += length;
 }
 
-static uint64_t ring_room(const struct gyre_pipe *pipe)
+static uint64_t ring_room(const struct shm_pipe *pipe)
 {
     return pipe->capacity - (pipe->written - pipe->consumed);
 }
 
 /* The peer's counter is looked at when there seems to be no room: it moves from core to core. */
-static bool make_ring_room(struct gyre_pipe *pipe)
+static bool make_ring_room(struct shm_pipe *pipe)
 {
     uint64_t consumed = atomic_load_explicit(&pipe->theirs->read, memory_order_acquire);
     if (consumed < pipe->consumed || consumed > pipe->written) {
@@ -213,7 +202,7 @@ static bool make_ring_room(struct gyre_pipe *pipe)
     return ring_room(pipe) > 0;
 }
 
-static uint64_t shm_put_vectors(struct gyre_pipe *pipe, const struct iovec *iov, int count)
+static uint64_t shm_put_vectors(struct shm_pipe *pipe, const struct iovec *iov, int count)
 {
     uint64_t before = pipe->written, done = 0;
     for (int i = 0; i < count && (ring_room(pipe) || make_ring_room(pipe));) {
@@ -227,7 +216,7 @@ static uint64_t shm_put_vectors(struct gyre_pipe *pipe, const struct iovec *iov,
 }
 
 /* Moves what the stream wants to say into the ring, as far as there is room. */
-static bool put_out(struct gyre_pipe *pipe)
+static bool put_out(struct shm_pipe *pipe)
 {
     uint64_t before = pipe->written, taken;
     struct iovec iov[VECTORS];
@@ -244,7 +233,7 @@ static bool put_out(struct gyre_pipe *pipe)
 }
 
 /* Gives the stream what the peer has put into its ring. */
-static bool take_in(struct gyre_pipe *pipe)
+static bool take_in(struct shm_pipe *pipe)
 {
     uint64_t written = atomic_load_explicit(&pipe->theirs->written, memory_order_acquire);
     uint64_t before = pipe->read, have = written - pipe->read;
@@ -252,7 +241,7 @@ static bool take_in(struct gyre_pipe *pipe)
         fail_shm_pipe(pipe, GYRE_CORRUPT, "the peer's counter is impossible");
         return false;
     }
-    while (have && !pipe->status) {
+    while (have && !pipe->end.status) {
         struct iovec iov[2];
         int count = gyre_stream_target(pipe->stream, iov);
         uint64_t given = 0;
@@ -264,7 +253,7 @@ static bool take_in(struct gyre_pipe *pipe)
         }
         int status = gyre_stream_read(pipe->stream, given);
         if (status)
-            fail_stream(pipe, status);
+            fail_shm_stream(pipe, status);
     }
     if (pipe->read == before)
         return false;
@@ -273,7 +262,7 @@ static bool take_in(struct gyre_pipe *pipe)
 }
 
 /* What the peer has put into memory that both see. */
-static bool fetch_from_peer(struct gyre_pipe *pipe)
+static bool fetch_from_peer(struct shm_pipe *pipe)
 {
     int moved = gyre_stream_fetch(pipe->stream);
     if (moved >= 0)
@@ -288,50 +277,52 @@ static bool fetch_from_peer(struct gyre_pipe *pipe)
 
 /* -- the contract ------------------------------------------------------------------------------ */
 
-int gyre_shm_bye(struct gyre_pipe *pipe)
+static int shm_bye(struct gyre_pipe *end)
 {
-    if (pipe->status)
-        return pipe->status;
-    gyre_stream_bye(pipe->stream);
-    put_out(pipe);
-    return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream) ? 0
-                                                                                     : GYRE_AGAIN;
+    if (end->status)
+        return end->status;
+    gyre_end_bye(end);
+    put_out((struct shm_pipe *)end);
+    return gyre_end_parted(end) ? 0 : GYRE_AGAIN;
 }
 
-int gyre_shm_send(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
-                  uint64_t length, uint64_t token)
+static int shm_send(struct gyre_pipe *end, const struct gyre_match *match, const void *data,
+                    uint64_t length, uint64_t token)
 {
+    struct shm_pipe *pipe = (struct shm_pipe *)end;
     int status =
-        pipe->status ? pipe->status : gyre_stream_send(pipe->stream, match, data, length, token);
+        end->status ? end->status : gyre_stream_send(pipe->stream, match, data, length, token);
     if (status == GYRE_MISMATCH)
-        fail_stream(pipe, status);
+        fail_shm_stream(pipe, status);
     if (!status)
         pipe->wire->moved += put_out(pipe);
     return status;
 }
 
-int gyre_shm_recv(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
-                  uint64_t length, uint64_t token)
+static int shm_recv(struct gyre_pipe *end, const struct gyre_match *match, void *data,
+                    uint64_t length, uint64_t token)
 {
+    struct shm_pipe *pipe = (struct shm_pipe *)end;
     int status =
-        pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+        end->status ? end->status : gyre_stream_recv(pipe->stream, match, data, length, token);
     if (status == GYRE_MISMATCH)
-        fail_stream(pipe, status);
+        fail_shm_stream(pipe, status);
     if (!status && length > GYRE_EAGER_MAX)
         pipe->wire->moved += put_out(pipe); /* its GRANT */
     return status;
 }
 
-static bool ring_has_room(struct gyre_pipe *pipe, uint64_t bytes)
+static bool ring_has_room(struct shm_pipe *pipe, uint64_t bytes)
 {
     return ring_room(pipe) >= bytes || (make_ring_room(pipe) && ring_room(pipe) >= bytes);
 }
 
-bool gyre_shm_send_now(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
-                       uint64_t length)
+static bool shm_send_now(struct gyre_pipe *end, const struct gyre_match *match, const void *data,
+                         uint64_t length)
 {
+    struct shm_pipe *pipe = (struct shm_pipe *)end;
     uint8_t header[GYRE_FRAME_BYTES];
-    if (pipe->status || length > GYRE_EAGER_MAX || !ring_has_room(pipe, sizeof(header) + length) ||
+    if (end->status || length > GYRE_EAGER_MAX || !ring_has_room(pipe, sizeof(header) + length) ||
         !gyre_stream_leave_now(pipe->stream, match, data, length, header))
         return false;
     shm_ring_put(pipe, header, sizeof(header));
@@ -342,7 +333,7 @@ bool gyre_shm_send_now(struct gyre_pipe *pipe, const struct gyre_match *match, c
 }
 
 /* What is there, and looks wrong, is told by poll(). */
-static int take_next(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
+static int take_next(struct shm_pipe *pipe, const struct gyre_match *match, void *data,
                      uint64_t length)
 {
     uint64_t written = atomic_load_explicit(&pipe->theirs->written, memory_order_acquire);
@@ -362,10 +353,11 @@ static int take_next(struct gyre_pipe *pipe, const struct gyre_match *match, voi
     return 0;
 }
 
-int gyre_shm_recv_now(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
-                      uint64_t length)
+static int shm_recv_now(struct gyre_pipe *end, const struct gyre_match *match, void *data,
+                        uint64_t length)
 {
-    int status = pipe->status ? -ENOENT : 0;
+    struct shm_pipe *pipe = (struct shm_pipe *)end;
+    int status = end->status ? -ENOENT : 0;
     if (!status && !gyre_stream_take_now(pipe->stream, match, data, length))
         status = take_next(pipe, match, data, length);
     if (!status && !gyre_stream_silent(pipe->stream)) /* credit is due */
@@ -374,66 +366,73 @@ int gyre_shm_recv_now(struct gyre_pipe *pipe, const struct gyre_match *match, vo
     return status;
 }
 
-int gyre_shm_cancel(struct gyre_pipe *pipe, uint64_t token)
+static int shm_cancel(struct gyre_pipe *end, uint64_t token)
 {
-    return gyre_stream_cancel(pipe->stream, token);
+    return gyre_stream_cancel(end->stream[0], token);
 }
 
-int gyre_shm_poll(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max)
+static int shm_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completion *out, int max)
 {
-    int count = 0;
+    struct shm_wire *wire = (struct shm_wire *)handle;
+    int count = gyre_end_harvest(&wire->departed, out, max);
     (void)now;
     for (uint32_t i = wire->pipes; i-- > 0 && count < max;) {
-        struct gyre_pipe *pipe = wire->pipe[i];
-        if (!pipe->status) {
+        struct shm_pipe *pipe = wire->pipe[i];
+        if (!pipe->end.status) {
             wire->moved += take_in(pipe);
             wire->moved += fetch_from_peer(pipe);
             wire->moved += put_out(pipe);
         }
         count += gyre_stream_complete(pipe->stream, out + count, max - count);
-        if (pipe->detached && count < max)
-            drop_shm_pipe(wire, i);
     }
     wire->full = count == max;
     return count;
 }
 
-int gyre_shm_state(const struct gyre_pipe *pipe, struct gyre_trouble *trouble)
+static uint64_t shm_moved(const struct gyre_wire *wire)
 {
-    if (pipe->status && trouble)
-        *trouble = pipe->trouble;
-    return pipe->status;
+    return ((const struct shm_wire *)wire)->moved;
 }
 
-uint64_t gyre_shm_moved(const struct gyre_wire *wire)
+/* Whether poll() would find something to do here. */
+static bool has_work(const struct shm_pipe *pipe)
 {
-    return wire->moved;
+    if (pipe->end.status)
+        return false;
+    return gyre_stream_pending(pipe->stream) ||
+           atomic_load_explicit(&pipe->theirs->written, memory_order_acquire) != pipe->read ||
+           (pipe->blocked &&
+            atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed);
 }
 
 /* Peers ring the process's doorbell; what remains is to look once more. */
-int gyre_shm_arm(struct gyre_wire *wire, struct gyre_alarm *alarm)
+static int shm_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
+    const struct shm_wire *wire = (const struct shm_wire *)handle;
+    bool work = wire->full || wire->departed;
     alarm->fd = -1;
-    if (wire->full)
-        return GYRE_AGAIN;
-    for (uint32_t i = 0; i < wire->pipes; i++) {
-        struct gyre_pipe *pipe = wire->pipe[i];
-        if (pipe->status)
-            continue;
-        if (gyre_stream_pending(pipe->stream))
-            return GYRE_AGAIN;
-        if (atomic_load_explicit(&pipe->theirs->written, memory_order_acquire) != pipe->read)
-            return GYRE_AGAIN;
-        if (pipe->blocked &&
-            atomic_load_explicit(&pipe->theirs->read, memory_order_acquire) != pipe->consumed)
-            return GYRE_AGAIN;
-    }
-    return 0;
+    for (uint32_t i = 0; i < wire->pipes; i++)
+        work |= has_work(wire->pipe[i]);
+    return work ? GYRE_AGAIN : 0;
 }
 
 const struct gyre_driver gyre_driver_shm = {
     .name = "shm",
-    .open = gyre_shm_open,
-    .serves = shm_serves,
-    GYRE_SHM_ENTRIES,
+    .mapped = true,
+    .open = shm_open_wire,
+    .close = shm_close,
+    .describe = shm_describe,
+    .attach = shm_attach,
+    .detach = shm_detach,
+    .bye = shm_bye,
+    .send = shm_send,
+    .recv = shm_recv,
+    .send_now = shm_send_now,
+    .recv_now = shm_recv_now,
+    .cancel = shm_cancel,
+    .carries = gyre_end_carries,
+    .poll = shm_poll,
+    .state = gyre_end_state,
+    .arm = shm_arm,
+    .moved = shm_moved,
 };

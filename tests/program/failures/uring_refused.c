@@ -81,7 +81,9 @@ static enum child_end play(const struct scene *scene)
         return NO_FILTER;
     if (tcp_pair_open_as(&pair, wish, TCP_PAIR_INET, 1, 2))
         return NO_PAIR;
-    bool ring = !strcmp(gyre_driver_tcp.serves(pair.wire[0]), "io_uring");
+    char link[32];
+    gyre_driver_tcp.describe(pair.wire[0], link, sizeof link);
+    bool ring = !strcmp(link, "tcp/io_uring");
     bool good = exchanges(&pair);
     tcp_pair_close(&pair);
     return !good ? WRONG_DATA : ring ? SERVED_BY_RING : SERVED_BY_EPOLL;

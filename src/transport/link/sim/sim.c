@@ -13,6 +13,7 @@
 #include "transport/stream/stream.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define VECTORS 16
@@ -138,9 +139,9 @@ static void sim_close(struct gyre_wire *base)
     free(wire);
 }
 
-static const char *sim_serves(const struct gyre_wire *base)
+static void sim_describe(const struct gyre_wire *base, char *text, size_t size)
 {
-    return "virtual time";
+    snprintf(text, size, "sim/virtual time");
 }
 
 /* -- pipes ------------------------------------------------------------------------------------- */
@@ -339,15 +340,9 @@ static int sim_arm(struct gyre_wire *base, struct gyre_alarm *alarm)
 }
 
 const struct gyre_driver gyre_driver_sim = {.name = "sim",
-                                            .limits = {.memory_kinds = 1u << GYRE_MEMORY_HOST,
-                                                       .message_max = UINT64_C(1) << 40,
-                                                       .posts = 64,
-                                                       .alignment = 1,
-                                                       .latency_ns = 20000,
-                                                       .bandwidth_mib = 1200},
                                             .open = sim_open,
                                             .close = sim_close,
-                                            .serves = sim_serves,
+                                            .describe = sim_describe,
                                             .attach = sim_attach,
                                             .detach = sim_detach,
                                             .bye = sim_bye,

@@ -47,7 +47,7 @@ static int epoll_add(struct gyre_tcp_socket *socket, struct gyre_trouble *troubl
     if (epoll_ctl(descriptor(socket->pipe->wire), EPOLL_CTL_ADD, socket->fd, &event))
         return gyre_trouble_set(trouble, -errno,
                                 "tcp: epoll does not take the connection to rank %u: %s",
-                                socket->pipe->peer, strerror(errno));
+                                socket->pipe->end.peer, strerror(errno));
     return 0;
 }
 

@@ -14,8 +14,7 @@
 #ifndef GYRE_TRANSPORT_LINK_TCP_INSIDE_H
 #define GYRE_TRANSPORT_LINK_TCP_INSIDE_H
 
-#include "transport/link/driver.h"
-#include "transport/stream/stream.h"
+#include "transport/link/end.h"
 
 #include <netinet/in.h>
 #include <sys/queue.h>
@@ -23,7 +22,6 @@
 #define GYRE_TCP_PLAIN_MAX    8             /* up to so many connections in use are read plainly */
 #define GYRE_TCP_LOOK_EVERY   32            /* polls: so rarely the others are heard meanwhile */
 #define GYRE_TCP_EAGER        (64u * 1024)  /* on a longer message a GRANT is no time lost */
-#define GYRE_TCP_POSTS        256           /* sends, and as many receives, on one connection */
 #define GYRE_TCP_BUDGET_BYTES (1024 * 1024) /* of one connection, each way, in one poll() */
 #define GYRE_TCP_VECTORS      8             /* per call that writes */
 #define GYRE_TCP_NAME_MAX     (INET6_ADDRSTRLEN + 8)
@@ -39,9 +37,9 @@ struct gyre_tcp_pipe;
 
 struct gyre_tcp_socket {
     struct gyre_tcp_pipe *pipe;
-    struct gyre_stream *stream;
-    void *flight;    /* the poller's own */
-    int fd;          /* -1: gone */
+    struct gyre_stream *stream; /* the pipe's, one for each connection */
+    void *flight;               /* the poller's own */
+    int fd;                     /* -1: gone */
     uint32_t posts;  /* accepted and not yet completed; above 0 the connection is "in use" */
     unsigned due;    /* enum gyre_tcp_due; nonzero exactly while it stands on wire->due */
     bool blocked;    /* the kernel's buffer is full; the poller will notice when it is not */
@@ -57,15 +55,11 @@ struct gyre_tcp_socket {
     char name[2][GYRE_TCP_NAME_MAX]; /* addresses, here and there, kept for messages */
 };
 
-#define GYRE_TCP_SOCKETS_MAX 8 /* a channel has no more */
-
 struct gyre_tcp_pipe {
+    struct gyre_pipe end;
     struct gyre_tcp_wire *wire;
-    LIST_ENTRY(gyre_tcp_pipe) in_wire; /* in wire->pipes, or in wire->departed */
-    uint32_t peer;
-    int status; /* 0, or what the pipe failed with */
-    struct gyre_trouble trouble;
-    int kept[GYRE_TCP_SOCKETS_MAX]; /* second descriptors of closed sockets, until detach() */
+    LIST_ENTRY(gyre_tcp_pipe) in_wire;
+    int kept[GYRE_CHANNEL_SOCKETS]; /* second descriptors of closed sockets, until detach() */
     int keeps;
     int sockets;
     struct gyre_tcp_socket socket[];
@@ -86,8 +80,7 @@ struct gyre_tcp_wire {
     TAILQ_HEAD(gyre_tcp_due_list, gyre_tcp_socket) due;
     LIST_HEAD(, gyre_tcp_socket) use;
     LIST_HEAD(, gyre_tcp_pipe) pipes;
-    LIST_HEAD(, gyre_tcp_pipe)
-    departed; /* detached; kept until poll() has told their last completions */
+    struct gyre_pipe *departed;
 };
 
 /* All calls from the wire's one thread; none blocks unless it says so. */
@@ -134,10 +127,9 @@ extern const struct gyre_tcp_poller *const gyre_tcp_uring;
 /* socket.c. None of these fails a pipe or calls a poller's look(): a connection that breaks
  * notes it in `status` and stays due, so they can be called from anywhere, also by a poller that is
  * sorting what came back. */
-int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe, int fd,
-                         struct gyre_trouble *trouble); /* takes `fd` on success only */
-void gyre_tcp_socket_close(struct gyre_tcp_socket *socket,
-                           int status); /* posts end with `status`; the stream stays */
+int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
+                         struct gyre_stream *stream, int fd, struct gyre_trouble *trouble);
+void gyre_tcp_socket_close(struct gyre_tcp_socket *socket); /* the stream stays */
 void gyre_tcp_socket_mark(struct gyre_tcp_socket *socket, unsigned due);
 void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket);
 void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked);

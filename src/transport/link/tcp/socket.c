@@ -56,34 +56,21 @@ static int look_at_ends(struct gyre_tcp_socket *socket, int fd)
     return 0;
 }
 
-int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe, int fd,
-                         struct gyre_trouble *trouble)
+int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
+                         struct gyre_stream *stream, int fd, struct gyre_trouble *trouble)
 {
-    const struct gyre_stream_options options = {.epoch = pipe->wire->epoch,
-                                                .posts = GYRE_TCP_POSTS,
-                                                .checksum = !pipe->wire->bare_payload,
-                                                .eager = GYRE_TCP_EAGER};
-    *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
+    const uint32_t peer = pipe->end.peer;
+    *socket = (struct gyre_tcp_socket){.pipe = pipe, .stream = stream, .fd = fd};
     int status = look_at_ends(socket, fd);
     if (status == -ENOTCONN) /* the peer has closed it by a reset */
         return gyre_trouble_set(trouble, GYRE_PEER_LOST, "tcp: rank %u left while this rank joined",
-                                pipe->peer);
+                                peer);
     if (status)
         return gyre_trouble_set(trouble, status,
                                 "tcp: descriptor %d for rank %u is no connected socket: %s", fd,
-                                pipe->peer, gyre_status_name(status));
+                                peer, gyre_status_name(status));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* a local socket has none */
-    status = gyre_stream_create(&options, &socket->stream);
-    if (status)
-        return gyre_trouble_set(trouble, status, "tcp: no stream for the connection to rank %u: %s",
-                                pipe->peer, gyre_status_name(status));
-    socket->fd = fd;
-    status = pipe->wire->poller->add(socket, trouble);
-    if (status) {
-        gyre_stream_destroy(socket->stream);
-        *socket = (struct gyre_tcp_socket){.pipe = pipe, .fd = -1};
-    }
-    return status;
+    return 0;
 }
 
 void gyre_tcp_socket_use(struct gyre_tcp_socket *socket)
@@ -118,17 +105,13 @@ static void hang_up(struct gyre_tcp_socket *socket)
     socket->fd = -1;
 }
 
-void gyre_tcp_socket_close(struct gyre_tcp_socket *socket, int status)
+void gyre_tcp_socket_close(struct gyre_tcp_socket *socket)
 {
-    if (socket->fd < 0)
-        return;
-    socket->pipe->wire->poller->remove(socket);
     if (socket->blocked)
         socket->pipe->wire->stuck--;
     socket->blocked = false;
     unuse(socket, socket->posts); /* they only wait to be told */
     hang_up(socket);
-    gyre_stream_fail(socket->stream, status);
     gyre_tcp_socket_mark(socket, GYRE_TCP_HARVEST);
 }
 

@@ -26,10 +26,10 @@
 
 #include "base/log.h"
 #include "transport/stream/frame.h"
-#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -76,7 +76,6 @@ static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **
     TAILQ_INIT(&wire->due);
     LIST_INIT(&wire->use);
     LIST_INIT(&wire->pipes);
-    LIST_INIT(&wire->departed);
     int status = choose_poller(wire, options, trouble);
     if (status) {
         free(wire);
@@ -86,29 +85,30 @@ static int tcp_open(const struct gyre_wire_options *options, struct gyre_wire **
     return 0;
 }
 
-static void destroy_pipe(struct gyre_tcp_pipe *pipe)
+static void close_socket(struct gyre_tcp_socket *socket)
 {
-    for (int i = 0; i < pipe->sockets; i++)
-        gyre_stream_destroy(pipe->socket[i].stream);
-    free(pipe);
+    if (socket->fd < 0)
+        return;
+    socket->pipe->wire->poller->remove(socket);
+    gyre_tcp_socket_close(socket);
 }
 
-static void close_sockets(struct gyre_tcp_pipe *pipe, int status)
+static void close_sockets(struct gyre_tcp_pipe *pipe)
 {
     for (int i = 0; i < pipe->sockets; i++)
-        gyre_tcp_socket_close(&pipe->socket[i], status);
+        close_socket(&pipe->socket[i]);
 }
 
-static void tcp_detach(struct gyre_pipe *handle)
+static void tcp_detach(struct gyre_pipe *end)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
-    close_sockets(pipe, -ECANCELED);
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
+    close_sockets(pipe);
     while (pipe->keeps)
         close(pipe->kept[--pipe->keeps]);
     for (int i = 0; i < pipe->sockets; i++)
         gyre_tcp_socket_unmark(&pipe->socket[i]);
     LIST_REMOVE(pipe, in_wire);
-    LIST_INSERT_HEAD(&pipe->wire->departed, pipe, in_wire);
+    gyre_end_depart(end, &pipe->wire->departed);
 }
 
 static void tcp_close(struct gyre_wire *handle)
@@ -117,19 +117,15 @@ static void tcp_close(struct gyre_wire *handle)
     if (!wire)
         return;
     while (!LIST_EMPTY(&wire->pipes))
-        tcp_detach((struct gyre_pipe *)LIST_FIRST(&wire->pipes));
-    while (!LIST_EMPTY(&wire->departed)) {
-        struct gyre_tcp_pipe *pipe = LIST_FIRST(&wire->departed);
-        LIST_REMOVE(pipe, in_wire);
-        destroy_pipe(pipe);
-    }
+        tcp_detach(&LIST_FIRST(&wire->pipes)->end);
+    gyre_end_forget(&wire->departed);
     wire->poller->close(wire);
     free(wire);
 }
 
-static const char *tcp_serves(const struct gyre_wire *wire)
+static void tcp_describe(const struct gyre_wire *wire, char *text, size_t size)
 {
-    return ((const struct gyre_tcp_wire *)wire)->poller->name;
+    snprintf(text, size, "tcp/%s", ((const struct gyre_tcp_wire *)wire)->poller->name);
 }
 
 /* Undoes a half-made attach; the descriptors stay the caller's. */
@@ -139,63 +135,79 @@ static int give_up_pipe(struct gyre_tcp_pipe *pipe, int status)
         pipe->wire->poller->remove(&pipe->socket[i]);
         gyre_tcp_socket_unmark(&pipe->socket[i]);
     }
-    destroy_pipe(pipe);
+    gyre_end_destroy(&pipe->end);
     return status;
+}
+
+static int open_sockets(struct gyre_tcp_pipe *pipe, const struct gyre_channel *channel,
+                        struct gyre_trouble *trouble)
+{
+    for (int i = 0; i < channel->fds; i++) {
+        struct gyre_tcp_socket *socket = &pipe->socket[i];
+        int status =
+            gyre_tcp_socket_open(socket, pipe, pipe->end.stream[i], channel->fd[i], trouble);
+        if (!status)
+            status = pipe->wire->poller->add(socket, trouble);
+        if (status)
+            return status;
+        pipe->sockets++;
+    }
+    return 0;
 }
 
 static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
                       struct gyre_pipe **out, struct gyre_trouble *trouble)
 {
     struct gyre_tcp_wire *wire = (struct gyre_tcp_wire *)handle;
-    const int most = (int)(sizeof channel->fd / sizeof channel->fd[0]);
-    if (channel->fds < 1 || channel->fds > most)
+    const struct gyre_stream_options options = {.epoch = wire->epoch,
+                                                .posts = GYRE_PIPE_POSTS,
+                                                .checksum = !wire->bare_payload,
+                                                .eager = GYRE_TCP_EAGER};
+    if (channel->fds < 1 || channel->fds > GYRE_CHANNEL_SOCKETS)
         return gyre_trouble_set(trouble, -EINVAL,
                                 "tcp: %d connections to rank %u: 1 to %d are possible",
-                                channel->fds, channel->peer, most);
-    struct gyre_tcp_pipe *pipe =
-        calloc(1, sizeof *pipe + (size_t)channel->fds * sizeof pipe->socket[0]);
-    if (!pipe)
-        return gyre_trouble_set(trouble, -ENOMEM, "tcp: no memory for the pipe to rank %u",
+                                channel->fds, channel->peer, GYRE_CHANNEL_SOCKETS);
+    const size_t size =
+        sizeof(struct gyre_tcp_pipe) + (size_t)channel->fds * sizeof(struct gyre_tcp_socket);
+    struct gyre_pipe *end;
+    int status =
+        gyre_end_create(size, wire->rank, channel->peer, &options, (uint32_t)channel->fds, &end);
+    if (status)
+        return gyre_trouble_set(trouble, status, "tcp: no memory for the pipe to rank %u",
                                 channel->peer);
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
     pipe->wire = wire;
-    pipe->peer = channel->peer;
-    for (int i = 0; i < channel->fds; i++) {
-        int status = gyre_tcp_socket_open(&pipe->socket[i], pipe, channel->fd[i], trouble);
-        if (status)
-            return give_up_pipe(pipe, status);
-        pipe->sockets++;
-    }
+    status = open_sockets(pipe, channel, trouble);
+    if (status)
+        return give_up_pipe(pipe, status);
     LIST_INSERT_HEAD(&wire->pipes, pipe, in_wire);
-    *out = (struct gyre_pipe *)pipe;
+    *out = end;
     return 0;
 }
 
 static void tell_pipe_failure(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
 {
-    const int index = (int)(socket - pipe->socket) + 1;
-    struct gyre_match mine;
-    uint64_t theirs = 0;
-    if (socket->status == GYRE_MISMATCH) {
-        gyre_stream_mismatch(socket->stream, &mine, &theirs);
-        char text[256];
-        gyre_signature_disagreement(text, sizeof(text), pipe->wire->rank, pipe->peer, &mine,
-                                    theirs);
-        gyre_trouble_set(&pipe->trouble, GYRE_MISMATCH, "%s", text);
-    } else if (socket->status == GYRE_CORRUPT) {
+    const int index = (int)(socket - pipe->socket);
+    const uint32_t rank = pipe->end.rank, peer = pipe->end.peer;
+    struct gyre_trouble *trouble = &pipe->end.trouble;
+    char text[256];
+    if (socket->status == GYRE_MISMATCH)
+        gyre_trouble_set(trouble, GYRE_MISMATCH, "%s",
+                         gyre_end_refusal(&pipe->end, (uint32_t)index, GYRE_MISMATCH, NULL, text));
+    else if (socket->status == GYRE_CORRUPT)
         gyre_trouble_set(
-            &pipe->trouble, GYRE_CORRUPT,
+            trouble, GYRE_CORRUPT,
             "connection %d of %d from rank %u to rank %u (%s to %s) brought bytes that are not "
             "what the peer sent: "
             "check the network path, memory, and that both run the same version",
-            index, pipe->sockets, pipe->wire->rank, pipe->peer, socket->name[0], socket->name[1]);
-    } else {
+            index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1]);
+    else
         gyre_trouble_set(
-            &pipe->trouble, socket->status,
+            trouble, socket->status,
             "connection %d of %d from rank %u to rank %u (%s to %s) was lost: %s; look at that "
             "rank's last lines",
-            index, pipe->sockets, pipe->wire->rank, pipe->peer, socket->name[0], socket->name[1],
+            index + 1, pipe->sockets, rank, peer, socket->name[0], socket->name[1],
             socket->broke ? strerror(socket->broke) : "the peer closed it without a goodbye");
-    }
 }
 
 /* The peer shall not see this end close before it hears that the two disagree: it would take that
@@ -211,13 +223,13 @@ static void keep_open(struct gyre_tcp_pipe *pipe)
 
 static void fail_pipe(struct gyre_tcp_pipe *pipe, const struct gyre_tcp_socket *socket)
 {
-    if (pipe->status)
+    if (pipe->end.status)
         return;
-    pipe->status = socket->status;
     tell_pipe_failure(pipe, socket);
-    if (pipe->status == GYRE_MISMATCH)
+    if (socket->status == GYRE_MISMATCH)
         keep_open(pipe);
-    close_sockets(pipe, pipe->status);
+    close_sockets(pipe);
+    gyre_end_fail(&pipe->end, socket->status);
 }
 
 /* -- posts ------------------------------------------------------------------------------------- */
@@ -238,13 +250,13 @@ static int tcp_refused(struct gyre_tcp_pipe *pipe, struct gyre_tcp_socket *socke
     return status;
 }
 
-static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+static int tcp_send(struct gyre_pipe *end, const struct gyre_match *match, const void *data,
                     uint64_t length, uint64_t token)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
     struct gyre_tcp_socket *socket = lane_socket(pipe, match);
-    if (pipe->status)
-        return pipe->status;
+    if (end->status)
+        return end->status;
     int status = gyre_stream_send(socket->stream, match, data, length, token);
     if (status)
         return tcp_refused(pipe, socket, status);
@@ -261,13 +273,13 @@ static int tcp_send(struct gyre_pipe *handle, const struct gyre_match *match, co
 
 /* The grant of a long message leaves at once: left to poll() it would stand behind this side's own
  * bulk, and the two directions would take turns (64 KiB both ways took 60 µs, and 34 µs so). */
-static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+static int tcp_recv(struct gyre_pipe *end, const struct gyre_match *match, void *data,
                     uint64_t length, uint64_t token)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
     struct gyre_tcp_socket *socket = lane_socket(pipe, match);
-    if (pipe->status)
-        return pipe->status;
+    if (end->status)
+        return end->status;
     int status = gyre_stream_recv(socket->stream, match, data, length, token);
     if (status)
         return tcp_refused(pipe, socket, status);
@@ -278,19 +290,19 @@ static int tcp_recv(struct gyre_pipe *handle, const struct gyre_match *match, vo
     return 0;
 }
 
-static bool tcp_send_now(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+static bool tcp_send_now(struct gyre_pipe *end, const struct gyre_match *match, const void *data,
                          uint64_t length)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
-    return !pipe->status && gyre_tcp_socket_send_now(lane_socket(pipe, match), match, data, length);
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
+    return !end->status && gyre_tcp_socket_send_now(lane_socket(pipe, match), match, data, length);
 }
 
-static int tcp_recv_now(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+static int tcp_recv_now(struct gyre_pipe *end, const struct gyre_match *match, void *data,
                         uint64_t length)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
     struct gyre_tcp_socket *socket = lane_socket(pipe, match);
-    if (pipe->status)
+    if (end->status)
         return -ENOENT;
     int status = gyre_tcp_socket_recv_now(socket, match, data, length);
     if (!status && !gyre_stream_silent(socket->stream)) /* credit is due */
@@ -298,9 +310,9 @@ static int tcp_recv_now(struct gyre_pipe *handle, const struct gyre_match *match
     return status;
 }
 
-static int tcp_cancel(struct gyre_pipe *handle, uint64_t token)
+static int tcp_cancel(struct gyre_pipe *end, uint64_t token)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
     for (int i = 0; i < pipe->sockets; i++) {
         struct gyre_tcp_socket *socket = &pipe->socket[i];
         if (socket->flying_in || socket->flying_out)
@@ -313,36 +325,25 @@ static int tcp_cancel(struct gyre_pipe *handle, uint64_t token)
     return -ENOENT;
 }
 
-/* True once both sides have said goodbye on this connection. */
-static bool socket_bye(struct gyre_tcp_socket *socket)
+/* A connection whose goodbye is out is closed this way. */
+static void shut_socket(struct gyre_tcp_socket *socket)
 {
-    gyre_stream_bye(socket->stream);
     gyre_tcp_socket_mark(socket, GYRE_TCP_WRITE | GYRE_TCP_READ);
-    if (!gyre_stream_said_bye(socket->stream))
-        return false;
-    if (!socket->shut)
-        shutdown(socket->fd, SHUT_WR);
+    if (socket->shut || !gyre_stream_said_bye(socket->stream))
+        return;
+    shutdown(socket->fd, SHUT_WR);
     socket->shut = true;
-    return gyre_stream_heard_bye(socket->stream);
 }
 
-static int tcp_bye(struct gyre_pipe *handle)
+static int tcp_bye(struct gyre_pipe *end)
 {
-    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)handle;
-    if (pipe->status)
-        return pipe->status;
-    int done = 0;
+    struct gyre_tcp_pipe *pipe = (struct gyre_tcp_pipe *)end;
+    if (end->status)
+        return end->status;
+    gyre_end_bye(end);
     for (int i = 0; i < pipe->sockets; i++)
-        done += socket_bye(&pipe->socket[i]);
-    return done == pipe->sockets ? 0 : GYRE_AGAIN;
-}
-
-static int tcp_state(const struct gyre_pipe *handle, struct gyre_trouble *trouble)
-{
-    const struct gyre_tcp_pipe *pipe = (const struct gyre_tcp_pipe *)handle;
-    if (pipe->status)
-        gyre_trouble_set(trouble, pipe->status, "%s", pipe->trouble.text);
-    return pipe->status;
+        shut_socket(&pipe->socket[i]);
+    return gyre_end_parted(end) ? 0 : GYRE_AGAIN;
 }
 
 /* -- progress ---------------------------------------------------------------------------------- */
@@ -372,21 +373,6 @@ static int serve_socket(struct gyre_tcp_socket *socket, struct gyre_completion *
     return got;
 }
 
-static int tcp_harvest_departed(struct gyre_tcp_wire *wire, struct gyre_completion *out, int max)
-{
-    int got = 0;
-    while (!LIST_EMPTY(&wire->departed)) {
-        struct gyre_tcp_pipe *pipe = LIST_FIRST(&wire->departed);
-        for (int i = 0; i < pipe->sockets; i++)
-            got += gyre_tcp_socket_harvest(&pipe->socket[i], out + got, max - got);
-        if (got == max)
-            return got;
-        LIST_REMOVE(pipe, in_wire);
-        destroy_pipe(pipe);
-    }
-    return got;
-}
-
 /* Those that wait for the peer. Whose posts have all completed is not: a root that only sends would
  * read nothing once per message. Now and then all are, to hear of an end. */
 static void mark_used(struct gyre_tcp_wire *wire)
@@ -408,7 +394,7 @@ static int tcp_poll(struct gyre_wire *handle, uint64_t now, struct gyre_completi
     wire->poller->look(wire);
     if (!gyre_tcp_is_crowded(wire))
         mark_used(wire);
-    int got = tcp_harvest_departed(wire, out, max);
+    int got = gyre_end_harvest(&wire->departed, out, max);
     struct gyre_tcp_socket *last = TAILQ_LAST(&wire->due, gyre_tcp_due_list);
     for (bool more = last; more && got < max;) {
         socket = TAILQ_FIRST(&wire->due);
@@ -426,7 +412,7 @@ static int tcp_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     int status = wire->poller->arm(wire, &alarm->fd);
     if (status)
         return status;
-    return TAILQ_EMPTY(&wire->due) && LIST_EMPTY(&wire->departed) ? 0 : GYRE_AGAIN;
+    return TAILQ_EMPTY(&wire->due) && !wire->departed ? 0 : GYRE_AGAIN;
 }
 
 static uint64_t tcp_moved(const struct gyre_wire *wire)
@@ -436,15 +422,9 @@ static uint64_t tcp_moved(const struct gyre_wire *wire)
 
 const struct gyre_driver gyre_driver_tcp = {
     .name = "tcp",
-    .limits = {.memory_kinds = 1u << GYRE_MEMORY_HOST,
-               .message_max = UINT64_C(1) << 48,
-               .posts = GYRE_TCP_POSTS,
-               .alignment = 1,
-               .latency_ns = 10 * 1000,
-               .bandwidth_mib = 2000},
     .open = tcp_open,
     .close = tcp_close,
-    .serves = tcp_serves,
+    .describe = tcp_describe,
     .attach = tcp_attach,
     .detach = tcp_detach,
     .bye = tcp_bye,
@@ -454,7 +434,7 @@ const struct gyre_driver gyre_driver_tcp = {
     .recv_now = tcp_recv_now,
     .cancel = tcp_cancel,
     .poll = tcp_poll,
-    .state = tcp_state,
+    .state = gyre_end_state,
     .arm = tcp_arm,
     .moved = tcp_moved,
 };

@@ -255,7 +255,7 @@ static int uring_add(struct gyre_tcp_socket *socket, struct gyre_trouble *troubl
     socket->flight = calloc(1, sizeof(struct flight));
     if (!socket->flight)
         return gyre_trouble_set(trouble, -ENOMEM, "tcp: no memory for the connection to rank %u",
-                                socket->pipe->peer);
+                                socket->pipe->end.peer);
     fcntl(socket->fd, F_SETFL, flags & ~O_NONBLOCK);
     return 0;
 }

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -105,9 +106,9 @@ static void verbs_close(struct gyre_wire *handle)
     free(wire);
 }
 
-static const char *verbs_serves(const struct gyre_wire *wire)
+static void verbs_describe(const struct gyre_wire *wire, char *text, size_t size)
 {
-    return ((const struct gyre_verbs_wire *)wire)->name;
+    snprintf(text, size, "verbs/%s", ((const struct gyre_verbs_wire *)wire)->name);
 }
 
 /* -- attach ------------------------------------------------------------------------------------ */
@@ -413,15 +414,9 @@ static uint64_t verbs_moved(const struct gyre_wire *wire)
 
 const struct gyre_driver gyre_driver_verbs = {
     .name = "verbs",
-    .limits = {.memory_kinds = 1u << GYRE_MEMORY_HOST,
-               .message_max = UINT64_C(1) << 48,
-               .posts = GYRE_VERBS_POSTS,
-               .alignment = 1,
-               .latency_ns = 2 * 1000,
-               .bandwidth_mib = 10000},
     .open = verbs_open,
     .close = verbs_close,
-    .serves = verbs_serves,
+    .describe = verbs_describe,
     .attach = verbs_attach,
     .detach = verbs_detach,
     .bye = verbs_bye,

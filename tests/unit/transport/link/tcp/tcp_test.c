@@ -4,6 +4,7 @@
 #include "unit/transport/link/tcp/tcp_drive.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 /* Every size on every pipe and lane, both ways at once. */
 static void exchange(const char *variant, enum tcp_pair_family family, int pipes, int connections)
@@ -29,10 +30,12 @@ static void the_asked_poller_serves(void **state)
 {
     struct tcp_pair pair;
     assert_int_equal(tcp_pair_open(&pair, *state, TCP_PAIR_LOCAL, 0, 0), 0);
-    const char *serves = tcp->serves(pair.wire[0]);
+    char asked[32], link[32];
+    snprintf(asked, sizeof asked, "tcp/%s", (char *)*state);
+    tcp->describe(pair.wire[0], link, sizeof link);
     tcp_pair_close(&pair);
-    if (strcmp(serves, *state)) {
-        print_message("%s is refused here: its cases run over %s\n", (char *)*state, serves);
+    if (strcmp(link, asked)) {
+        print_message("%s is refused here: its cases run over %s\n", asked, link);
         skip();
     }
 }
