@@ -55,6 +55,24 @@ static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint6
     return 0;
 }
 
+void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
+{
+    struct gyre_outgoing *out = &stream->out;
+    if (send->state == GYRE_SEND_WAITING) {
+        gyre_queue_unlink(&out->patient, send);
+    }
+    send->granted = true;
+    if (send->live && (gyre_stream_point(stream, send) || gyre_stream_write_remote(stream, send))) {
+        return;
+    }
+    if (send->live && send->on_device) {
+        gyre_stream_stage(stream, send);
+        return;
+    }
+    send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;
+    gyre_queue_push(send->live ? &out->granted : &out->voids, send);
+}
+
 static int heard_grant(struct gyre_stream *stream, const struct gyre_match *match)
 {
     uint64_t length = control_length(&stream->in);
@@ -96,6 +114,15 @@ static int heard_ask(struct gyre_stream *stream, const struct gyre_match *match)
         gyre_stream_grant(stream, receive);
     }
     return 0;
+}
+
+static int heard_recall(struct gyre_stream *stream, const struct gyre_match *match)
+{
+    struct gyre_send *send = NULL;
+    int status = gyre_stream_heard_recall(stream, match, &send);
+    if (send)
+        gyre_stream_granted(stream, send);
+    return status;
 }
 
 static int heard_credit(struct gyre_stream *stream, uint64_t total)
@@ -155,7 +182,7 @@ int gyre_stream_hear(struct gyre_stream *stream)
     case GYRE_FRAME_PLACE:
         return stream->remote_write ? heard_grant(stream, match) : GYRE_CORRUPT;
     case GYRE_FRAME_RECALL:
-        return gyre_stream_heard_recall(stream, match);
+        return heard_recall(stream, match);
     case GYRE_FRAME_SPARED:
         return gyre_stream_heard_spared(stream, match);
     case GYRE_FRAME_ASK:

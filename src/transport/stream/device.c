@@ -77,7 +77,7 @@ static int post_copying(struct gyre_stream *stream, struct gyre_receive *receive
                : gyre_copy_queue_fetch(copy_queue, stream->lookup, &spot, to, &receive->ticket);
 }
 
-int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host)
+int gyre_stream_post_copy(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host)
 {
     uint64_t bytes = receive->length - receive->got;
     if ((by_host || !receive->on_device) && bytes > COPY_BYTES)
@@ -85,10 +85,8 @@ int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receiv
     int status = post_copying(stream, receive, bytes);
     if (status == GYRE_AGAIN)
         return 0;
-    if (status) {
-        gyre_stream_fail(stream, status);
+    if (status)
         return status;
-    }
     receive->copying = bytes;
     gyre_queue_pop(&stream->in.points);
     gyre_queue_push(&stream->in.copying_receives, receive);
@@ -103,17 +101,15 @@ static void end_copying(struct gyre_stream *stream, struct gyre_receive *receive
     if (receive->got < receive->length)
         gyre_queue_push(&stream->in.points, receive);
     else
-        gyre_stream_take(stream, receive);
+        gyre_stream_end_copied(stream, receive);
 }
 
 int gyre_stream_end_copies(struct gyre_stream *stream)
 {
     struct gyre_receive *receive;
     int moved = 0;
-    while (!stream->status && (receive = (struct gyre_receive *)stream->in.copying_receives.head)) {
+    while ((receive = (struct gyre_receive *)stream->in.copying_receives.head)) {
         int done = gyre_copy_queue_done(stream->copy_queue, receive->ticket);
-        if (done < 0)
-            gyre_stream_fail(stream, done);
         if (done <= 0)
             return done ? done : moved;
         end_copying(stream, receive);
@@ -166,19 +162,11 @@ int gyre_stream_run_staging(struct gyre_stream *stream)
 {
     struct gyre_send *send;
     int moved = 0;
-    while (!stream->status && (send = (struct gyre_send *)stream->out.staging.head)) {
+    while ((send = (struct gyre_send *)stream->out.staging.head)) {
         int status = send->copying ? end_staging(stream, send) : stage_next(stream, send);
-        if (status < 0)
-            gyre_stream_fail(stream, status);
         if (status <= 0)
             return status ? status : moved;
         moved = 1;
     }
     return moved;
-}
-
-void gyre_stream_settle(struct gyre_stream *stream)
-{
-    if (stream->in.copying_receives.head || stream->out.staging.head)
-        gyre_copy_queue_settle(stream->copy_queue);
 }

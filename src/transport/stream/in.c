@@ -27,17 +27,6 @@
 
 /* -- a whole message, of the sender's own accord ----------------------------------------------- */
 
-struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
-                                           const struct gyre_match *match)
-{
-    struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
-    while (receive && receive->granted && receive->length <= stream->eager) {
-        receive = gyre_table_next(receive,
-                                  match); /* that one's message was asked for and comes in pieces */
-    }
-    return receive;
-}
-
 /* The receive that a DATA frame is for, NULL if none is posted yet; differing ends are the verdict.
  */
 static struct gyre_receive *receive_for(struct gyre_stream *stream, const struct gyre_frame *frame,
@@ -77,27 +66,14 @@ static int open_data(struct gyre_stream *stream)
     return 0;
 }
 
-static void leave_store(struct gyre_stream *stream, struct gyre_stored *stored, void *out)
-{
-    gyre_store_take(&stream->store, &stored->parcel, out);
-    gyre_table_give(&stream->stored, stored);
-}
-
-void gyre_stream_unstore(struct gyre_stream *stream, struct gyre_stored *stored, void *data)
-{
-    stream->credit.given += stored->parcel.length + GYRE_UNEXPECTED_CHARGE;
-    gyre_table_remove(&stream->stored, stored);
-    gyre_stream_agree_leave(stream, stored->agreement, true);
-    leave_store(stream, stored, data);
-}
-
 /* It is whole and its receive may have been posted while it came. */
 static int file_stored(struct gyre_stream *stream, struct gyre_stored *stored)
 {
     int status = 0;
     struct gyre_receive *receive = receive_for(stream, &stream->in.frame, &status);
     if (receive) {
-        leave_store(stream, stored, receive->data);
+        gyre_store_take(&stream->store, &stored->parcel, receive->data);
+        gyre_table_give(&stream->stored, stored);
         gyre_stream_finish_receive(stream, receive, 0);
         stream->credit.given += stream->in.frame.length + GYRE_UNEXPECTED_CHARGE;
         return 0;
@@ -126,16 +102,6 @@ static int close_data(struct gyre_stream *stream)
 
 /* -- a piece of a granted message -------------------------------------------------------------- */
 
-struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,
-                                                 const struct gyre_match *match)
-{
-    struct gyre_receive *receive = gyre_table_find(&stream->receives, match);
-    while (receive && !receive->granted) {
-        receive = gyre_table_next(receive, match);
-    }
-    return receive;
-}
-
 static int open_piece(struct gyre_stream *stream)
 {
     struct gyre_incoming *in = &stream->in;
@@ -159,15 +125,6 @@ static int open_piece(struct gyre_stream *stream)
         in->at = in->frame.length > 0 ? to + receive->got : NULL;
     }
     return 0;
-}
-
-/* A granted message has come, or will not. */
-void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status)
-{
-    if (receive->live) {
-        gyre_stream_end_receive(stream, receive, status);
-    }
-    gyre_stream_release_receive(stream, receive);
 }
 
 static int close_piece(struct gyre_stream *stream)

@@ -1,19 +1,26 @@
-/* The inside of a stream, for its own files only:
+/* The inside of a stream, for its own files only. Each file uses those below it:
  *
- *     stream.c           life, completions, failure       agree.c    fingerprints
- *     post.c      send, recv                       table.c    records found by name
- *     now.c       short messages without a post
- *     out.c       gather, wrote                    store.c    unexpected payload
- *     in.c        target, read, messages           point.c    messages read in place
- *     control.c   what else the peer says
- *     withdraw.c  cancel                           remote_write.c    messages written at the peer
- *                                                         device.c     copied by a device */
+ *     stream.c         create, destroy, and what a carrier asks of the whole stream
+ *     post.c           send() and recv(): from a post to a record
+ *     in.c             target(), read() and feed(): from bytes to messages
+ *     now.c            short messages without a post
+ *     out.c            gather(): which frame goes next
+ *     control.c        control frames that the peer has sent
+ *     withdraw.c       cancel(): posts that are taken back
+ *     point.c          messages that the receiver reads where they lie
+ *     device.c         copies by the copy queue, from and to memory of a device
+ *     remote_write.c   messages that the carrier writes at the peer
+ *     offers.c         frames that wait for the carrier
+ *     records.c        posts, stored messages and notes: their ends, and how they are found
+ *     agree.c          fingerprints
+ *     table.c store.c frame.c match.h */
 #ifndef GYRE_TRANSPORT_STREAM_INSIDE_H
 #define GYRE_TRANSPORT_STREAM_INSIDE_H
 
 #include "transport/stream/frame.h"
-#include "transport/stream/stream.h"
+#include "transport/stream/records.h"
 #include "transport/stream/store.h"
+#include "transport/stream/stream.h"
 #include "transport/stream/table.h"
 
 #define GYRE_STREAM_AHEAD_BYTES   (16u * 1024) /* read-ahead: what follows the payload being read */
@@ -26,82 +33,6 @@
 #define GYRE_STREAM_CREDIT_BESIDE 4u            /* of a store, owed: told beside other frames */
 #define GYRE_STREAM_CREDIT_ALONE  2u            /* the same: told in any case */
 #define GYRE_STREAM_PATIENCE      256u /* idle gathers before a long send asks for a grant */
-
-/* What is alive of one (comm, sequence), local or remote, has one fingerprint: that of its record
- * here. */
-struct gyre_agreement {
-    struct gyre_slot slot;
-    uint32_t local, remote; /* posts; messages and notes from the peer */
-};
-
-/* A posted receive, in receives' hash. `live`: its completion is due. A withdrawn one that was
- * granted stays there without a buffer, until its message came or was declared void. */
-struct gyre_receive {
-    struct gyre_slot slot;
-    struct gyre_agreement *agreement;
-    uint8_t *data;
-    uint64_t length, got, token;
-    uint64_t offset; /* in the peer's region, if that is not 0 */
-    uint32_t region;
-    bool live, granted;
-    bool invited;              /* the GRANT is out */
-    bool placed;               /* and says where the peer may write */
-    bool recalled, recall_due; /* which it shall not any more; it has not been told yet */
-    struct gyre_remote_place place;
-    bool on_device;           /* data is memory that the copy queue copies */
-    bool landing;             /* all of it has come, and is on its way from */
-    uint8_t *staged_in;       /* the host's memory, where pieces land first; NULL: none did */
-    uint64_t copying, ticket; /* bytes that are being copied, and the copy queue's ticket */
-};
-
-enum gyre_send_state {
-    GYRE_SEND_FREE,
-    GYRE_SEND_QUEUED,  /* eager, in out.eager: waits for credit */
-    GYRE_SEND_WAITING, /* long, in sends' hash and out.patient: waits for its grant */
-    GYRE_SEND_ASKED,   /* in sends' hash: has asked and waits for its grant */
-    GYRE_SEND_GRANTED, /* in out.granted: pieces go in turn */
-    GYRE_SEND_LOCATED, /* in out.points: the peer will be told where it lies */
-    GYRE_SEND_POINTED, /* in sends' hash: the peer reads it */
-    GYRE_SEND_REMOTE,  /* in out.remote_writes: the carrier will write it at the peer */
-    GYRE_SEND_STAGING, /* in out.staging: the copy queue copies it to the host's memory */
-    GYRE_SEND_WRITING, /* and does */
-    GYRE_SEND_FRAMED,  /* all its bytes are in offers */
-    GYRE_SEND_TEARING, /* withdrawn, but a frame of it is half written */
-    GYRE_SEND_VOID     /* withdrawn after its grant, in out.voids: the peer must be told */
-};
-
-struct gyre_send {
-    struct gyre_slot slot;
-    struct gyre_agreement *agreement;
-    const uint8_t *data;
-    uint64_t length, framed, token;
-    uint64_t offset; /* in the region, when located */
-    uint32_t region;
-    enum gyre_send_state state;
-    bool live, granted;
-    bool placed; /* the grant said where to write, and under which number */
-    uint32_t number;
-    struct gyre_remote_place place;
-    bool on_device;      /* data is memory that the copy queue copies */
-    uint8_t *staged_out; /* a copy of it in the host's; NULL: none */
-    uint64_t bytes_staged, copying,
-        ticket; /* bytes copied; being copied; the copy queue's ticket */
-};
-
-struct gyre_stored { /* a whole message whose receive is not posted yet */
-    struct gyre_slot slot;
-    struct gyre_agreement *agreement;
-    struct gyre_parcel parcel;
-};
-
-struct gyre_note { /* a GRANT before its send, or an ASK before its receive */
-    struct gyre_slot slot;
-    struct gyre_agreement *agreement;
-    uint64_t length;
-    bool placed, spared_due;
-    uint32_t number;
-    struct gyre_remote_place place;
-};
 
 struct gyre_offer { /* one frame on its way out: what is left of it */
     const uint8_t *head, *body;
@@ -192,106 +123,135 @@ static inline struct gyre_offer *gyre_stream_offer_at(struct gyre_outgoing *out,
     return &out->offer[(out->first + i) % GYRE_STREAM_OFFERS];
 }
 
-/* stream.c. tell: a post has completed; end: completes the post, its record lives on; release: the
- * record is free; finish: both. */
-void gyre_stream_tell(struct gyre_stream *stream, uint64_t token, int status, bool send);
-void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, int status);
-void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send);
-void gyre_stream_finish_send(struct gyre_stream *stream, struct gyre_send *send, int status);
-void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *receive, int status);
-void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive);
-void gyre_stream_give_receive(struct gyre_stream *stream,
-                              struct gyre_receive *receive); /* as release; it is in no hash */
-void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive *receive,
-                                int status);
+/* Whether the peer's store has room for an eager message of that length. */
+static inline bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length)
+{
+    const struct gyre_credit *credit = &stream->credit;
+    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <= stream->unexpected;
+}
 
-/* out.c. retire: forgets the offers of which nothing is left. */
+/* agree.c. One record per operation that is mentioned here, with its fingerprint. */
+
+/* Whether an operation of that name is known here with another fingerprint. */
+bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_match *match);
+
+/* Whether a frame of the peer fits what is known here: 0, GYRE_MISMATCH (recorded by disagree()) or
+ * GYRE_CORRUPT. */
+int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match *match);
+
+/* Adds a mention, local or remote. Returns the operation's record; NULL: *status says why not. */
+struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,
+                                              const struct gyre_match *match, bool remote,
+                                              int *status);
+
+/* Takes a mention back. */
+void gyre_stream_agree_leave(struct gyre_stream *stream, struct gyre_agreement *agreement,
+                             bool remote);
+
+/* Records both sides of a mismatch for gyre_stream_mismatch(). Returns GYRE_MISMATCH. */
+int gyre_stream_disagree(struct gyre_stream *stream, const struct gyre_match *mine,
+                         uint64_t theirs);
+
+/* offers.c */
+
+/* Whether one more offer, of any frame, may be made. */
+bool gyre_stream_offers_have_room(const struct gyre_outgoing *out);
+
+/* Offers a frame. A payload of more than GYRE_STREAM_INLINE_MAX bytes is borrowed until it is
+ * written. */
+struct gyre_offer *gyre_stream_offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
+                                     const struct gyre_match *match, const void *payload,
+                                     uint32_t length);
+
+/* Fills `iov` with what is left of the offers. Returns the number of vectors, at most `max`. */
+int gyre_stream_offered(const struct gyre_stream *stream, struct iovec *iov, int max);
+
+/* Forgets the offers of which nothing is left. */
 void gyre_stream_retire(struct gyre_stream *stream);
-bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length);
-void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive);
-void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send); /* by the peer */
 
-/* now.c. go_on: the send is the one that has begun without a post. is_next: read-ahead begins
- * with that message, of which all is there and proved; the credit is counted then. */
-bool gyre_stream_go_on(struct gyre_stream *stream, struct gyre_send *send);
-bool gyre_stream_is_next(struct gyre_stream *stream, const struct gyre_match *match,
-                         uint64_t length);
+/* remote_write.c */
 
-/* in.c. unstore: a stored message goes where it belongs; expecting, granted_receive: the
- * receive that a message of that name is for, come of itself or granted; NULL: none. */
-void gyre_stream_unstore(struct gyre_stream *stream, struct gyre_stored *stored, void *data);
-struct gyre_receive *gyre_stream_expecting(struct gyre_stream *stream,
-                                           const struct gyre_match *match);
-struct gyre_receive *gyre_stream_granted_receive(struct gyre_stream *stream,
-                                                 const struct gyre_match *match);
-void gyre_stream_end_granted(struct gyre_stream *stream, struct gyre_receive *receive, int status);
+/* Lets the peer write the message into the receive's buffer, if the carrier can. */
+bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive);
 
-/* point.c. point: the peer shall read the message in place, if it can; heard_*: what it says
- * of that. */
+/* The peer cannot write into the buffer any more. Ends a receive that was recalled. */
+void gyre_stream_unplace(struct gyre_stream *stream, struct gyre_receive *receive);
+
+/* True: the peer may write into the buffer and is told not to; the receive ends when it agrees. */
+bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive);
+
+/* The number by which the peer's carrier names the receive. */
+uint32_t gyre_stream_number(const struct gyre_stream *stream, const struct gyre_receive *receive);
+
+/* True: the carrier will write the message at the peer. */
+bool gyre_stream_write_remote(struct gyre_stream *stream, struct gyre_send *send);
+
+/* Act on RECALL and SPARED. recall returns the send that has to go in pieces now, in *send. */
+int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match,
+                             struct gyre_send **send);
+int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match *match);
+
+/* device.c. Negative returns are statuses that fail the stream. */
+
+/* Whether a message lies in memory that only the copy queue copies. */
+bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory,
+                              uint64_t length);
+
+/* The region of a device's memory that holds the message, and where; 0: none does. */
+uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
+                                      uint64_t length, uint64_t *offset);
+
+/* Host memory where the pieces of a message for a device land; NULL: no memory. */
+uint8_t *gyre_stream_stage_in(struct gyre_receive *receive);
+
+/* All pieces have landed: the copy queue brings them to the device. */
+void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive);
+
+/* Posts a copy for the first of in.points; by_host: host memory takes part. 1: posted; 0: no room.
+ */
+int gyre_stream_post_copy(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host);
+
+/* Ends the copies that are over. Returns 1 if there were any, else 0. */
+int gyre_stream_end_copies(struct gyre_stream *stream);
+
+/* Queues a send of a device's memory to be copied to host memory, from where it goes in pieces. */
+void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send);
+
+/* Moves the first of these copies on. Returns 1 if anything moved, else 0. */
+int gyre_stream_run_staging(struct gyre_stream *stream);
+
+/* point.c */
+
+/* True: the peer will be told where the message lies, and read it there. */
 bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send);
+
+/* Act on POINT and TAKEN. */
 int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match *match);
 int gyre_stream_heard_taken(struct gyre_stream *stream, const struct gyre_match *match);
 
-/* The message of this receive, which is in no queue, has been copied. */
-void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive);
-
-/* device.c. is_on_device: that memory is the copy queue's; locate_on_device: the region that holds
- * it, 0: none; stage_in: where pieces land instead, NULL: no memory; land: all have come. send_off:
- * the first of in.points goes by the copy queue, and by_host says whether host memory is read;
- * end_copies: what has been copied: 1 or 0, whether anything moved, or the status with which the
- * stream has failed. stage: the message goes in pieces, from a copy; run_staging: moves that on,
- * and tells as end_copies does. settle: the copy queue touches no buffer any more. */
-bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memory,
-                              uint64_t length);
-uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
-                                      uint64_t length, uint64_t *offset);
-uint8_t *gyre_stream_stage_in(struct gyre_receive *receive);
-void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive);
-int gyre_stream_send_off(struct gyre_stream *stream, struct gyre_receive *receive, bool by_host);
-int gyre_stream_end_copies(struct gyre_stream *stream);
-void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send);
-int gyre_stream_run_staging(struct gyre_stream *stream);
-void gyre_stream_settle(struct gyre_stream *stream);
-
-/* The copy queue may write its buffer: it ends by itself. */
-static inline bool gyre_stream_past_recall(const struct gyre_receive *receive)
-{
-    return receive->landing || receive->copying;
-}
-
-/* remote_write.c. expose: the peer may write the message where it belongs; unplace: it may not any
- * more; recall: it shall not, and the receive ends when that is sure; reach: the carrier will write
- * the message. */
-bool gyre_stream_expose(struct gyre_stream *stream, struct gyre_receive *receive);
-void gyre_stream_unplace(struct gyre_stream *stream, struct gyre_receive *receive);
-bool gyre_stream_recall(struct gyre_stream *stream, struct gyre_receive *receive);
-bool gyre_stream_write_remote(struct gyre_stream *stream, struct gyre_send *send);
-uint32_t gyre_stream_number(const struct gyre_stream *stream, const struct gyre_receive *receive);
-int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match);
-int gyre_stream_heard_spared(struct gyre_stream *stream, const struct gyre_match *match);
-
-/* control.c. hear: acts on the control frame that has come; hear_nothing_more: ends what
- * waits for the peer. */
-int gyre_stream_hear(struct gyre_stream *stream);
-void gyre_stream_hear_nothing_more(struct gyre_stream *stream);
-
-/* withdraw.c. The post completes with `status`. */
+/* withdraw.c. Take a post back, which completes with `status`. */
 void gyre_stream_withdraw_send(struct gyre_stream *stream, struct gyre_send *send, int status);
 void gyre_stream_withdraw_receive(struct gyre_stream *stream, struct gyre_receive *receive,
                                   int status);
 
-/* agree.c. differs(): whatever is alive of it here has another fingerprint; check(): a frame from
- * the peer against what is known; join(): adds one local or remote mention to the record and
- * returns it, or NULL and *status; leave(): takes it back. GYRE_MISMATCH is recorded for the
- * caller. */
-bool gyre_stream_differs(const struct gyre_stream *stream, const struct gyre_match *match);
-int gyre_stream_agree_check(struct gyre_stream *stream, const struct gyre_match *match);
-struct gyre_agreement *gyre_stream_agree_join(struct gyre_stream *stream,
-                                              const struct gyre_match *match, bool remote,
-                                              int *status);
-void gyre_stream_agree_leave(struct gyre_stream *stream, struct gyre_agreement *agreement,
-                             bool remote);
-int gyre_stream_disagree(struct gyre_stream *stream, const struct gyre_match *mine,
-                         uint64_t theirs);
+/* control.c */
+
+/* Acts on the control frame that has come whole. */
+int gyre_stream_hear(struct gyre_stream *stream);
+
+/* Ends what waits for a peer that sends no message any more. */
+void gyre_stream_hear_nothing_more(struct gyre_stream *stream);
+
+/* The peer has granted the send: chooses how its message goes. */
+void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send);
+
+/* now.c */
+
+/* True: the send is the one that has begun without a post, and goes on. */
+bool gyre_stream_go_on(struct gyre_stream *stream, struct gyre_send *send);
+
+/* True: read-ahead begins with that message, whole and proved; its credit has been counted. */
+bool gyre_stream_is_next(struct gyre_stream *stream, const struct gyre_match *match,
+                         uint64_t length);
 
 #endif

@@ -1,4 +1,4 @@
-/* From posted sends to bytes: which frame goes next, and what is left of those offered.
+/* Which frame goes next: from posted sends to offers.
  *
  *   send ─▶ eager ──credit──────────────────────────────┐
  *             └─blocked─▶ ASK ─▶ (hash) ──┐             ▼
@@ -16,51 +16,10 @@
  * may be messages that the peer takes only after this one. It asks, and comes as a granted message
  * once its receive is posted; so whatever has its receive posted moves, however full the store is.
  * A long message asks too, but late: the grant is normally on its way, and the question only serves
- * to find a receive of another length.
- *
- * Headers and payloads up to 256 bytes are staged side by side, so a burst of small messages is one
- * vector. An offer is never changed once a byte of it was written; the stage is used again from its
- * start when all offers have gone. */
+ * to find a receive of another length. */
 #include "transport/stream/inside.h"
 
 #include "base/bytes.h"
-
-#include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define STAGED_MAX (GYRE_FRAME_BYTES + GYRE_STREAM_INLINE_MAX)
-
-static bool offers_have_room(const struct gyre_outgoing *out)
-{
-    return out->offers < GYRE_STREAM_OFFERS &&
-           out->staged + STAGED_MAX <= GYRE_STREAM_STAGE_BYTES &&
-           out->offered < GYRE_STREAM_OFFER_BYTES;
-}
-
-static struct gyre_offer *next_offer(struct gyre_stream *stream, enum gyre_frame_kind kind,
-                                     const struct gyre_match *match, const void *payload,
-                                     uint32_t length)
-{
-    struct gyre_outgoing *out = &stream->out;
-    struct gyre_offer *offer = gyre_stream_offer_at(out, out->offers++);
-    struct gyre_frame frame = {
-        .kind = kind, .length = length, .epoch = stream->epoch, .match = *match};
-    uint8_t *head = out->stage + out->staged;
-    gyre_frame_encode(&frame, stream->checksum ? payload : NULL, head);
-    *offer = (struct gyre_offer){.head = head, .head_left = GYRE_FRAME_BYTES, .kind = kind};
-    if (length > GYRE_STREAM_INLINE_MAX) {
-        offer->body = payload;
-        offer->body_left = length;
-    } else if (length > 0) {
-        memcpy(head + GYRE_FRAME_BYTES, payload, length);
-        offer->head_left += length;
-    }
-    out->staged += offer->head_left;
-    out->offered += offer->head_left + offer->body_left;
-    return offer;
-}
 
 /* -- control ----------------------------------------------------------------------------------- */
 
@@ -69,7 +28,7 @@ static void offer_length(struct gyre_stream *stream, enum gyre_frame_kind kind,
 {
     uint8_t wire[8];
     gyre_put64(wire, length);
-    next_offer(stream, kind, match, wire, sizeof wire);
+    gyre_stream_offer(stream, kind, match, wire, sizeof wire);
 }
 
 static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
@@ -77,7 +36,7 @@ static void offer_place(struct gyre_stream *stream, struct gyre_send *send)
     uint8_t wire[2 * sizeof(uint64_t)];
     gyre_put64(wire, send->region);
     gyre_put64(wire + 8, send->offset);
-    next_offer(stream, GYRE_FRAME_POINT, &send->slot.match, wire, sizeof wire);
+    gyre_stream_offer(stream, GYRE_FRAME_POINT, &send->slot.match, wire, sizeof wire);
     send->state = GYRE_SEND_POINTED;
     gyre_table_insert(&stream->sends, send);
 }
@@ -96,20 +55,14 @@ static void offer_invitation(struct gyre_stream *stream, struct gyre_receive *re
     gyre_put32(wire + 16, gyre_stream_number(stream, receive));
     for (int i = 0; i < GYRE_REMOTE_WRITE_KEYS; i++)
         gyre_put32(wire + 20 + 4 * i, receive->place.key[i]);
-    next_offer(stream, GYRE_FRAME_PLACE, &receive->slot.match, wire, sizeof wire);
+    gyre_stream_offer(stream, GYRE_FRAME_PLACE, &receive->slot.match, wire, sizeof wire);
 }
 
 static void offer_credit(struct gyre_stream *stream)
 {
     struct gyre_match total = {.sequence = stream->credit.given};
-    next_offer(stream, GYRE_FRAME_CREDIT, &total, NULL, 0);
+    gyre_stream_offer(stream, GYRE_FRAME_CREDIT, &total, NULL, 0);
     stream->credit.reported = stream->credit.given;
-}
-
-bool gyre_stream_has_credit(const struct gyre_stream *stream, uint64_t length)
-{
-    const struct gyre_credit *credit = &stream->credit;
-    return credit->spent - credit->returned + length + GYRE_UNEXPECTED_CHARGE <= stream->unexpected;
 }
 
 bool gyre_stream_lacks_credit(const struct gyre_stream *stream)
@@ -135,13 +88,13 @@ static bool offer_recalls(struct gyre_stream *stream)
 {
     struct gyre_receive *receive = gyre_queue_pop(&stream->out.recalls);
     if (receive) {
-        next_offer(stream, GYRE_FRAME_RECALL, &receive->slot.match, NULL, 0);
+        gyre_stream_offer(stream, GYRE_FRAME_RECALL, &receive->slot.match, NULL, 0);
         receive->recall_due = false;
         return true;
     }
     struct gyre_note *note = gyre_queue_pop(&stream->out.spared);
     if (note) {
-        next_offer(stream, GYRE_FRAME_SPARED, &note->slot.match, NULL, 0);
+        gyre_stream_offer(stream, GYRE_FRAME_SPARED, &note->slot.match, NULL, 0);
         note->spared_due = false;
     }
     return note != NULL;
@@ -152,7 +105,7 @@ static bool offer_control(struct gyre_stream *stream)
     struct gyre_outgoing *out = &stream->out;
     struct gyre_send *send = gyre_queue_pop(&out->voids);
     if (send) {
-        next_offer(stream, GYRE_FRAME_VOID, &send->slot.match, NULL, 0);
+        gyre_stream_offer(stream, GYRE_FRAME_VOID, &send->slot.match, NULL, 0);
         gyre_stream_release_send(stream, send);
         return true;
     }
@@ -166,7 +119,7 @@ static bool offer_control(struct gyre_stream *stream)
         return true;
     receive = gyre_queue_pop(&out->taken_notices);
     if (receive) {
-        next_offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
+        gyre_stream_offer(stream, GYRE_FRAME_TAKEN, &receive->slot.match, NULL, 0);
         gyre_stream_give_receive(stream, receive);
         return true;
     }
@@ -187,8 +140,8 @@ static bool offer_control(struct gyre_stream *stream)
 static void frame_message(struct gyre_stream *stream, struct gyre_send *send,
                           enum gyre_frame_kind kind, uint32_t length)
 {
-    struct gyre_offer *piece = next_offer(stream, kind, &send->slot.match,
-                                          length > 0 ? send->data + send->framed : NULL, length);
+    struct gyre_offer *piece = gyre_stream_offer(
+        stream, kind, &send->slot.match, length > 0 ? send->data + send->framed : NULL, length);
     piece->send = send;
     send->framed += length;
     piece->last = send->framed == send->length;
@@ -272,7 +225,7 @@ static void offer_bye(struct gyre_stream *stream)
 {
     if (stream->out.bye_asked && !stream->out.bye_framed && stream->out.unframed == 0) {
         struct gyre_match nothing = {0};
-        next_offer(stream, GYRE_FRAME_BYE, &nothing, NULL, 0);
+        gyre_stream_offer(stream, GYRE_FRAME_BYE, &nothing, NULL, 0);
         stream->out.bye_framed = true;
     }
 }
@@ -280,34 +233,18 @@ static void offer_bye(struct gyre_stream *stream)
 static void fill_offers(struct gyre_stream *stream)
 {
     struct gyre_outgoing *out = &stream->out;
-    while (offers_have_room(out) && (offer_control(stream) || offer_message(stream))) {
+    while (gyre_stream_offers_have_room(out) && (offer_control(stream) || offer_message(stream))) {
         out->patience = 0;
     }
     if (out->offers == 0) {
         offer_asks(stream);
     }
-    if (offers_have_room(out)) {
+    if (gyre_stream_offers_have_room(out)) {
         offer_bye(stream);
     }
 }
 
 /* -- the carrier's side ------------------------------------------------------------------------ */
-
-static bool add_vector(struct iovec *iov, int *used, int max, const uint8_t *bytes, size_t length)
-{
-    if (length == 0) {
-        return true;
-    }
-    if (*used > 0 && (uint8_t *)iov[*used - 1].iov_base + iov[*used - 1].iov_len == bytes) {
-        iov[*used - 1].iov_len += length;
-        return true;
-    }
-    if (*used == max) {
-        return false;
-    }
-    iov[(*used)++] = (struct iovec){.iov_base = (void *)bytes, .iov_len = length};
-    return true;
-}
 
 /* Most gathers find that, so it is found out quickly. */
 bool gyre_stream_silent(const struct gyre_stream *stream)
@@ -325,101 +262,5 @@ int gyre_stream_gather(struct gyre_stream *stream, struct iovec *iov, int max)
         return 0;
     }
     fill_offers(stream);
-    int used = 0;
-    for (uint32_t i = 0; i < stream->out.offers; i++) {
-        const struct gyre_offer *offer = gyre_stream_offer_at(&stream->out, i);
-        if (!add_vector(iov, &used, max, offer->head, offer->head_left) ||
-            !add_vector(iov, &used, max, offer->body, offer->body_left)) {
-            break;
-        }
-    }
-    return used;
-}
-
-static void offer_written(struct gyre_stream *stream, const struct gyre_offer *offer)
-{
-    struct gyre_send *send = offer->send;
-    stream->out.bye_said |= offer->kind == GYRE_FRAME_BYE;
-    if (send && send->state == GYRE_SEND_TEARING) {
-        free(stream->out.torn);
-        stream->out.torn = NULL;
-        send->state = GYRE_SEND_VOID;
-        if (offer->last) {
-            gyre_stream_release_send(stream, send);
-        } else {
-            gyre_queue_push(&stream->out.voids, send);
-        }
-    } else if (send && offer->last) {
-        gyre_stream_finish_send(stream, send, 0);
-    }
-}
-
-/* Offers of which nothing is left. */
-void gyre_stream_retire(struct gyre_stream *stream)
-{
-    struct gyre_outgoing *out = &stream->out;
-    while (out->offers > 0) {
-        const struct gyre_offer *offer = gyre_stream_offer_at(out, 0);
-        if (offer->head_left + offer->body_left > 0) {
-            return;
-        }
-        offer_written(stream, offer);
-        if (offer == out->begun_rest) {
-            out->begun_rest = NULL;
-        }
-        out->first = (out->first + 1) % GYRE_STREAM_OFFERS;
-        out->offers--;
-    }
-    out->staged = 0;
-}
-
-static size_t skip_written(const uint8_t **bytes, uint32_t *left, size_t written)
-{
-    uint32_t part = written < *left ? (uint32_t)written : *left;
-    *bytes += part;
-    *left -= part;
-    return written - part;
-}
-
-void gyre_stream_wrote(struct gyre_stream *stream, size_t bytes)
-{
-    struct gyre_outgoing *out = &stream->out;
-    if (stream->status || bytes == 0) {
-        return;
-    }
-    assert(bytes <= out->offered && "a carrier writes what it was offered");
-    out->offered -= bytes;
-    for (uint32_t i = 0; bytes > 0; i++) {
-        struct gyre_offer *offer = gyre_stream_offer_at(out, i);
-        offer->begun = true;
-        bytes = skip_written(&offer->head, &offer->head_left, bytes);
-        bytes = offer->body_left > 0 ? skip_written(&offer->body, &offer->body_left, bytes) : bytes;
-    }
-    gyre_stream_retire(stream);
-}
-
-/* -- grants ------------------------------------------------------------------------------------ */
-
-void gyre_stream_grant(struct gyre_stream *stream, struct gyre_receive *receive)
-{
-    receive->granted = true;
-    gyre_queue_push(&stream->out.grants, receive);
-}
-
-void gyre_stream_granted(struct gyre_stream *stream, struct gyre_send *send)
-{
-    struct gyre_outgoing *out = &stream->out;
-    if (send->state == GYRE_SEND_WAITING) {
-        gyre_queue_unlink(&out->patient, send);
-    }
-    send->granted = true;
-    if (send->live && (gyre_stream_point(stream, send) || gyre_stream_write_remote(stream, send))) {
-        return;
-    }
-    if (send->live && send->on_device) {
-        gyre_stream_stage(stream, send);
-        return;
-    }
-    send->state = send->live ? GYRE_SEND_GRANTED : GYRE_SEND_VOID;
-    gyre_queue_push(send->live ? &out->granted : &out->voids, send);
+    return gyre_stream_offered(stream, iov, max);
 }

@@ -47,19 +47,6 @@ int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match 
     return 0;
 }
 
-/* The record leaves the hash with its name, and is free when TAKEN has been said. */
-void gyre_stream_take(struct gyre_stream *stream, struct gyre_receive *receive)
-{
-    if (receive->live)
-        gyre_stream_end_receive(stream, receive, 0);
-    if (receive->landing) {
-        gyre_stream_give_receive(stream, receive);
-        return;
-    }
-    gyre_table_remove(&stream->receives, receive);
-    gyre_queue_push(&stream->out.taken_notices, receive);
-}
-
 static uint64_t piece_of(const struct gyre_receive *receive)
 {
     uint64_t left = receive->length - receive->got;
@@ -85,28 +72,35 @@ static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive,
     if (receive->got < receive->length)
         return;
     gyre_queue_pop(&stream->in.points);
-    gyre_stream_take(stream, receive);
+    gyre_stream_end_copied(stream, receive);
+}
+
+/* 1 or 0: whether anything moved; negative: the stream fails. */
+static int fetch_next(struct gyre_stream *stream, struct gyre_receive *receive)
+{
+    const void *from = receive->live ? look_up_source(stream, receive) : NULL;
+    if (receive->live && (receive->on_device || (!from && stream->copy_queue)))
+        return gyre_stream_post_copy(stream, receive, from != NULL);
+    if (receive->live && !from)
+        return 0;
+    copy_piece(stream, receive, from);
+    return 1;
 }
 
 int gyre_stream_fetch(struct gyre_stream *stream)
 {
-    int moved = gyre_stream_end_copies(stream);
-    if (moved >= 0 && stream->out.staging.head) {
-        int bytes_staged = gyre_stream_run_staging(stream);
-        moved = bytes_staged < 0 ? bytes_staged : bytes_staged | moved;
-    }
+    if (stream->status)
+        return 0;
+    int ended = gyre_stream_end_copies(stream);
+    int staged = ended >= 0 && stream->out.staging.head ? gyre_stream_run_staging(stream) : 0;
     struct gyre_receive *receive = (struct gyre_receive *)stream->in.points.head;
-    if (stream->status || !receive)
-        return moved;
-    const void *from = receive->live ? look_up_source(stream, receive) : NULL;
-    if (receive->live && (receive->on_device || (!from && stream->copy_queue))) {
-        int sent = gyre_stream_send_off(stream, receive, from != NULL);
-        return sent < 0 ? sent : sent | moved;
+    int fetched = ended >= 0 && staged >= 0 && receive ? fetch_next(stream, receive) : 0;
+    int status = ended < 0 ? ended : staged < 0 ? staged : fetched;
+    if (status < 0) {
+        gyre_stream_fail(stream, status);
+        return status;
     }
-    if (receive->live && !from)
-        return moved;
-    copy_piece(stream, receive, from);
-    return 1;
+    return ended | staged | fetched;
 }
 
 bool gyre_stream_pending(const struct gyre_stream *stream)

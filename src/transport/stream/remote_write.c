@@ -133,7 +133,8 @@ static struct gyre_send *find_remote_write(struct gyre_stream *stream,
 }
 
 /* Nothing is written that has not begun. */
-int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match)
+int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match,
+                             struct gyre_send **out)
 {
     struct gyre_note *note = gyre_table_find(&stream->grants, match);
     struct gyre_send *send = find_remote_write(stream, match);
@@ -146,7 +147,7 @@ int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match
     } else if (send) {
         gyre_queue_unlink(&stream->out.remote_writes, send);
         send->placed = false;
-        gyre_stream_granted(stream, send);
+        *out = send;
     }
     return 0;
 }

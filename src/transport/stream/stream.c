@@ -142,12 +142,6 @@ size_t gyre_stream_footprint(const struct gyre_stream *stream)
 
 /* -- completions ------------------------------------------------------------------------------- */
 
-void gyre_stream_tell(struct gyre_stream *stream, uint64_t token, int status, bool send)
-{
-    stream->done[stream->done_end++ & stream->done_mask] =
-        (struct gyre_done){.completion = {.token = token, .status = status}, .send = send};
-}
-
 bool gyre_stream_waits(const struct gyre_stream *stream)
 {
     return stream->sends_out + stream->receives_out != stream->done_end - stream->done_first;
@@ -164,76 +158,7 @@ int gyre_stream_complete(struct gyre_stream *stream, struct gyre_completion *out
     return count;
 }
 
-void gyre_stream_end_send(struct gyre_stream *stream, struct gyre_send *send, int status)
-{
-    gyre_stream_tell(stream, send->token, status, true);
-    send->live = false;
-    gyre_stream_agree_leave(stream, send->agreement, false);
-}
-
-void gyre_stream_release_send(struct gyre_stream *stream, struct gyre_send *send)
-{
-    free(send->staged_out);
-    send->staged_out = NULL;
-    send->state = GYRE_SEND_FREE;
-    gyre_table_give(&stream->sends, send);
-}
-
-void gyre_stream_finish_send(struct gyre_stream *stream, struct gyre_send *send, int status)
-{
-    gyre_stream_end_send(stream, send, status);
-    gyre_stream_release_send(stream, send);
-}
-
-void gyre_stream_end_receive(struct gyre_stream *stream, struct gyre_receive *receive, int status)
-{
-    gyre_stream_tell(stream, receive->token, status, false);
-    receive->live = false;
-    gyre_stream_agree_leave(stream, receive->agreement, false);
-}
-
-void gyre_stream_release_receive(struct gyre_stream *stream, struct gyre_receive *receive)
-{
-    gyre_table_remove(&stream->receives, receive);
-    gyre_stream_give_receive(stream, receive);
-}
-
-void gyre_stream_give_receive(struct gyre_stream *stream, struct gyre_receive *receive)
-{
-    free(receive->staged_in);
-    receive->staged_in = NULL;
-    gyre_table_give(&stream->receives, receive);
-}
-
-void gyre_stream_finish_receive(struct gyre_stream *stream, struct gyre_receive *receive,
-                                int status)
-{
-    gyre_stream_end_receive(stream, receive, status);
-    gyre_stream_release_receive(stream, receive);
-}
-
 /* -- the end ----------------------------------------------------------------------------------- */
-
-void gyre_stream_fail(struct gyre_stream *stream, int status)
-{
-    if (stream->status) {
-        return;
-    }
-    stream->status = status;
-    gyre_stream_settle(stream);
-    struct gyre_send *send;
-    for (uint32_t i = 0; (send = gyre_table_record(&stream->sends, i)); i++) {
-        if (send->live) {
-            gyre_stream_end_send(stream, send, status);
-        }
-    }
-    struct gyre_receive *receive;
-    for (uint32_t i = 0; (receive = gyre_table_record(&stream->receives, i)); i++) {
-        if (receive->live) {
-            gyre_stream_end_receive(stream, receive, status);
-        }
-    }
-}
 
 void gyre_stream_bye(struct gyre_stream *stream)
 {
