@@ -3,7 +3,7 @@
 #include "parts/verbs_bare.h"
 
 #include "base/clock.h"
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include <infiniband/verbs.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "link/verbs_breaker.h"
 
 #include "base/rng.h"
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include <infiniband/verbs.h>
 
@@ -31,7 +31,7 @@ static void break_all(const struct gyre_verbs_wire *wire)
     for (uint32_t i = 0; i < wire->most; i++) {
         const struct gyre_verbs_pipe *pipe = wire->pipe[i];
         const struct gyre_verbs_queue *queue = pipe ? pipe->way[broken % pipe->ways] : NULL;
-        if (queue && queue->pair && pipe->detours) {
+        if (queue && queue->pair && pipe->falls_back) {
             ibv_modify_qp(queue->pair, &wanted, IBV_QP_STATE);
             broken++;
         }

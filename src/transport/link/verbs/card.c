@@ -5,7 +5,7 @@
  * reserved, and where the first device has no such queue, or none of so many requests, the window
  * is halved until it fits. Another device is left out where it does not fit, or cannot be opened:
  * the wire serves without it, and each pair learns why when it meets. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/wire.h"
 
 #include "base/log.h"
 
@@ -18,7 +18,7 @@
 
 uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire, bool first)
 {
-    return (first ? wire->window + GYRE_VERBS_NEWS : 0) + GYRE_VERBS_PLACES + GYRE_VERBS_RENEW;
+    return (first ? wire->window + GYRE_VERBS_ACKS : 0) + GYRE_VERBS_PLACES + GYRE_VERBS_RENEW;
 }
 
 /* -- limits ------------------------------------------------------------------------------------ */
@@ -151,4 +151,17 @@ void gyre_verbs_card_close(struct gyre_verbs_card *card)
     card->channel = NULL;
     card->domain = NULL;
     card->context = NULL;
+}
+
+/* -- state ------------------------------------------------------------------------------------- */
+
+int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words)
+{
+    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
+    if (ibv_query_port(card->context, card->port.number, &port)) {
+        *words = "not to be asked";
+        return -ENODEV;
+    }
+    *words = ibv_port_state_str(port.state);
+    return port.state == IBV_PORT_ACTIVE ? 0 : -ENETDOWN;
 }

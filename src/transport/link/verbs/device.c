@@ -7,7 +7,7 @@
  * half as much, down to GYRE_VERBS_RING_LEAST per ring; then the limit is told, and how it is raised. Only inboxes and slots are remotely writable,
  * and the place of the test writes of further queue pairs, which nobody reads later; their keys end
  * with the wire. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include "base/env.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* Registering a device's memory by its dma-buf: libibverbs has it since rdma-core 34. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/wire.h"
 
 #include <infiniband/verbs.h>
 

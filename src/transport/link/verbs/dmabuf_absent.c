@@ -1,5 +1,5 @@
 /* Stands in where libibverbs knows no dma-bufs: what is left is memory by its addresses. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/wire.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -3,15 +3,15 @@
  *     a message of 4096 bytes behind its header     │ 32 + 4064 │ 32 │     two packets
  *     where the other end can write the header      │    4096   │          one
  *
- * Messages are often as long as a packet, or as two or four, so that the header alone makes
- * another. One that differs from the one before by its operation's number alone, and that not by
- * much, is told by the difference, in the immediate; the receiver writes the header before the
- * payload in its inbox, where room was left for it, and reads the record as any other. In the
- * outbox the record is whole, for a fallback.
+ * Messages are often as long as a packet, or as two or four; a header makes another packet then. A
+ * header may stay away if it is the last one but for a sequence that is ahead by 1 to 15. The
+ * immediate tells that difference. The receiver writes the header before the payload in its inbox,
+ * where the sender left room, and reads the record as any other. In the outbox the record is whole,
+ * for a fallback.
  *
- * "The one before" is the last whole frame that went to the inbox as a record of its own, which the
- * immediate says of it; so both ends know it, whatever went by other ways meanwhile. */
-#include "transport/link/verbs/inside.h"
+ * "The last one" is the header of the inbox's last record that was one whole frame. The immediate
+ * tells which records are, so both ends know it, whatever went by other ways meanwhile. */
+#include "transport/link/verbs/peer.h"
 
 #include "transport/stream/frame.h"
 
@@ -26,34 +26,29 @@ static uint32_t packets(const struct gyre_verbs_pipe *pipe, uint32_t bytes)
     return (bytes + packet - 1) / packet;
 }
 
-uint32_t gyre_verbs_head_advance(const struct gyre_verbs_pipe *pipe, const uint8_t *record,
-                                 uint32_t length)
-{
-    struct gyre_frame last, next;
-    if (packets(pipe, length - GYRE_FRAME_BYTES) == packets(pipe, length) ||
-        gyre_frame_decode(pipe->head_out, &last) || gyre_frame_decode(record, &next))
-        return 0;
-    uint64_t advance = next.match.sequence - last.match.sequence;
-    next.match.sequence = last.match.sequence;
-    return advance <= GYRE_VERBS_ADVANCE && next.kind == last.kind && next.length == last.length &&
-                   next.epoch == last.epoch && next.match.comm == last.match.comm &&
-                   next.match.lane == last.match.lane && next.match.order == last.match.order &&
-                   next.match.fingerprint == last.match.fingerprint
-               ? (uint32_t)advance
-               : 0;
-}
-
-void gyre_verbs_head_note(uint8_t last[GYRE_VERBS_HEAD], const uint8_t *record)
-{
-    memcpy(last, record, GYRE_VERBS_HEAD);
-}
-
-bool gyre_verbs_head_write(const struct gyre_verbs_pipe *pipe, uint32_t advance, uint8_t *record)
+bool gyre_verbs_head_write(const uint8_t last[GYRE_VERBS_HEAD], uint32_t advance, uint8_t *record)
 {
     struct gyre_frame frame;
-    if (gyre_frame_decode(pipe->head_in, &frame))
+    if (gyre_frame_decode(last, &frame))
         return false;
     frame.match.sequence += advance;
     gyre_frame_encode(&frame, NULL, record);
     return true;
+}
+
+/* The header is what the receiver would write. */
+uint32_t gyre_verbs_head_advance(const struct gyre_verbs_pipe *pipe, const uint8_t *record,
+                                 uint32_t length)
+{
+    struct gyre_frame last, next;
+    uint8_t written[GYRE_VERBS_HEAD];
+    if (packets(pipe, length - GYRE_FRAME_BYTES) == packets(pipe, length) ||
+        gyre_frame_decode(pipe->head_out, &last) || gyre_frame_decode(record, &next))
+        return 0;
+    uint64_t advance = next.match.sequence - last.match.sequence;
+    return advance <= GYRE_VERBS_ADVANCE &&
+                   gyre_verbs_head_write(pipe->head_out, (uint32_t)advance, written) &&
+                   memcmp(written, record, sizeof written) == 0
+               ? (uint32_t)advance
+               : 0;
 }

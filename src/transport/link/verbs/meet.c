@@ -19,7 +19,7 @@
  * for rank 0 through all its other meetings. So the patience grows with the peers. A peer that ends,
  * or whose host is silent, is not waited for: the socket tells. The test write is waited for
  * PROBE_MS, which is shorter than the device's own patience. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -126,11 +126,6 @@ static int exchange_step(const struct talk *talk, int good, const struct gyre_tr
     return 0;
 }
 
-static bool is_first_queue(const struct gyre_verbs_queue *queue)
-{
-    return queue == queue->pipe->queue;
-}
-
 static uint8_t test_byte(const struct gyre_verbs_end *from, uint32_t i)
 {
     return (uint8_t)(from->first >> 8 * (i % 3) ^ i * 131 ^ i >> 8);
@@ -140,7 +135,7 @@ static uint8_t test_byte(const struct gyre_verbs_end *from, uint32_t i)
 static void write_test(struct gyre_verbs_queue *queue)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
-    bool first = is_first_queue(queue);
+    bool first = gyre_verbs_is_first(queue);
     uint8_t *from = first ? pipe->outbox : pipe->wire->test + GYRE_VERBS_TEST;
     for (uint32_t i = 0; i < GYRE_VERBS_TEST; i++)
         from[i] = test_byte(&queue->mine, i);
@@ -154,23 +149,22 @@ static void write_test(struct gyre_verbs_queue *queue)
                                                       .tells = true,
                                                       .kind = GYRE_VERBS_PROBE,
                                                       .word = GYRE_VERBS_TEST});
-    gyre_verbs_queue_flush(queue);
+    gyre_verbs_flush(queue);
 }
 
-void gyre_verbs_meet_check(struct gyre_verbs_queue *queue, uint32_t length)
+static bool is_whole_test(const struct gyre_verbs_queue *queue)
 {
-    const uint8_t *got = is_first_queue(queue) ? queue->pipe->inbox : queue->pipe->wire->test;
-    bool good = !queue->proven && !queue->test_came && length == GYRE_VERBS_TEST;
-    for (uint32_t i = 0; good && i < GYRE_VERBS_TEST; i++)
-        good = got[i] == test_byte(&queue->theirs, i);
-    queue->test_came = true;
-    if (!good)
-        gyre_verbs_fail(queue, GYRE_CORRUPT, "other bytes have come than were sent");
+    const uint8_t *got = gyre_verbs_is_first(queue) ? queue->pipe->inbox : queue->pipe->wire->test;
+    uint32_t i = 0;
+    while (i < GYRE_VERBS_TEST && got[i] == test_byte(&queue->theirs, i))
+        i++;
+    return i == GYRE_VERBS_TEST;
 }
 
-static bool passed(const struct gyre_verbs_queue *queue)
+/* Also when it has failed. */
+static bool has_ended(const struct gyre_verbs_queue *queue)
 {
-    return queue->test_came && queue->sends_done == queue->sends && !queue->refused[0];
+    return queue->refused[0] || (queue->test_came && queue->sends_done == queue->sends);
 }
 
 static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
@@ -178,9 +172,11 @@ static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
     uint64_t limit = gyre_now_ns() + PROBE_MS * GYRE_MS;
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
     write_test(queue);
-    while (!passed(queue) && !queue->refused[0] && gyre_now_ns() < limit)
-        gyre_verbs_queue_drain(queue->pipe->wire);
-    if (passed(queue))
+    while (!has_ended(queue) && gyre_now_ns() < limit)
+        gyre_verbs_drain(queue->pipe->wire);
+    if (queue->test_came && !is_whole_test(queue))
+        gyre_verbs_refuse(queue, "other bytes have come than were sent");
+    if (has_ended(queue) && !queue->refused[0])
         return 0;
     gyre_verbs_gid_name(queue->mine.gid, here);
     gyre_verbs_gid_name(queue->theirs.gid, there);
@@ -198,7 +194,7 @@ static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
 static void prepare_queue(struct gyre_verbs_queue *queue, struct gyre_trouble *why)
 {
     const struct gyre_verbs_card *card = queue->card;
-    if (!is_first_queue(queue) && card->why.status)
+    if (!gyre_verbs_is_first(queue) && card->why.status)
         *why = card->why;
     else if (card->refusals >= DOUBTS_MOST && !card->proven)
         gyre_trouble_set(why, GYRE_UNSUPPORTED, "test writes have reached no peer so far");
@@ -264,6 +260,6 @@ int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
     int status = meet_by(pipe->queue, &talk);
     for (uint32_t i = 1; !status && i < mine->queues && i < theirs->queues; i++)
         status = meet_beside(&pipe->queue[i], &talk);
-    pipe->detours = !status && mine->detours && theirs->detours;
+    pipe->falls_back = !status && mine->falls_back && theirs->falls_back;
     return status;
 }

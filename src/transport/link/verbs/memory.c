@@ -12,7 +12,7 @@
  *
  * A device's memory is not used where links may go on over TCP (GYRE_RDMA_FAILOVER): a socket cannot
  * read it. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/wire.h"
 
 #include "base/log.h"
 

@@ -7,7 +7,7 @@
  *
  * An offer of another version, or of a GID of another kind of network (which a device would write
  * to without a word), is a reason to say no like others. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include "base/bytes.h"
 #include "base/rng.h"
@@ -37,7 +37,7 @@ static void encode(const struct gyre_verbs_end *end, uint8_t out[GYRE_VERBS_OFFE
     gyre_put32(out + 48, end->window);
     out[52] = end->network;
     out[53] = end->version;
-    out[54] = end->detours;
+    out[54] = end->falls_back;
     out[55] = end->queues;
     gyre_put64(out + 56, end->slots);
     memcpy(out + 64, end->reason, sizeof end->reason);
@@ -57,7 +57,7 @@ static bool decode(const uint8_t in[GYRE_VERBS_OFFER], struct gyre_verbs_end *en
                                    .window = gyre_get32(in + 48),
                                    .network = in[52],
                                    .version = in[53],
-                                   .detours = in[54] == 1,
+                                   .falls_back = in[54] == 1,
                                    .queues = in[55],
                                    .slots = gyre_get64(in + 56)};
     memcpy(end->gid, in + 8, 16);
@@ -103,7 +103,7 @@ static int describe_refusal(struct gyre_verbs_queue *queue, const struct gyre_tr
                                     .window = wire->window,
                                     .network = port->network,
                                     .version = VERSION,
-                                    .detours = wire->failover,
+                                    .falls_back = wire->failover,
                                     .queues = (uint8_t)wire->queues};
     memcpy(mine->gid, port->gid, 16);
     snprintf(mine->reason, sizeof mine->reason, "%s", why->text);

@@ -4,51 +4,29 @@
  *     stream ◀── feed ─── inbox, as far as the record reaches        came()
  *     stream ◀── feed ─── slot                                       came(), or before: look()
  *
- * push() writes as long as there is room in the peer's inbox, in its window and in the send queue;
- * each of the three comes back by a completion, which marks the pipe, so nobody has to ask. A
- * record is read the moment it is told of, because a stream never refuses to read. What is consumed
- * is told with whatever goes out anyway, and alone once a quarter of window or ring is owed.
- *
- *     immediate   │ kind 2 │ consumed records 8 │ slot 1 │ whole 1 │ advance 4 │ length 16 │
- *                                               │ number of a long message 22            │
+ * push() writes as long as there is room in the peer's inbox, in its window and in the send queue.
+ * Each of the three comes back by a completion, which marks the pipe. A record is read as soon as
+ * its completion comes, because a stream never refuses to read. Consumed records are acknowledged
+ * with whatever goes out anyway, and alone once a quarter of window or ring is owed.
  *
  * A long message whose share on another queue pair is still missing holds up what came behind it on
- * the first one: so all is taken in the order in which it was sent, however many there are.
+ * the first one. So messages are taken in the order in which they were sent, over any number of
+ * queue pairs.
  *
- * All of it is the peer's word: nothing is read outside the inbox, and no more is given back than
- * was put out. */
-#include "transport/link/verbs/inside.h"
+ * Every number of an immediate is the peer's word: nothing is read outside the inbox, and no more
+ * is given back than was put out.
+ * Tested by tests/unit/transport/link/verbs/offer_test.c and tests/link/verbs.c. */
+#include "transport/link/verbs/peer.h"
 
 #include "base/copy.h"
 #include "transport/stream/frame.h"
 
 #include <infiniband/verbs.h>
+#include <string.h>
 
-#define VECTORS        8
-#define KIND_SHIFT     30
-#define CONSUMED_SHIFT 22
-#define CONSUMED_MOST  255u
-#define WORD_MASK      0x3fffffu
-#define LENGTH_MASK    0xffffu
-
-void gyre_verbs_pipe_mark(struct gyre_verbs_pipe *pipe)
-{
-    if (pipe->busy)
-        return;
-    pipe->busy = true;
-    TAILQ_INSERT_TAIL(&pipe->wire->busy, pipe, in_busy);
-}
-
-uint32_t gyre_verbs_pipe_immediate(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind,
-                                   uint32_t length)
-{
-    uint32_t consumed = pipe->taken - pipe->taken_told;
-    if (consumed > CONSUMED_MOST)
-        consumed = CONSUMED_MOST;
-    pipe->taken_told += consumed;
-    pipe->read_told = pipe->read;
-    return (uint32_t)kind << KIND_SHIFT | consumed << CONSUMED_SHIFT | length;
-}
+#define VECTORS     8
+#define WORD_MASK   0x3fffffu
+#define LENGTH_MASK 0xffffu
 
 /* -- out --------------------------------------------------------------------------------------- */
 
@@ -113,7 +91,7 @@ static void put_frame(struct gyre_verbs_pipe *pipe, uint32_t length)
     uint64_t at = pipe->written % pipe->queue->theirs.ring;
     uint32_t advance = gyre_verbs_head_advance(pipe, pipe->outbox + at, length);
     uint32_t skipped = advance ? GYRE_FRAME_BYTES : 0;
-    gyre_verbs_head_note(pipe->head_out, pipe->outbox + at);
+    memcpy(pipe->head_out, pipe->outbox + at, sizeof pipe->head_out);
     count_record(pipe, length);
     write_inbox(pipe, GYRE_VERBS_RECORD_CAME, at + skipped, length - skipped,
                 length | GYRE_VERBS_WHOLE | advance << GYRE_VERBS_ADVANCE_SHIFT);
@@ -152,17 +130,12 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
     } else {
         put_frame(pipe, frame);
     }
-    gyre_verbs_queue_flush(pipe->queue);
+    gyre_verbs_flush(pipe->queue);
     return true;
 }
 
-bool gyre_verbs_pipe_parted(const struct gyre_verbs_pipe *pipe)
-{
-    return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
-}
-
 /* Whether the peer might wait for it. */
-static bool owes_news(const struct gyre_verbs_pipe *pipe)
+static bool owes_ack(const struct gyre_verbs_pipe *pipe)
 {
     const struct gyre_verbs_end *mine = &pipe->queue->mine;
     return (pipe->taken - pipe->taken_told) * 4 >= mine->window ||
@@ -180,16 +153,16 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
         moved = push_records(pipe);
         moved |= gyre_verbs_remote_write_push(pipe);
     }
-    if (owes_news(pipe) && !gyre_verbs_pipe_parted(pipe) && gyre_verbs_queue_room(pipe->queue))
-        write_inbox(pipe, GYRE_VERBS_ONLY_NEWS, 0, 0, 0);
+    if (owes_ack(pipe) && !gyre_verbs_parted(pipe) && gyre_verbs_queue_room(pipe->queue))
+        write_inbox(pipe, GYRE_VERBS_ONLY_ACK, 0, 0, 0);
     for (uint32_t i = 0; i < pipe->ways; i++)
-        gyre_verbs_queue_flush(pipe->way[i]);
+        gyre_verbs_flush(pipe->way[i]);
     return moved;
 }
 
 /* -- in ---------------------------------------------------------------------------------------- */
 
-static bool hear_news(struct gyre_verbs_pipe *pipe, uint32_t consumed)
+static bool hear_ack(struct gyre_verbs_pipe *pipe, uint32_t consumed)
 {
     if (consumed > pipe->records - pipe->consumed) {
         gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer has consumed more than was sent");
@@ -201,7 +174,7 @@ static bool hear_news(struct gyre_verbs_pipe *pipe, uint32_t consumed)
     return true;
 }
 
-void gyre_verbs_pipe_take(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length)
+static void feed_stream(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length)
 {
     int status = gyre_stream_feed(pipe->stream, record, length);
     pipe->read += length;
@@ -218,14 +191,14 @@ static void take_record(struct gyre_verbs_pipe *pipe, uint32_t word)
     uint8_t *record = pipe->inbox + pipe->read % ring;
     if (!length || length > GYRE_VERBS_RECORD || length > ring - pipe->read % ring || pipe->ahead ||
         (whole ? length < GYRE_FRAME_BYTES : advance) ||
-        (advance && !gyre_verbs_head_write(pipe, advance, record))) {
+        (advance && !gyre_verbs_head_write(pipe->head_in, advance, record))) {
         gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer tells of a record that cannot be");
         return;
     }
     if (whole)
-        gyre_verbs_head_note(pipe->head_in, record);
+        memcpy(pipe->head_in, record, sizeof pipe->head_in);
     pipe->taken++;
-    gyre_verbs_pipe_take(pipe, record, length);
+    feed_stream(pipe, record, length);
 }
 
 /* It is there, unless it has been taken already. */
@@ -241,7 +214,22 @@ static void take_slot(struct gyre_verbs_pipe *pipe, uint32_t length)
         gyre_verbs_fail(pipe->queue, GYRE_CORRUPT,
                         "the peer tells of a slot that it has not written");
     else
-        gyre_verbs_pipe_take(pipe, frame, length);
+        feed_stream(pipe, frame, length);
+}
+
+bool gyre_verbs_pipe_look(struct gyre_verbs_pipe *pipe)
+{
+    uint8_t frame[GYRE_VERBS_SLOT];
+    uint32_t before = pipe->ahead;
+    while (!pipe->status && !pipe->broken && pipe->ahead < pipe->queue->mine.window) {
+        uint32_t length = gyre_verbs_slot_read(pipe, pipe->taken + pipe->ahead, frame);
+        if (!length)
+            break;
+        pipe->ahead++;
+        pipe->wire->seen++;
+        feed_stream(pipe, frame, length);
+    }
+    return pipe->ahead != before;
 }
 
 static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
@@ -257,7 +245,7 @@ static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
 static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     uint64_t length;
-    if (immediate >> KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
+    if (immediate >> GYRE_VERBS_KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
         !gyre_stream_place(pipe->stream, immediate & WORD_MASK, &length))
         return true;
     return gyre_verbs_remote_write_is_whole(pipe, length, false);
@@ -265,7 +253,7 @@ static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 
 static void take_immediate(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
-    if (immediate >> KIND_SHIFT == GYRE_VERBS_ARRIVED)
+    if (immediate >> GYRE_VERBS_KIND_SHIFT == GYRE_VERBS_ARRIVED)
         take_message(pipe, immediate & WORD_MASK);
     else if (immediate & GYRE_VERBS_IN_SLOT)
         take_slot(pipe, immediate & WORD_MASK & ~GYRE_VERBS_IN_SLOT);
@@ -294,16 +282,24 @@ static void count_share(struct gyre_verbs_queue *queue, enum gyre_verbs_kind kin
         gyre_verbs_fail(queue, GYRE_CORRUPT, "the peer tells of a part that cannot be");
 }
 
+/* meet.c compares the bytes. */
+static void take_test(struct gyre_verbs_queue *queue, uint32_t length)
+{
+    if (queue->proven || queue->test_came || length != GYRE_VERBS_TEST)
+        gyre_verbs_fail(queue, GYRE_CORRUPT, "other bytes have come than were sent");
+    queue->test_came = true;
+}
+
 void gyre_verbs_pipe_came(struct gyre_verbs_queue *queue, uint32_t immediate)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
-    enum gyre_verbs_kind kind = (enum gyre_verbs_kind)(immediate >> KIND_SHIFT);
-    gyre_verbs_pipe_mark(pipe);
-    if (!hear_news(pipe, immediate >> CONSUMED_SHIFT & CONSUMED_MOST) ||
-        kind == GYRE_VERBS_ONLY_NEWS)
+    enum gyre_verbs_kind kind = (enum gyre_verbs_kind)(immediate >> GYRE_VERBS_KIND_SHIFT);
+    gyre_verbs_mark(pipe);
+    if (!hear_ack(pipe, immediate >> GYRE_VERBS_CONSUMED_SHIFT & GYRE_VERBS_CONSUMED_MOST) ||
+        kind == GYRE_VERBS_ONLY_ACK)
         return;
     if (kind == GYRE_VERBS_PROBE)
-        gyre_verbs_meet_check(queue, immediate & WORD_MASK);
+        take_test(queue, immediate & WORD_MASK);
     else if (queue != pipe->queue)
         count_share(queue, kind);
     else

@@ -11,7 +11,7 @@
  * GYRE_RDMA_GID (an index) leave fewer of them. Where none is left, what stood in the way last is
  * told: that is the nearest miss. Nothing here says that a peer can be reached: a test write does
  * (meet.c). */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/wire.h"
 
 #include "base/env.h"
 

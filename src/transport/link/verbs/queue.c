@@ -1,24 +1,23 @@
-/* Queue pairs: making, connecting, requests and completions.
+/* Queue pairs: making, connecting and requests.
  *
- * A request says nothing when it is done, but for every GYRE_VERBS_SIGNAL-th and all that leave
- * while the pipe parts. A completion ends all requests before it, so `signalled` remembers how many
- * there were. What stands in the outbox is free when the peer says that it has consumed it: then it
- * has arrived, and a copy that the device might still repeat is not looked at by the other side.
+ * One request in GYRE_VERBS_SIGNAL has a completion, and while the pipe parts every request has. A
+ * completion ends all requests before it, so `signalled` remembers how many there were. Bytes of
+ * the outbox are free when the peer says that it has consumed them: they have arrived then, and the
+ * peer does not look at a copy that the device might still repeat.
  *
- * A completion names its pipe by index and serial, because those of a pipe that was detached can
- * come late, and the queue pair by its number there. Each that a peer caused uses up a posted
- * receive; GYRE_VERBS_RENEW of them, which are more than a peer may need, are posted again
- * together. */
-#include "transport/link/verbs/inside.h"
+ * A completion names its queue pair by the pipe's index and serial and the queue pair's number. A
+ * request of the peer with an immediate uses up a posted receive. GYRE_VERBS_RENEW of them, which
+ * are more than a peer may need, are posted again together.
+ *
+ * A refusal of the device is kept until flush() returns it.
+ * Tested by tests/link/verbs.c. */
+#include "transport/link/verbs/peer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <string.h>
 
-#define AT_ONCE      32
-#define TURNS_MOST   8 /* so much may come meanwhile */
-#define SEND_BIT     UINT64_C(1)
 #define QUEUE_SHIFT  1
 #define INDEX_SHIFT  3
 #define SERIAL_SHIFT 32
@@ -32,18 +31,13 @@ static uint64_t work_request_id(const struct gyre_verbs_queue *queue, bool send)
            (uint64_t)(queue - pipe->queue) << QUEUE_SHIFT | send;
 }
 
-static struct gyre_verbs_queue *verbs_queue_of(const struct gyre_verbs_wire *wire, uint64_t name)
+struct gyre_verbs_queue *gyre_verbs_queue_named(const struct gyre_verbs_wire *wire, uint64_t name)
 {
     uint32_t index = (uint32_t)name >> INDEX_SHIFT;
     struct gyre_verbs_pipe *pipe = index < wire->most ? wire->pipe[index] : NULL;
     return pipe && pipe->serial == (uint32_t)(name >> SERIAL_SHIFT)
                ? &pipe->queue[name >> QUEUE_SHIFT & (GYRE_VERBS_QUEUES - 1)]
                : NULL;
-}
-
-static bool is_first_of_pipe(const struct gyre_verbs_queue *queue)
-{
-    return queue == queue->pipe->queue;
 }
 
 /* -- making ------------------------------------------------------------------------------------ */
@@ -57,7 +51,7 @@ static struct ibv_qp *try_pair(struct gyre_verbs_queue *queue, uint32_t inline_m
         .recv_cq = card->completions,
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = GYRE_VERBS_SENDS,
-                .max_recv_wr = gyre_verbs_receives(queue->pipe->wire, is_first_of_pipe(queue)),
+                .max_recv_wr = gyre_verbs_receives(queue->pipe->wire, gyre_verbs_is_first(queue)),
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
                 .max_inline_data = inline_most}};
@@ -131,8 +125,7 @@ static int post_receives(struct gyre_verbs_queue *queue, uint32_t count)
     return status;
 }
 
-/* One was used up. */
-static int renew_receives(struct gyre_verbs_queue *queue)
+int gyre_verbs_queue_renew(struct gyre_verbs_queue *queue)
 {
     if (++queue->used < GYRE_VERBS_RENEW)
         return 0;
@@ -177,7 +170,7 @@ int gyre_verbs_queue_connect(struct gyre_verbs_queue *queue, struct gyre_trouble
 {
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
     int status = ready_to_receive(queue);
-    uint32_t receives = gyre_verbs_receives(queue->pipe->wire, is_first_of_pipe(queue));
+    uint32_t receives = gyre_verbs_receives(queue->pipe->wire, gyre_verbs_is_first(queue));
     for (uint32_t i = 0; !status && i < receives; i++)
         status = post_receives(queue, 1);
     if (!status)
@@ -234,10 +227,20 @@ static void post_batch(struct gyre_verbs_queue *queue)
         work[i].next = i + 1 < count ? &work[i + 1] : NULL;
     }
     queue->batched = 0;
-    int status =
-        count && !pipe->status && !pipe->broken ? ibv_post_send(queue->pair, work, &bad) : 0;
-    if (status)
-        gyre_verbs_break(queue, -status, "the device takes no more requests");
+    if (count && !queue->refusal && !pipe->status && !pipe->broken)
+        queue->refusal = ibv_post_send(queue->pair, work, &bad);
+}
+
+/* Tells the peer what of its records is consumed, too. */
+static uint32_t immediate(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *wanted)
+{
+    uint32_t consumed = pipe->taken - pipe->taken_told;
+    if (consumed > GYRE_VERBS_CONSUMED_MOST)
+        consumed = GYRE_VERBS_CONSUMED_MOST;
+    pipe->taken_told += consumed;
+    pipe->read_told = pipe->read;
+    return (uint32_t)wanted->kind << GYRE_VERBS_KIND_SHIFT | consumed << GYRE_VERBS_CONSUMED_SHIFT |
+           wanted->word;
 }
 
 void gyre_verbs_queue_put(struct gyre_verbs_queue *queue, const struct gyre_verbs_request *wanted)
@@ -247,7 +250,7 @@ void gyre_verbs_queue_put(struct gyre_verbs_queue *queue, const struct gyre_verb
     struct gyre_verbs_request *request = &queue->batch[queue->batched++];
     *request = *wanted;
     if (wanted->tells)
-        request->word = gyre_verbs_pipe_immediate(queue->pipe, wanted->kind, wanted->word);
+        request->word = immediate(queue->pipe, wanted);
     queue->ends[queue->sends++ % GYRE_VERBS_SENDS] = wanted->ends;
     queue->owes |= wanted->ends != NULL;
     if (queue->sends - queue->asked == GYRE_VERBS_SIGNAL)
@@ -263,7 +266,7 @@ static bool must_ask(const struct gyre_verbs_queue *queue)
     return queue->owes && queue->signals == queue->signals_done;
 }
 
-void gyre_verbs_queue_flush(struct gyre_verbs_queue *queue)
+int gyre_verbs_queue_flush(struct gyre_verbs_queue *queue)
 {
     const struct gyre_verbs_request nothing = {.to = queue->theirs.inbox,
                                                .to_key = queue->theirs.key};
@@ -274,95 +277,5 @@ void gyre_verbs_queue_flush(struct gyre_verbs_queue *queue)
             signal_last(queue);
     }
     post_batch(queue);
-}
-
-/* -- completions ------------------------------------------------------------------------------- */
-
-/* Requests end in their order. A message has left with its share on the first queue pair, which
- * waits for the other ones; false: it does. */
-static bool has_left(struct gyre_verbs_queue *queue, struct gyre_send *send)
-{
-    struct gyre_verbs_pipe *pipe = queue->pipe;
-    struct gyre_stream_write write;
-    if (!is_first_of_pipe(queue)) {
-        queue->shares_left++;
-        return true;
-    }
-    gyre_stream_write_of(send, &write);
-    if (!gyre_verbs_remote_write_is_whole(pipe, write.length, true))
-        return false;
-    gyre_stream_end_write(pipe->stream, send);
-    return true;
-}
-
-static void end_requests(struct gyre_verbs_queue *queue)
-{
-    for (; queue->sends_done != queue->told; queue->sends_done++) {
-        struct gyre_send *send = queue->ends[queue->sends_done % GYRE_VERBS_SENDS];
-        if (send && !queue->pipe->status && !has_left(queue, send))
-            return;
-    }
-}
-
-static void sent(struct gyre_verbs_queue *queue)
-{
-    queue->told = queue->signalled[queue->signals_done++ % GYRE_VERBS_SENDS];
-    end_requests(queue);
-    if (!is_first_of_pipe(queue))
-        end_requests(queue->pipe->queue);
-    gyre_verbs_pipe_mark(queue->pipe);
-}
-
-static void came(struct gyre_verbs_queue *queue, const struct ibv_wc *done)
-{
-    const struct gyre_verbs_pipe *pipe = queue->pipe;
-    bool breaking = pipe->fallback.state == GYRE_VERBS_BREAKING;
-    if (pipe->status || (pipe->broken && !breaking))
-        return;
-    int status = breaking ? 0 : renew_receives(queue);
-    if (status)
-        gyre_verbs_break(queue, -status, "the device takes no more receives");
-    if (pipe->status)
-        return;
-    if (done->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-        gyre_verbs_fail(queue, GYRE_CORRUPT, "the peer asks for what nobody asks for");
-    else
-        gyre_verbs_pipe_came(queue, ntohl(done->imm_data));
-}
-
-static void settle_completion(const struct gyre_verbs_wire *wire, const struct ibv_wc *done)
-{
-    struct gyre_verbs_queue *queue = verbs_queue_of(wire, done->wr_id);
-    if (!queue || !queue->pair)
-        return;
-    queue->receives -= !(done->wr_id & SEND_BIT);
-    if (done->status != IBV_WC_SUCCESS)
-        gyre_verbs_fail_request(queue, done);
-    else if (done->wr_id & SEND_BIT)
-        sent(queue);
-    else
-        came(queue, done);
-}
-
-static bool drain_completions(const struct gyre_verbs_wire *wire, struct ibv_cq *completions)
-{
-    struct ibv_wc done[AT_ONCE];
-    bool any = false;
-    int count = AT_ONCE;
-    for (int turns = 0; turns < TURNS_MOST && count == AT_ONCE; turns++) {
-        count = ibv_poll_cq(completions, AT_ONCE, done);
-        for (int i = 0; i < count; i++)
-            settle_completion(wire, &done[i]);
-        any |= count > 0;
-    }
-    return any;
-}
-
-bool gyre_verbs_queue_drain(struct gyre_verbs_wire *wire)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < wire->cards; i++)
-        if (wire->card[i].completions)
-            any |= drain_completions(wire, wire->card[i].completions);
-    return any;
+    return queue->refusal;
 }

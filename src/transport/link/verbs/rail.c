@@ -8,7 +8,7 @@
  * of another subnet are left alone, because nothing says that there is a way between the two; who
  * knows that there is names them in GYRE_RDMA_DEVICE. A node's only rank keeps the best one, which
  * is where its peers reach it. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/wire.h"
 
 #include <ifaddrs.h>
 #include <netinet/in.h>

@@ -19,7 +19,7 @@
  *
  * Which pairs have a share follows from the length, so both ends know how many to wait for, and as
  * each pair keeps its order a count of shares is enough. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include "base/log.h"
 

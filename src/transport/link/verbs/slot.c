@@ -2,18 +2,19 @@
  *
  *     slot  │ … │ frame │ length 2 │ epoch 2 │ arrived 4 │ sum 4 │ sequence 4 │       256 bytes
  *
- * A record that is one short message, and travels in the request itself, goes to a slot of the peer
- * and not to its inbox: to the one of its number modulo the window. It stands at the slot's end, so
- * that the sequence, its number and one, is what is written last. Its request has an immediate as
- * all have; the receiver looks at the next record's slot first, and the completion of a record that
- * was seen so only renews its receive. Nothing depends on being seen: where a network brings the
- * parts of a write in another order the sum is wrong, which is "not yet", and the completion tells.
+ * A record goes to a slot, and not to the inbox, if it is one short message and travels in the
+ * request itself. Record i goes to slot i modulo the window. The record stands at the slot's end,
+ * so that the sequence, i + 1, is written last. The request has an immediate like all records; the
+ * receiver looks at the next record's slot first, and the completion of a record that was seen so
+ * only renews its receive. Nothing depends on being seen: where a network brings the parts of a
+ * write in another order the sum is wrong, which is "not yet", and the completion tells.
  *
- * Nothing overtakes: only the slot of the record that is due is looked at, and not before as many
- * long messages have arrived as were written before it. A slot is written again when its record is
- * consumed, and that is told when the completion was. In the outbox the record has its bytes like
- * others, for a fallback. */
-#include "transport/link/verbs/inside.h"
+ * Nothing overtakes: the receiver looks only at the slot of the record that is due, and takes it
+ * only when as many long messages have arrived as were written before it. A slot is written again
+ * when its record is consumed, and a record is acknowledged when its completion has come. In the
+ * outbox the record has its bytes like others, for a fallback.
+ * Tested by tests/unit/transport/link/verbs/offer_test.c. */
+#include "transport/link/verbs/peer.h"
 
 #include "base/bytes.h"
 #include "base/crc.h"
@@ -86,19 +87,4 @@ uint32_t gyre_verbs_slot_read(const struct gyre_verbs_pipe *pipe, uint32_t numbe
     memcpy(frame, slot + GYRE_VERBS_SLOT - TRAILER - length, length);
     memcpy(frame + length, trailer, TRAILER);
     return gyre_get32(trailer + 8) == sum_of(frame, length) ? length : 0;
-}
-
-bool gyre_verbs_slot_look(struct gyre_verbs_pipe *pipe)
-{
-    uint8_t frame[GYRE_VERBS_SLOT];
-    uint32_t before = pipe->ahead;
-    while (!pipe->status && !pipe->broken && pipe->ahead < pipe->queue->mine.window) {
-        uint32_t length = gyre_verbs_slot_read(pipe, pipe->taken + pipe->ahead, frame);
-        if (!length)
-            break;
-        pipe->ahead++;
-        pipe->wire->seen++;
-        gyre_verbs_pipe_take(pipe, frame, length);
-    }
-    return pipe->ahead != before;
 }

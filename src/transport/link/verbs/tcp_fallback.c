@@ -19,7 +19,7 @@
  * Either end may begin; the hello makes the other one follow. A hello is answered when the own
  * receives have ended. Where they do not end (a device that went without a word) the pipe fails as
  * it would without all this, for what came is not known then. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -43,32 +43,6 @@
 enum { BYTES = 1, MESSAGE = 2 };
 
 /* -- the end of the queue pairs ---------------------------------------------------------------- */
-
-static void begin_fallback(struct gyre_verbs_pipe *pipe, int status)
-{
-    pipe->fallback =
-        (struct gyre_verbs_tcp_fallback){.state = GYRE_VERBS_BREAKING, .status = status};
-    pipe->broken = true;
-    pipe->wire->detours++;
-    gyre_verbs_queue_stop_all(pipe);
-}
-
-void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *what)
-{
-    struct gyre_verbs_pipe *pipe = queue->pipe;
-    char story[GYRE_VERBS_STORY], text[GYRE_VERBS_STORY];
-    if (pipe->status || pipe->fallback.state)
-        return;
-    if (queue->proven)
-        what = gyre_verbs_circumstances(queue, what, text);
-    if (!pipe->detours || !queue->proven) {
-        gyre_verbs_fail(queue, status, what);
-        return;
-    }
-    begin_fallback(pipe, status);
-    gyre_log(GYRE_LOG_WARN, "%s; it goes on over TCP for the rest of the job",
-             gyre_verbs_story(queue, what, story));
-}
 
 static void put_hello(struct gyre_verbs_pipe *pipe)
 {
@@ -379,14 +353,14 @@ static bool serve_fallback(struct gyre_verbs_pipe *pipe)
     bool moved = pull(pipe);
     moved |= !pipe->status && gyre_verbs_fallback_push(pipe);
     if (moved)
-        gyre_verbs_pipe_mark(pipe);
+        gyre_verbs_mark(pipe);
     return moved;
 }
 
 bool gyre_verbs_fallback_serve(struct gyre_verbs_wire *wire, uint64_t now)
 {
     bool moved = false;
-    for (uint32_t i = 0; i < wire->most && wire->detours; i++) {
+    for (uint32_t i = 0; i < wire->most && wire->fallbacks; i++) {
         struct gyre_verbs_pipe *pipe = wire->pipe[i];
         if (!pipe || !pipe->fallback.state || pipe->status)
             continue;

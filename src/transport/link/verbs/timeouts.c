@@ -9,40 +9,13 @@
  *
  * It is looked at PARTS times in a dead time, and looks are counted, not time: who was stopped, and
  * then finds answers of an hour ago, has looked once. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 
 #define PARTS 16
-
-int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words)
-{
-    struct ibv_port_attr port = {.state = IBV_PORT_NOP};
-    if (ibv_query_port(card->context, card->port.number, &port)) {
-        *words = "not to be asked";
-        return -ENODEV;
-    }
-    *words = ibv_port_state_str(port.state);
-    return port.state == IBV_PORT_ACTIVE ? 0 : -ENETDOWN;
-}
-
-static void break_those_on(const struct gyre_verbs_pipe *pipe, const struct gyre_verbs_card *card,
-                           int status, const char *what)
-{
-    for (uint32_t i = 0; i < pipe->ways; i++)
-        if (pipe->way[i]->card == card)
-            gyre_verbs_break(pipe->way[i], status, what);
-}
-
-void gyre_verbs_break_all(struct gyre_verbs_wire *wire, const struct gyre_verbs_card *card,
-                          int status, const char *what)
-{
-    for (uint32_t i = 0; i < wire->most; i++)
-        if (wire->pipe[i] && !gyre_verbs_pipe_parted(wire->pipe[i]))
-            break_those_on(wire->pipe[i], card, status, what);
-}
 
 static void judge_port(struct gyre_verbs_wire *wire, struct gyre_verbs_card *card)
 {
@@ -66,7 +39,7 @@ static void judge_queue(struct gyre_verbs_queue *queue)
     bool waits = queue->signals != queue->signals_done && queue->answers == queue->signals_done;
     queue->answers = queue->signals_done;
     queue->unanswered = waits ? queue->unanswered + 1 : 0;
-    if (queue->unanswered <= PARTS || gyre_verbs_pipe_parted(pipe))
+    if (queue->unanswered <= PARTS || gyre_verbs_parted(pipe))
         return;
     int status = gyre_verbs_port_state(queue->card, &words);
     snprintf(text, sizeof text,
@@ -83,9 +56,9 @@ static void judge_pipe(struct gyre_verbs_pipe *pipe)
 
 void gyre_verbs_check_timeouts(struct gyre_verbs_wire *wire, uint64_t now)
 {
-    if (!wire->dead_ns || now - wire->judged < wire->dead_ns / PARTS)
+    if (!wire->dead_ns || now - wire->timeouts_checked < wire->dead_ns / PARTS)
         return;
-    wire->judged = now;
+    wire->timeouts_checked = now;
     for (uint32_t i = 0; i < wire->cards; i++)
         if (wire->card[i].doubtful)
             judge_port(wire, &wire->card[i]);

@@ -6,7 +6,7 @@
  * A pipe stands on wire->busy while it has posts outstanding or something has come for it, and
  * poll() serves those, so its cost follows the traffic and not the number of peers. Sleep is on the
  * completion channel, and on the sockets, each of which ends with its peer's process. */
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -76,7 +76,7 @@ static void verbs_detach(struct gyre_pipe *handle)
     gyre_verbs_queue_destroy_all(pipe);
     wire->pipe[pipe->index] = NULL;
     wire->hangups -= pipe->hangup;
-    wire->detours -= pipe->fallback.state != GYRE_VERBS_DIRECT;
+    wire->fallbacks -= pipe->fallback.state != GYRE_VERBS_DIRECT;
     for (int i = 0; i < pipe->fds; i++)
         close(pipe->fd[i]);
     if (!pipe->status)
@@ -198,7 +198,7 @@ static int verbs_refused(struct gyre_verbs_pipe *pipe, int status)
 static void accepted(struct gyre_verbs_pipe *pipe)
 {
     pipe->posts++;
-    gyre_verbs_pipe_mark(pipe);
+    gyre_verbs_mark(pipe);
 }
 
 static int verbs_send(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
@@ -242,7 +242,7 @@ static bool verbs_carries(struct gyre_pipe *handle, const void *memory, uint64_t
 static int verbs_cancel(struct gyre_pipe *handle, uint64_t token)
 {
     struct gyre_verbs_pipe *pipe = pipe_of(handle);
-    gyre_verbs_pipe_mark(pipe);
+    gyre_verbs_mark(pipe);
     return gyre_stream_cancel(pipe->stream, token);
 }
 
@@ -255,7 +255,7 @@ static int verbs_bye(struct gyre_pipe *handle)
     pipe->parting = true;
     gyre_stream_bye(pipe->stream);
     gyre_verbs_pipe_push(pipe);
-    gyre_verbs_pipe_mark(pipe);
+    gyre_verbs_mark(pipe);
     bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
     bool left = pipe->fallback.state
                     ? gyre_verbs_fallback_done(pipe)
@@ -307,7 +307,7 @@ static int serve_pipe(struct gyre_verbs_pipe *pipe, struct gyre_completion *out,
     int got = gyre_stream_complete(pipe->stream, out, max);
     pipe->posts -= (uint32_t)got;
     if (pipe->posts || got == max)
-        gyre_verbs_pipe_mark(pipe);
+        gyre_verbs_mark(pipe);
     return got;
 }
 
@@ -318,7 +318,7 @@ static bool glimpse(struct gyre_verbs_wire *wire)
     bool seen = false;
     TAILQ_FOREACH(pipe, &wire->busy, in_busy)
     {
-        seen |= gyre_verbs_slot_look(pipe);
+        seen |= gyre_verbs_pipe_look(pipe);
     }
     return seen;
 }
@@ -326,15 +326,15 @@ static bool glimpse(struct gyre_verbs_wire *wire)
 /* What is seen in memory is served before the device is asked; then it is asked first. */
 static void look_at_wire(struct gyre_verbs_wire *wire, uint64_t now)
 {
-    wire->glimpsed = !wire->glimpsed && glimpse(wire);
-    bool came = wire->glimpsed || gyre_verbs_queue_drain(wire);
-    if (now - wire->looked >= LOOK_EVERY_NS) {
-        wire->looked = now;
+    wire->looked = !wire->looked && glimpse(wire);
+    bool came = wire->looked || gyre_verbs_drain(wire);
+    if (now - wire->heard >= LOOK_EVERY_NS) {
+        wire->heard = now;
         gyre_verbs_memory_tidy(wire);
-        gyre_verbs_look_aside(wire);
+        gyre_verbs_hear_events(wire);
         gyre_verbs_check_timeouts(wire, now);
     }
-    if (wire->detours)
+    if (wire->fallbacks)
         gyre_verbs_fallback_serve(wire, now);
     if (wire->hangups && !came)
         gyre_verbs_end_hangups(wire, now);
@@ -399,10 +399,10 @@ static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
 {
     struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
     int status = arm_cards(wire);
-    gyre_verbs_look_aside(wire);
+    gyre_verbs_hear_events(wire);
     alarm->fd = wire->epoll;
     if (status || wire->full || wire->hangups || is_pending(wire) || !LIST_EMPTY(&wire->departed) ||
-        gyre_verbs_queue_drain(wire) || (wire->detours && gyre_verbs_fallback_serve(wire, 0)))
+        gyre_verbs_drain(wire) || (wire->fallbacks && gyre_verbs_fallback_serve(wire, 0)))
         return GYRE_AGAIN;
     return 0;
 }

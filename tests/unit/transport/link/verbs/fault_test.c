@@ -78,7 +78,7 @@ static void say_event(struct gyre_verbs_wire *wire, enum ibv_event_type event)
     fake_verbs.has_event = true;
     fake_verbs.event = event;
     assert_int_equal(write(wire->card->context->async_fd, &ring, sizeof ring), sizeof ring);
-    gyre_verbs_look_aside(wire);
+    gyre_verbs_hear_events(wire);
     assert_false(fake_verbs.has_event);
 }
 
@@ -211,7 +211,7 @@ static void wait_for_receives(uint32_t number)
     pipe->queue[1] = pipe->queue[0];
     pipe->way[pipe->ways++] = &pipe->queue[1];
     pipe->queue->pair = &queue;
-    pipe->detours = true;
+    pipe->falls_back = true;
     pipe->queue[number].receives = 3;
     gyre_verbs_break(pipe->queue, -ENETDOWN, "it is no good any more");
     assert_int_equal(fake_verbs.modified, 1);
@@ -260,7 +260,7 @@ static void counts_of_the_other_end_are_bounded(void **state)
         assert_int_equal(half_open(1, &wire), 0);
         struct gyre_verbs_pipe *pipe = half_pipe(wire, 0, fd[0]);
         pipe->queue->pair = &queue;
-        pipe->detours = true;
+        pipe->falls_back = true;
         pipe->inbox = wire->staging;
         pipe->outbox = wire->staging + wire->ring;
         pipe->written = 100;

@@ -91,7 +91,7 @@ static void only_the_record_that_is_due_is_seen(void **state)
         assert_int_equal(half_open(1, &wire), 0);
         struct gyre_verbs_pipe *pipe = add_slots(wire, got);
         write_slot(pipe, &slots[i]);
-        if (gyre_verbs_slot_look(pipe) != slots[i].taken || wire->seen != slots[i].taken)
+        if (gyre_verbs_pipe_look(pipe) != slots[i].taken || wire->seen != slots[i].taken)
             fail_msg("%s", slots[i].what);
         assert_int_equal(pipe->status, 0);
         assert_int_equal(gyre_stream_complete(pipe->stream, &done, 1), slots[i].taken);
@@ -113,7 +113,7 @@ static void a_slot_is_taken_once(void **state)
         assert_int_equal(half_open(1, &wire), 0);
         struct gyre_verbs_pipe *pipe = add_slots(wire, got);
         write_slot(pipe, &slots[0]);
-        assert_int_equal(seen && gyre_verbs_slot_look(pipe), seen);
+        assert_int_equal(seen && gyre_verbs_pipe_look(pipe), seen);
         assert_int_equal(pipe->ahead, seen);
         gyre_verbs_pipe_came(pipe->queue, TOLD);
         assert_int_equal(pipe->status, 0);
@@ -121,7 +121,7 @@ static void a_slot_is_taken_once(void **state)
         assert_int_equal(pipe->taken, 70);
         assert_int_equal(pipe->read, FRAMED);
         assert_int_equal(gyre_stream_complete(pipe->stream, &done, 1), 1);
-        assert_false(gyre_verbs_slot_look(pipe));
+        assert_false(gyre_verbs_pipe_look(pipe));
         gyre_verbs_pipe_came(pipe->queue, TOLD);
         assert_int_equal(pipe->status, GYRE_CORRUPT);
         half_says(pipe->trouble.text, "tells of a slot that it has not written");
@@ -140,7 +140,7 @@ static void a_broken_pipe_does_not_look(void **state)
     struct gyre_verbs_pipe *pipe = add_slots(wire, got);
     write_slot(pipe, &slots[0]);
     pipe->broken = true;
-    assert_false(gyre_verbs_slot_look(pipe));
+    assert_false(gyre_verbs_pipe_look(pipe));
     pipe->broken = false;
     gyre_verbs_pipe_came(pipe->queue, FRAMED); /* a record of the inbox, which is zeros */
     assert_int_equal(pipe->status, GYRE_CORRUPT);

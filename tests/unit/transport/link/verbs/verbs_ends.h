@@ -5,7 +5,7 @@
 
 #include "stand_in/fake_verbs.h"
 
-#include "transport/link/verbs/inside.h"
+#include "transport/link/verbs/peer.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define PART         (128u * 1024)
