@@ -257,7 +257,6 @@ int gyre_verbs_device_open(struct gyre_verbs_wire *wire, const struct gyre_wire_
 
 void gyre_verbs_device_close(struct gyre_verbs_wire *wire)
 {
-    gyre_verbs_memory_close(wire);
     release_tests(wire);
     release_staging(wire);
     for (uint32_t i = 0; i < wire->cards; i++)

@@ -44,15 +44,9 @@ static bool is_zero(const uint8_t gid[16])
     return memcmp(gid, zero, 16) == 0;
 }
 
-static bool is_ipv4(const uint8_t gid[16])
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    return memcmp(gid, mapped, 12) == 0;
-}
-
 void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX])
 {
-    if (is_ipv4(gid))
+    if (gyre_verbs_gid_is_ipv4(gid))
         inet_ntop(AF_INET, gid + 12, name, GYRE_VERBS_NAME_MAX);
     else
         inet_ntop(AF_INET6, gid, name, GYRE_VERBS_NAME_MAX);
@@ -162,7 +156,7 @@ static int rank_gid(const struct ibv_gid_entry *entry)
     bool link_local = raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80;
     switch (entry->gid_type) {
     case IBV_GID_TYPE_ROCE_V2:
-        return is_ipv4(raw) ? 5 : link_local ? 2 : 4;
+        return gyre_verbs_gid_is_ipv4(raw) ? 5 : link_local ? 2 : 4;
     case IBV_GID_TYPE_IB:
         return 3;
     default:

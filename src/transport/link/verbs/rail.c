@@ -14,7 +14,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-static bool is_ipv4(const uint8_t gid[16])
+bool gyre_verbs_gid_is_ipv4(const uint8_t gid[16])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     return memcmp(gid, mapped, sizeof mapped) == 0;
@@ -39,8 +39,8 @@ static uint32_t mask_of(uint32_t address)
 static bool same_subnet(const uint8_t a[16], const uint8_t b[16])
 {
     uint32_t here, there;
-    if (!is_ipv4(a) || !is_ipv4(b))
-        return memcmp(a, b, 8) == 0 && is_ipv4(a) == is_ipv4(b);
+    if (!gyre_verbs_gid_is_ipv4(a) || !gyre_verbs_gid_is_ipv4(b))
+        return memcmp(a, b, 8) == 0 && gyre_verbs_gid_is_ipv4(a) == gyre_verbs_gid_is_ipv4(b);
     memcpy(&here, a + 12, 4);
     memcpy(&there, b + 12, 4);
     return ((here ^ there) & mask_of(here)) == 0;

@@ -101,6 +101,7 @@ static void verbs_close(struct gyre_wire *handle)
         LIST_REMOVE(pipe, in_departed);
         free_pipe(pipe);
     }
+    gyre_verbs_memory_close(wire);
     gyre_verbs_device_close(wire);
     free(wire->pipe);
     free(wire);
