@@ -3,7 +3,7 @@
  * Everything here works on bytes and structs alone, so tests and fuzzers reach all of it; only
  * gather() looks at the machine. "One machine" means one running kernel, whose boot id containers
  * share and reboots change. */
-#include "transport/join/inside.h"
+#include "transport/join/identity.h"
 
 #include "base/log.h"
 #include "base/rng.h"

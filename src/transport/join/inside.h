@@ -1,18 +1,21 @@
-/* What the parts of join share. Included by join*.c only.
+/* What the parts of join offer each other. Included by the files of this room only.
  *
- *     join.c         the one loop that serves all descriptors; beginning and end
- *     seek.c    find rank 0 among the places where it may listen (ranks above 0)
- *     place.c   where rank 0 is found: an address, or a file
- *     lobby.c   strangers on a listener, until they have proven the key
- *     guest.c   a proven guest at rank 0: a rank of this job? If not, why?
- *     root.c    rank 0: who is there, what everybody is told
- *     member.c  every rank's side of the protocol below
- *     pair.c    Unix sockets to the ranks of this machine; door.c: names, packets, pages
- *     mesh.c    TCP connections to the others
- *     identity.c    what is told, as bytes
+ *     join.c      the entry: begins, hands events to their owners, ends
+ *     root.c      rank 0: who is there, what everybody is told
+ *     member.c    every rank's side of the protocol below
+ *     mesh.c      TCP connections to the ranks of other nodes
+ *     pair.c      Unix sockets to the ranks of this machine
+ *     lobby.c     strangers on a listener, until they have proven the key
+ *     guest.c     a proven rank at rank 0: a rank of this job? If not, why?
+ *     seek.c      finds rank 0 among the places where it may listen (ranks above 0)
+ *     place.c     where rank 0 is found: an address, or a file
+ *     loop.c      descriptors, control connections, losses: what all of these share
+ *     door.c      abstract Unix sockets, pages of memory to pass along, packets
+ *     identity.c  what is told, as bytes
+ *     joined.c    what a join results in; options.c: what it is asked for
  *
- * Rank 0 is a member too: what it tells all, it tells itself by a call, and so with what a member
- * tells rank 0. So there is one protocol:
+ * A file calls only files below it. Rank 0 is a member too: its two sides leave each other records
+ * in an inbox, and join.c delivers them. So there is one protocol:
  *
  *     member  ──▶  INTRODUCTION    who I am and where
  *     rank 0  ──▶  ROSTER          everybody's introduction, and the nonce of the session
@@ -28,174 +31,56 @@
 #ifndef GYRE_TRANSPORT_JOIN_INSIDE_H
 #define GYRE_TRANSPORT_JOIN_INSIDE_H
 
-#include "base/clock.h"
-#include "transport/join/join.h"
+#include "transport/join/loop.h"
 #include "transport/net/socket.h"
-#include "transport/net/talk.h"
 
-enum gyre_join_record {
-    GYRE_JOIN_INTRODUCTION = 1,
-    GYRE_JOIN_ROSTER,
-    GYRE_JOIN_REPORT,
-    GYRE_JOIN_PLAN,
-    GYRE_JOIN_DONE,
-    GYRE_JOIN_GO,
-    GYRE_JOIN_WAITING,
-    GYRE_JOIN_FAILURE,
-    GYRE_JOIN_REFUSAL,
-    GYRE_JOIN_WELCOME /* the answer to a proven data connection */
-};
+/* -- member.c ---------------------------------------------------------------------------------- */
 
-enum gyre_join_phase {
-    GYRE_PHASE_GATHER, /* until the roster */
-    GYRE_PHASE_PAIR,   /* until this rank's report */
-    GYRE_PHASE_PLAN,   /* until the plan */
-    GYRE_PHASE_MESH,   /* until this rank's done */
-    GYRE_PHASE_GO,     /* until go */
-    GYRE_PHASE_JOINED
-};
+int gyre_member_introduce(struct gyre_joining *join, struct gyre_talk *talk);
+int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *record); /* of rank 0 */
 
-#define GYRE_JOIN_SILENCE    (5 * GYRE_SECOND) /* a stranger proves itself within this */
-#define GYRE_JOIN_SPACES     4                 /* namespaces compared: net, user, mnt, pid */
-#define GYRE_JOIN_CONFIG_MAX 4096              /* bytes of a configuration that are compared */
-#define GYRE_JOIN_TEXT_MAX   GYRE_TROUBLE_MAX
-#define GYRE_JOIN_WHY_MAX    480 /* why memory cannot be shared */
-#define GYRE_JOIN_WHO_MAX    160 /* "rank 3 on host (pid 7)" */
+/* Ends a phase that this rank has done its part of, and tells rank 0. Called after each event. */
+int gyre_member_advance(struct gyre_joining *join);
 
-/* What a rank tells of itself; after the roster the same on every rank. */
-struct gyre_rank_identity {
-    char host[64];
-    int32_t pid;
-    uint32_t uid;
-    uint8_t boot[16];                 /* of the running kernel: equal means one machine */
-    uint64_t space[GYRE_JOIN_SPACES]; /* inode of each namespace, 0 unknown */
-    int32_t simulated;                /* node as --simulate-nodes says, -1 */
-    uint8_t door[16];                 /* name of its abstract Unix socket; zeros: it has none */
-    uint8_t device[16];               /* UUID of its CUDA device; zeros: it has none */
-    struct sockaddr_storage outward;  /* where its data listener should be; port 0 */
-};
+/* Tells rank 0 of a failure (not on rank 0 itself). echo: of a broken connection, whose cause may
+ * lie elsewhere. */
+int gyre_member_tell_failure(struct gyre_joining *join, const struct gyre_trouble *failure,
+                             bool echo);
 
-struct gyre_joining;
-
-struct gyre_io_slot { /* one descriptor that the loop serves */
-    int fd;           /* -1: empty */
-    uint32_t events;
-    uint32_t peer;
-    /* Something can be done. 0, or negative: the join fails. */
-    int (*ready)(struct gyre_joining *join, struct gyre_io_slot *io_slot);
-};
-
-struct gyre_control { /* a logged-in rendezvous connection */
-    struct gyre_io_slot io_slot;
-    struct gyre_talk talk;
-};
-
-struct gyre_root;
-struct gyre_pairing;
-struct gyre_join_mesh;
-
-struct gyre_joining {
-    const struct gyre_job *job;
-    const struct gyre_join_options *options;
-    struct gyre_trouble *trouble;
-    struct gyre_joined *joined;
-    struct gyre_rank_identity *identity; /* n */
-    enum gyre_join_phase phase;
-    int epoll;
-    uint64_t now, started, deadline; /* deadline: of the rendezvous, then of each later phase */
-    struct gyre_control *control;    /* rank 0: one per rank; others: [0] is rank 0 */
-    uint32_t controls;
-    uint8_t nonce[GYRE_NONCE_BYTES];  /* rank 0's, of the session */
-    char waiting[GYRE_JOIN_TEXT_MAX]; /* whom rank 0 said it waits for */
-    bool told;                        /* the failure came from rank 0 */
-    uint64_t echo_until; /* not 0: a failure that may be an echo is held back until then */
-    struct gyre_trouble echo;
-    struct gyre_root *root;
-    struct gyre_pairing *pairing;
-    struct gyre_join_mesh *mesh;
-};
-
-/* -- join.c ------------------------------------------------------------------------------------ */
-
-int gyre_join_add_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot, int fd,
-                       bool writable);
-int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, bool writable);
-void gyre_join_remove_slot(struct gyre_joining *join,
-                           struct gyre_io_slot *io_slot); /* closes nothing */
-int gyre_join_serve_one(struct gyre_joining *join);       /* or waits 20 ms */
-
-struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_purpose purpose,
-                                  uint32_t stripe);
-const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
-                          char text[GYRE_JOIN_WHO_MAX]);
-
-/* What a phase after the roster may take, in nanoseconds. */
-uint64_t gyre_join_phase_timeout(const struct gyre_joining *join);
-
-/* -- member.c ----------------------------------------------------------------------------- */
-
-int gyre_join_introduce(struct gyre_joining *join, struct gyre_talk *talk);
-
-/* Takes *talk as the control connection at `index`. */
-int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_talk *talk);
-
-int gyre_member_hears(struct gyre_joining *join, const struct gyre_record *record); /* rank 0 */
-int gyre_member_advance(struct gyre_joining *join); /* something was decided: is the phase over? */
-void gyre_member_fails(struct gyre_joining *join, int status); /* tells rank 0 */
-
-/* A connection inside the mesh broke. Rank 0 is told and decides whether that is the cause of a
- * failure or the echo of one. */
-int gyre_join_lost(struct gyre_joining *join, uint32_t peer, const char *what);
-
-/* -- identity.c: pure, but for gather --------------------------------------------------------- */
-
-int gyre_identity_gather(const struct gyre_job *job, struct gyre_rank_identity *identity);
-size_t gyre_identity_bytes(void); /* encoded */
-void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identity *identity);
-void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *identity);
-
-/* Of one machine, and of one simulated node? And in what may two that are still be apart? */
-bool gyre_identity_one_machine(const struct gyre_rank_identity *a,
-                               const struct gyre_rank_identity *b);
-void gyre_identity_difference(const struct gyre_rank_identity *a,
-                              const struct gyre_rank_identity *b, char *out, size_t size);
-
-struct gyre_story { /* of a FAILURE */
-    int32_t status;
-    bool echo; /* of something else, perhaps */
-    char text[GYRE_JOIN_TEXT_MAX];
-};
-#define GYRE_STORY_BYTES (4 + 4 + 2 + GYRE_JOIN_TEXT_MAX) /* encoded, at most */
-size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_BYTES]);
-int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story);
-
-/* Ranks into nodes: each rank joins a lower rank's node if it shares memory with all of that, or
- * opens a new one. `share` is a matrix of n × n bytes, symmetric. Nodes are numbered by their
- * lowest rank. Returns how many there are. */
-uint32_t gyre_nodes_assign(uint32_t n, const uint8_t *share, uint32_t *node);
-
-/* -- lobby.c ------------------------------------------------------------------------------ */
+/* -- lobby.c ----------------------------------------------------------------------------------- */
 
 struct gyre_lobby_options {
     struct gyre_claim claim;
     uint8_t key[GYRE_KEY_BYTES];
     uint32_t slots, per_address;
-    bool introduction; /* wait for the first record before admit() */
-    /* A proven guest. 0: taken (*talk moved away). GYRE_AGAIN with *refusal filled: it is told so
-     * and leaves, the join goes on. Negative: the join fails; if *refusal is filled, the guest is
-     * told first. */
-    int (*admit)(struct gyre_joining *join, struct gyre_talk *talk,
-                 const struct gyre_record *record, struct gyre_refusal *refusal);
+    bool introduction; /* an arrival brings its first record */
+    enum gyre_slot_owner owner;
+};
+
+/* A stranger that has proven the key. The owner takes or closes *talk, or refuses. */
+struct gyre_arrival {
+    struct gyre_io_slot *io_slot; /* the lobby's */
+    struct gyre_talk *talk;
+    struct gyre_record record;
 };
 
 struct gyre_lobby;
 int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options *options,
                       struct gyre_lobby **lobby);
-int gyre_lobby_listen(struct gyre_lobby *lobby, int fd);      /* takes it; at most 4 */
+int gyre_lobby_listen(struct gyre_lobby *lobby, int fd); /* takes it; at most 4 */
+
+/* Serves a slot of this lobby. 0: *arrival is filled; GYRE_AGAIN: nobody has arrived; negative: the
+ * join fails. */
+int gyre_lobby_ready(struct gyre_lobby *lobby, struct gyre_io_slot *io_slot,
+                     struct gyre_arrival *arrival);
+
+/* Tells the arrival why and hangs up. */
+int gyre_lobby_refuse(struct gyre_lobby *lobby, const struct gyre_arrival *arrival,
+                      const struct gyre_refusal *refusal);
 void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now); /* hangs up on the silent */
 void gyre_lobby_destroy(struct gyre_lobby *lobby);
 
-/* -- place.c ------------------------------------------------------------------------------ */
+/* -- place.c ------------------------------------------------------------------------------------ */
 
 struct gyre_rendezvous {
     int listener[4];
@@ -212,12 +97,12 @@ void gyre_rendezvous_close(struct gyre_rendezvous *place);
 int gyre_rendezvous_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
                          struct gyre_trouble *trouble);
 
-/* -- seek.c ------------------------------------------------------------------------------- */
+/* -- seek.c ------------------------------------------------------------------------------------- */
 
 /* Blocks until rank 0 has proven itself over *talk. */
 int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk);
 
-/* -- guest.c ------------------------------------------------------------------------------ */
+/* -- guest.c ------------------------------------------------------------------------------------ */
 
 struct gyre_guest {
     struct gyre_claim claim;
@@ -234,16 +119,21 @@ int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *reco
 int gyre_guest_refuse_rank(struct gyre_joining *join, const struct gyre_guest *guest,
                            struct gyre_refusal *refusal);
 
-/* -- root.c ------------------------------------------------------------------------------- */
+/* -- root.c ------------------------------------------------------------------------------------- */
 
 int gyre_root_open(struct gyre_joining *join);
+int gyre_root_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record);
-int gyre_root_lost(struct gyre_joining *join, uint32_t rank); /* its control connection ended */
 int gyre_root_tick(struct gyre_joining *join);
-void gyre_root_fails(struct gyre_joining *join); /* tells all, and who comes within a second */
+
+/* Tells all that the join has failed; from now on whoever arrives is told, too. */
+void gyre_root_tell_failure(struct gyre_joining *join);
+
+/* Whether ranks may be on their way that have not been told. */
+bool gyre_root_lingers(const struct gyre_joining *join);
 void gyre_root_close(struct gyre_joining *join);
 
-/* -- door.c ------------------------------------------------------------------------------- */
+/* -- door.c ------------------------------------------------------------------------------------- */
 
 int gyre_door_open(const uint8_t name[16]);    /* a listening Unix socket, or -errno */
 int gyre_door_connect(const uint8_t name[16]); /* a connection to one; -EPERM: another user's */
@@ -259,25 +149,27 @@ int gyre_packet_send(int socket_fd, const uint8_t *bytes, size_t length, const i
 int gyre_packet_receive(int socket_fd, uint8_t *bytes, size_t length, int fd[2]);
 void gyre_close_both(int fd[2]);
 
-/* -- pair.c ------------------------------------------------------------------------------- */
+/* -- pair.c ------------------------------------------------------------------------------------- */
 
-/* open: before the introduction, makes the door of `mine`. start: after the roster. busy: some
+/* open: before the introduction, makes the Unix socket of `mine`. start: after the roster. busy: some
  * pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
  * settle: after the plan, closes what is no channel of this node. */
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine);
 int gyre_pairing_start(struct gyre_joining *join);
-int gyre_pairing_tick(struct gyre_joining *join);
+int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
+void gyre_pairing_tick(struct gyre_joining *join);
 bool gyre_pairing_busy(const struct gyre_joining *join);
 const char *gyre_pairing_why(const struct gyre_joining *join);
-int gyre_pairing_settle(struct gyre_joining *join);
+void gyre_pairing_settle(struct gyre_joining *join);
 void gyre_pairing_close(struct gyre_joining *join);
 
-/* -- mesh.c ------------------------------------------------------------------------------- */
+/* -- mesh.c ------------------------------------------------------------------------------------- */
 
 /* open: before the report, makes the data listener and says where it is. start: after the plan.
  * busy: some connection is missing. */
 int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *address);
 int gyre_join_mesh_start(struct gyre_joining *join);
+int gyre_join_mesh_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 int gyre_join_mesh_tick(struct gyre_joining *join);
 bool gyre_join_mesh_busy(const struct gyre_joining *join);
 void gyre_join_mesh_close(struct gyre_joining *join);

@@ -1,13 +1,17 @@
-/* Joining: the loop that serves all descriptors, its beginning and its end.
+/* Joining: its beginning, its end, and the loop that hands each event to its owner.
  *
  *     rank 0: listen            ┐
  *     others: find it, log in   ┴─▶ serve until JOINED ─▶ hand the channels over
  *                                        │ a failure
  *                                        └─▶ tell it, farewell, nothing is left
  *
- * One epoll, one thread, one event at a time: an event's owner may close any other seat without a
- * stale event following. Every wait ends: the rendezvous at the join timeout, each later phase
- * after `patience`, a silent stranger after 5 s, a farewell after 1 s. The first story wins. */
+ * Every wait ends: the rendezvous at the join timeout, each later phase after its own timeout, a
+ * silent stranger after 5 s, a farewell after 1 s. The first failure wins. A rank that sees a
+ * connection break tells rank 0 and waits a second for rank 0's decision: the break may be the echo
+ * of a death elsewhere. Rank 0 waits 200 ms for a better explanation.
+ *
+ * Tested by tests/program/job/join.c. */
+#include "transport/join/join.h"
 #include "transport/join/inside.h"
 
 #include "base/log.h"
@@ -21,82 +25,97 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { TICK_MS = 20, SPARE_DESCRIPTORS = 128 };
+enum { SPARE_DESCRIPTORS = 128 };
 
-#define FAREWELL GYRE_SECOND
+#define FAREWELL  GYRE_SECOND
+#define LINGER    GYRE_SECOND
+#define ECHO      GYRE_SECOND /* rank 0 decides within this what broke a connection */
+#define ROOT_ECHO (200 * GYRE_MS)
 
-/* -- seats ------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------ */
 
-static uint32_t interest(bool writable)
+/* Decides how long a recorded loss is held back, and tells rank 0. */
+static int heed_loss(struct gyre_joining *join)
 {
-    return EPOLLIN | (writable ? EPOLLOUT : 0);
+    bool root = join->joined->rank == 0;
+    if (!join->loss.status || join->loss_until)
+        return 0;
+    join->loss_until = join->now + (root ? ROOT_ECHO : ECHO);
+    return root ? 0 : gyre_member_tell_failure(join, &join->loss, true);
 }
 
-int gyre_join_add_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot, int fd,
-                       bool writable)
+/* Delivers the record that one side of rank 0 has left for the other. */
+static int deliver_inbox(struct gyre_joining *join)
 {
-    struct epoll_event event = {.events = interest(writable), .data.ptr = io_slot};
-    if (epoll_ctl(join->epoll, EPOLL_CTL_ADD, fd, &event))
-        return gyre_trouble_set(join->trouble, -errno, "cannot watch a descriptor: %s",
-                                strerror(errno));
-    io_slot->fd = fd;
-    io_slot->events = event.events;
+    struct gyre_record record = join->inbox;
+    bool up = record.kind == GYRE_JOIN_REPORT || record.kind == GYRE_JOIN_DONE;
+    join->inbox = (struct gyre_record){0};
+    int status = up ? gyre_root_hears(join, 0, &record) : gyre_member_hears(join, &record);
+    free(record.payload);
+    return status;
+}
+
+/* Goes on until everything that an event has brought about is done. */
+static int settle_event(struct gyre_joining *join)
+{
+    int status = 0;
+    do {
+        if (join->inbox.kind)
+            status = deliver_inbox(join);
+        if (!status)
+            status = heed_loss(join);
+        if (!status)
+            status = gyre_member_advance(join);
+    } while (!status && join->inbox.kind);
+    return status;
+}
+
+static int hear_control(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
+{
+    int status =
+        join->joined->rank ? gyre_member_hears(join, record) : gyre_root_hears(join, rank, record);
+    return status ? status : settle_event(join);
+}
+
+static int control_ready(struct gyre_joining *join, struct gyre_control *control)
+{
+    struct gyre_record record;
+    int status = 0;
+    while (!status && join->phase != GYRE_PHASE_JOINED) {
+        status = gyre_talk_step(&control->talk, &record);
+        if (status < 0) {
+            gyre_join_remove_slot(join, &control->io_slot);
+            return gyre_join_rank_gone(join, control->io_slot.peer);
+        }
+        if (!status)
+            status = hear_control(join, control->io_slot.peer, &record);
+    }
+    if (status < 0)
+        return status;
+    return gyre_join_rearm(join, &control->io_slot, gyre_talk_pending(&control->talk));
+}
+
+static int slot_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+{
+    switch (io_slot->owner) {
+    case GYRE_SLOT_ROOT:
+        return gyre_root_ready(join, io_slot);
+    case GYRE_SLOT_CONTROL:
+        return control_ready(join, (struct gyre_control *)io_slot);
+    case GYRE_SLOT_PAIR:
+        return gyre_pairing_ready(join, io_slot);
+    case GYRE_SLOT_LOBBY:
+    case GYRE_SLOT_DIAL:
+        return gyre_join_mesh_ready(join, io_slot);
+    }
     return 0;
 }
 
-int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, bool writable)
+static int serve_one(struct gyre_joining *join)
 {
-    struct epoll_event event = {.events = interest(writable), .data.ptr = io_slot};
-    if (io_slot->fd < 0 || io_slot->events == event.events)
-        return 0;
-    io_slot->events = event.events;
-    return epoll_ctl(join->epoll, EPOLL_CTL_MOD, io_slot->fd, &event) ? -errno : 0;
-}
-
-void gyre_join_remove_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot)
-{
-    if (io_slot->fd >= 0)
-        epoll_ctl(join->epoll, EPOLL_CTL_DEL, io_slot->fd, NULL);
-    io_slot->fd = -1;
-}
-
-/* -- words ------------------------------------------------------------------------------------- */
-
-struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_purpose purpose,
-                                  uint32_t stripe)
-{
-    struct gyre_claim claim = {.version_low = GYRE_PROTOCOL_LOW,
-                               .version_high = GYRE_PROTOCOL_HIGH,
-                               .epoch = join->job->epoch,
-                               .rank = join->joined->rank,
-                               .world = join->joined->n,
-                               .purpose = (uint16_t)purpose,
-                               .stripe = (uint16_t)stripe,
-                               .configuration = join->options->configuration};
-    memcpy(claim.job, join->job->id, sizeof claim.job);
-    memcpy(claim.key_id, join->job->key_id, sizeof claim.key_id);
-    return claim;
-}
-
-const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
-                          char text[GYRE_JOIN_WHO_MAX])
-{
-    const struct gyre_rank_identity *identity = &join->identity[rank];
-    if (identity->host[0])
-        snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u on %.63s (pid %d)", rank, identity->host,
-                 identity->pid);
-    else
-        snprintf(text, GYRE_JOIN_WHO_MAX, "rank %u", rank);
-    return text;
-}
-
-/* A stopped or swamped rank is given the dead time, and never less than two seconds: starting is
- * slower than running. */
-uint64_t gyre_join_phase_timeout(const struct gyre_joining *join)
-{
-    int dead = join->options->dead_time_ms;
-    int ms = dead <= 0 ? join->options->join_timeout_ms : dead < 2000 ? 2000 : dead;
-    return (uint64_t)ms * GYRE_MS;
+    struct gyre_io_slot *io_slot = gyre_join_wait(join);
+    int status = io_slot ? slot_ready(join, io_slot) : 0;
+    return status ? status : settle_event(join);
 }
 
 /* -- the loop ---------------------------------------------------------------------------------- */
@@ -117,27 +136,18 @@ static int member_late(struct gyre_joining *join)
 
 static int tick(struct gyre_joining *join)
 {
-    if (join->echo_until)
-        return join->now < join->echo_until
+    if (join->loss_until)
+        return join->now < join->loss_until
                    ? 0
-                   : gyre_trouble_set(join->trouble, join->echo.status, "%s", join->echo.text);
-    int status = join->phase == GYRE_PHASE_PAIR ? gyre_pairing_tick(join) : 0;
+                   : gyre_trouble_set(join->trouble, join->loss.status, "%s", join->loss.text);
+    if (join->phase == GYRE_PHASE_PAIR)
+        gyre_pairing_tick(join);
+    int status = gyre_join_mesh_tick(join);
     if (!status)
-        status = gyre_join_mesh_tick(join);
+        status = heed_loss(join);
     if (status || join->joined->rank == 0)
         return status ? status : gyre_root_tick(join);
     return join->now < join->deadline ? 0 : member_late(join);
-}
-
-int gyre_join_serve_one(struct gyre_joining *join)
-{
-    struct epoll_event event;
-    int ready = epoll_wait(join->epoll, &event, 1, TICK_MS);
-    join->now = gyre_now_ns();
-    if (ready <= 0)
-        return 0;
-    struct gyre_io_slot *io_slot = event.data.ptr;
-    return io_slot->ready(join, io_slot);
 }
 
 static int serve_descriptors(struct gyre_joining *join)
@@ -145,9 +155,9 @@ static int serve_descriptors(struct gyre_joining *join)
     int status = 0;
     uint64_t tick_at = 0;
     while (!status && join->phase != GYRE_PHASE_JOINED) {
-        status = gyre_join_serve_one(join);
+        status = serve_one(join);
         if (!status && join->now >= tick_at) {
-            tick_at = join->now + TICK_MS * GYRE_MS;
+            tick_at = join->now + GYRE_JOIN_TICK_MS * GYRE_MS;
             status = tick(join);
         }
     }
@@ -179,57 +189,19 @@ static void farewell(struct gyre_joining *join)
  * 0. */
 static void tell_join_failure(struct gyre_joining *join, int status)
 {
+    uint64_t until = gyre_now_ns() + LINGER;
     if (!join->trouble->status)
         gyre_trouble_set(join->trouble, status, "joining failed: %s", gyre_status_name(status));
-    if (join->root)
-        gyre_root_fails(join);
-    else if (join->controls)
-        gyre_member_fails(join, status);
+    if (join->root) {
+        gyre_root_tell_failure(join);
+        while (gyre_root_lingers(join) && join->now < until)
+            (void)serve_one(join); /* further failures do not matter any more */
+    } else if (join->controls)
+        (void)gyre_member_tell_failure(join, join->trouble, false);
     farewell(join);
 }
 
 /* -- beginning and end ------------------------------------------------------------------------- */
-
-static struct gyre_joined *make_joined(uint32_t rank, uint32_t n)
-{
-    struct gyre_joined *joined =
-        calloc(1, sizeof *joined + n * (sizeof *joined->member + sizeof *joined->peer));
-    if (!joined)
-        return NULL;
-    joined->rank = rank;
-    joined->n = n;
-    joined->member = (struct gyre_member *)(joined + 1);
-    joined->peer = (struct gyre_peer *)(joined->member + n);
-    for (uint32_t i = 0; i < n; i++) {
-        struct gyre_peer *peer = &joined->peer[i];
-        peer->unix_fd = peer->pidfd = peer->control = -1;
-        for (int stripe = 0; stripe < GYRE_TCP_CONNECTIONS_MAX; stripe++)
-            peer->tcp[stripe] = -1;
-    }
-    return joined;
-}
-
-static void close_if(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
-void gyre_joined_destroy(struct gyre_joined *joined)
-{
-    if (!joined)
-        return;
-    for (uint32_t i = 0; i < joined->n; i++) {
-        struct gyre_peer *peer = &joined->peer[i];
-        close_if(peer->unix_fd);
-        close_if(peer->pidfd);
-        close_if(peer->control);
-        for (int stripe = 0; stripe < GYRE_TCP_CONNECTIONS_MAX; stripe++)
-            close_if(peer->tcp[stripe]);
-    }
-    gyre_wipe(joined->session_key, sizeof joined->session_key);
-    free(joined);
-}
 
 /* Room for a socket and a pidfd or all stripes to each peer, for each rank of the process, as far as
  * the hard limit goes. */
@@ -253,36 +225,7 @@ static int raise_descriptors(struct gyre_joining *join)
     return 0;
 }
 
-bool gyre_join_apart(const char *transport)
-{
-    return !strcmp(transport, "tcp") || !strcmp(transport, "verbs");
-}
-
-static int check_join_options(const struct gyre_job *job, const struct gyre_join_options *options,
-                              struct gyre_trouble *trouble)
-{
-    if (job->world < 1 || job->rank < 0 || job->rank >= job->world)
-        return gyre_trouble_set(trouble, GYRE_INVALID, "rank %d does not exist in a world of %d",
-                                job->rank, job->world);
-    if (options->connections < 1 || options->connections > GYRE_TCP_CONNECTIONS_MAX)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%d data connections per peer: 1 to %d are possible",
-                                options->connections, GYRE_TCP_CONNECTIONS_MAX);
-    if (options->port_low > options->port_high || (options->port_high && !options->port_low))
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "GYRE_PORT_RANGE=%u-%u: the first port must be above 0 and not "
-                                "above the last",
-                                options->port_low, options->port_high);
-    const char *transport = options->transport;
-    if (!transport ||
-        (strcmp(transport, "auto") && strcmp(transport, "shm") && !gyre_join_apart(transport)))
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "transport \"%s\": expected auto, shm, tcp or verbs",
-                                transport ? transport : "");
-    return 0;
-}
-
-static int make_tables(struct gyre_joining *join)
+static int make_join_tables(struct gyre_joining *join)
 {
     uint32_t n = join->joined->n, controls = join->joined->rank ? 1 : n;
     join->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -316,7 +259,7 @@ static int log_in(struct gyre_joining *join)
         gyre_address_set_port(outward, 0);
     }
     if (!status)
-        status = gyre_join_introduce(join, &talk);
+        status = gyre_member_introduce(join, &talk);
     if (!status)
         status = gyre_join_control(join, 0, &talk);
     gyre_talk_close(&talk);
@@ -350,14 +293,16 @@ static void end_join(struct gyre_joining *join)
     gyre_root_close(join);
     for (uint32_t i = 0; i < join->controls; i++)
         gyre_talk_close(&join->control[i].talk);
-    close_if(join->epoll);
+    if (join->epoll >= 0)
+        close(join->epoll);
+    free(join->inbox.payload);
     free(join->control);
     free(join->identity);
 }
 
 /* Control connections outlive the join; the conversations over them do not, so the last word must
  * be out. */
-static void hand_over(struct gyre_joining *join)
+static void hand_channels_over(struct gyre_joining *join)
 {
     uint64_t until = gyre_now_ns() + gyre_join_phase_timeout(join);
     for (uint32_t i = 0; i < join->controls; i++) {
@@ -365,7 +310,7 @@ static void hand_over(struct gyre_joining *join)
         struct pollfd wait = {.fd = talk->fd, .events = POLLOUT};
         while (gyre_talk_pending(talk) && gyre_talk_flush(talk) == GYRE_AGAIN &&
                gyre_now_ns() < until)
-            poll(&wait, 1, TICK_MS);
+            poll(&wait, 1, GYRE_JOIN_TICK_MS);
         gyre_join_remove_slot(join, &join->control[i].io_slot);
         join->joined->peer[i].control = gyre_talk_take(talk);
     }
@@ -373,13 +318,13 @@ static void hand_over(struct gyre_joining *join)
 
 static int join_all(struct gyre_joining *join)
 {
-    int status = make_tables(join);
+    int status = make_join_tables(join);
     if (!status)
         status = begin_join(join);
     if (!status)
         status = serve_descriptors(join);
     if (!status)
-        hand_over(join);
+        hand_channels_over(join);
     else
         tell_join_failure(join, status);
     end_join(join);
@@ -401,11 +346,14 @@ int gyre_join(const struct gyre_job *job, const struct gyre_join_options *option
     struct gyre_trouble own = {0};
     struct gyre_joining join = {
         .job = job, .options = options, .trouble = trouble ? trouble : &own, .epoll = -1};
-    int status = check_join_options(job, options, join.trouble);
     *joined = NULL;
+    if (job->world < 1 || job->rank < 0 || job->rank >= job->world)
+        return gyre_trouble_set(join.trouble, GYRE_INVALID,
+                                "rank %d does not exist in a world of %d", job->rank, job->world);
+    int status = gyre_join_options_check(options, join.trouble);
     if (status)
         return status;
-    join.joined = make_joined((uint32_t)job->rank, (uint32_t)job->world);
+    join.joined = gyre_joined_create((uint32_t)job->rank, (uint32_t)job->world);
     if (!join.joined)
         return gyre_trouble_set(join.trouble, -ENOMEM, "no memory for a job of %d ranks",
                                 job->world);

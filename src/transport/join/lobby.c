@@ -1,7 +1,7 @@
 /* The lobby: connections of strangers, until they have proven the key.
  *
- *     listener ─▶ slot ─▶ M1 right? ─▶ M2 ─▶ M3 right? ─▶ admit() ─▶ elsewhere
- *                  │         │ no               │ no          │ refusal
+ *     listener ─▶ slot ─▶ M1 right? ─▶ M2 ─▶ M3 right? ─▶ arrival ─▶ taken by the owner
+ *                  │         │ no               │ no          │ refused by the owner
  *                  └ 5 s ────┴── hung up on ────┴── silently  └─▶ told why, hung up on
  *
  * A stranger costs one slot of a table made at the start and nothing else: no allocation, no
@@ -20,31 +20,25 @@
 
 enum { LISTENERS = 4, LINES = 8 };
 
-struct slot {
+struct lobby_slot {
     struct gyre_io_slot io_slot;
-    struct gyre_lobby *lobby;
     struct gyre_talk talk;
     struct sockaddr_storage from;
     uint64_t since;
     bool leaving; /* refused: only its output is still to go */
 };
 
-struct listener {
-    struct gyre_io_slot io_slot;
-    struct gyre_lobby *lobby;
-};
-
 struct gyre_lobby {
     struct gyre_joining *join;
     struct gyre_lobby_options options;
-    struct listener listener[LISTENERS];
+    struct gyre_io_slot listener[LISTENERS];
     uint32_t listeners, lines; /* lines: of wrong keys logged so far */
-    struct slot slot[];
+    struct lobby_slot slot[];
 };
 
-static void leave(struct slot *slot)
+static void drop_stranger(struct gyre_lobby *lobby, struct lobby_slot *slot)
 {
-    gyre_join_remove_slot(slot->lobby->join, &slot->io_slot);
+    gyre_join_remove_slot(lobby->join, &slot->io_slot);
     gyre_talk_close(&slot->talk);
 }
 
@@ -55,9 +49,8 @@ static void key_text(const uint8_t id[8], char text[17])
 }
 
 /* Nothing is told to the stranger, so the operator of this side must be told. */
-static void note_wrong_key(struct slot *slot)
+static void note_wrong_key(struct gyre_lobby *lobby, const struct lobby_slot *slot)
 {
-    struct gyre_lobby *lobby = slot->lobby;
     const struct gyre_handshake *shake = &slot->talk.shake;
     char from[GYRE_ADDRESS_TEXT], theirs[17], mine[17];
     if (!shake->claimed || lobby->lines++ >= LINES)
@@ -73,72 +66,58 @@ static void note_wrong_key(struct slot *slot)
              lobby->lines == LINES ? "; further ones are not reported" : "");
 }
 
-static int refuse_guest(struct slot *slot, const struct gyre_refusal *refusal)
+/* Steps one conversation. 0: *arrival is its owner's, who takes or closes the talk or calls
+ * gyre_lobby_refuse(). GYRE_AGAIN: not yet. */
+static int serve_stranger(struct gyre_lobby *lobby, struct lobby_slot *slot,
+                          struct gyre_arrival *arrival)
 {
-    uint8_t payload[GYRE_REFUSAL_BYTES];
-    int length = gyre_refusal_encode(&slot->talk.shake, refusal, payload);
-    if (length > 0 && !gyre_talk_say(&slot->talk, GYRE_JOIN_REFUSAL, payload, (size_t)length) &&
-        gyre_talk_pending(&slot->talk)) {
-        slot->leaving = true;
-        return gyre_join_rearm(slot->lobby->join, &slot->io_slot, true);
-    }
-    leave(slot);
-    return 0;
-}
-
-static int meet_guest(struct slot *slot, const struct gyre_record *record)
-{
-    struct gyre_lobby *lobby = slot->lobby;
-    struct gyre_refusal refusal = {0};
-    struct gyre_io_slot io_slot = slot->io_slot;
-    if (lobby->options.introduction && !record->kind)
-        return GYRE_AGAIN;
-    gyre_join_remove_slot(lobby->join, &slot->io_slot); /* admit() seats it elsewhere */
-    int status = lobby->options.admit(lobby->join, &slot->talk, record, &refusal);
-    if (!refusal.code)
-        return status;
-    int seated = gyre_join_add_slot(lobby->join, &slot->io_slot, io_slot.fd, false);
-    if (!seated)
-        seated = refuse_guest(slot, &refusal);
-    return status == GYRE_AGAIN ? seated : status;
-}
-
-static int slot_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
-{
-    struct slot *slot = (struct slot *)io_slot;
     struct gyre_record record;
     int status;
     do {
         status = gyre_talk_step(&slot->talk, &record);
-        if (status < 0) {
-            if (status == GYRE_REFUSED)
-                note_wrong_key(slot);
-            leave(slot);
-            return 0;
-        }
-        if (!status && !slot->leaving)
-            status = meet_guest(slot, &record);
-        if (status < 0)
-            return status;
-    } while (!status && slot->io_slot.fd >= 0);
-    if (slot->io_slot.fd < 0)
-        return 0;
-    bool pending = gyre_talk_pending(&slot->talk);
-    if (slot->leaving && !pending) {
-        leave(slot);
+    } while (!status && slot->leaving);
+    if (status == GYRE_REFUSED)
+        note_wrong_key(lobby, slot);
+    bool pending = status >= 0 && gyre_talk_pending(&slot->talk);
+    if (status < 0 || (slot->leaving && !pending)) {
+        drop_stranger(lobby, slot);
+        return GYRE_AGAIN;
+    }
+    if (!status && (record.kind || !lobby->options.introduction)) {
+        gyre_join_remove_slot(lobby->join, &slot->io_slot); /* the owner watches it elsewhere */
+        *arrival = (struct gyre_arrival){&slot->io_slot, &slot->talk, record};
         return 0;
     }
-    return gyre_join_rearm(join, io_slot, pending);
+    status = gyre_join_rearm(lobby->join, &slot->io_slot, pending);
+    return status ? status : GYRE_AGAIN;
+}
+
+int gyre_lobby_refuse(struct gyre_lobby *lobby, const struct gyre_arrival *arrival,
+                      const struct gyre_refusal *refusal)
+{
+    struct lobby_slot *slot = (struct lobby_slot *)arrival->io_slot;
+    uint8_t payload[GYRE_REFUSAL_BYTES];
+    int status = gyre_join_add_slot(lobby->join, &slot->io_slot, slot->talk.fd, false);
+    int length = gyre_refusal_encode(&slot->talk.shake, refusal, payload);
+    if (status)
+        return status;
+    if (length > 0 && !gyre_talk_say(&slot->talk, GYRE_JOIN_REFUSAL, payload, (size_t)length) &&
+        gyre_talk_pending(&slot->talk)) {
+        slot->leaving = true;
+        return gyre_join_rearm(lobby->join, &slot->io_slot, true);
+    }
+    drop_stranger(lobby, slot);
+    return 0;
 }
 
 /* Whose M1 held: it has the key, so it is a rank on its way. */
-static bool is_known(const struct slot *slot)
+static bool is_known(const struct lobby_slot *slot)
 {
     return slot->talk.shake.input > 0 || slot->talk.shake.state == GYRE_HANDSHAKE_PROVEN;
 }
 
 /* Who makes room first: a stranger before a known one, then whoever has waited longer. */
-static struct slot *first_to_go(struct slot *a, struct slot *b)
+static struct lobby_slot *first_to_go(struct lobby_slot *a, struct lobby_slot *b)
 {
     if (!a || is_known(a) != is_known(b))
         return !a || is_known(a) ? b : a;
@@ -146,11 +125,11 @@ static struct slot *first_to_go(struct slot *a, struct slot *b)
 }
 
 /* A free slot, unless this address has its share already; else one that must make room. */
-static struct slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_storage *from)
+static struct lobby_slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_storage *from)
 {
-    struct slot *any = NULL, *theirs = NULL, *vacant = NULL;
+    struct lobby_slot *any = NULL, *theirs = NULL, *vacant = NULL;
     uint32_t same = 0;
-    for (struct slot *slot = lobby->slot; slot < lobby->slot + lobby->options.slots; slot++) {
+    for (struct lobby_slot *slot = lobby->slot; slot < lobby->slot + lobby->options.slots; slot++) {
         if (slot->io_slot.fd < 0) {
             vacant = slot;
             continue;
@@ -166,13 +145,14 @@ static struct slot *find_slot(struct gyre_lobby *lobby, const struct sockaddr_st
     else if (!vacant)
         vacant = any;
     if (vacant->io_slot.fd >= 0)
-        leave(vacant);
+        drop_stranger(lobby, vacant);
     return vacant;
 }
 
-static int welcome_stranger(struct gyre_lobby *lobby, int fd, const struct sockaddr_storage *from)
+static int welcome_stranger(struct gyre_lobby *lobby, int fd, const struct sockaddr_storage *from,
+                            struct gyre_arrival *arrival)
 {
-    struct slot *slot = find_slot(lobby, from);
+    struct lobby_slot *slot = find_slot(lobby, from);
     uint8_t nonce[GYRE_NONCE_BYTES];
     int status = gyre_random_bytes(nonce, sizeof nonce);
     if (!status)
@@ -188,22 +168,29 @@ static int welcome_stranger(struct gyre_lobby *lobby, int fd, const struct socka
     slot->from = *from;
     slot->since = gyre_now_ns();
     slot->leaving = false;
-    return slot_ready(lobby->join, &slot->io_slot);
+    return serve_stranger(lobby, slot, arrival);
 }
 
-static int listener_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+static int accept_stranger(struct gyre_lobby *lobby, int listener, struct gyre_arrival *arrival)
 {
-    struct listener *listener = (struct listener *)io_slot;
     struct sockaddr_storage from;
-    int fd = gyre_socket_accept(io_slot->fd, &from);
+    int fd = gyre_socket_accept(listener, &from);
     if (fd == -EMFILE || fd == -ENFILE)
-        return gyre_trouble_set(join->trouble, fd,
+        return gyre_trouble_set(lobby->join->trouble, fd,
                                 "no descriptor is left for the connections of %u ranks: raise "
                                 "\"ulimit -n\"",
-                                join->joined->n);
-    return fd < 0
-               ? 0
-               : welcome_stranger(listener->lobby, fd, &from); /* it may have gone again already */
+                                lobby->join->joined->n);
+    if (fd < 0) /* the stranger may have gone again already */
+        return GYRE_AGAIN;
+    return welcome_stranger(lobby, fd, &from, arrival);
+}
+
+int gyre_lobby_ready(struct gyre_lobby *lobby, struct gyre_io_slot *io_slot,
+                     struct gyre_arrival *arrival)
+{
+    if (io_slot >= lobby->listener && io_slot < lobby->listener + LISTENERS)
+        return accept_stranger(lobby, io_slot->fd, arrival);
+    return serve_stranger(lobby, (struct lobby_slot *)io_slot, arrival);
 }
 
 int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options *options,
@@ -216,8 +203,7 @@ int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options
     made->join = join;
     made->options = *options;
     for (uint32_t i = 0; i < options->slots; i++) {
-        made->slot[i].lobby = made;
-        made->slot[i].io_slot = (struct gyre_io_slot){.fd = -1, .ready = slot_ready};
+        made->slot[i].io_slot = (struct gyre_io_slot){.fd = -1, .owner = options->owner};
         gyre_talk_open(&made->slot[i].talk, -1);
     }
     *lobby = made;
@@ -226,9 +212,9 @@ int gyre_lobby_create(struct gyre_joining *join, const struct gyre_lobby_options
 
 int gyre_lobby_listen(struct gyre_lobby *lobby, int fd)
 {
-    struct listener *listener = &lobby->listener[lobby->listeners];
-    *listener = (struct listener){.io_slot = {.fd = -1, .ready = listener_ready}, .lobby = lobby};
-    int status = gyre_join_add_slot(lobby->join, &listener->io_slot, fd, false);
+    struct gyre_io_slot *listener = &lobby->listener[lobby->listeners];
+    *listener = (struct gyre_io_slot){.fd = -1, .owner = lobby->options.owner};
+    int status = gyre_join_add_slot(lobby->join, listener, fd, false);
     if (status)
         close(fd);
     else
@@ -241,9 +227,9 @@ void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now)
     if (!lobby)
         return;
     for (uint32_t i = 0; i < lobby->options.slots; i++) {
-        struct slot *slot = &lobby->slot[i];
+        struct lobby_slot *slot = &lobby->slot[i];
         if (slot->io_slot.fd >= 0 && now > slot->since + GYRE_JOIN_SILENCE)
-            leave(slot);
+            drop_stranger(lobby, slot);
     }
 }
 
@@ -252,12 +238,12 @@ void gyre_lobby_destroy(struct gyre_lobby *lobby)
     if (!lobby)
         return;
     for (uint32_t i = 0; i < lobby->listeners; i++) {
-        int fd = lobby->listener[i].io_slot.fd;
-        gyre_join_remove_slot(lobby->join, &lobby->listener[i].io_slot);
+        int fd = lobby->listener[i].fd;
+        gyre_join_remove_slot(lobby->join, &lobby->listener[i]);
         close(fd);
     }
     for (uint32_t i = 0; i < lobby->options.slots; i++)
-        leave(&lobby->slot[i]);
+        drop_stranger(lobby, &lobby->slot[i]);
     gyre_wipe(lobby->options.key, sizeof lobby->options.key);
     free(lobby);
 }

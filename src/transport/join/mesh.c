@@ -39,7 +39,7 @@ struct gyre_join_mesh {
     struct dial *dial;
 };
 
-static bool apart(const struct gyre_joining *join, uint32_t peer)
+static bool on_other_node(const struct gyre_joining *join, uint32_t peer)
 {
     return peer != join->joined->rank && join->joined->member[peer].node != join->joined->node;
 }
@@ -71,18 +71,19 @@ static bool claim_fits(const struct gyre_joining *join, const struct gyre_handsh
     return false;
 }
 
-static int admit_data_connection(struct gyre_joining *join, struct gyre_talk *talk,
-                                 const struct gyre_record *record, struct gyre_refusal *refusal)
+static int admit_data_connection(struct gyre_joining *join, const struct gyre_arrival *arrival)
 {
+    struct gyre_talk *talk = arrival->talk;
+    struct gyre_refusal refusal = {0};
     const struct gyre_claim theirs = talk->shake.theirs;
-    if (!claim_fits(join, &talk->shake, refusal))
-        return GYRE_AGAIN;
+    if (!claim_fits(join, &talk->shake, &refusal))
+        return gyre_lobby_refuse(join->mesh->lobby, arrival, &refusal);
     if (gyre_talk_say(talk, GYRE_JOIN_WELCOME, NULL, 0) || gyre_talk_pending(talk)) {
         gyre_talk_close(talk); /* it dials again */
         return 0;
     }
     file_connection(join, theirs.rank, theirs.stripe, gyre_talk_take(talk));
-    return gyre_member_advance(join);
+    return 0;
 }
 
 static int listen_trouble(struct gyre_joining *join, const struct sockaddr_storage *address,
@@ -107,7 +108,7 @@ int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *addr
     struct gyre_lobby_options lobby = {.claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, 0),
                                        .slots = most + SPARE_SLOTS,
                                        .per_address = most < 16 ? 16 : most,
-                                       .admit = admit_data_connection};
+                                       .owner = GYRE_SLOT_LOBBY};
     memset(address, 0, sizeof *address);
     join->mesh = calloc(1, sizeof *join->mesh);
     if (!join->mesh)
@@ -139,7 +140,7 @@ static void redial(struct gyre_joining *join, struct dial *dial, int error)
 }
 
 /* A link-local address holds in its own interface only, so the scope is this side's. */
-static struct sockaddr_storage address_of(const struct gyre_joining *join, uint32_t peer)
+static struct sockaddr_storage dial_address(const struct gyre_joining *join, uint32_t peer)
 {
     struct sockaddr_storage to = join->joined->member[peer].address;
     const struct sockaddr_storage *own = &join->identity[join->joined->rank].outward;
@@ -153,7 +154,7 @@ static struct sockaddr_storage address_of(const struct gyre_joining *join, uint3
 static int start_dial(struct gyre_joining *join, struct dial *dial)
 {
     struct gyre_claim claim = gyre_join_claim(join, GYRE_PURPOSE_DATA, dial->stripe);
-    struct sockaddr_storage to = address_of(join, dial->io_slot.peer);
+    struct sockaddr_storage to = dial_address(join, dial->io_slot.peer);
     const struct sockaddr_storage *own = &join->identity[join->joined->rank].outward;
     bool near = gyre_address_is_loopback(&to) || gyre_address_is_loopback(own);
     uint8_t nonce[GYRE_NONCE_BYTES];
@@ -172,30 +173,29 @@ static int start_dial(struct gyre_joining *join, struct dial *dial)
     return status ? status : gyre_join_add_slot(join, &dial->io_slot, fd, true);
 }
 
-static int welcomed(struct gyre_joining *join, struct dial *dial)
+static void welcomed(struct gyre_joining *join, struct dial *dial)
 {
     gyre_join_remove_slot(join, &dial->io_slot);
     dial->welcome = true;
     file_connection(join, dial->io_slot.peer, dial->stripe, gyre_talk_take(&dial->talk));
-    return gyre_member_advance(join);
 }
 
 static int dial_hears(struct gyre_joining *join, struct dial *dial,
                       const struct gyre_record *record)
 {
     struct gyre_refusal refusal;
-    if (record->kind == GYRE_JOIN_WELCOME)
-        return welcomed(join, dial);
     if (record->kind == GYRE_JOIN_REFUSAL &&
         !gyre_refusal_decode(record->payload, record->length, &refusal))
         return gyre_trouble_set(join->trouble, GYRE_REFUSED, "%s", refusal.text);
-    redial(join, dial, EPROTO);
+    if (record->kind == GYRE_JOIN_WELCOME)
+        welcomed(join, dial);
+    else
+        redial(join, dial, EPROTO);
     return 0;
 }
 
-static int dial_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+static int dial_ready(struct gyre_joining *join, struct dial *dial)
 {
-    struct dial *dial = (struct dial *)io_slot;
     struct gyre_record record;
     if (dial->connecting) {
         int error = gyre_socket_connected(dial->talk.fd);
@@ -212,7 +212,7 @@ static int dial_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
     }
     if (status < 0)
         redial(join, dial, status == -ECONNRESET ? ECONNRESET : EPROTO);
-    return status < 0 ? 0 : gyre_join_rearm(join, io_slot, gyre_talk_pending(&dial->talk));
+    return status < 0 ? 0 : gyre_join_rearm(join, &dial->io_slot, gyre_talk_pending(&dial->talk));
 }
 
 /* -- the room's entries ------------------------------------------------------------------------ */
@@ -230,8 +230,8 @@ static int make_dials(struct gyre_joining *join, uint32_t peers_below)
     }
     struct dial *dial = mesh->dial;
     for (uint32_t peer = 0; peer < join->joined->rank; peer++)
-        for (uint32_t stripe = 0; apart(join, peer) && stripe < stripes; stripe++) {
-            *dial = (struct dial){.io_slot = {.fd = -1, .peer = peer, .ready = dial_ready},
+        for (uint32_t stripe = 0; on_other_node(join, peer) && stripe < stripes; stripe++) {
+            *dial = (struct dial){.io_slot = {.fd = -1, .peer = peer, .owner = GYRE_SLOT_DIAL},
                                   .stripe = stripe,
                                   .pause = GYRE_MS};
             gyre_talk_open(&dial++->talk, -1);
@@ -244,7 +244,7 @@ int gyre_join_mesh_start(struct gyre_joining *join)
     struct gyre_join_mesh *mesh = join->mesh;
     uint32_t below = 0, stripes = (uint32_t)join->options->connections;
     for (uint32_t peer = 0; peer < join->joined->n; peer++)
-        if (apart(join, peer)) {
+        if (on_other_node(join, peer)) {
             below += peer < join->joined->rank;
             mesh->need += stripes;
             join->joined->peer[peer].tcps = (int)stripes;
@@ -256,10 +256,10 @@ int gyre_join_mesh_start(struct gyre_joining *join)
     return status;
 }
 
-static int dial_lost(struct gyre_joining *join, const struct dial *dial)
+static void lose_dial(struct gyre_joining *join, const struct dial *dial)
 {
     char what[320], to[GYRE_ADDRESS_TEXT], own[GYRE_ADDRESS_TEXT];
-    struct sockaddr_storage address = address_of(join, dial->io_slot.peer);
+    struct sockaddr_storage address = dial_address(join, dial->io_slot.peer);
     gyre_address_format(&address, to);
     gyre_address_format(&join->identity[join->joined->rank].outward, own);
     snprintf(what, sizeof what,
@@ -267,7 +267,16 @@ static int dial_lost(struct gyre_joining *join, const struct dial *dial)
              "network "
              "(GYRE_INTERFACE)?",
              to, own, dial->error ? strerror(dial->error) : "no answer");
-    return gyre_join_lost(join, dial->io_slot.peer, what);
+    gyre_join_lose(join, dial->io_slot.peer, what);
+}
+
+int gyre_join_mesh_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+{
+    struct gyre_arrival arrival;
+    if (io_slot->owner == GYRE_SLOT_DIAL)
+        return dial_ready(join, (struct dial *)io_slot);
+    int status = gyre_lobby_ready(join->mesh->lobby, io_slot, &arrival);
+    return status == GYRE_AGAIN ? 0 : status ? status : admit_data_connection(join, &arrival);
 }
 
 int gyre_join_mesh_tick(struct gyre_joining *join)
@@ -282,11 +291,9 @@ int gyre_join_mesh_tick(struct gyre_joining *join)
     bool late = join->now > mesh->started + gyre_join_phase_timeout(join);
     for (uint32_t i = 0; i < mesh->dials && !status; i++) {
         struct dial *dial = &mesh->dial[i];
-        if (dial->welcome)
-            continue;
-        if (late)
-            return dial_lost(join, dial);
-        if (dial->io_slot.fd < 0 && join->now >= dial->retry_at)
+        if (!dial->welcome && late)
+            lose_dial(join, dial);
+        else if (!dial->welcome && dial->io_slot.fd < 0 && join->now >= dial->retry_at)
             status = start_dial(join, dial);
     }
     return status;

@@ -147,7 +147,7 @@ static void keep_pair(struct gyre_joining *join, struct meeting *meeting)
 }
 
 /* A pair that this rank, the higher one, has found unable to share memory. */
-static int cannot(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
+static void cannot(struct gyre_joining *join, struct meeting *meeting, const char *what, int error)
 {
     struct gyre_pairing *pairing = join->pairing;
     uint32_t rank = join->joined->rank, peer = meeting->io_slot.peer;
@@ -164,31 +164,40 @@ static int cannot(struct gyre_joining *join, struct meeting *meeting, const char
             gyre_log(GYRE_LOG_WARN, "%s cannot share memory with %s (%s): tcp serves between them",
                      gyre_join_who(join, rank, me), gyre_join_who(join, peer, them), pairing->why);
     }
-    return gyre_member_advance(join);
 }
 
-static int higher_ready(struct gyre_joining *join, struct meeting *meeting)
+/* The lower rank's gifts are here: answers with the verdict and this side's gifts. */
+static void higher_answer(struct gyre_joining *join, struct meeting *meeting, int fd[2])
+{
+    take_gifts(join, meeting, fd);
+    put_verdict(meeting);
+    int status = send_step(join, meeting);
+    if (status)
+        cannot(join, meeting, "sending over the Unix socket", -status);
+}
+
+static void higher_ready(struct gyre_joining *join, struct meeting *meeting)
 {
     int fd[2];
     int status = receive_step(join, meeting, fd);
     if (status == GYRE_AGAIN)
-        return 0;
-    if (status)
-        return cannot(join, meeting, "it hung up on the Unix socket", 0);
+        return;
+    if (status) {
+        cannot(join, meeting, "it hung up on the Unix socket", 0);
+        return;
+    }
     if (meeting->step == 2) {
-        take_gifts(join, meeting, fd);
-        put_verdict(meeting);
-        status = send_step(join, meeting);
-        return status ? cannot(join, meeting, "sending over the Unix socket", -status) : 0;
+        higher_answer(join, meeting, fd);
+        return;
     }
     gyre_close_both(fd);
-    uint32_t theirs = get_verdict(meeting, 3);
-    if (meeting->page_error || theirs)
-        return cannot(join, meeting, "using a page of its memory",
-                      (int)(meeting->page_error ? meeting->page_error : theirs));
+    uint32_t error = meeting->page_error ? meeting->page_error : get_verdict(meeting, 3);
+    if (error) {
+        cannot(join, meeting, "using a page of its memory", (int)error);
+        return;
+    }
     keep_pair(join, meeting);
     join->pairing->pending--;
-    return gyre_member_advance(join);
 }
 
 /* U1 says who it is; the code has held, so it is a rank of this session. */
@@ -216,12 +225,12 @@ static int lower_answer(struct gyre_joining *join, struct meeting *meeting, int 
     return send_step(join, meeting);
 }
 
-static int lower_ready(struct gyre_joining *join, struct meeting *meeting)
+static void lower_ready(struct gyre_joining *join, struct meeting *meeting)
 {
     int fd[2];
     int status = receive_step(join, meeting, fd);
     if (status == GYRE_AGAIN)
-        return 0;
+        return;
     if (!status)
         status = lower_answer(join, meeting, fd);
     bool over = meeting->step == 4;
@@ -229,20 +238,13 @@ static int lower_ready(struct gyre_joining *join, struct meeting *meeting)
         keep_pair(join, meeting);
     else if (status || over)
         drop_pair(join, meeting);
-    return 0;
 }
 
-static int meeting_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
-{
-    struct meeting *meeting = (struct meeting *)io_slot;
-    return meeting->higher ? higher_ready(join, meeting) : lower_ready(join, meeting);
-}
-
-static int door_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+static int open_door(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
     struct meeting *vacant = NULL;
-    int fd = gyre_door_answer(io_slot->fd);
+    int fd = gyre_door_answer(pairing->door.fd);
     if (fd < 0)
         return 0;
     for (uint32_t i = join->joined->rank; i < pairing->meetings && !vacant; i++)
@@ -257,6 +259,18 @@ static int door_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
     return gyre_join_add_slot(join, &vacant->io_slot, fd, false);
 }
 
+int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+{
+    struct meeting *meeting = (struct meeting *)io_slot;
+    if (io_slot == &join->pairing->door)
+        return open_door(join);
+    if (meeting->higher)
+        higher_ready(join, meeting);
+    else
+        lower_ready(join, meeting);
+    return 0;
+}
+
 /* -- the room's entries ------------------------------------------------------------------------ */
 
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine)
@@ -266,12 +280,12 @@ int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine
     if (!pairing)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to meet %u ranks", n);
     join->pairing = pairing;
-    pairing->door = (struct gyre_io_slot){.fd = -1, .ready = door_ready};
+    pairing->door = (struct gyre_io_slot){.fd = -1, .owner = GYRE_SLOT_PAIR};
     pairing->page = pairing->self = -1;
     pairing->meetings = meetings;
     for (uint32_t i = 0; i < meetings; i++) {
         struct meeting *meeting = &pairing->meeting[i];
-        meeting->io_slot = (struct gyre_io_slot){.fd = -1, .peer = i, .ready = meeting_ready};
+        meeting->io_slot = (struct gyre_io_slot){.fd = -1, .peer = i, .owner = GYRE_SLOT_PAIR};
         meeting->higher = i < join->joined->rank;
         meeting->pidfd = -1;
     }
@@ -292,30 +306,26 @@ static int say_hello(struct gyre_joining *join, struct meeting *meeting)
     return status ? status : send_step(join, meeting);
 }
 
-/* In the same network namespace a door that is known and shut means that its owner is gone. */
-static int no_answer(struct gyre_joining *join, struct meeting *meeting, int error)
+/* In the same network namespace a known Unix socket that refuses means that its owner is gone. */
+static void no_answer(struct gyre_joining *join, struct meeting *meeting, int error)
 {
     uint32_t peer = meeting->io_slot.peer;
     uint64_t here = join->identity[join->joined->rank].space[0],
              there = join->identity[peer].space[0];
     if (error == ECONNREFUSED && here && here == there)
-        return gyre_join_lost(join, peer, "has closed its Unix socket");
-    return cannot(join, meeting, "connecting to its Unix socket", error);
+        gyre_join_lose(join, peer, "has closed its Unix socket");
+    else
+        cannot(join, meeting, "connecting to its Unix socket", error);
 }
 
-static int begin_meeting(struct gyre_joining *join, struct meeting *meeting)
+/* Connects to the peer's Unix socket and says who is there. */
+static int reach_door(struct gyre_joining *join, struct meeting *meeting)
 {
-    static const uint8_t none[16];
-    const uint8_t *door = join->identity[meeting->io_slot.peer].door;
-    if (join->pairing->self < 0)
-        return cannot(join, meeting, "pidfd_open", -join->pairing->self);
-    if (join->pairing->page < 0)
-        return cannot(join, meeting, "memfd_create", -join->pairing->page);
-    if (!memcmp(door, none, sizeof none))
-        return cannot(join, meeting, "it has no Unix socket", 0);
-    int fd = gyre_door_connect(door);
-    if (fd < 0)
-        return no_answer(join, meeting, -fd);
+    int fd = gyre_door_connect(join->identity[meeting->io_slot.peer].door);
+    if (fd < 0) {
+        no_answer(join, meeting, -fd);
+        return 0;
+    }
     meeting->since = join->now;
     int status = gyre_join_add_slot(join, &meeting->io_slot, fd, false);
     if (status) {
@@ -323,7 +333,24 @@ static int begin_meeting(struct gyre_joining *join, struct meeting *meeting)
         return status;
     }
     status = say_hello(join, meeting);
-    return status ? cannot(join, meeting, "sending over the Unix socket", -status) : 0;
+    if (status)
+        cannot(join, meeting, "sending over the Unix socket", -status);
+    return 0;
+}
+
+static int begin_meeting(struct gyre_joining *join, struct meeting *meeting)
+{
+    static const uint8_t none[16];
+    join->pairing->pending++;
+    if (join->pairing->self < 0)
+        cannot(join, meeting, "pidfd_open", -join->pairing->self);
+    else if (join->pairing->page < 0)
+        cannot(join, meeting, "memfd_create", -join->pairing->page);
+    else if (!memcmp(join->identity[meeting->io_slot.peer].door, none, sizeof none))
+        cannot(join, meeting, "it has no Unix socket", 0);
+    else
+        return reach_door(join, meeting);
+    return 0;
 }
 
 static bool may_share(const struct gyre_joining *join, uint32_t peer)
@@ -357,31 +384,25 @@ int gyre_pairing_start(struct gyre_joining *join)
     int door = pairing->door.fd;
     pairing->door.fd = -1;
     int status = door < 0 ? 0 : gyre_join_add_slot(join, &pairing->door, door, false);
-    pairing->pending = 1; /* so that no answer ends the phase before all were asked */
-    for (uint32_t peer = 0; peer < rank && !status; peer++) {
-        if (!may_share(join, peer)) {
+    for (uint32_t peer = 0; peer < rank && !status; peer++)
+        if (may_share(join, peer))
+            status = begin_meeting(join, &pairing->meeting[peer]);
+        else
             note_apart(join, peer);
-            continue;
-        }
-        pairing->pending++;
-        status = begin_meeting(join, &pairing->meeting[peer]);
-    }
-    pairing->pending--;
-    return status ? status : gyre_member_advance(join);
+    return status;
 }
 
-int gyre_pairing_tick(struct gyre_joining *join)
+void gyre_pairing_tick(struct gyre_joining *join)
 {
     struct gyre_pairing *pairing = join->pairing;
     for (uint32_t peer = 0; peer < join->joined->rank; peer++)
         if (pairing->meeting[peer].io_slot.fd >= 0 &&
             join->now > pairing->meeting[peer].since + gyre_join_phase_timeout(join))
-            return gyre_join_lost(join, peer, "does not answer on its Unix socket");
+            gyre_join_lose(join, peer, "does not answer on its Unix socket");
     for (uint32_t i = join->joined->rank; i < pairing->meetings; i++)
         if (pairing->meeting[i].io_slot.fd >= 0 &&
             join->now > pairing->meeting[i].since + GYRE_JOIN_SILENCE)
             drop_pair(join, &pairing->meeting[i]);
-    return 0;
 }
 
 bool gyre_pairing_busy(const struct gyre_joining *join)
@@ -394,21 +415,20 @@ const char *gyre_pairing_why(const struct gyre_joining *join)
     return join->pairing->why;
 }
 
-int gyre_pairing_settle(struct gyre_joining *join)
+void gyre_pairing_settle(struct gyre_joining *join)
 {
     for (uint32_t rank = 0; rank < join->joined->n; rank++) {
         struct gyre_peer *peer = &join->joined->peer[rank];
         bool near =
             rank != join->joined->rank && join->joined->member[rank].node == join->joined->node;
         if (near && peer->unix_fd < 0)
-            return gyre_join_lost(join, rank, "shares this node but left no Unix socket");
+            gyre_join_lose(join, rank, "shares this node but left no Unix socket");
         if (near || peer->unix_fd < 0)
             continue;
         close(peer->unix_fd);
         close(peer->pidfd);
         peer->unix_fd = peer->pidfd = -1;
     }
-    return 0;
 }
 
 void gyre_pairing_close(struct gyre_joining *join)

@@ -221,7 +221,7 @@ void gyre_rendezvous_close(struct gyre_rendezvous *place)
 
 /* Another user's file would lead us elsewhere; the handshake would notice, but only as "closed
  * without a word". */
-static int check_owner(int fd, const char *path, struct gyre_trouble *trouble)
+static int check_root_file(int fd, const char *path, struct gyre_trouble *trouble)
 {
     struct stat info;
     if (fstat(fd, &info))
@@ -241,7 +241,7 @@ static int read_root_file(const char *path, char *text, size_t size, struct gyre
         return errno == ENOENT
                    ? gyre_trouble_set(trouble, -EAGAIN, "rank 0 has not written %s yet", path)
                    : gyre_trouble_set(trouble, -errno, "cannot read %s: %s", path, strerror(errno));
-    int status = check_owner(fd, path, trouble);
+    int status = check_root_file(fd, path, trouble);
     ssize_t length = status ? 0 : read(fd, text, size - 1);
     close(fd);
     text[length > 0 ? length : 0] = '\0';

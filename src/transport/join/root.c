@@ -7,7 +7,9 @@
  * A logged-in rank that goes away fails the join: nobody waits for a rank that will not come back.
  * When the join has failed, rank 0 stays for a second to tell those who are still on their way, so
  * that they do not look for it until their time is over. Answers are counted per phase; an answer
- * that does not belong to the phase, or comes twice, is GYRE_CORRUPT. */
+ * that does not belong to the phase, or comes twice, is GYRE_CORRUPT.
+ *
+ * Tested by tests/program/job/join_refused.c and tests/program/job/join_hostile.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"
@@ -18,8 +20,6 @@
 
 #define FIRST_LINE (2 * GYRE_SECOND)
 #define NEXT_LINE  (5 * GYRE_SECOND)
-#define ECHO       (200 * GYRE_MS)
-#define LINGER     GYRE_SECOND
 #define SPARE      64
 
 struct gyre_root {
@@ -45,7 +45,8 @@ static bool answered(struct gyre_root *root, uint32_t rank)
 }
 
 /* To all others that have logged in. */
-static void say(struct gyre_joining *join, uint16_t kind, const void *payload, size_t length)
+static void tell_others(struct gyre_joining *join, uint16_t kind, const void *payload,
+                        size_t length)
 {
     for (uint32_t rank = 1; rank < join->controls; rank++) {
         struct gyre_control *control = &join->control[rank];
@@ -58,7 +59,7 @@ static void say(struct gyre_joining *join, uint16_t kind, const void *payload, s
 }
 
 /* "1, 3-5, 9": the ranks that have not answered, as many as fit. */
-static void list_missing(const struct gyre_joining *join, char *text, size_t size)
+static void list_absent(const struct gyre_joining *join, char *text, size_t size)
 {
     const uint8_t *here = join->root->answered;
     uint32_t n = join->joined->n;
@@ -79,16 +80,16 @@ static void list_missing(const struct gyre_joining *join, char *text, size_t siz
     }
 }
 
-/* -- gathering --------------------------------------------------------------------------------- */
-
-static void note_member(struct gyre_joining *join, uint32_t rank,
-                        const struct gyre_rank_identity *identity)
+/* Tells everybody, this rank's own member too, and waits for an answer of each. */
+static int begin_phase(struct gyre_joining *join, uint16_t kind, const void *payload, size_t length)
 {
-    join->identity[rank] = *identity;
-    memcpy(join->joined->member[rank].host, identity->host, sizeof identity->host);
-    join->joined->member[rank].pid = identity->pid;
-    memcpy(join->joined->member[rank].device, identity->device, sizeof identity->device);
+    memset(join->root->answered, 0, join->joined->n);
+    join->root->count = 0;
+    tell_others(join, kind, payload, length);
+    return gyre_join_leave_record(join, kind, payload, length);
 }
+
+/* -- gathering --------------------------------------------------------------------------------- */
 
 static bool local_address(int fd, struct sockaddr_storage *out)
 {
@@ -137,12 +138,6 @@ static int check_loopback(struct gyre_joining *join)
     return 0;
 }
 
-static void begin_phase(struct gyre_joining *join)
-{
-    memset(join->root->answered, 0, join->joined->n);
-    join->root->count = 0;
-}
-
 static int send_roster(struct gyre_joining *join)
 {
     uint32_t n = join->joined->n;
@@ -159,10 +154,7 @@ static int send_roster(struct gyre_joining *join)
     for (uint32_t rank = 0; rank < n; rank++)
         gyre_identity_put(&out, &join->identity[rank]);
     gyre_rendezvous_close(&join->root->place); /* all are there: nobody needs to find it any more */
-    begin_phase(join);
-    say(join, GYRE_JOIN_ROSTER, payload, length);
-    struct gyre_record record = {GYRE_JOIN_ROSTER, payload, length};
-    status = gyre_member_hears(join, &record);
+    status = begin_phase(join, GYRE_JOIN_ROSTER, payload, length);
     free(payload);
     return status;
 }
@@ -197,37 +189,50 @@ static int tell_late(struct gyre_joining *join, struct gyre_talk *talk)
     return 0;
 }
 
-static int turn_away(struct gyre_joining *join, const struct gyre_guest *guest,
-                     struct gyre_refusal *refusal)
+/* The guest is told why. A refusal that ends the job fails the join as well. */
+static int turn_away(struct gyre_joining *join, const struct gyre_arrival *arrival,
+                     const struct gyre_guest *guest, struct gyre_refusal *refusal)
 {
     struct gyre_root *root = join->root;
     int status = gyre_guest_refuse_rank(join, guest, refusal);
-    if (status == GYRE_AGAIN)
-        memcpy(root->refused, refusal->text, sizeof root->refused);
-    else if (guest->claim.rank < join->joined->n)
-        answered(root, guest->claim.rank); /* this one knows */
-    return status;
+    int told = gyre_lobby_refuse(root->lobby, arrival, refusal);
+    if (status != GYRE_AGAIN) {
+        if (guest->claim.rank < join->joined->n)
+            answered(root, guest->claim.rank); /* this one knows */
+        return status;
+    }
+    memcpy(root->refused, refusal->text, sizeof root->refused);
+    return told;
 }
 
-static int admit_rank(struct gyre_joining *join, struct gyre_talk *talk,
-                      const struct gyre_record *record, struct gyre_refusal *refusal)
+static int admit_rank(struct gyre_joining *join, const struct gyre_arrival *arrival)
 {
     static struct gyre_guest guest; /* 4 KiB, not on the stack; one process joins at a time */
     struct gyre_root *root = join->root;
-    if (gyre_guest_read(talk, record, &guest)) {
+    struct gyre_talk *talk = arrival->talk;
+    struct gyre_refusal refusal = {0};
+    if (gyre_guest_read(talk, &arrival->record, &guest)) {
         gyre_talk_close(talk);
         return 0;
     }
     if (root->failing)
         return tell_late(join, talk);
     uint32_t rank = guest.claim.rank;
-    refusal->code = judge(join, talk, rank);
-    if (refusal->code)
-        return turn_away(join, &guest, refusal);
-    note_member(join, rank, &guest.identity);
+    refusal.code = judge(join, talk, rank);
+    if (refusal.code)
+        return turn_away(join, arrival, &guest, &refusal);
+    join->identity[rank] = guest.identity;
+    gyre_join_note_member(join, rank);
     answered(root, rank);
     int status = gyre_join_control(join, rank, talk);
     return status || root->count < join->joined->n ? status : send_roster(join);
+}
+
+int gyre_root_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
+{
+    struct gyre_arrival arrival;
+    int status = gyre_lobby_ready(join->root->lobby, io_slot, &arrival);
+    return status == GYRE_AGAIN ? 0 : status ? status : admit_rank(join, &arrival);
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -282,10 +287,7 @@ static int send_plan(struct gyre_joining *join)
         gyre_put_u64(&out, root->node[rank], 4);
         gyre_address_put(&out, &join->joined->member[rank].address);
     }
-    begin_phase(join);
-    say(join, GYRE_JOIN_PLAN, payload, length);
-    struct gyre_record record = {GYRE_JOIN_PLAN, payload, length};
-    status = gyre_member_hears(join, &record);
+    status = begin_phase(join, GYRE_JOIN_PLAN, payload, length);
     free(payload);
     return status;
 }
@@ -295,13 +297,9 @@ static int hears_failure(struct gyre_joining *join, uint32_t rank, const struct 
     struct gyre_story story;
     if (gyre_story_decode(record, &story))
         return GYRE_CORRUPT;
-    if (!story.echo)
-        return gyre_trouble_set(join->trouble, story.status, "%s", story.text);
-    if (!join->echo_until) {
-        join->echo_until = join->now + ECHO;
-        gyre_trouble_set(&join->echo, story.status, "%s", story.text);
-    }
-    return 0;
+    int status =
+        gyre_trouble_set(story.echo ? &join->loss : join->trouble, story.status, "%s", story.text);
+    return story.echo ? 0 : status;
 }
 
 static int hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
@@ -319,9 +317,7 @@ static int hears(struct gyre_joining *join, uint32_t rank, const struct gyre_rec
         return status;
     if (record->kind == GYRE_JOIN_REPORT)
         return send_plan(join);
-    struct gyre_record go = {GYRE_JOIN_GO, NULL, 0};
-    say(join, GYRE_JOIN_GO, NULL, 0);
-    return gyre_member_hears(join, &go);
+    return begin_phase(join, GYRE_JOIN_GO, NULL, 0);
 }
 
 int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record)
@@ -333,14 +329,6 @@ int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_
                          "%s sent a record (kind %u) that does not belong here",
                          gyre_join_who(join, rank, who), record->kind);
     return status;
-}
-
-int gyre_root_lost(struct gyre_joining *join, uint32_t rank)
-{
-    char who[GYRE_JOIN_WHO_MAX];
-    return gyre_trouble_set(join->trouble, GYRE_PEER_LOST,
-                            "%s went away while the job was joining: look at its output",
-                            gyre_join_who(join, rank, who));
 }
 
 /* -- time -------------------------------------------------------------------------------------- */
@@ -367,7 +355,7 @@ static void name_missing(struct gyre_joining *join, const char *missing)
              (double)(join->now - join->started) / (double)GYRE_SECOND,
              join->options->join_timeout_ms / 1000.0);
     gyre_put_text(&out, text, sizeof text);
-    say(join, GYRE_JOIN_WAITING, payload, (size_t)(out.at - payload));
+    tell_others(join, GYRE_JOIN_WAITING, payload, (size_t)(out.at - payload));
 }
 
 static int phase_over(struct gyre_joining *join, const char *missing)
@@ -391,7 +379,7 @@ int gyre_root_tick(struct gyre_joining *join)
     bool gathering = join->phase == GYRE_PHASE_GATHER;
     if (join->now < join->deadline && (!gathering || join->now < root->line_at))
         return 0;
-    list_missing(join, missing, sizeof missing);
+    list_absent(join, missing, sizeof missing);
     if (join->now >= join->deadline)
         return gathering ? gather_over(join, missing) : phase_over(join, missing);
     root->line_at = join->now + NEXT_LINE;
@@ -401,7 +389,7 @@ int gyre_root_tick(struct gyre_joining *join)
 
 /* -- opening and closing ----------------------------------------------------------------------- */
 
-static int make_tables(struct gyre_joining *join, struct gyre_root *root)
+static int make_matrix(struct gyre_joining *join, struct gyre_root *root)
 {
     size_t n = join->joined->n;
     root->answered = calloc(n, 1);
@@ -419,7 +407,7 @@ static int open_lobby(struct gyre_joining *join, struct gyre_root *root)
                                        .slots = n + SPARE,
                                        .per_address = n < 16 ? 16 : n,
                                        .introduction = true,
-                                       .admit = admit_rank};
+                                       .owner = GYRE_SLOT_ROOT};
     memcpy(lobby.key, join->job->key, sizeof lobby.key);
     int status = gyre_lobby_create(join, &lobby, &root->lobby);
     gyre_wipe(lobby.key, sizeof lobby.key);
@@ -435,7 +423,7 @@ int gyre_root_open(struct gyre_joining *join)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory to gather the ranks");
     uint64_t first = (uint64_t)join->options->join_timeout_ms * GYRE_MS / 4;
     root->line_at = join->started + (first < FIRST_LINE ? first : FIRST_LINE);
-    int status = make_tables(join, root);
+    int status = make_matrix(join, root);
     if (!status)
         status = gyre_rendezvous_open(join, &root->place);
     if (!status)
@@ -445,18 +433,18 @@ int gyre_root_open(struct gyre_joining *join)
     return status;
 }
 
-void gyre_root_fails(struct gyre_joining *join)
+void gyre_root_tell_failure(struct gyre_joining *join)
 {
     uint8_t payload[GYRE_STORY_BYTES];
-    struct gyre_root *root = join->root;
-    say(join, GYRE_JOIN_FAILURE, payload, failure_story(join, payload));
+    tell_others(join, GYRE_JOIN_FAILURE, payload, failure_story(join, payload));
+    join->root->failing = true;
+}
 
-    bool stay =
-        root->lobby && join->phase == GYRE_PHASE_GATHER && join->trouble->status != GYRE_TIMED_OUT;
-    root->failing = true;
-    for (uint64_t until = gyre_now_ns() + LINGER;
-         stay && root->count < join->joined->n && join->now < until;)
-        (void)gyre_join_serve_one(join); /* what else goes wrong now does not matter any more */
+bool gyre_root_lingers(const struct gyre_joining *join)
+{
+    const struct gyre_root *root = join->root;
+    return root->lobby && join->phase == GYRE_PHASE_GATHER &&
+           join->trouble->status != GYRE_TIMED_OUT && root->count < join->joined->n;
 }
 
 void gyre_root_close(struct gyre_joining *join)

@@ -62,7 +62,7 @@ static uint64_t next_pause(const struct seek *seek, uint64_t pause)
     return 2 * pause < most ? 2 * pause : most;
 }
 
-static void failed(struct seek *seek, struct place *place, enum manner manner, int error)
+static void attempt_failed(struct seek *seek, struct place *place, enum manner manner, int error)
 {
     gyre_socket_drop(gyre_talk_take(&place->talk));
     if (manner >= place->manner || seek->now > place->noted + MEMORY) {
@@ -87,7 +87,7 @@ static void attempt(struct seek *seek, struct place *place)
         source = *own;
     int fd = gyre_socket_connect(&place->address, &source);
     if (fd < 0) {
-        failed(seek, place, UNREACHED, -fd);
+        attempt_failed(seek, place, UNREACHED, -fd);
         return;
     }
     gyre_talk_open(&place->talk, fd);
@@ -96,7 +96,7 @@ static void attempt(struct seek *seek, struct place *place)
     if (gyre_random_bytes(nonce, sizeof nonce) ||
         gyre_handshake_start(&place->talk.shake, GYRE_HANDSHAKE_CLIENT, &seek->claim,
                              seek->join->job->key, nonce))
-        failed(seek, place, UNREACHED, EIO);
+        attempt_failed(seek, place, UNREACHED, EIO);
 }
 
 /* True: this place is rank 0. */
@@ -106,7 +106,7 @@ static bool advance_attempt(struct seek *seek, struct place *place)
     if (place->connecting) {
         int error = gyre_socket_connected(place->talk.fd);
         if (error) {
-            failed(seek, place, UNREACHED, -error);
+            attempt_failed(seek, place, UNREACHED, -error);
             return false;
         }
         gyre_socket_tune(place->talk.fd, seek->join->options->dead_time_ms);
@@ -114,7 +114,7 @@ static bool advance_attempt(struct seek *seek, struct place *place)
     }
     int status = gyre_talk_step(&place->talk, &record);
     if (status < 0)
-        failed(seek, place, status == GYRE_CORRUPT ? FOREIGN : CLOSED, 0);
+        attempt_failed(seek, place, status == GYRE_CORRUPT ? FOREIGN : CLOSED, 0);
     return !status;
 }
 
@@ -186,7 +186,7 @@ static void report_search(struct seek *seek)
 
 /* -- the loop ---------------------------------------------------------------------------------- */
 
-static void set_places(struct seek *seek, const struct sockaddr_storage *found, int count)
+static void set_seek_places(struct seek *seek, const struct sockaddr_storage *found, int count)
 {
     for (int i = 0; i < seek->places; i++)
         gyre_talk_close(&seek->place[i].talk);
@@ -216,7 +216,7 @@ static int find_places(struct seek *seek)
     bool same =
         count == seek->places && !memcmp(&found[0], &seek->place[0].address, sizeof found[0]);
     if (!same)
-        set_places(seek, found, count);
+        set_seek_places(seek, found, count);
     return 0;
 }
 
@@ -228,7 +228,7 @@ static uint64_t start_attempts(struct seek *seek)
     for (int i = 0; i < seek->places; i++) {
         struct place *place = &seek->place[i];
         if (place->talk.fd >= 0 && seek->now > place->since + SILENCE)
-            failed(seek, place, place->connecting ? UNREACHED : SILENT, ETIMEDOUT);
+            attempt_failed(seek, place, place->connecting ? UNREACHED : SILENT, ETIMEDOUT);
         if (place->talk.fd < 0 && place->retry_at <= seek->now)
             attempt(seek, place);
         if (place->talk.fd < 0 && place->retry_at < next)
@@ -285,7 +285,7 @@ int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk)
     seek->find_pause = GYRE_MS;
     seek->line_at = join->started + FIRST_LINE;
     int status = look_for_root(seek, talk);
-    set_places(seek, NULL, 0);
+    set_seek_places(seek, NULL, 0);
     free(seek);
     return status;
 }

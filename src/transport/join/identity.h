@@ -1,0 +1,56 @@
+/* What ranks tell each other while they join: identities, failures, the division into nodes.
+ *
+ * Every function but gyre_identity_gather() works on bytes and structs alone. */
+#ifndef GYRE_TRANSPORT_JOIN_IDENTITY_H
+#define GYRE_TRANSPORT_JOIN_IDENTITY_H
+
+#include "transport/job/job.h"
+#include "transport/net/address.h"
+#include "transport/net/talk.h"
+
+#define GYRE_JOIN_SPACES   4 /* namespaces compared: net, user, mnt, pid */
+#define GYRE_JOIN_TEXT_MAX GYRE_TROUBLE_MAX
+
+/* What a rank tells of itself. After the roster every rank knows all of them. */
+struct gyre_rank_identity {
+    char host[64];
+    int32_t pid;
+    uint32_t uid;
+    uint8_t boot[16];                 /* of the running kernel: equal means one machine */
+    uint64_t space[GYRE_JOIN_SPACES]; /* inode of each namespace, 0 unknown */
+    int32_t simulated;                /* node as --simulate-nodes says, -1 */
+    uint8_t door[16];                 /* name of its abstract Unix socket; zeros: it has none */
+    uint8_t device[16];               /* UUID of its CUDA device; zeros: it has none */
+    struct sockaddr_storage outward;  /* where its data listener should be; port 0 */
+};
+
+/* Asks the operating system for everything but `device` and `outward`, which stay zeros. */
+int gyre_identity_gather(const struct gyre_job *job, struct gyre_rank_identity *identity);
+
+size_t gyre_identity_bytes(void); /* size of an encoded identity */
+void gyre_identity_put(struct gyre_cursor *cursor, const struct gyre_rank_identity *identity);
+void gyre_identity_get(struct gyre_cursor *cursor, struct gyre_rank_identity *identity);
+
+/* Whether two ranks run on one machine and on one simulated node. */
+bool gyre_identity_one_machine(const struct gyre_rank_identity *a,
+                               const struct gyre_rank_identity *b);
+
+/* Writes the namespaces and users in which two ranks of one machine differ. */
+void gyre_identity_difference(const struct gyre_rank_identity *a,
+                              const struct gyre_rank_identity *b, char *out, size_t size);
+
+struct gyre_story { /* payload of a FAILURE */
+    int32_t status;
+    bool echo; /* a broken connection, whose cause may lie elsewhere */
+    char text[GYRE_JOIN_TEXT_MAX];
+};
+#define GYRE_STORY_BYTES (4 + 4 + 2 + GYRE_JOIN_TEXT_MAX) /* encoded, at most */
+size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_BYTES]);
+int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story);
+
+/* Divides ranks into nodes. Each rank joins a lower rank's node if it shares memory with every rank
+ * of that node, or opens a new one. `share` is a symmetric matrix of n × n bytes. Nodes are numbered
+ * by their lowest rank. Returns how many nodes there are. */
+uint32_t gyre_nodes_assign(uint32_t n, const uint8_t *share, uint32_t *node);
+
+#endif

@@ -1,0 +1,42 @@
+/* What a join results in: who the ranks are, and this rank's channels to each of them. */
+#ifndef GYRE_TRANSPORT_JOIN_JOINED_H
+#define GYRE_TRANSPORT_JOIN_JOINED_H
+
+#include "transport/join/options.h"
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct gyre_member { /* a rank; the same on every rank */
+    char host[64];
+    int32_t pid;
+    uint8_t device[16]; /* UUID of its CUDA device; zeros: it has none */
+    int32_t local_rank; /* place within the node, counted by rank after the nodes are known */
+    uint32_t node;      /* nodes are numbered by their lowest rank */
+    struct sockaddr_storage address; /* where this rank's data listener is reached */
+};
+
+/* This rank's channels to one peer; -1 where there is none. Owned by whoever holds the struct. */
+struct gyre_peer {
+    int unix_fd; /* SOCK_SEQPACKET, same node only: regions and the watch's messages */
+    int pidfd;   /* same node only: the peer's process */
+    int tcp[GYRE_TCP_CONNECTIONS_MAX]; /* data connections, same order on both sides */
+    int tcps;
+    int control; /* rank 0 to each rank and back: the rendezvous connection, kept for the watch */
+};
+
+struct gyre_joined {
+    uint32_t rank, n;
+    uint32_t nodes, node, local_rank, local_size;
+    uint8_t session_key[32];    /* HKDF(job's key, rank 0's nonce): for the epoch's connections */
+    struct gyre_member *member; /* n */
+    struct gyre_peer *peer;     /* n; [rank] is empty */
+};
+
+/* All descriptors are -1 and all members zeros. NULL: no memory. */
+struct gyre_joined *gyre_joined_create(uint32_t rank, uint32_t n);
+
+/* Closes every descriptor that is still ≥ 0. NULL allowed. */
+void gyre_joined_destroy(struct gyre_joined *joined);
+
+#endif

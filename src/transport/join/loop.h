@@ -1,0 +1,132 @@
+/* What all parts of a join share: its state, the descriptors it watches, and its control connections.
+ *
+ * The loop calls nobody. gyre_join_wait() returns the slot whose descriptor is ready, and the caller
+ * (join.c) hands the slot to the part that its `owner` names. A part that sees a connection break
+ * records the loss here, and rank 0's two sides leave each other records in the inbox; join.c reads
+ * both after every event. */
+#ifndef GYRE_TRANSPORT_JOIN_LOOP_H
+#define GYRE_TRANSPORT_JOIN_LOOP_H
+
+#include "base/clock.h"
+#include "transport/join/identity.h"
+#include "transport/join/joined.h"
+#include "transport/join/options.h"
+
+enum gyre_join_record {
+    GYRE_JOIN_INTRODUCTION = 1,
+    GYRE_JOIN_ROSTER,
+    GYRE_JOIN_REPORT,
+    GYRE_JOIN_PLAN,
+    GYRE_JOIN_DONE,
+    GYRE_JOIN_GO,
+    GYRE_JOIN_WAITING,
+    GYRE_JOIN_FAILURE,
+    GYRE_JOIN_REFUSAL,
+    GYRE_JOIN_WELCOME /* the answer to a proven data connection */
+};
+
+enum gyre_join_phase {
+    GYRE_PHASE_GATHER, /* until the roster */
+    GYRE_PHASE_PAIR,   /* until this rank's report */
+    GYRE_PHASE_PLAN,   /* until the plan */
+    GYRE_PHASE_MESH,   /* until this rank's done */
+    GYRE_PHASE_GO,     /* until go */
+    GYRE_PHASE_JOINED
+};
+
+#define GYRE_JOIN_TICK_MS    20
+#define GYRE_JOIN_SILENCE    (5 * GYRE_SECOND) /* a stranger proves itself within this time */
+#define GYRE_JOIN_CONFIG_MAX 4096              /* bytes of a configuration that are compared */
+#define GYRE_JOIN_WHY_MAX    480               /* why memory cannot be shared */
+#define GYRE_JOIN_WHO_MAX    160               /* "rank 3 on host (pid 7)" */
+
+enum gyre_slot_owner {
+    GYRE_SLOT_ROOT,    /* root.c: the lobby of ranks */
+    GYRE_SLOT_CONTROL, /* join.c: a control connection */
+    GYRE_SLOT_PAIR,    /* pair.c: a Unix socket */
+    GYRE_SLOT_LOBBY,   /* mesh.c: the lobby of data connections */
+    GYRE_SLOT_DIAL     /* mesh.c: a data connection of this rank's own */
+};
+
+struct gyre_io_slot { /* one descriptor that the loop watches */
+    int fd;           /* -1: empty */
+    uint32_t events;
+    uint32_t peer;
+    enum gyre_slot_owner owner;
+};
+
+struct gyre_control { /* a logged-in rendezvous connection */
+    struct gyre_io_slot io_slot;
+    struct gyre_talk talk;
+};
+
+struct gyre_root;
+struct gyre_pairing;
+struct gyre_join_mesh;
+
+struct gyre_joining {
+    const struct gyre_job *job;
+    const struct gyre_join_options *options;
+    struct gyre_trouble *trouble;
+    struct gyre_joined *joined;
+    struct gyre_rank_identity *identity; /* n */
+    enum gyre_join_phase phase;
+    int epoll;
+    uint64_t now, started, deadline; /* deadline: of the rendezvous, then of each later phase */
+    struct gyre_control *control;    /* rank 0: one per rank; others: [0] is rank 0 */
+    uint32_t controls;
+    struct gyre_record inbox; /* between rank 0's two sides, payload allocated; kind 0: none */
+    uint8_t nonce[GYRE_NONCE_BYTES];  /* rank 0's, of the session */
+    char waiting[GYRE_JOIN_TEXT_MAX]; /* whom rank 0 said it waits for */
+    bool told;                        /* rank 0 knows of the failure, or is gone */
+    struct gyre_trouble loss; /* the first connection that broke; held back until loss_until */
+    uint64_t loss_until;
+    struct gyre_root *root;
+    struct gyre_pairing *pairing;
+    struct gyre_join_mesh *mesh;
+};
+
+/* -- descriptors ------------------------------------------------------------------------------- */
+
+int gyre_join_add_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot, int fd,
+                       bool writable);
+int gyre_join_rearm(struct gyre_joining *join, struct gyre_io_slot *io_slot, bool writable);
+
+/* Does not close the descriptor. */
+void gyre_join_remove_slot(struct gyre_joining *join, struct gyre_io_slot *io_slot);
+
+/* Sets join->now. NULL: nothing was ready within 20 ms. */
+struct gyre_io_slot *gyre_join_wait(struct gyre_joining *join);
+
+/* -- control connections ----------------------------------------------------------------------- */
+
+/* Takes *talk as the control connection at `index`. */
+int gyre_join_control(struct gyre_joining *join, uint32_t index, struct gyre_talk *talk);
+
+/* Leaves a copy of a record in the inbox. Rank 0 only; one record at a time is under way. */
+int gyre_join_leave_record(struct gyre_joining *join, uint16_t kind, const void *payload,
+                           size_t length);
+
+/* -- failures ---------------------------------------------------------------------------------- */
+
+/* Records that a connection to a peer broke, the first one only. join.c tells rank 0, which finds
+ * out whether the loss is the cause of a failure or the echo of one. */
+void gyre_join_lose(struct gyre_joining *join, uint32_t peer, const char *what);
+
+/* Sets the trouble: the control connection to `rank` has ended. */
+int gyre_join_rank_gone(struct gyre_joining *join, uint32_t rank);
+
+/* -- words ------------------------------------------------------------------------------------- */
+
+struct gyre_claim gyre_join_claim(const struct gyre_joining *join, enum gyre_purpose purpose,
+                                  uint32_t stripe);
+const char *gyre_join_who(const struct gyre_joining *join, uint32_t rank,
+                          char text[GYRE_JOIN_WHO_MAX]);
+
+/* Copies what a rank told of itself to the joined ranks' table. */
+void gyre_join_note_member(struct gyre_joining *join, uint32_t rank);
+
+/* What a phase after the roster may take, in nanoseconds. */
+uint64_t gyre_join_phase_timeout(const struct gyre_joining *join);
+
+#endif

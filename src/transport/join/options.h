@@ -1,0 +1,30 @@
+/* What a join is asked for. */
+#ifndef GYRE_TRANSPORT_JOIN_OPTIONS_H
+#define GYRE_TRANSPORT_JOIN_OPTIONS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+#define GYRE_TCP_CONNECTIONS_MAX 8
+
+struct gyre_join_options {
+    const char *transport; /* "auto": shm inside nodes; "shm": or fail; "tcp", "verbs": no node has
+                              two ranks */
+    int join_timeout_ms;   /* until all ranks are there */
+    int dead_time_ms;      /* keepalive and TCP_USER_TIMEOUT; 0: no limit (debuggers) */
+    int connections;       /* data connections per TCP peer, 1 … 8 */
+    const char *interface; /* GYRE_INTERFACE: names, addresses, CIDR; NULL: the route to the root */
+    uint16_t port_low, port_high;   /* range for listeners; 0, 0: any */
+    uint8_t device[16];             /* UUID of this rank's CUDA device; zeros: none */
+    uint64_t configuration;         /* hash of every setting that must be equal on all ranks */
+    const char *configuration_text; /* NAME=VALUE words; those that differ are printed */
+};
+
+/* GYRE_INVALID with its trouble for options out of range. */
+int gyre_join_options_check(const struct gyre_join_options *options, struct gyre_trouble *trouble);
+
+/* Whether this transport keeps ranks of one machine apart: "tcp", "verbs". */
+bool gyre_join_apart(const char *transport);
+
+#endif
