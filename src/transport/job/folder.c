@@ -1,5 +1,7 @@
 /* Where the key and the root's file lie: $XDG_CONFIG_HOME/gyre or ~/.config/gyre, or beside the key
- * file that the user names. Made where missing, for its owner alone. */
+ * file that the user names. Made where missing, for its owner alone.
+ *
+ * Tested by tests/unit/transport/job/key_test.c. */
 #include "transport/job/inside.h"
 
 #include <errno.h>

@@ -12,7 +12,10 @@
  *     others     the root's address: two jobs cannot listen at one place
  *
  * The id is a digest over the method's name and these fields, each with its length before it, so
- * that no two different sets of fields ever read the same. It is a name and no secret. */
+ * that no two different sets of fields ever read the same. It is a name and no secret.
+ *
+ * Tested by tests/unit/transport/job/job_test.c and tests/program/job/environments.c. */
+#include "transport/job/boot.h"
 #include "transport/job/inside.h"
 #include "transport/net/crypto.h"
 
@@ -105,18 +108,6 @@ static bool find_proxy(char *text, size_t room)
     return false;
 }
 
-static void read_boot_id(char *text, size_t room)
-{
-    text[0] = '\0';
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file) {
-        if (!fgets(text, (int)room, file)) {
-            text[0] = '\0';
-        }
-        fclose(file);
-    }
-}
-
 /* -- the ways ---------------------------------------------------------------------------------- */
 
 static int id_from_name(const char *name, struct gyre_job *job, struct gyre_trouble *trouble)
@@ -160,9 +151,9 @@ static int id_from_pmix(const char *name_space, struct gyre_job *job, struct gyr
 
 static int id_from_proxy(const char *proxy, struct gyre_job *job, struct gyre_trouble *trouble)
 {
-    char boot_id[64];
+    char boot_id[GYRE_BOOT_ID_TEXT];
     struct fields fields = {.count = 0};
-    read_boot_id(boot_id, sizeof boot_id);
+    gyre_boot_id(boot_id);
     add_field(&fields, "hydra");
     add_field(&fields, boot_id);
     add_field(&fields, proxy);

@@ -1,4 +1,15 @@
-/* What the job's own files share: job.c asks, the others answer. For nobody else. */
+/* What the files of this room offer each other. Included by them only.
+ *
+ *     job.c        the entry: rank and world, then all the rest
+ *     root.c       where the ranks meet
+ *     id.c         the job's name, equal on all its ranks
+ *     key.c        the secret
+ *     folder.c     where key files and address files lie
+ *     slurm.c      node lists, and whether srun started this process
+ *     variable.c   variables of the environment
+ *     boot.c       which kernel runs here
+ *
+ * A file calls only files below it. */
 #ifndef GYRE_TRANSPORT_JOB_INSIDE_H
 #define GYRE_TRANSPORT_JOB_INSIDE_H
 
@@ -6,19 +17,21 @@
 
 #include <stddef.h>
 
+/* -- variable.c -------------------------------------------------------------------------------- */
+
 /* The value of a variable, NULL when it is unset or empty. */
 const char *gyre_job_variable(const char *name);
 
 /* GYRE_INVALID: the variable `have` is set and `lack`, which belongs to it, is not. */
 int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble *trouble);
 
-/* -- root.c: the meeting place ------------------------------------------------------------- */
+/* -- root.c ------------------------------------------------------------------------------------ */
 
-/* Writes root_* and, because either may stand on the other, the id. */
+/* Writes root_* and the id, each of which may be derived from the other. */
 int gyre_job_root_find(const struct gyre_options *options, struct gyre_job *job,
                        struct gyre_trouble *trouble);
 
-/* -- id.c: equal on all ranks of one job, unlike any other's ------------------------------- */
+/* -- id.c -------------------------------------------------------------------------------------- */
 
 /* Writes job->id. GYRE_INVALID with world > 1 when nothing tells this job from another, not even an
  * address in root_host. Source, world, local_world and epoch are filled before. */
@@ -28,13 +41,13 @@ int gyre_job_id_find(const struct gyre_options *options, struct gyre_job *job,
 /* A port for the job from its id, outside the ranges that kernels hand out by themselves. */
 uint16_t gyre_job_id_port(const uint8_t id[16]);
 
-/* -- key.c: the secret --------------------------------------------------------------------- */
+/* -- key.c ------------------------------------------------------------------------------------- */
 
 /* Writes key, key_id and authenticated. A world of 1 without an explicit key touches no file. */
 int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble);
 
-/* -- folder.c ------------------------------------------------------------------------------ */
+/* -- folder.c ---------------------------------------------------------------------------------- */
 
 /* The folder of the user's own key, which need not exist. */
 int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble);
@@ -43,7 +56,7 @@ int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble);
 /* Writes job->root_file, beside the key, and makes the folder where it is missing. */
 int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
 
-/* -- slurm.c ------------------------------------------------------------------------------- */
+/* -- slurm.c ----------------------------------------------------------------------------------- */
 
 /* True in a task that srun started; false in sbatch's own script, salloc's shell and outside Slurm.
  */

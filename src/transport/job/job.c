@@ -15,7 +15,9 @@
  *
  * "Alone" is believed only where nothing speaks against it: a rank without a size, a size without a
  * rank and a Slurm allocation without srun are refused, because a world of 1 there would compute
- * nonsense in silence. */
+ * nonsense in silence.
+ *
+ * This is the room's entry: it asks root.c and key.c for the rest. */
 #include "transport/job/job.h"
 #include "transport/job/inside.h"
 #include "base/env.h"
@@ -55,19 +57,6 @@ static const struct source slurm = {"srun",          "SLURM_PROCID", "SLURM_STEP
 
 static const struct source *const sources[] = {&plain, &open_mpi, &mvapich, &pmi, &slurm};
 #define SOURCES (sizeof sources / sizeof sources[0])
-
-const char *gyre_job_variable(const char *name)
-{
-    const char *text = name ? getenv(name) : NULL;
-    return text && text[0] ? text : NULL;
-}
-
-int gyre_job_refuse_half(const char *have, const char *lack, struct gyre_trouble *trouble)
-{
-    return gyre_trouble_set(trouble, GYRE_INVALID,
-                            "%s is \"%s\" but %s is not set: set both or neither", have,
-                            getenv(have), lack);
-}
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 

@@ -72,7 +72,7 @@ static bool parse_key(const uint8_t *bytes, size_t length, uint8_t key[GYRE_KEY_
 }
 
 /* Up to `room` bytes until the end of the file; -errno if that fails. */
-static ssize_t read_all(int fd, uint8_t *bytes, size_t room)
+static ssize_t read_key_bytes(int fd, uint8_t *bytes, size_t room)
 {
     size_t length = 0;
     while (length < room) {
@@ -92,12 +92,12 @@ static ssize_t read_all(int fd, uint8_t *bytes, size_t room)
 }
 
 /* `name` is what messages call the place. Does not close. */
-static int read_key(int fd, const char *name, uint8_t key[GYRE_KEY_BYTES],
-                    struct gyre_trouble *trouble)
+static int read_key_from(int fd, const char *name, uint8_t key[GYRE_KEY_BYTES],
+                         struct gyre_trouble *trouble)
 {
     uint8_t bytes[READ_BYTES];
     int status = 0;
-    ssize_t length = read_all(fd, bytes, sizeof bytes);
+    ssize_t length = read_key_bytes(fd, bytes, sizeof bytes);
     if (length < 0) {
         status = gyre_trouble_set(trouble, GYRE_INVALID, "cannot read the key from %s: %s", name,
                                   strerror((int)-length));
@@ -131,7 +131,7 @@ static int key_from_fd(uint8_t key[GYRE_KEY_BYTES], struct gyre_trouble *trouble
         return 0;
     }
     snprintf(name, sizeof name, "descriptor %d (GYRE_KEY_FD)", (int)fd);
-    status = read_key((int)fd, name, key, trouble);
+    status = read_key_from((int)fd, name, key, trouble);
     if (status) {
         return gyre_trouble_wrap(trouble, "the launcher's key did not arrive");
     }
@@ -158,7 +158,7 @@ static int key_from_text(const char *text, uint8_t key[GYRE_KEY_BYTES],
 
 /* -- from a file ------------------------------------------------------------------------------- */
 
-static int check_file(int fd, const char *path, struct gyre_trouble *trouble)
+static int check_key_file(int fd, const char *path, struct gyre_trouble *trouble)
 {
     struct stat file;
     if (fstat(fd, &file) != 0) {
@@ -199,9 +199,9 @@ static int key_from_file(const char *path, uint8_t key[GYRE_KEY_BYTES],
         return gyre_trouble_set(trouble, GYRE_INVALID, "cannot open key file %s: %s", path,
                                 strerror(errno));
     }
-    int status = check_file(fd, path, trouble);
+    int status = check_key_file(fd, path, trouble);
     if (status == 0) {
-        status = read_key(fd, path, key, trouble);
+        status = read_key_from(fd, path, key, trouble);
     }
     close(fd);
     return status;
@@ -308,8 +308,8 @@ static int find_user_key(const struct gyre_options *options, int world, uint8_t 
     return path ? key_from_named_file(path, key, trouble) : key_from_home(key, trouble);
 }
 
-static int derive(struct gyre_job *job, const uint8_t user_key[GYRE_KEY_BYTES],
-                  struct gyre_trouble *trouble)
+static int derive_job_key(struct gyre_job *job, const uint8_t user_key[GYRE_KEY_BYTES],
+                          struct gyre_trouble *trouble)
 {
     static const char name[] = "gyre key id", purpose[] = "gyre job key";
     uint8_t code[GYRE_DIGEST_BYTES];
@@ -349,7 +349,7 @@ int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
     }
     status = find_user_key(options, job->world, user_key, trouble);
     if (status == 0) {
-        status = derive(job, user_key, trouble);
+        status = derive_job_key(job, user_key, trouble);
     }
     gyre_wipe(user_key, sizeof user_key);
     return status;

@@ -10,7 +10,9 @@
  *     any job with a name        a file beside the key, where rank 0 writes its address
  *
  * The id may itself stand on the address (id.c), so the written address is read first, then the
- * id is found, and only then is a place derived from it. A world of 1 meets nobody. */
+ * id is found, and only then is a place derived from it. A world of 1 meets nobody.
+ *
+ * Tested by tests/unit/transport/job/job_test.c. */
 #include "transport/job/inside.h"
 #include "base/env.h"
 

@@ -68,7 +68,7 @@ static bool read_slurm_number(const char **at, uint64_t *value)
 }
 
 /* At a range inside a bracket; leaves *at behind it, on ',' or ']'. */
-static int read_range(struct expansion *expansion, const char **at, struct range *range)
+static int read_number_range(struct expansion *expansion, const char **at, struct range *range)
 {
     const char *start = *at;
     if (!read_slurm_number(at, &range->first)) {
@@ -95,7 +95,7 @@ static int measure_bracket(struct expansion *expansion, const char **at, uint64_
     *numbers = 0;
     do {
         (*at)++;
-        int status = read_range(expansion, at, &range);
+        int status = read_number_range(expansion, at, &range);
         if (status) {
             return status;
         }
@@ -162,7 +162,7 @@ static int expand_bracket(struct expansion *expansion, const char *at, size_t le
     while (status == 0 && *at != ']') {
         struct range range = {0, 0, 0};
         at++;
-        status = read_range(expansion, &at, &range);
+        status = read_number_range(expansion, &at, &range);
         for (uint64_t i = range.first; status == 0 && i <= range.last; i++) {
             size_t room = sizeof expansion->name - length;
             int digits = snprintf(expansion->name + length, room, "%0*llu", range.width,
@@ -226,7 +226,7 @@ bool gyre_slurm_in_step(void)
 }
 
 /* 0 where the variable is absent or no such number. */
-static int64_t count_in(const char *name)
+static int64_t slurm_count(const char *name)
 {
     int64_t count = 0;
     gyre_env_int(name, 0, TASKS_MAX, &count, NULL);
@@ -240,8 +240,8 @@ int gyre_slurm_stranded(const char **of)
     if (!gyre_job_variable("SLURM_JOB_ID") || gyre_slurm_in_step()) {
         return 0;
     }
-    int64_t tasks = count_in("SLURM_NTASKS"), nodes = count_in("SLURM_JOB_NUM_NODES");
-    int64_t nnodes = count_in("SLURM_NNODES"), per_node = count_in("SLURM_NTASKS_PER_NODE");
+    int64_t tasks = slurm_count("SLURM_NTASKS"), nodes = slurm_count("SLURM_JOB_NUM_NODES");
+    int64_t nnodes = slurm_count("SLURM_NNODES"), per_node = slurm_count("SLURM_NTASKS_PER_NODE");
     int64_t most = nodes > nnodes ? nodes : nnodes, found = 0;
     const struct {
         int64_t count;

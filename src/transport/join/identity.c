@@ -4,6 +4,7 @@
  * gather() looks at the machine. "One machine" means one running kernel, whose boot id containers
  * share and reboots change. */
 #include "transport/join/identity.h"
+#include "transport/job/boot.h"
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -27,19 +28,13 @@ static uint64_t space_inode(const char *name)
 
 /* A machine without a boot id is like no other: its ranks use tcp among themselves, which always
  * works. */
-static int read_boot_id(uint8_t boot[16])
+static int hash_boot_id(uint8_t boot[16])
 {
-    static const char path[] = "/proc/sys/kernel/random/boot_id";
-    char text[40] = "";
-    struct gyre_piece piece = {text, 0};
+    char text[GYRE_BOOT_ID_TEXT];
     uint8_t digest[GYRE_DIGEST_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (length <= 0)
+    struct gyre_piece piece = {text, gyre_boot_id(text)};
+    if (!piece.length)
         return gyre_random_bytes(boot, 16);
-    piece.length = (size_t)length;
     int status = gyre_sha256(&piece, 1, digest);
     memcpy(boot, digest, 16);
     return status;
@@ -54,7 +49,7 @@ int gyre_identity_gather(const struct gyre_job *job, struct gyre_rank_identity *
     identity->simulated = job->simulated_node;
     for (int i = 0; i < GYRE_JOIN_SPACES; i++)
         identity->space[i] = space_inode(space_name[i]);
-    int status = read_boot_id(identity->boot);
+    int status = hash_boot_id(identity->boot);
     return status ? status : gyre_random_bytes(identity->door, sizeof identity->door);
 }
 
