@@ -46,7 +46,7 @@ cli/show                 base cli collectives/choose collectives/prove collectiv
 cli/train                base cli launch train
 cli/tune                 base cli collectives/choose collectives/schedule
 launch                   base transport/job/job.h transport/join/join.h transport/net/handshake.h
-train                    base checkpoint data model/learning model/nets report sampler
+train                    base checkpoint data model/learning model/network model/nets report sampler
 report                   base
 checkpoint               base data data/files data/safetensors
 model/network            base data data/safetensors model/learning model/nets

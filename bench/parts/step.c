@@ -285,8 +285,8 @@ static double (*const time_kind[KINDS])(struct step_bench *bench) = {time_alone,
 static void get_buckets(struct step_bench *bench)
 {
     struct bucket *bucket = bench->bucket;
-    while (bench->buckets < BUCKETS_MOST &&
-           gyre_ddp_bucket(bench->net.ddp, bench->buckets, &bucket->bytes, &(int){0}) == 0) {
+    while (bench->buckets < BUCKETS_MOST && gyre_ddp_bucket(bench->net.replica.ddp, bench->buckets,
+                                                            &bucket->bytes, &(int){0}) == 0) {
         must(bench, gyre_alloc(bench->comm, bucket->bytes, &bucket->data), "");
         bench->buckets++;
         bucket++;
@@ -358,7 +358,7 @@ static void tell_head(const struct step_bench *bench)
     printf("# %s, batch %lld of a rank, %s; %d rank%s on %d node%s, transport %s; %s\n", o->layers,
            (long long)o->batch, o->settings.optimizer == GYRE_ADAM ? "adam" : "sgd", bench->n,
            bench->n > 1 ? "s" : "", gyre_nodes(bench->comm), gyre_nodes(bench->comm) > 1 ? "s" : "",
-           o->transport ? o->transport : "auto", gyre_model_products(bench->net.model));
+           o->transport ? o->transport : "auto", gyre_model_products(bench->net.replica.model));
     printf("# %.2f MiB of gradients in %d bucket%s; %d rounds of %d steps; load average at the "
            "start %.2f\n",
            (double)bench->net.weights * sizeof(float) / (1 << 20), bench->buckets,

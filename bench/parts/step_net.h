@@ -3,11 +3,7 @@
 #ifndef GYRE_BENCH_PARTS_STEP_NET_H
 #define GYRE_BENCH_PARTS_STEP_NET_H
 
-#include "model/learning/loss.h"
-#include "model/nets/model.h"
-#include "model/learning/optimizer.h"
-
-#include <gyre/ddp.h>
+#include "model/network/replica.h"
 
 #define STEP_WIDTHS_MOST 64
 
@@ -23,16 +19,10 @@ struct step_settings {
 struct step_net {
     struct gyre_comm *comm;
     const struct step_settings *settings;
-    const struct gyre_ops *ops;
-    struct gyre_model *model;
-    struct gyre_parameter *const *parameter;
-    int parameters;
+    struct gyre_replica replica;
     uint64_t weights;
-    float *values, *x;
+    float *x;
     int64_t *labels;
-    struct gyre_ddp *ddp;
-    struct gyre_optimizer *optimizer;
-    int told;    /* the first failure of gyre_ddp_ready() */
     bool finite; /* so far, all losses of this rank and all sums */
     struct gyre_trouble trouble;
 };

@@ -6,29 +6,20 @@
 int gyre_train_share_buffers(struct gyre_train *t)
 {
     int status = 0;
-    for (int i = 0; !status && i < t->buffers; i++)
-        status = gyre_broadcast(t->comm, t->buffer[i]->value, t->buffer[i]->value,
-                                t->buffer[i]->count, t->buffer[i]->whole ? GYRE_I64 : GYRE_F32, 0);
+    for (int i = 0; !status && i < t->replica.buffers; i++)
+        status = gyre_broadcast(t->comm, t->replica.buffer[i]->value, t->replica.buffer[i]->value,
+                                t->replica.buffer[i]->count,
+                                t->replica.buffer[i]->whole ? GYRE_I64 : GYRE_F32, 0);
     return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
 }
 
 static int evaluate_batch(struct gyre_train *t, const struct gyre_batch *batch,
                           struct gyre_loss *loss)
 {
-    size_t width = gyre_model_outputs(t->model);
-    const float *outputs;
     if (!batch->samples)
         return 0;
-    int status =
-        gyre_model_forward(t->model, batch->x, batch->samples, false, &outputs, t->trouble);
-    if (status)
-        return status;
-    float *gradient = gyre_model_output_gradient(t->model); /* nobody reads it */
-    if (t->test.label)
-        return gyre_loss_cross_entropy(t->ops, outputs, batch->y, batch->samples, width, 1,
-                                       gradient, loss, t->trouble);
-    gyre_loss_squared_error(outputs, batch->y, batch->samples, width, 1, gradient, loss);
-    return 0;
+    return gyre_replica_forward(&t->replica, batch->x, batch->samples, false,
+                                gyre_train_wanted(&t->test, batch), 1, loss, t->trouble);
 }
 
 enum { GO_ON, END, STOP, FAILED };

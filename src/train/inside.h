@@ -15,23 +15,15 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/learning/learning_rate.h"
-#include "train/loader.h"
-#include "model/learning/loss.h"
-#include "model/nets/model.h"
-#include "model/learning/optimizer.h"
-#include "report/report.h"
 #include "model/learning/scaler.h"
+#include "model/network/replica.h"
+#include "report/report.h"
+#include "train/loader.h"
 #include "train/train.h"
 
 #include <gyre/ddp.h>
 
 enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM }; /* of gyre_ddp_add() */
-
-/* Part of the optimiser's range: elements first … first + count - 1 of a parameter stand at `at`. */
-struct gyre_train_piece {
-    int parameter;
-    uint64_t first, count, at;
-};
 
 /* What the run was told, for its checkpoints. */
 #define GYRE_TRAIN_RUN_SETTINGS 8
@@ -94,19 +86,7 @@ struct gyre_train {
     uint64_t room; /* of one rank */
     uint64_t steps_per_epoch;
 
-    const struct gyre_ops *ops;
-    struct gyre_model *model;
-    struct gyre_parameter *const *parameter;
-    struct gyre_running_buffer *const *buffer;
-    int parameters, buffers;
-    float *values;  /* of all parameters */
-    void **statics; /* of each buffer */
-    struct gyre_ddp *ddp;
-    int ready_status; /* of gyre_ddp_ready() within a backward pass */
-
-    struct gyre_optimizer *optimizer; /* made after the first step */
-    struct gyre_train_piece *piece;
-    int pieces;
+    struct gyre_replica replica; /* its optimiser is made after the first step */
     struct gyre_train_state resumed;
     struct gyre_rate_settings rate;
     struct gyre_scaler scaler;
@@ -126,7 +106,6 @@ struct gyre_train {
 
 int gyre_train_open(struct gyre_train *t);
 void gyre_train_close(struct gyre_train *t);
-size_t gyre_train_buffer_size(const struct gyre_running_buffer *buffer);
 
 /* -- shares.c ---------------------------------------------------------------------------- */
 
@@ -143,14 +122,11 @@ void gyre_train_free_shares(struct gyre_train *t);
 
 /* GYRE_AGAIN at the end of the epoch. */
 int gyre_train_step(struct gyre_train *t);
-void gyre_train_ready(void *context, struct gyre_parameter *parameter);
 int gyre_train_make_optimizer(struct gyre_train *t);
 
-/* Where values and gradients lie now. */
-void gyre_train_connect_memory(struct gyre_train *t);
-/* Forward, loss and backward, and nothing else; `adds` to the gradients, or puts them. */
-int gyre_train_pass(struct gyre_train *t, const struct gyre_batch *batch, bool adds,
-                    struct gyre_loss *loss);
+/* What a batch's outputs are compared with. */
+struct gyre_wanted gyre_train_wanted(const struct gyre_dataset *set,
+                                     const struct gyre_batch *batch);
 
 /* -- eval.c ------------------------------------------------------------------------------ */
 

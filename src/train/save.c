@@ -5,6 +5,8 @@
  * of ranks, sharded or not: state.c. */
 #include "train/inside.h"
 
+#include "model/network/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,27 +73,16 @@ static void roll_parameter(struct roll *roll, const char *before,
                                                   .data = data};
 }
 
-static void roll_buffer(struct roll *roll, const struct gyre_running_buffer *buffer)
-{
-    uint64_t k = roll->count++;
-    roll->shape[k][0] = buffer->count;
-    roll->tensor[k] =
-        (struct gyre_stored_tensor){.name = buffer->name,
-                                    .type = buffer->whole ? GYRE_STORED_I64 : GYRE_STORED_F32,
-                                    .dims = (uint32_t)buffer->dims,
-                                    .shape = roll->shape[k],
-                                    .data = buffer->value};
-}
-
 /* What PyTorch's state_dict has. */
 static int roll_model(struct gyre_train *t, struct roll *roll)
 {
-    int status = roll_make(t, roll, t->parameters + t->buffers);
-    for (int i = 0; !status && i < t->parameters; i++)
-        roll_parameter(roll, "", t->parameter[i], t->parameter[i]->value);
-    for (int i = 0; !status && i < t->buffers; i++)
-        roll_buffer(roll, t->buffer[i]);
-    return status;
+    int tensors = t->replica.parameters + t->replica.buffers;
+    int status = roll_make(t, roll, tensors);
+    if (status)
+        return status;
+    gyre_replica_list(&t->replica, roll->tensor);
+    roll->count = (uint64_t)tensors;
+    return 0;
 }
 
 /* -- saving ------------------------------------------------------------------------------------ */
@@ -101,7 +92,7 @@ static void take_places(const struct gyre_train *t, int64_t *place, double *real
     place[PLACE_STEP] = (int64_t)t->step;
     place[PLACE_EPOCH] = (int64_t)t->epoch;
     place[PLACE_CURSOR] = (int64_t)t->cursor;
-    place[PLACE_UPDATES] = t->optimizer->steps;
+    place[PLACE_UPDATES] = t->replica.optimizer->steps;
     place[PLACE_TALLY_STEPS] = (int64_t)t->tally.steps;
     place[PLACE_GROWTH] = t->scaler.growth_tracker;
     real[REAL_LOSS] = t->tally.loss;
@@ -113,35 +104,36 @@ static void take_places(const struct gyre_train *t, int64_t *place, double *real
 /* What cannot be used shall not take the place of what can. */
 static int refuse_nonfinite(struct gyre_train *t)
 {
-    for (int i = 0; i < t->parameters; i++)
-        if (!t->ops->is_finite(t->parameter[i]->value, t->parameter[i]->count))
+    for (int i = 0; i < t->replica.parameters; i++)
+        if (!gyre_ops()->is_finite(t->replica.parameter[i]->value, t->replica.parameter[i]->count))
             return gyre_trouble_set(t->trouble, GYRE_INVALID,
                                     "step %llu: '%s' holds a NaN or an infinity and is not saved; "
                                     "what %s held before is there still: lower --lr, or set --clip",
-                                    (unsigned long long)t->step, t->parameter[i]->name,
+                                    (unsigned long long)t->step, t->replica.parameter[i]->name,
                                     t->options->save);
     return 0;
 }
 
 static void roll_feedback(const struct gyre_train *t, struct roll *roll, const float *all)
 {
-    for (int i = 0; i < t->parameters; i++) {
+    for (int i = 0; i < t->replica.parameters; i++) {
         uint64_t k = roll->count++;
-        snprintf(roll->name[k], sizeof roll->name[k], "wire.feedback.%s", t->parameter[i]->name);
+        snprintf(roll->name[k], sizeof roll->name[k], "wire.feedback.%s",
+                 t->replica.parameter[i]->name);
         roll->shape[k][0] = (uint64_t)t->n;
-        roll->shape[k][1] = t->parameter[i]->count;
+        roll->shape[k][1] = t->replica.parameter[i]->count;
         roll->tensor[k] = (struct gyre_stored_tensor){.name = roll->name[k],
                                                       .type = GYRE_STORED_F32,
                                                       .dims = 2,
                                                       .shape = roll->shape[k],
                                                       .data = all};
-        all = all ? all + (uint64_t)t->n * t->parameter[i]->count : NULL;
+        all = all ? all + (uint64_t)t->n * t->replica.parameter[i]->count : NULL;
     }
 }
 
 static int write_generation(struct gyre_train *t, float *const *full, const float *feedback)
 {
-    const double scale = gyre_ddp_wire_scale(t->ddp);
+    const double scale = gyre_ddp_wire_scale(t->replica.ddp);
     int64_t place[PLACES];
     double real[REALS];
     struct roll model = {0}, training = {0};
@@ -150,13 +142,13 @@ static int write_generation(struct gyre_train *t, float *const *full, const floa
     if (!status)
         status = roll_model(t, &model);
     if (!status)
-        status = roll_make(t, &training, 3 * t->parameters + PLACES + REALS + 1);
-    for (int s = 0; !status && s < t->optimizer->states; s++) {
+        status = roll_make(t, &training, 3 * t->replica.parameters + PLACES + REALS + 1);
+    for (int s = 0; !status && s < t->replica.optimizer->states; s++) {
         char before[64];
         const float *data = full[s];
-        snprintf(before, sizeof before, "optimizer.%s.", t->optimizer->state_name[s]);
-        for (int i = 0; i < t->parameters; data += t->parameter[i++]->count)
-            roll_parameter(&training, before, t->parameter[i], data);
+        snprintf(before, sizeof before, "optimizer.%s.", t->replica.optimizer->state_name[s]);
+        for (int i = 0; i < t->replica.parameters; data += t->replica.parameter[i++]->count)
+            roll_parameter(&training, before, t->replica.parameter[i], data);
     }
     for (int i = 0; !status && i < PLACES; i++)
         training.tensor[training.count++] = gyre_checkpoint_whole(place_names[i], &place[i]);
@@ -185,7 +177,7 @@ static int write_generation(struct gyre_train *t, float *const *full, const floa
 int gyre_train_save(struct gyre_train *t)
 {
     float *full[2] = {NULL, NULL}, *feedback = NULL;
-    int status = t->optimizer ? 0 : gyre_train_make_optimizer(t);
+    int status = t->replica.optimizer ? 0 : gyre_train_make_optimizer(t);
     if (!status)
         status = gyre_train_collect_states(t, full);
     if (!status)
@@ -230,13 +222,14 @@ static int read_state(struct gyre_train *t, struct gyre_checkpoint *checkpoint, 
     char before[64];
     int status = roll_make(t, &one, 1);
     snprintf(before, sizeof before, "optimizer.%s.", name);
-    for (int i = 0; !status && i < t->parameters; full += t->parameter[i++]->count) {
+    for (int i = 0; !status && i < t->replica.parameters;
+         full += t->replica.parameter[i++]->count) {
         one.count = 0;
-        roll_parameter(&one, before, t->parameter[i], NULL);
+        roll_parameter(&one, before, t->replica.parameter[i], NULL);
         status = gyre_checkpoint_find(checkpoint, GYRE_CHECKPOINT_TRAINING, &one.tensor[0], &data,
                                       t->trouble);
         if (!status)
-            memcpy(full, data, t->parameter[i]->count * sizeof(float));
+            memcpy(full, data, t->replica.parameter[i]->count * sizeof(float));
     }
     roll_free(&one);
     return status;
@@ -253,18 +246,19 @@ static int read_feedback(struct gyre_train *t, struct gyre_checkpoint *checkpoin
     if (!t->options->wire || gyre_checkpoint_world(checkpoint) != n ||
         !gyre_safetensors_find(file, wire_scale_name))
         return 0;
-    int status = roll_make(t, &all, t->parameters);
+    int status = roll_make(t, &all, t->replica.parameters);
     float *to = t->resumed.feedback =
-        malloc((gyre_train_elements(t, t->parameters) * n + 1) * sizeof(float));
+        malloc((gyre_train_elements(t, t->replica.parameters) * n + 1) * sizeof(float));
     if (!status && !to)
         status = no_memory_to_save(t);
     if (!status)
         roll_feedback(t, &all, NULL);
-    for (int i = 0; !status && i < t->parameters; to += n * t->parameter[i++]->count) {
+    for (int i = 0; !status && i < t->replica.parameters;
+         to += n * t->replica.parameter[i++]->count) {
         status = gyre_checkpoint_find(checkpoint, GYRE_CHECKPOINT_TRAINING, &all.tensor[i], &data,
                                       t->trouble);
         if (!status)
-            memcpy(to, data, n * t->parameter[i]->count * sizeof(float));
+            memcpy(to, data, n * t->replica.parameter[i]->count * sizeof(float));
     }
     roll_free(&all);
     if (!status)
@@ -354,7 +348,8 @@ int gyre_train_resume(struct gyre_train *t)
     int states = state_names(t->options, names), status = 0;
     bool found = false;
     for (int s = 0; !status && !t->rank && s < states; s++) {
-        t->resumed.full[s] = calloc(gyre_train_elements(t, t->parameters) + 1, sizeof(float));
+        t->resumed.full[s] =
+            calloc(gyre_train_elements(t, t->replica.parameters) + 1, sizeof(float));
         status = t->resumed.full[s] ? 0 : no_memory_to_save(t);
     }
     if (!status && !t->rank)

@@ -12,7 +12,6 @@
 #define LAYERS_MOST    256
 #define PREFETCH_BYTES (UINT64_C(64) << 20) /* of a data set that may not be in memory */
 #define PREFETCH_AHEAD 2
-#define ALIGN          64u
 #define BATCH          32u /* of a rank, where nothing is asked for */
 
 static int no_memory_to_set_up(struct gyre_train *t)
@@ -148,7 +147,8 @@ static int make_sampler(struct gyre_train *t)
 
 /* -- model ------------------------------------------------------------------------------------- */
 
-static int make_mlp(struct gyre_train *t, const struct gyre_model_settings *settings)
+static int make_mlp(struct gyre_train *t, const struct gyre_model_settings *settings,
+                    struct gyre_model **model)
 {
     size_t widths[LAYERS_MOST];
     int count;
@@ -167,10 +167,11 @@ static int make_mlp(struct gyre_train *t, const struct gyre_model_settings *sett
                                 t->options->layers, widths[count - 1], t->options->data,
                                 (unsigned long long)wanted,
                                 t->data.label ? "classes" : "targets for a sample");
-    return gyre_mlp_create(&t->model, widths, count, settings, t->trouble);
+    return gyre_mlp_create(model, widths, count, settings, t->trouble);
 }
 
-static int make_convnet(struct gyre_train *t, const struct gyre_model_settings *settings)
+static int make_convnet(struct gyre_train *t, const struct gyre_model_settings *settings,
+                        struct gyre_model **model)
 {
     const uint64_t *shape = t->data.shape;
     if (t->data.dims < 2 || t->data.dims > 3)
@@ -180,114 +181,52 @@ static int make_convnet(struct gyre_train *t, const struct gyre_model_settings *
     struct gyre_volume image = {.channels = t->data.dims == 3 ? shape[0] : 1,
                                 .height = shape[t->data.dims - 2],
                                 .width = shape[t->data.dims - 1]};
-    return gyre_convnet_create(&t->model, image, t->data.classes, settings, t->trouble);
+    return gyre_convnet_create(model, image, t->data.classes, settings, t->trouble);
 }
 
-static int make_model(struct gyre_train *t)
+static int make_model(struct gyre_train *t, struct gyre_model **model)
 {
     struct gyre_model_settings settings = {t->room > 256 || !t->options->test ? t->room : 256,
                                            (enum gyre_precision)t->options->precision};
-    return t->options->model == GYRE_TRAIN_CONVNET ? make_convnet(t, &settings)
-                                                   : make_mlp(t, &settings);
+    return t->options->model == GYRE_TRAIN_CONVNET ? make_convnet(t, &settings, model)
+                                                   : make_mlp(t, &settings, model);
 }
 
-/* -- memory of values -------------------------------------------------------------------------- */
-
-size_t gyre_train_buffer_size(const struct gyre_running_buffer *buffer)
+static int place_values(struct gyre_train *t, struct gyre_model *model)
 {
-    return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
-}
-
-static int place_values(struct gyre_train *t)
-{
-    size_t floats = 0, at = 0;
-    t->parameters = gyre_model_parameters(t->model, &t->parameter);
-    t->buffers = gyre_model_buffers(t->model, &t->buffer);
-    for (int i = 0; i < t->parameters; i++)
-        floats += gyre_round_up(t->parameter[i]->count, ALIGN / sizeof(float));
-    t->values = aligned_alloc(ALIGN, (floats + ALIGN) * sizeof(float));
-    t->statics = calloc((size_t)t->buffers + 1, sizeof *t->statics);
-    if (!t->values || !t->statics)
+    struct gyre_replica *r = &t->replica;
+    if (gyre_replica_init(r, model))
         return no_memory_to_set_up(t);
-    for (int i = 0; i < t->parameters; i++) {
-        t->parameter[i]->value = t->values + at;
-        at += gyre_round_up(t->parameter[i]->count, ALIGN / sizeof(float));
-    }
-    for (int i = 0; i < t->buffers; i++) {
-        t->statics[i] = t->buffer[i]->value = calloc(1, gyre_train_buffer_size(t->buffer[i]) + 1);
-        if (!t->statics[i])
-            return no_memory_to_set_up(t);
-    }
+    r->looks = true;
     if (!t->rank) /* the engine gives them to all */
-        gyre_init_parameters(t->parameter, t->parameters, (uint64_t)t->options->seed);
-    gyre_init_buffers(t->buffer, t->buffers);
+        gyre_init_parameters(r->parameter, r->parameters, (uint64_t)t->options->seed);
+    gyre_init_buffers(r->buffer, r->buffers);
     return t->options->init ? gyre_train_load_init(t) : 0;
+}
+
+static int make_replica(struct gyre_train *t)
+{
+    struct gyre_model *model;
+    int status = make_model(t, &model);
+    return status ? status : place_values(t, model);
 }
 
 /* -- engine ------------------------------------------------------------------------------------ */
 
-static struct gyre_ddp_parameter *describe_parameters(struct gyre_train *t)
-{
-    struct gyre_ddp_parameter *all = calloc((size_t)(t->parameters + t->buffers) + 1, sizeof *all);
-    for (int i = 0; all && i < t->parameters; i++) {
-        all[i] = (struct gyre_ddp_parameter){.name = t->parameter[i]->name,
-                                             .type = GYRE_F32,
-                                             .dimensions = t->parameter[i]->dims,
-                                             .value = t->parameter[i]->value};
-        for (int d = 0; d < t->parameter[i]->dims; d++)
-            all[i].shape[d] = t->parameter[i]->shape[d];
-    }
-    for (int i = 0; all && i < t->buffers; i++)
-        all[t->parameters + i] =
-            (struct gyre_ddp_parameter){.name = t->buffer[i]->name,
-                                        .type = t->buffer[i]->whole ? GYRE_I64 : GYRE_F32,
-                                        .dimensions = t->buffer[i]->dims,
-                                        .shape = {t->buffer[i]->count},
-                                        .value = t->buffer[i]->value};
-    return all;
-}
-
 static int make_engine(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
-    struct gyre_ddp_parameter *all = describe_parameters(t);
     struct gyre_ddp_options options = GYRE_DDP_OPTIONS_INIT;
-    if (!all)
-        return no_memory_to_set_up(t);
     options.bucket_cap = o->bucket_cap;
     options.mean = (enum gyre_ddp_mean)o->mean;
     options.wire = (enum gyre_ddp_wire)o->wire;
     options.sharded = o->sharded;
     options.norm = o->clip > 0 || o->precision == GYRE_TRAIN_F16;
     options.unscaled = 1;
-    options.look = GYRE_DDP_LOOK_NONE; /* gyre_train_ready() asks */
+    options.look = GYRE_DDP_LOOK_NONE; /* the replica asks */
     options.compare_every = (int)o->compare_every;
-    options.buffers = (struct gyre_ddp_buffers){all + t->parameters, t->buffers};
-    int status = gyre_ddp_create(&t->ddp, t->comm, all, t->parameters, &options);
-    free(all);
-    if (status)
-        return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));
-    gyre_train_connect_memory(t);
-    if (o->sharded) { /* the engine has its own */
-        free(t->values);
-        t->values = NULL;
-    }
-    return 0;
-}
-
-static int sum_over_ranks(void *context, double *values, size_t count)
-{
-    return gyre_all_reduce(context, values, values, count, GYRE_F64, GYRE_SUM);
-}
-
-static void connect_model(struct gyre_train *t)
-{
-    struct gyre_model_calls calls = {.ready = gyre_train_ready, .ready_context = t};
-    if (t->options->sync_bn && t->n > 1) {
-        calls.sum = sum_over_ranks;
-        calls.sum_context = t->comm;
-    }
-    gyre_model_connect(t->model, &calls);
+    int status = gyre_replica_join(&t->replica, t->comm, &options);
+    return status ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm)) : 0;
 }
 
 /* -- the rest ---------------------------------------------------------------------------------- */
@@ -316,9 +255,7 @@ static int make_own(struct gyre_train *t)
     if (!status)
         status = find_span(t);
     if (!status)
-        status = make_model(t);
-    if (!status)
-        status = place_values(t);
+        status = make_replica(t);
     if (!status && t->options->data_digest) {
         t->digest.seen = calloc(t->data.samples, 1);
         status = t->digest.seen ? 0 : no_memory_to_set_up(t);
@@ -337,7 +274,6 @@ static int make_order(struct gyre_train *t)
 
 int gyre_train_open(struct gyre_train *t)
 {
-    t->ops = gyre_ops();
     int status = gyre_train_agree(t, make_own(t));
     if (!status)
         status = compare_data(t);
@@ -351,23 +287,16 @@ int gyre_train_open(struct gyre_train *t)
         status = gyre_train_settle_shares(t);
     if (!status)
         status = gyre_train_agree(t, make_order(t));
-    if (!status)
-        connect_model(t);
+    if (!status && t->options->sync_bn && t->n > 1)
+        gyre_model_sync_batches(t->replica.model);
     return status;
 }
 
 void gyre_train_close(struct gyre_train *t)
 {
-    gyre_optimizer_destroy(t->optimizer);
-    free(t->piece);
-    gyre_ddp_destroy(t->ddp);
+    gyre_replica_deinit(&t->replica);
     gyre_loader_destroy(t->loader);
     gyre_sampler_destroy(t->sampler);
-    gyre_model_destroy(t->model);
-    for (int i = 0; t->statics && i < t->buffers; i++)
-        free(t->statics[i]);
-    free(t->statics);
-    free(t->values);
     gyre_train_free_shares(t);
     free(t->digest.seen);
     free(t->resumed.full[0]);

@@ -102,14 +102,12 @@ struct trial {
     uint64_t *index;
     float *x;
     void *y;
-    void **buffer;
+    uint8_t *running;
 };
 
-static void trial_deinit(struct gyre_train *t, struct trial *trial)
+static void trial_deinit(struct trial *trial)
 {
-    for (int i = 0; trial->buffer && i < t->buffers; i++)
-        free(trial->buffer[i]);
-    free(trial->buffer);
+    free(trial->running);
     free(trial->index);
     free(trial->x);
     free(trial->y);
@@ -121,11 +119,8 @@ static bool trial_allocate(struct gyre_train *t, struct trial *trial, uint64_t s
     trial->index = calloc(samples, sizeof *trial->index);
     trial->x = calloc(samples, t->data.features * sizeof *trial->x);
     trial->y = calloc(samples, wanted);
-    trial->buffer = calloc((size_t)t->buffers + 1, sizeof *trial->buffer);
-    bool good = trial->index && trial->x && trial->y && trial->buffer;
-    for (int i = 0; good && i < t->buffers; i++)
-        good = (trial->buffer[i] = malloc(gyre_train_buffer_size(t->buffer[i]) + 1)) != NULL;
-    return good;
+    trial->running = malloc(t->replica.running_bytes + 1);
+    return trial->index && trial->x && trial->y && trial->running;
 }
 
 static int trial_init(struct gyre_train *t, struct trial *trial)
@@ -138,15 +133,17 @@ static int trial_init(struct gyre_train *t, struct trial *trial)
         trial->index[i] = (rank + i * n) % t->data.samples;
     gyre_dataset_gather(&t->data, trial->index, samples, trial->x, trial->y);
     trial->batch = (struct gyre_batch){.samples = samples, .x = trial->x, .y = trial->y};
-    for (int i = 0; i < t->buffers; i++)
-        memcpy(trial->buffer[i], t->buffer[i]->value, gyre_train_buffer_size(t->buffer[i]));
+    memcpy(trial->running, t->replica.running, t->replica.running_bytes);
     return 0;
 }
 
-static void put_buffers_back(struct gyre_train *t, const struct trial *trial)
+static int pass_trial(struct gyre_train *t, const struct gyre_batch *batch)
 {
-    for (int i = 0; i < t->buffers; i++)
-        memcpy(t->buffer[i]->value, trial->buffer[i], gyre_train_buffer_size(t->buffer[i]));
+    struct gyre_loss loss = {0};
+    int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
+                                      gyre_train_wanted(&t->data, batch),
+                                      gyre_scaler_scale(&t->scaler), &loss, t->trouble);
+    return status ? status : gyre_replica_backward(&t->replica, false, false, t->trouble);
 }
 
 /* -- measured ---------------------------------------------------------------------------------- */
@@ -156,8 +153,7 @@ static int time_window(struct gyre_train *t, const struct trial *trial, uint64_t
 {
     uint64_t begun = gyre_now_ns(), passed = 0, samples = 0;
     while (passed < WINDOW_NS) {
-        struct gyre_loss loss = {0};
-        int status = gyre_train_pass(t, &trial->batch, false, &loss);
+        int status = pass_trial(t, &trial->batch);
         if (status)
             return status;
         samples += trial->batch.samples;
@@ -171,13 +167,12 @@ static int time_window(struct gyre_train *t, const struct trial *trial, uint64_t
 static int time_own(struct gyre_train *t, const struct trial *trial, uint64_t *speed)
 {
     int status = 0;
-    gyre_train_connect_memory(t);
     for (int w = 0; !status && w < 1 + WINDOWS; w++) {
         uint64_t of_window = 0;
         status = time_window(t, trial, &of_window);
         *speed = w && of_window > *speed ? of_window : *speed;
     }
-    put_buffers_back(t, trial);
+    memcpy(t->replica.running, trial->running, t->replica.running_bytes);
     return status;
 }
 
@@ -190,7 +185,7 @@ static int measure_speed(struct gyre_train *t)
     status = gyre_train_agree(t, status); /* which also begins together */
     if (!status)
         status = gyre_train_agree(t, time_own(t, &trial, &mine));
-    trial_deinit(t, &trial);
+    trial_deinit(&trial);
     if (status)
         return status;
     status = gyre_all_gather(t->comm, &mine, t->shares.speed, 1, GYRE_U64);

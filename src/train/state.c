@@ -27,7 +27,7 @@ uint64_t gyre_train_elements(const struct gyre_train *t, int parameters)
 {
     uint64_t sum = 0;
     for (int i = 0; i < parameters; i++)
-        sum += t->parameter[i]->count;
+        sum += t->replica.parameter[i]->count;
     return sum;
 }
 
@@ -36,40 +36,41 @@ uint64_t gyre_train_elements(const struct gyre_train *t, int parameters)
 static float *make_state_room(const struct gyre_train *t)
 {
     uint64_t most = 1;
-    for (int i = 0; i < t->parameters; i++)
-        most = t->parameter[i]->count > most ? t->parameter[i]->count : most;
+    for (int i = 0; i < t->replica.parameters; i++)
+        most = t->replica.parameter[i]->count > most ? t->replica.parameter[i]->count : most;
     return malloc(most * sizeof(float));
 }
 
 static void give_pieces(const struct gyre_train *t, int parameter, int state, float *whole)
 {
-    for (int k = 0; k < t->pieces; k++)
-        if (t->piece[k].parameter == parameter)
-            memcpy(whole + t->piece[k].first, t->optimizer->state[state] + t->piece[k].at,
-                   t->piece[k].count * sizeof(float));
+    for (int k = 0; k < t->replica.pieces; k++)
+        if (t->replica.piece[k].parameter == parameter)
+            memcpy(whole + t->replica.piece[k].first,
+                   t->replica.optimizer->state[state] + t->replica.piece[k].at,
+                   t->replica.piece[k].count * sizeof(float));
 }
 
 static void take_pieces(struct gyre_train *t, int parameter, int state, const float *whole)
 {
-    for (int k = 0; k < t->pieces; k++)
-        if (t->piece[k].parameter == parameter)
-            memcpy(t->optimizer->state[state] + t->piece[k].at, whole + t->piece[k].first,
-                   t->piece[k].count * sizeof(float));
+    for (int k = 0; k < t->replica.pieces; k++)
+        if (t->replica.piece[k].parameter == parameter)
+            memcpy(t->replica.optimizer->state[state] + t->replica.piece[k].at,
+                   whole + t->replica.piece[k].first, t->replica.piece[k].count * sizeof(float));
 }
 
 /* The whole of a state on rank 0. Bits are summed, not numbers: each comes from one rank. */
 static int collect_state(struct gyre_train *t, int state, float *full, float *room)
 {
     int status = 0;
-    for (int i = 0; !status && i < t->parameters; i++) {
+    for (int i = 0; !status && i < t->replica.parameters; i++) {
         float *whole = t->rank ? room : full + gyre_train_elements(t, i);
         if (!t->rank || t->options->sharded) {
-            memset(whole, 0, t->parameter[i]->count * sizeof(float));
+            memset(whole, 0, t->replica.parameter[i]->count * sizeof(float));
             give_pieces(t, i, state, whole);
         }
         if (t->options->sharded)
-            status =
-                gyre_reduce(t->comm, whole, whole, t->parameter[i]->count, GYRE_U32, GYRE_SUM, 0);
+            status = gyre_reduce(t->comm, whole, whole, t->replica.parameter[i]->count, GYRE_U32,
+                                 GYRE_SUM, 0);
     }
     return status;
 }
@@ -78,8 +79,8 @@ static int allocate_states(struct gyre_train *t, float **full, float **room)
 {
     *room = make_state_room(t);
     bool good = *room != NULL;
-    for (int s = 0; !t->rank && s < t->optimizer->states; s++) {
-        full[s] = malloc((gyre_train_elements(t, t->parameters) + 1) * sizeof(float));
+    for (int s = 0; !t->rank && s < t->replica.optimizer->states; s++) {
+        full[s] = malloc((gyre_train_elements(t, t->replica.parameters) + 1) * sizeof(float));
         good &= full[s] != NULL;
     }
     return good ? 0 : no_memory_for_state(t);
@@ -89,7 +90,7 @@ int gyre_train_collect_states(struct gyre_train *t, float **full)
 {
     float *room;
     int status = gyre_train_agree(t, allocate_states(t, full, &room));
-    for (int s = 0; !status && s < t->optimizer->states; s++)
+    for (int s = 0; !status && s < t->replica.optimizer->states; s++)
         status = collect_state(t, s, full[s], room);
     free(room);
     return status;
@@ -98,9 +99,9 @@ int gyre_train_collect_states(struct gyre_train *t, float **full)
 static int spread_state(struct gyre_train *t, int state, float *room)
 {
     int status = 0;
-    for (int i = 0; !status && i < t->parameters; i++) {
+    for (int i = 0; !status && i < t->replica.parameters; i++) {
         float *whole = t->rank ? room : t->resumed.full[state] + gyre_train_elements(t, i);
-        status = gyre_broadcast(t->comm, whole, whole, t->parameter[i]->count, GYRE_F32, 0);
+        status = gyre_broadcast(t->comm, whole, whole, t->replica.parameter[i]->count, GYRE_F32, 0);
         if (!status)
             take_pieces(t, i, state, whole);
     }
@@ -109,12 +110,12 @@ static int spread_state(struct gyre_train *t, int state, float *room)
 
 int gyre_train_restore_optimizer(struct gyre_train *t)
 {
-    t->optimizer->steps = t->resumed.steps;
+    t->replica.optimizer->steps = t->resumed.steps;
     if (!t->resumed.given)
         return 0;
     float *room = make_state_room(t);
     int status = gyre_train_agree(t, room ? 0 : no_memory_for_state(t));
-    for (int s = 0; !status && s < t->optimizer->states; s++)
+    for (int s = 0; !status && s < t->replica.optimizer->states; s++)
         status = spread_state(t, s, room);
     free(room);
     for (int s = 0; s < 2; s++) {
@@ -128,12 +129,13 @@ int gyre_train_restore_optimizer(struct gyre_train *t)
 
 bool gyre_train_has_feedback(const struct gyre_train *t)
 {
-    return t->parameters && gyre_ddp_feedback(t->ddp, 0) && gyre_ddp_wire_scale(t->ddp) > 0;
+    return t->replica.parameters && gyre_ddp_feedback(t->replica.ddp, 0) &&
+           gyre_ddp_wire_scale(t->replica.ddp) > 0;
 }
 
 static float *allocate_feedback(const struct gyre_train *t)
 {
-    uint64_t all = gyre_train_elements(t, t->parameters) * (uint64_t)t->n;
+    uint64_t all = gyre_train_elements(t, t->replica.parameters) * (uint64_t)t->n;
     return t->rank ? NULL : malloc((all + 1) * sizeof(float));
 }
 
@@ -143,10 +145,10 @@ int gyre_train_collect_feedback(struct gyre_train *t, float **all)
     if (!gyre_train_has_feedback(t))
         return 0;
     int status = gyre_train_agree(t, t->rank || *all ? 0 : no_memory_for_state(t));
-    for (int i = 0; !status && i < t->parameters; i++) {
+    for (int i = 0; !status && i < t->replica.parameters; i++) {
         float *blocks = t->rank ? NULL : *all + gyre_train_elements(t, i) * (uint64_t)t->n;
-        status = gyre_gather(t->comm, gyre_ddp_feedback(t->ddp, i), blocks, t->parameter[i]->count,
-                             GYRE_F32, 0);
+        status = gyre_gather(t->comm, gyre_ddp_feedback(t->replica.ddp, i), blocks,
+                             t->replica.parameter[i]->count, GYRE_F32, 0);
     }
     return status;
 }
@@ -154,16 +156,16 @@ int gyre_train_collect_feedback(struct gyre_train *t, float **all)
 int gyre_train_restore_feedback(struct gyre_train *t)
 {
     double scale = t->resumed.wire_scale;
-    if (!t->parameters || !gyre_ddp_feedback(t->ddp, 0))
+    if (!t->replica.parameters || !gyre_ddp_feedback(t->replica.ddp, 0))
         return 0;
     int status = gyre_broadcast(t->comm, &scale, &scale, 1, GYRE_F64, 0);
     if (!status && scale > 0)
-        status = gyre_ddp_set_wire_scale(t->ddp, scale);
-    for (int i = 0; !status && scale > 0 && i < t->parameters; i++) {
+        status = gyre_ddp_set_wire_scale(t->replica.ddp, scale);
+    for (int i = 0; !status && scale > 0 && i < t->replica.parameters; i++) {
         const float *blocks =
             t->rank ? NULL : t->resumed.feedback + gyre_train_elements(t, i) * (uint64_t)t->n;
-        status = gyre_scatter(t->comm, blocks, gyre_ddp_feedback(t->ddp, i), t->parameter[i]->count,
-                              GYRE_F32, 0);
+        status = gyre_scatter(t->comm, blocks, gyre_ddp_feedback(t->replica.ddp, i),
+                              t->replica.parameter[i]->count, GYRE_F32, 0);
     }
     free(t->resumed.feedback);
     t->resumed.feedback = NULL;

@@ -7,55 +7,14 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* -- where things lie -------------------------------------------------------------------------- */
-
-void gyre_train_connect_memory(struct gyre_train *t)
-{
-    for (int i = 0; i < t->parameters; i++) {
-        t->parameter[i]->value = gyre_ddp_value(t->ddp, i);
-        t->parameter[i]->gradient = gyre_ddp_gradient(t->ddp, i);
-    }
-}
-
-void gyre_train_ready(void *context, struct gyre_parameter *parameter)
-{
-    struct gyre_train *t = context;
-    for (int i = t->parameters - 1; i >= 0 && !t->ready_status; i--)
-        if (t->parameter[i] == parameter) {
-            if (!parameter->bounded)
-                t->ready_status = gyre_ddp_look_at(t->ddp, i);
-            if (!t->ready_status)
-                t->ready_status = gyre_ddp_ready(t->ddp, i);
-            return;
-        }
-}
 
 /* -- a part: forward and backward -------------------------------------------------------------- */
 
-static int find_loss(struct gyre_train *t, const struct gyre_batch *batch, const float *outputs,
-                     struct gyre_loss *loss)
+struct gyre_wanted gyre_train_wanted(const struct gyre_dataset *set, const struct gyre_batch *batch)
 {
-    float *gradient = gyre_model_output_gradient(t->model), scale = gyre_scaler_scale(&t->scaler);
-    size_t width = gyre_model_outputs(t->model);
-    if (t->data.label)
-        return gyre_loss_cross_entropy(t->ops, outputs, batch->y, batch->samples, width, scale,
-                                       gradient, loss, t->trouble);
-    gyre_loss_squared_error(outputs, batch->y, batch->samples, width, scale, gradient, loss);
-    return 0;
-}
-
-int gyre_train_pass(struct gyre_train *t, const struct gyre_batch *batch, bool adds,
-                    struct gyre_loss *loss)
-{
-    const float *outputs;
-    int status = gyre_model_forward(t->model, batch->x, batch->samples, true, &outputs, t->trouble);
-    if (!status)
-        status = find_loss(t, batch, outputs, loss);
-    return status ? status : gyre_model_backward(t->model, adds, t->trouble);
+    return set->label ? (struct gyre_wanted){.labels = batch->y}
+                      : (struct gyre_wanted){.targets = batch->y};
 }
 
 /* A rank without samples passes an empty batch where layers talk to each other. */
@@ -63,25 +22,29 @@ static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struc
 {
     if (!batch->samples && !t->options->sync_bn)
         return 0;
-    int status = gyre_train_pass(t, batch, gyre_ddp_adds(t->ddp), loss);
-    return status ? status : t->ready_status;
+    int status = gyre_replica_forward(&t->replica, batch->x, batch->samples, true,
+                                      gyre_train_wanted(&t->data, batch),
+                                      gyre_scaler_scale(&t->scaler), loss, t->trouble);
+    return status ? status
+                  : gyre_replica_backward(&t->replica, gyre_ddp_adds(t->replica.ddp), true,
+                                          t->trouble);
 }
 
 static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool last)
 {
     struct gyre_loss loss = {0};
-    int status = gyre_ddp_no_sync(t->ddp, !last);
+    int status = gyre_ddp_no_sync(t->replica.ddp, !last);
     if (!status)
-        status = gyre_ddp_begin(t->ddp, batch->samples);
+        status = gyre_ddp_begin(t->replica.ddp, batch->samples);
     if (!status)
         status = run_batch(t, batch, &loss);
     if (status)
         return status;
-    gyre_ddp_add(t->ddp, GYRE_TRAIN_LOSS_SUM, loss.sum);
-    gyre_ddp_add(t->ddp, GYRE_TRAIN_RIGHT_SUM, (double)loss.right);
+    gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_LOSS_SUM, loss.sum);
+    gyre_ddp_add(t->replica.ddp, GYRE_TRAIN_RIGHT_SUM, (double)loss.right);
     if (last && gyre_train_stop_asked())
-        gyre_ddp_ask_stop(t->ddp);
-    return gyre_ddp_wait(t->ddp);
+        gyre_ddp_ask_stop(t->replica.ddp);
+    return gyre_ddp_wait(t->replica.ddp);
 }
 
 /* -- the update -------------------------------------------------------------------------------- */
@@ -100,38 +63,11 @@ static struct gyre_optimizer_settings optimizer_settings(const struct gyre_train
     return settings;
 }
 
-/* The optimiser's range holds this rank's pieces one after the other. */
 int gyre_train_make_optimizer(struct gyre_train *t)
 {
     struct gyre_optimizer_settings settings = optimizer_settings(t->options);
-    struct gyre_ddp_piece piece;
-    uint64_t range = 0;
-    while (gyre_ddp_piece(t->ddp, t->pieces, &piece) == 0)
-        t->pieces++;
-    t->piece = calloc((size_t)t->pieces + 1, sizeof *t->piece);
-    if (!t->piece)
-        return gyre_trouble_set(t->trouble, -ENOMEM, "no memory for the optimiser's books");
-    for (int k = 0; k < t->pieces && gyre_ddp_piece(t->ddp, k, &piece) == 0; k++) {
-        t->piece[k] = (struct gyre_train_piece){piece.parameter, piece.first, piece.count, range};
-        range += piece.count;
-    }
-    int status = gyre_optimizer_create(&t->optimizer, &settings, range, t->trouble);
+    int status = gyre_replica_make_optimizer(&t->replica, &settings, t->trouble);
     return status ? status : gyre_train_restore_optimizer(t);
-}
-
-/* Gradients and values may lie elsewhere than when the books were made; whose they are does not
- * change. */
-static int apply(struct gyre_train *t, double factor)
-{
-    gyre_optimizer_begin(t->optimizer, gyre_rate_at(&t->rate, t->step));
-    for (int k = 0; k < t->pieces; k++) {
-        const struct gyre_train_piece *piece = &t->piece[k];
-        float *value = gyre_ddp_value(t->ddp, piece->parameter);
-        const float *gradient = gyre_ddp_gradient(t->ddp, piece->parameter);
-        gyre_optimizer_apply(t->optimizer, piece->at, piece->count, value + piece->first,
-                             gradient + piece->first, (float)factor);
-    }
-    return gyre_ddp_gather(t->ddp);
 }
 
 static int tell_nonfinite(struct gyre_train *t, const struct gyre_ddp_result *r)
@@ -169,7 +105,7 @@ static int find_factor(struct gyre_train *t, const struct gyre_ddp_result *r, do
         return tell_nonfinite(t, r);
     t->norm = r->norm * (double)unscale;
     if (t->options->clip > 0)
-        status = gyre_ddp_clip(t->ddp, t->options->clip / (double)unscale);
+        status = gyre_ddp_clip(t->replica.ddp, t->options->clip / (double)unscale);
     *factor = r->factor * (double)unscale;
     return status;
 }
@@ -179,11 +115,11 @@ static int update(struct gyre_train *t, const struct gyre_ddp_result *r)
     double factor = 1;
     bool skip = false;
     int status = find_factor(t, r, &factor, &skip);
-    gyre_train_connect_memory(t); /* the first step may have moved it */
-    if (!status && !t->optimizer)
+    gyre_replica_bind(&t->replica); /* the first step may have moved it */
+    if (!status && !t->replica.optimizer)
         status = gyre_train_make_optimizer(t);
     if (!status && !skip)
-        status = apply(t, factor);
+        status = gyre_replica_update(&t->replica, gyre_rate_at(&t->rate, t->step), factor);
     return status ? status : gyre_scaler_update(&t->scaler, t->trouble);
 }
 
@@ -229,7 +165,7 @@ int gyre_train_step(struct gyre_train *t)
     if (status)
         return status < 0 ? gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm))
                           : status;
-    const struct gyre_ddp_result *r = gyre_ddp_result(t->ddp);
+    const struct gyre_ddp_result *r = gyre_ddp_result(t->replica.ddp);
     status = update(t, r);
     if (status)
         return gyre_trouble_set(t->trouble, status, "%s", gyre_error(t->comm));

@@ -170,12 +170,12 @@ static void tell_start(struct gyre_train *t)
     tell_changes(t);
     if (!t->report || t->options->quiet)
         return;
-    for (int i = 0; i < t->parameters; i++)
-        weights += t->parameter[i]->count;
+    for (int i = 0; i < t->replica.parameters; i++)
+        weights += t->replica.parameter[i]->count;
     gyre_report_note(t->report, "%llu weights, %llu samples; %d rank%s on %d node%s; %s",
                      (unsigned long long)weights, (unsigned long long)t->data.samples, t->n,
                      t->n > 1 ? "s" : "", gyre_nodes(t->comm), gyre_nodes(t->comm) > 1 ? "s" : "",
-                     gyre_model_products(t->model));
+                     gyre_model_products(t->replica.model));
     describe_step(t, step);
     gyre_report_note(t->report,
                      "a step is %s; an epoch is %" PRIu64 " step%s; a gradient is the mean over %s",

@@ -8,11 +8,11 @@
  *     backward    dx = weight / deviation * (dy - sum(dy) / N
  *                                               - (x - mean) / deviation^2 * sum(dy (x - mean)) / N)
  *
- * With pass->sum the batch is that of all ranks, of whatever sizes, even 0: ranks sum their counts
- * and values, then the squared distances from the common mean (one sum of squares would lose its
- * digits), and in backward the two sums above. All of these are doubles until what they come to is
- * rounded, once: so the rounding is the same whoever had which sample. The gradients of weight and
- * bias stay this rank's, because the owner adds gradients up anyway. */
+ * Synced, the batch is that of all ranks, of whatever sizes, even 0: ranks sum their counts and
+ * values, then the squared distances from the common mean (one sum of squares would lose its
+ * digits), and in backward the two sums above. All sums are doubles, and their quotients are rounded
+ * once, so the rounding is the same whoever had which sample. The gradients of weight and bias stay
+ * this rank's, because the owner adds gradients up anyway. */
 #include "model/layers/layer.h"
 
 #include <math.h>
@@ -69,14 +69,15 @@ static float *samples_of(const struct gyre_layer *layer)
     return layer->kept + 2 * channels(layer);
 }
 
+/* Values in each channel, of all ranks. */
+static double channel_values(const struct gyre_layer *layer)
+{
+    return (double)*samples_of(layer) * (double)places(layer);
+}
+
 static double *sums_of(const struct gyre_pass *pass)
 {
     return (double *)(void *)pass->scratch;
-}
-
-static int sum_ranks(const struct gyre_pass *pass, double *values, size_t count)
-{
-    return pass->sum ? pass->sum(pass->sum_context, values, count) : 0;
 }
 
 /* -- the batch's mean and variance ------------------------------------------------------------- */
@@ -86,7 +87,7 @@ static const float *run_of(const struct gyre_layer *layer, const float *x, size_
     return x + (sample * channels(layer) + c) * places(layer);
 }
 
-static int find_mean(const struct gyre_layer *layer, const struct gyre_pass *pass, const float *x)
+static void sum_values(const struct gyre_layer *layer, const struct gyre_pass *pass, const float *x)
 {
     double *sums = sums_of(pass);
     for (size_t c = 0; c < channels(layer); c++) {
@@ -95,11 +96,14 @@ static int find_mean(const struct gyre_layer *layer, const struct gyre_pass *pas
             sums[c] += pass->ops->sum(run_of(layer, x, s, c), places(layer));
     }
     sums[channels(layer)] = (double)pass->samples;
-    int status = sum_ranks(pass, sums, channels(layer) + 1);
+}
+
+static void find_mean(const struct gyre_layer *layer, const struct gyre_pass *pass)
+{
+    const double *sums = sums_of(pass);
     *samples_of(layer) = (float)sums[channels(layer)];
     for (size_t c = 0; c < channels(layer); c++)
         mean_of(layer)[c] = (float)(sums[c] / (sums[channels(layer)] * (double)places(layer)));
-    return status;
 }
 
 static void remember(const struct gyre_layer *layer, size_t c, double variance, double count)
@@ -110,10 +114,9 @@ static void remember(const struct gyre_layer *layer, size_t c, double variance, 
     var[c] = (float)((1 - MOMENTUM) * (double)var[c] + MOMENTUM * estimate);
 }
 
-static int find_variance(const struct gyre_layer *layer, const struct gyre_pass *pass,
-                         const float *x)
+static void sum_squares(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                        const float *x)
 {
-    const double count = (double)*samples_of(layer) * (double)places(layer);
     double *squares = sums_of(pass);
     for (size_t c = 0; c < channels(layer); c++) {
         squares[c] = 0;
@@ -121,14 +124,17 @@ static int find_variance(const struct gyre_layer *layer, const struct gyre_pass 
             squares[c] += pass->ops->squares(run_of(layer, x, s, c), (double)mean_of(layer)[c],
                                              places(layer));
     }
-    int status = sum_ranks(pass, squares, channels(layer));
+}
+
+static void find_variance(const struct gyre_layer *layer, const struct gyre_pass *pass)
+{
+    const double count = channel_values(layer), *squares = sums_of(pass);
     for (size_t c = 0; c < channels(layer); c++) {
         double variance = (double)(float)squares[c] / count;
         inverse_of(layer)[c] = (float)(1 / sqrt(variance + EPSILON));
         remember(layer, c, variance, count);
     }
     ++*(int64_t *)layer->buffer[BATCHES].value;
-    return status;
 }
 
 /* -- passes ------------------------------------------------------------------------------------ */
@@ -153,25 +159,29 @@ static void normalize(const struct gyre_layer *layer, const struct gyre_pass *pa
     }
 }
 
-static int batch_norm_forward(struct gyre_layer *layer, const struct gyre_pass *pass,
-                              const float *x, float *y)
+static int batch_norm_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
+                              float *y)
 {
-    if (pass->train) {
-        int status = find_mean(layer, pass, x);
-        if (status)
-            return status;
-        const double count = (double)*samples_of(layer) * (double)places(layer);
-        if (count == 0)
+    if (pass->train && pass->stage == 0) {
+        sum_values(layer, pass, x);
+        if (pass->synced)
+            return gyre_pass_sum(pass, sums_of(pass), channels(layer) + 1);
+    }
+    if (pass->train && pass->stage <= 1) {
+        find_mean(layer, pass);
+        if (channel_values(layer) == 0)
             return 0; /* no rank has a sample: nothing to learn from */
-        if (count < 2)
+        if (channel_values(layer) < 2)
             return gyre_trouble_set(pass->trouble, GYRE_INVALID,
                                     "batch norm %s: one value in each channel has no variance; "
                                     "train with at least two samples",
                                     layer->name);
-        status = find_variance(layer, pass, x);
-        if (status)
-            return status;
+        sum_squares(layer, pass, x);
+        if (pass->synced)
+            return gyre_pass_sum(pass, sums_of(pass), channels(layer));
     }
+    if (pass->train)
+        find_variance(layer, pass);
     normalize(layer, pass, x, y);
     return 0;
 }
@@ -199,19 +209,13 @@ static void find_sums(struct gyre_layer *layer, const struct gyre_pass *pass, co
     }
 }
 
-static int batch_norm_backward(struct gyre_layer *layer, const struct gyre_pass *pass,
-                               const float *x, const float *y, float *dy, float *dx)
+static void normalize_back(const struct gyre_layer *layer, const struct gyre_pass *pass,
+                           const float *x, const float *dy, float *dx)
 {
-    const double count = (double)*samples_of(layer) * (double)places(layer);
+    const double count = channel_values(layer);
     const float *weight = layer->parameter[WEIGHT].value;
-    double *sums = sums_of(pass), *products = sums + channels(layer);
-    find_sums(layer, pass, x, dy);
-    gyre_pass_ready(pass, &layer->parameter[BIAS]);
-    gyre_pass_ready(pass, &layer->parameter[WEIGHT]);
-    if (!dx)
-        return 0;
-    int status = sum_ranks(pass, sums, 2 * channels(layer));
-    for (size_t s = 0; !status && s < pass->samples; s++) {
+    const double *sums = sums_of(pass), *products = sums + channels(layer);
+    for (size_t s = 0; s < pass->samples; s++) {
         for (size_t c = 0; c < channels(layer); c++) {
             const double inverse = (double)inverse_of(layer)[c],
                          factor = inverse * (double)weight[c];
@@ -221,7 +225,25 @@ static int batch_norm_backward(struct gyre_layer *layer, const struct gyre_pass 
                                (float)(-factor * sums[c] / count), places(layer));
         }
     }
-    return status;
+}
+
+static int batch_norm_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
+                               const float *y, float *dy, float *dx)
+{
+    switch (pass->stage) {
+    case 0:
+        find_sums(layer, pass, x, dy);
+        return gyre_pass_ready(pass, &layer->parameter[BIAS]);
+    case 1:
+        return gyre_pass_ready(pass, &layer->parameter[WEIGHT]);
+    case 2:
+        if (dx && pass->synced)
+            return gyre_pass_sum(pass, sums_of(pass), 2 * channels(layer));
+        break;
+    }
+    if (dx)
+        normalize_back(layer, pass, x, dy, dx);
+    return 0;
 }
 
 const struct gyre_layer_kind gyre_layer_batch_norm = {

@@ -149,8 +149,8 @@ static void spread_sample(const struct gyre_layer *layer, const struct gyre_pass
                 work.spread);
 }
 
-static int convolution_forward(struct gyre_layer *layer, const struct gyre_pass *pass,
-                               const float *x, float *y)
+static int convolution_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
+                               float *y)
 {
     const size_t outputs = layer->outputs, in = gyre_volume_count(layer->in);
     const struct workplace work = workplace(layer, pass);
@@ -246,16 +246,21 @@ static void convolution_input_gradient(struct gyre_layer *layer, const struct gy
     }
 }
 
-static int convolution_backward(struct gyre_layer *layer, const struct gyre_pass *pass,
-                                const float *x, const float *y, float *dy, float *dx)
+static int convolution_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
+                                const float *y, float *dy, float *dx)
 {
-    bias_gradient(layer, pass, dy);
-    gyre_pass_ready(pass, &layer->parameter[1]);
-    convolution_weight_gradient(layer, pass, x, dy);
-    gyre_pass_ready(pass, &layer->parameter[0]);
-    if (dx)
-        convolution_input_gradient(layer, pass, dy, dx);
-    return 0;
+    switch (pass->stage) {
+    case 0:
+        bias_gradient(layer, pass, dy);
+        return gyre_pass_ready(pass, &layer->parameter[1]);
+    case 1:
+        convolution_weight_gradient(layer, pass, x, dy);
+        return gyre_pass_ready(pass, &layer->parameter[0]);
+    default:
+        if (dx)
+            convolution_input_gradient(layer, pass, dy, dx);
+        return 0;
+    }
 }
 
 const struct gyre_layer_kind gyre_layer_convolution = {

@@ -1,17 +1,22 @@
 /* A layer: a constant table of functions over memory that the model owns. Nothing is allocated in
  * a step.
  *
- *     create    the model sets `in` and the numbers below it; shape() answers with `out`, what has
- *               to be kept, and a description of each parameter and buffer
+ *     create    the model sets `in` and the numbers below it; shape() answers with `out`, the sizes
+ *               of memory, and a description of each parameter and buffer
  *     owner     gives every parameter its value and its gradient, every buffer its value: gradients
  *               may lie in memory that is sent as it is
  *     forward   x ──▶ y            x and y stay untouched until backward
  *     backward  dy ──▶ dx          each parameter's gradient is the SUM over this batch's samples,
- *                                  put or added; `ready` is told as soon as it is final
+ *                                  put or added
  *
- * A batch is samples x channels x height x width, row-major. What has no height and width (a linear
- * layer's output) has 1 and 1. A batch may have no samples: then gradients are zeros, and layers
- * that talk to other ranks still take part. */
+ * Layers call nobody above them. A pass runs in stages: a layer that has something to report sets
+ * pass->event and returns GYRE_AGAIN; whoever drives the pass handles the event and calls the same
+ * function with the next pass->stage. Events are a final gradient, and values that have to be
+ * summed over all ranks before the layer can go on.
+ *
+ * A batch is samples x channels x height x width, row-major. A linear layer's output has height 1
+ * and width 1. A batch may have no samples: gradients are zeros then, and layers that sum over
+ * ranks still take part. */
 #ifndef GYRE_MODEL_LAYERS_LAYER_H
 #define GYRE_MODEL_LAYERS_LAYER_H
 
@@ -57,6 +62,13 @@ struct gyre_running_buffer {
  * parameters themselves, stay f32. */
 enum gyre_precision { GYRE_PRECISION_F32, GYRE_PRECISION_BF16, GYRE_PRECISION_F16 };
 
+/* What a layer reports where it returns GYRE_AGAIN: one of the two. */
+struct gyre_pass_event {
+    struct gyre_parameter *ready; /* its gradient is final */
+    double *sum;                  /* `count` values, to be summed over all ranks in place */
+    size_t count;
+};
+
 /* What all layers of a step share. */
 struct gyre_pass {
     const struct gyre_ops *ops;
@@ -66,15 +78,9 @@ struct gyre_pass {
     size_t samples;
     bool train;      /* batch norm: normalise by this batch and remember it */
     bool accumulate; /* gradients are added to what is there */
-
-    /* Sums `count` values over all ranks, in place; NULL: batches are normalised by themselves. A
-     * failure ends the pass and is returned. */
-    int (*sum)(void *context, double *values, size_t count);
-    void *sum_context;
-
-    void (*ready)(void *context, struct gyre_parameter *parameter); /* or NULL */
-    void *ready_context;
-
+    bool synced;     /* batch norm: the batch is that of all ranks, by events */
+    int stage;       /* events of this layer in this call so far */
+    struct gyre_pass_event event;
     struct gyre_trouble *trouble;
 };
 
@@ -105,13 +111,12 @@ struct gyre_layer_kind {
      * layer cannot take `in`. */
     int (*shape)(struct gyre_layer *layer, size_t batch, struct gyre_trouble *trouble);
 
-    /* 0 or a negative status with pass->trouble set. */
-    int (*forward)(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                   float *y);
+    /* 0, GYRE_AGAIN with pass->event, or a negative status with pass->trouble set. */
+    int (*forward)(struct gyre_layer *layer, struct gyre_pass *pass, const float *x, float *y);
 
     /* After a forward of the same pass in training, with the same x and y. May overwrite dy. dx
-     * NULL: nobody wants it. */
-    int (*backward)(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+     * NULL: nobody wants it. Every parameter's gradient is reported, in the same order always. */
+    int (*backward)(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                     const float *y, float *dy, float *dx);
 };
 
@@ -130,10 +135,17 @@ struct gyre_running_buffer *gyre_layer_buffer(struct gyre_layer *layer, const ch
 const float *gyre_pass_operand(const struct gyre_pass *pass, float *to, const float *from,
                                size_t count);
 
-static inline void gyre_pass_ready(const struct gyre_pass *pass, struct gyre_parameter *parameter)
+/* Two events, to be returned. */
+static inline int gyre_pass_ready(struct gyre_pass *pass, struct gyre_parameter *parameter)
 {
-    if (pass->ready)
-        pass->ready(pass->ready_context, parameter);
+    pass->event = (struct gyre_pass_event){.ready = parameter};
+    return GYRE_AGAIN;
+}
+
+static inline int gyre_pass_sum(struct gyre_pass *pass, double *values, size_t count)
+{
+    pass->event = (struct gyre_pass_event){.sum = values, .count = count};
+    return GYRE_AGAIN;
 }
 
 #endif

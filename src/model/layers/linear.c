@@ -31,7 +31,7 @@ static int linear_shape(struct gyre_layer *layer, size_t batch, struct gyre_trou
     return 0;
 }
 
-static int linear_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+static int linear_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                           float *y)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
@@ -112,26 +112,31 @@ static bool is_bounded(const struct gyre_layer *layer, const struct gyre_pass *p
     return is_small(of_x) && is_small(of_dy * of_x);
 }
 
-static int linear_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+static int linear_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                            const float *y, float *dy, float *dx)
 {
     const size_t in = gyre_volume_count(layer->in), out = layer->outputs;
     struct gyre_parameter *weight = &layer->parameter[0], *bias = &layer->parameter[1];
     float *for_dy = pass->scratch, *for_x = for_dy + pass->samples * out,
           *for_weight = for_x + pass->samples * in;
-    if (layer->relu)
-        pass->ops->relu_back(dy, dy, y, pass->samples * out);
-    pass->ops->column_sums(bias->gradient, dy, pass->samples, out, pass->accumulate);
-    gyre_pass_ready(pass, bias);
-    const float *half_dy = gyre_pass_operand(pass, for_dy, dy, pass->samples * out);
-    linear_weight_gradient(layer, pass, half_dy,
-                           gyre_pass_operand(pass, for_x, x, pass->samples * in));
-    weight->bounded = is_bounded(layer, pass, dy, x);
-    gyre_pass_ready(pass, weight);
-    if (dx)
-        linear_input_gradient(layer, pass, half_dy,
-                              gyre_pass_operand(pass, for_weight, weight->value, in * out), dx);
-    return 0;
+    switch (pass->stage) {
+    case 0:
+        if (layer->relu)
+            pass->ops->relu_back(dy, dy, y, pass->samples * out);
+        pass->ops->column_sums(bias->gradient, dy, pass->samples, out, pass->accumulate);
+        return gyre_pass_ready(pass, bias);
+    case 1:
+        linear_weight_gradient(layer, pass,
+                               gyre_pass_operand(pass, for_dy, dy, pass->samples * out),
+                               gyre_pass_operand(pass, for_x, x, pass->samples * in));
+        weight->bounded = is_bounded(layer, pass, dy, x);
+        return gyre_pass_ready(pass, weight);
+    default: /* dy was rounded by the stage before */
+        if (dx)
+            linear_input_gradient(layer, pass, pass->precision == GYRE_PRECISION_F32 ? dy : for_dy,
+                                  gyre_pass_operand(pass, for_weight, weight->value, in * out), dx);
+        return 0;
+    }
 }
 
 const struct gyre_layer_kind gyre_layer_linear = {

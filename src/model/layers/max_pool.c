@@ -38,7 +38,7 @@ static uint32_t greatest_at(const struct gyre_layer *layer, const float *plane, 
     return (uint32_t)best;
 }
 
-static int max_pool_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+static int max_pool_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                             float *y)
 {
     const size_t plane = layer->in.height * layer->in.width;
@@ -54,7 +54,7 @@ static int max_pool_forward(struct gyre_layer *layer, const struct gyre_pass *pa
     return 0;
 }
 
-static int max_pool_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+static int max_pool_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                              const float *y, float *dy, float *dx)
 {
     const size_t plane = layer->in.height * layer->in.width,

@@ -12,14 +12,13 @@ static int shape_same(struct gyre_layer *layer, size_t batch, struct gyre_troubl
     return 0;
 }
 
-static int relu_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                        float *y)
+static int relu_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x, float *y)
 {
     pass->ops->relu(y, x, pass->samples * gyre_volume_count(layer->in));
     return 0;
 }
 
-static int relu_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+static int relu_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                          const float *y, float *dy, float *dx)
 {
     if (dx)
@@ -49,14 +48,13 @@ static void copy_where_positive(const struct gyre_layer *layer, const struct gyr
         memcpy(to, from, pass->samples * gyre_volume_count(layer->in) * sizeof *to);
 }
 
-static int flat_forward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
-                        float *y)
+static int flat_forward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x, float *y)
 {
     copy_where_positive(layer, pass, y, x);
     return 0;
 }
 
-static int flat_backward(struct gyre_layer *layer, const struct gyre_pass *pass, const float *x,
+static int flat_backward(struct gyre_layer *layer, struct gyre_pass *pass, const float *x,
                          const float *y, float *dy, float *dx)
 {
     copy_where_positive(layer, pass, dx, dy);

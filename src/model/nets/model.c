@@ -25,6 +25,10 @@ struct gyre_model {
     struct gyre_pass pass;
     const float *x; /* of the last forward */
     bool trained;   /* and that was one in training, whose backward has not been */
+
+    bool back;         /* the pass under way is a backward */
+    int at;            /* the layer that is at work */
+    float *dy, *other; /* of its output, and the span for its input's */
 };
 
 /* -- putting together -------------------------------------------------------------------------- */
@@ -179,15 +183,48 @@ const char *gyre_model_products(const struct gyre_model *model)
     return gyre_dense_name(model->pass.dense);
 }
 
-void gyre_model_connect(struct gyre_model *model, const struct gyre_model_calls *calls)
+void gyre_model_sync_batches(struct gyre_model *model)
 {
-    model->pass.sum = calls->sum;
-    model->pass.sum_context = calls->sum_context;
-    model->pass.ready = calls->ready;
-    model->pass.ready_context = calls->ready_context;
+    model->pass.synced = true;
 }
 
 /* -- a step ------------------------------------------------------------------------------------ */
+
+/* One stage more of the layer that is at work. */
+static int run_forward(struct gyre_model *model)
+{
+    struct gyre_layer *layer = &model->layer[model->at];
+    const float *from = model->at ? model->y[model->at - 1] : model->x;
+    return layer->kind->forward(layer, &model->pass, from, model->y[model->at]);
+}
+
+static int run_backward(struct gyre_model *model)
+{
+    const int i = model->at;
+    struct gyre_layer *layer = &model->layer[i];
+    const float *x = i ? model->y[i - 1] : model->x;
+    float *dx = i == 0 ? NULL : shares(model, i) ? model->dy : model->other;
+    int status = layer->kind->backward(layer, &model->pass, x, model->y[i], model->dy, dx);
+    if (!status && dx == model->other) {
+        model->other = model->dy;
+        model->dy = dx;
+    }
+    return status;
+}
+
+/* On to the next event, or to the end. */
+static int run_layers(struct gyre_model *model)
+{
+    int status = 0;
+    for (; model->at >= 0 && model->at < model->layers; model->at += model->back ? -1 : 1) {
+        status = model->back ? run_backward(model) : run_forward(model);
+        if (status)
+            return status;
+        model->pass.stage = 0;
+    }
+    model->trained = !model->back && model->pass.train;
+    return 0;
+}
 
 int gyre_model_forward(struct gyre_model *model, const float *x, size_t samples, bool train,
                        const float **outputs, struct gyre_trouble *trouble)
@@ -200,17 +237,12 @@ int gyre_model_forward(struct gyre_model *model, const float *x, size_t samples,
     model->pass.samples = samples;
     model->pass.train = train;
     model->pass.trouble = trouble;
-    const float *from = x;
-    for (int i = 0; i < model->layers; from = model->y[i++]) {
-        struct gyre_layer *layer = &model->layer[i];
-        int status = layer->kind->forward(layer, &model->pass, from, model->y[i]);
-        if (status)
-            return status;
-    }
+    model->pass.stage = 0;
     model->x = x;
-    model->trained = train;
-    *outputs = from;
-    return 0;
+    model->back = false;
+    model->at = 0;
+    *outputs = model->y[model->layers - 1];
+    return run_layers(model);
 }
 
 float *gyre_model_output_gradient(struct gyre_model *model)
@@ -226,18 +258,21 @@ int gyre_model_backward(struct gyre_model *model, bool accumulate, struct gyre_t
     model->trained = false;
     model->pass.accumulate = accumulate;
     model->pass.trouble = trouble;
-    float *dy = model->gradient[0], *other = model->gradient[1];
-    for (int i = model->layers - 1; i >= 0; i--) {
-        struct gyre_layer *layer = &model->layer[i];
-        const float *x = i ? model->y[i - 1] : model->x;
-        float *dx = i == 0 ? NULL : shares(model, i) ? dy : other;
-        int status = layer->kind->backward(layer, &model->pass, x, model->y[i], dy, dx);
-        if (status)
-            return status;
-        if (dx == other) {
-            other = dy;
-            dy = dx;
-        }
-    }
-    return 0;
+    model->pass.stage = 0;
+    model->back = true;
+    model->at = model->layers - 1;
+    model->dy = model->gradient[0];
+    model->other = model->gradient[1];
+    return run_layers(model);
+}
+
+const struct gyre_pass_event *gyre_model_event(const struct gyre_model *model)
+{
+    return &model->pass.event;
+}
+
+int gyre_model_continue(struct gyre_model *model)
+{
+    model->pass.stage++;
+    return run_layers(model);
 }

@@ -49,20 +49,16 @@ size_t gyre_model_outputs(const struct gyre_model *model);
 /* Who multiplies, as gyre_dense_name() says it. */
 const char *gyre_model_products(const struct gyre_model *model);
 
-/* Whom the layers call, see struct gyre_pass; each may be NULL. Holds until the next call. */
-struct gyre_model_calls {
-    int (*sum)(void *context, double *values, size_t count);
-    void *sum_context;
-    void (*ready)(void *context, struct gyre_parameter *parameter);
-    void *ready_context;
-};
-
-void gyre_model_connect(struct gyre_model *model, const struct gyre_model_calls *calls);
+/* From the next forward on batch norm normalises by the batch of all ranks: its passes report sums. */
+void gyre_model_sync_batches(struct gyre_model *model);
 
 /* -- a step ------------------------------------------------------------------------------------ */
 
-/* *outputs: samples x outputs, until the next forward. `x` stays untouched until backward. More
- * samples than `batch` are GYRE_INVALID; what a layer or the sum over ranks says is returned. */
+/* A pass may stop with GYRE_AGAIN: the caller handles gyre_model_event() and calls
+ * gyre_model_continue(), which returns as the pass does, until that is 0. Or it gives up the pass.
+ *
+ * *outputs: samples x outputs, until the next forward. `x` stays untouched until backward. More
+ * samples than `batch` are GYRE_INVALID; a layer's failure is returned. */
 int gyre_model_forward(struct gyre_model *model, const float *x, size_t samples, bool train,
                        const float **outputs, struct gyre_trouble *trouble);
 
@@ -70,8 +66,11 @@ int gyre_model_forward(struct gyre_model *model, const float *x, size_t samples,
 float *gyre_model_output_gradient(struct gyre_model *model);
 
 /* After a forward in training whose outputs' gradient is in place; may overwrite it. Every
- * parameter's gradient is put (or added, to accumulate), from the last layer to the first, and told
- * to `ready`. */
+ * parameter's gradient is put (or added, to accumulate), from the last layer to the first, and
+ * reported by an event. */
 int gyre_model_backward(struct gyre_model *model, bool accumulate, struct gyre_trouble *trouble);
+
+const struct gyre_pass_event *gyre_model_event(const struct gyre_model *model);
+int gyre_model_continue(struct gyre_model *model);
 
 #endif

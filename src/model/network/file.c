@@ -1,16 +1,14 @@
-/* A network's values in a safetensors file, by PyTorch's names. A file is looked at as a whole
- * before the first value is taken from it. */
-#include "model/network/network.h"
-
-#include "data/safetensors/safetensors.h"
+/* See file.h. A file is looked at as a whole before the first value is taken from it. Tested by
+ * tests/unit/model/network/network_test.c. */
+#include "model/network/file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int items(const struct gyre_network *n)
+static int items(const struct gyre_replica *r)
 {
-    return n->parameters + n->buffers;
+    return r->parameters + r->buffers;
 }
 
 static struct gyre_stored_tensor tensor_of(const struct gyre_ddp_parameter *item)
@@ -24,18 +22,20 @@ static struct gyre_stored_tensor tensor_of(const struct gyre_ddp_parameter *item
     };
 }
 
-int gyre_network_save(struct gyre_network *n, const char *path)
+void gyre_replica_list(const struct gyre_replica *r, struct gyre_stored_tensor *tensor)
 {
-    if (!n || !path)
-        return gyre_refuse("gyre_network_save: the %s is NULL", n ? "path" : "network");
-    struct gyre_trouble *trouble = gyre_network_trouble();
-    struct gyre_stored_tensor *tensor = calloc((size_t)items(n), sizeof *tensor);
+    for (int i = 0; i < items(r); i++)
+        tensor[i] = tensor_of(&r->item[i]);
+}
+
+int gyre_replica_save(struct gyre_replica *r, const char *path, struct gyre_trouble *trouble)
+{
+    struct gyre_stored_tensor *tensor = calloc((size_t)items(r), sizeof *tensor);
     if (!tensor)
         return gyre_trouble_set(trouble, -ENOMEM, "%s: no memory to list tensors", path);
-    gyre_network_bind(n);
-    for (int i = 0; i < items(n); i++)
-        tensor[i] = tensor_of(&n->item[i]);
-    int status = gyre_safetensors_write(path, tensor, (uint64_t)items(n), NULL, 0, trouble);
+    gyre_replica_bind(r);
+    gyre_replica_list(r, tensor);
+    int status = gyre_safetensors_write(path, tensor, (uint64_t)items(r), NULL, 0, trouble);
     free(tensor);
     return status;
 }
@@ -64,16 +64,16 @@ static int expect(const struct gyre_safetensors *file, const char *path,
     return 0;
 }
 
-static int expect_no_others(const struct gyre_network *n, const struct gyre_safetensors *file,
+static int expect_no_others(const struct gyre_replica *r, const struct gyre_safetensors *file,
                             const char *path, struct gyre_trouble *trouble)
 {
     char shown[GYRE_STORED_SHOWN];
     for (uint64_t t = 0; t < gyre_safetensors_count(file); t++) {
         const char *name = gyre_safetensors_at(file, t)->name;
         int i = 0;
-        while (i < items(n) && strcmp(n->item[i].name, name) != 0)
+        while (i < items(r) && strcmp(r->item[i].name, name) != 0)
             i++;
-        if (i == items(n))
+        if (i == items(r))
             return gyre_trouble_set(trouble, GYRE_INVALID,
                                     "%s: has '%s', which the network has not", path,
                                     gyre_stored_shown(name, shown));
@@ -81,32 +81,29 @@ static int expect_no_others(const struct gyre_network *n, const struct gyre_safe
     return 0;
 }
 
-static void take_file(struct gyre_network *n, const struct gyre_safetensors *file)
+static void take_file(struct gyre_replica *r, const struct gyre_safetensors *file)
 {
-    gyre_network_bind(n);
-    for (int i = 0; i < items(n); i++) {
-        const struct gyre_stored_tensor *found = gyre_safetensors_find(file, n->item[i].name);
-        memcpy(n->item[i].value, found->data, found->bytes);
+    gyre_replica_bind(r);
+    for (int i = 0; i < items(r); i++) {
+        const struct gyre_stored_tensor *found = gyre_safetensors_find(file, r->item[i].name);
+        memcpy(r->item[i].value, found->data, found->bytes);
     }
 }
 
-int gyre_network_load(struct gyre_network *n, const char *path)
+int gyre_replica_load(struct gyre_replica *r, const char *path, struct gyre_trouble *trouble)
 {
     struct gyre_safetensors *file;
-    if (!n || !path)
-        return gyre_refuse("gyre_network_load: the %s is NULL", n ? "path" : "network");
-    struct gyre_trouble *trouble = gyre_network_trouble();
     int status = gyre_safetensors_open(&file, path, trouble);
     if (status)
         return status;
-    for (int i = 0; !status && i < items(n); i++) {
-        const struct gyre_stored_tensor want = tensor_of(&n->item[i]);
+    for (int i = 0; !status && i < items(r); i++) {
+        const struct gyre_stored_tensor want = tensor_of(&r->item[i]);
         status = expect(file, path, &want, trouble);
     }
     if (!status)
-        status = expect_no_others(n, file, path, trouble);
+        status = expect_no_others(r, file, path, trouble);
     if (!status)
-        take_file(n, file);
+        take_file(r, file);
     gyre_safetensors_close(file);
     return status;
 }

@@ -1,24 +1,29 @@
-/* The outside of this room: gyre/model.h in terms of models, losses, optimisers and the engine.
+/* The networks of gyre/model.h: a replica (replica.h), what is asked of it looked at, and failures
+ * told by gyre_error(NULL).
  *
- *     create   values in memory of the network, PyTorch's start or a file's
- *     join     the same memory, handed to gyre_ddp_create()
- *     learn    begin ─▶ bind ─▶ forward ─▶ loss ─▶ backward ─▶ gyre_ddp_ready() of each parameter
- *     update   pieces of the engine ─▶ optimiser ─▶ gather
+ *   network.c   networks
+ *   samples.c   data sets
+ *   file.c      values in a file
+ *   replica.c   values, engine and optimiser, for the trainer too
  *
- * The engine may move values and gradients in the wait of its first step, so addresses are asked
- * for anew in each call, and the optimiser's state is made in the first update. */
-#include "model/network/network.h"
-
+ * The caller ends a step by gyre_ddp_wait(), so values and gradients are bound anew in each call. */
 #include "model/learning/init.h"
-#include "model/learning/loss.h"
+#include "model/network/file.h"
+#include "model/network/replica.h"
 
 #include <errno.h>
+#include <gyre/model.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define LINE 64 /* bytes: values begin at whole lines of the cache */
+struct gyre_network {
+    struct gyre_replica replica;
+    uint64_t batch;
+    struct gyre_optimizer_settings settings;
+    uint64_t updated; /* the engine's step that was applied last */
+};
 
-struct gyre_trouble *gyre_network_trouble(void)
+/* This thread's record of failures, empty. */
+static struct gyre_trouble *fresh_trouble(void)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     trouble->status = 0;
@@ -30,10 +35,9 @@ struct gyre_trouble *gyre_network_trouble(void)
  * thread was told already. */
 static int told(struct gyre_network *network, int status)
 {
-    const char *story = gyre_error(network->comm);
+    const char *story = gyre_error(network->replica.comm);
     if (status < 0 && (status != GYRE_INVALID || !gyre_thread_trouble()->status))
-        gyre_trouble_set(gyre_network_trouble(), status, "%s",
-                         *story ? story : gyre_status_name(status));
+        gyre_trouble_set(fresh_trouble(), status, "%s", *story ? story : gyre_status_name(status));
     return status;
 }
 
@@ -46,59 +50,6 @@ static int check_network_options(const struct gyre_network_options *options)
     if ((unsigned)options->method > GYRE_NETWORK_ADAMW)
         return gyre_refuse("gyre_network_options.method %d is unknown", (int)options->method);
     return 0;
-}
-
-/* -- values ------------------------------------------------------------------------------------ */
-
-static size_t in_lines(size_t bytes)
-{
-    return (bytes + LINE - 1) / LINE * LINE;
-}
-
-static size_t buffer_bytes(const struct gyre_running_buffer *buffer)
-{
-    return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
-}
-
-static int make_memory(struct gyre_network *n)
-{
-    size_t bytes = LINE, items = (size_t)n->parameters + (size_t)n->buffers;
-    for (int p = 0; p < n->parameters; p++)
-        bytes += in_lines(n->parameter[p]->count * sizeof(float));
-    for (int b = 0; b < n->buffers; b++)
-        bytes += in_lines(buffer_bytes(n->buffer[b]));
-    n->memory = aligned_alloc(LINE, bytes);
-    n->item = calloc(items, sizeof *n->item);
-    return n->memory && n->item ? 0 : -ENOMEM;
-}
-
-static void describe_network(struct gyre_network *n)
-{
-    uint8_t *at = n->memory;
-    for (int p = 0; p < n->parameters; p++) {
-        struct gyre_parameter *from = n->parameter[p];
-        n->item[p] = (struct gyre_ddp_parameter){from->name, GYRE_F32, from->dims, {0}, at};
-        for (int d = 0; d < from->dims; d++)
-            n->item[p].shape[d] = from->shape[d];
-        from->value = (float *)(void *)at;
-        at += in_lines(from->count * sizeof(float));
-    }
-    for (int b = 0; b < n->buffers; b++) {
-        struct gyre_running_buffer *from = n->buffer[b];
-        n->item[n->parameters + b] = (struct gyre_ddp_parameter){
-            from->name, from->whole ? GYRE_I64 : GYRE_F32, from->dims, {from->count}, at};
-        from->value = at;
-        at += in_lines(buffer_bytes(from));
-    }
-}
-
-void gyre_network_bind(struct gyre_network *n)
-{
-    for (int p = 0; n->ddp && p < n->parameters; p++) {
-        n->item[p].value = gyre_ddp_value(n->ddp, p);
-        n->parameter[p]->value = n->item[p].value;
-        n->parameter[p]->gradient = gyre_ddp_gradient(n->ddp, p);
-    }
 }
 
 /* -- construction ------------------------------------------------------------------------------ */
@@ -122,16 +73,16 @@ static struct gyre_optimizer_settings settings_of(const struct gyre_network_opti
 static int check_settings(const struct gyre_optimizer_settings *settings)
 {
     struct gyre_optimizer *optimizer = NULL;
-    int status = gyre_optimizer_create(&optimizer, settings, 1, gyre_network_trouble());
+    int status = gyre_optimizer_create(&optimizer, settings, 1, fresh_trouble());
     gyre_optimizer_destroy(optimizer);
     return status;
 }
 
-static int start_values(struct gyre_network *n, const struct gyre_network_options *options)
+static int start_values(struct gyre_replica *r, const struct gyre_network_options *options)
 {
-    gyre_init_parameters(n->parameter, n->parameters, options->seed);
-    gyre_init_buffers(n->buffer, n->buffers);
-    return options->file ? gyre_network_load(n, options->file) : 0;
+    gyre_init_parameters(r->parameter, r->parameters, options->seed);
+    gyre_init_buffers(r->buffer, r->buffers);
+    return options->file ? gyre_replica_load(r, options->file, fresh_trouble()) : 0;
 }
 
 /* Takes the model over, also where it fails. */
@@ -141,21 +92,17 @@ static int make_network(struct gyre_network **out, struct gyre_model *model,
     struct gyre_network *n = calloc(1, sizeof *n);
     if (!n) {
         gyre_model_destroy(model);
-        return gyre_trouble_set(gyre_network_trouble(), -ENOMEM, "no memory for a network");
+        return gyre_trouble_set(fresh_trouble(), -ENOMEM, "no memory for a network");
     }
-    n->model = model;
     n->batch = options->batch;
-    n->parameters = gyre_model_parameters(model, &n->parameter);
-    n->buffers = gyre_model_buffers(model, &n->buffer);
     n->settings = settings_of(options);
-    int status = check_settings(&n->settings);
-    if (!status && make_memory(n))
-        status = gyre_trouble_set(gyre_network_trouble(), -ENOMEM,
-                                  "no memory for the values of a network");
-    if (!status) {
-        describe_network(n);
-        status = start_values(n, options);
-    }
+    int status = gyre_replica_init(&n->replica, model);
+    if (status)
+        gyre_trouble_set(fresh_trouble(), status, "no memory for the values of a network");
+    if (!status)
+        status = check_settings(&n->settings);
+    if (!status)
+        status = start_values(&n->replica, options);
     if (status)
         gyre_network_destroy(n);
     else
@@ -178,7 +125,7 @@ int gyre_network_perceptron(struct gyre_network **network, const uint64_t *width
     if (status)
         return status;
     const struct gyre_model_settings settings = {.batch = options->batch};
-    status = gyre_mlp_create(&model, widths, count, &settings, gyre_network_trouble());
+    status = gyre_mlp_create(&model, widths, count, &settings, fresh_trouble());
     return status ? status : make_network(network, model, options);
 }
 
@@ -197,7 +144,7 @@ int gyre_network_convnet(struct gyre_network **network, uint64_t channels, uint6
         return status;
     const struct gyre_model_settings settings = {.batch = options->batch};
     status = gyre_convnet_create(&model, (struct gyre_volume){channels, height, width}, classes,
-                                 &settings, gyre_network_trouble());
+                                 &settings, fresh_trouble());
     return status ? status : make_network(network, model, options);
 }
 
@@ -205,51 +152,36 @@ void gyre_network_destroy(struct gyre_network *network)
 {
     if (!network)
         return;
-    gyre_ddp_destroy(network->ddp);
-    gyre_optimizer_destroy(network->optimizer);
-    gyre_model_destroy(network->model);
-    free(network->item);
-    free(network->memory);
+    gyre_replica_deinit(&network->replica);
     free(network);
 }
 
 uint64_t gyre_network_inputs(const struct gyre_network *network)
 {
-    return network ? gyre_volume_count(gyre_model_input(network->model)) : 0;
+    return network ? gyre_volume_count(gyre_model_input(network->replica.model)) : 0;
 }
 
 uint64_t gyre_network_outputs(const struct gyre_network *network)
 {
-    return network ? gyre_model_outputs(network->model) : 0;
+    return network ? gyre_model_outputs(network->replica.model) : 0;
 }
 
 int gyre_network_parameters(struct gyre_network *network, const struct gyre_ddp_parameter **list)
 {
-    *list = network ? network->item : NULL;
+    *list = network ? network->replica.item : NULL;
     if (network)
-        gyre_network_bind(network);
-    return network ? network->parameters : 0;
+        gyre_replica_bind(&network->replica);
+    return network ? network->replica.parameters : 0;
 }
 
 /* -- the engine -------------------------------------------------------------------------------- */
-
-static void say_ready(void *context, struct gyre_parameter *parameter)
-{
-    struct gyre_network *n = context;
-    int p = 0;
-    while (n->parameter[p] != parameter)
-        p++;
-    int status = gyre_ddp_ready(n->ddp, p);
-    if (!n->ready_status)
-        n->ready_status = status;
-}
 
 static int check_join(struct gyre_network *n, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options)
 {
     if (!n || !comm)
         return gyre_refuse("gyre_network_join: the %s is NULL", n ? "communicator" : "network");
-    if (n->ddp)
+    if (n->replica.ddp)
         return gyre_refuse("gyre_network_join: the network has an engine already");
     if (options && options->buffers.count)
         return gyre_refuse("gyre_network_join: %d buffers, but the network brings its own",
@@ -260,34 +192,20 @@ static int check_join(struct gyre_network *n, struct gyre_comm *comm,
 int gyre_network_join(struct gyre_network *n, struct gyre_comm *comm,
                       const struct gyre_ddp_options *options, struct gyre_ddp **ddp)
 {
-    struct gyre_ddp_options all = GYRE_DDP_OPTIONS_INIT;
-    const struct gyre_model_calls calls = {.ready = say_ready, .ready_context = n};
+    const struct gyre_ddp_options standard = GYRE_DDP_OPTIONS_INIT;
     if (!ddp)
         return gyre_refuse("gyre_network_join: nowhere to put the engine (NULL)");
     *ddp = NULL;
     int status = check_join(n, comm, options);
     if (status)
         return status;
-    if (options)
-        all = *options;
-    all.buffers = (struct gyre_ddp_buffers){n->item + n->parameters, n->buffers};
-    n->comm = comm;
-    gyre_network_trouble();
-    status = gyre_ddp_create(&n->ddp, comm, n->item, n->parameters, &all);
-    if (status)
-        return told(n, status);
-    gyre_model_connect(n->model, &calls);
-    *ddp = n->ddp;
-    return 0;
+    fresh_trouble();
+    status = gyre_replica_join(&n->replica, comm, options ? options : &standard);
+    *ddp = n->replica.ddp;
+    return told(n, status);
 }
 
 /* -- a step ------------------------------------------------------------------------------------ */
-
-/* What a batch is compared with: one of the two. */
-struct wanted {
-    const int64_t *labels;
-    const float *targets;
-};
 
 static int check_batch(const char *call, const struct gyre_network *n, const float *x,
                        uint64_t samples, const void *wanted)
@@ -314,93 +232,52 @@ static int check_labels(const char *call, const struct gyre_network *n, uint64_t
     return 0;
 }
 
-/* Losses put their gradient where backward takes it from; labels were looked at before. */
-static int compare_outputs(struct gyre_network *n, const float *outputs, size_t samples,
-                           struct wanted wanted, struct gyre_loss *loss)
+static int learn(struct gyre_network *n, const float *x, uint64_t samples,
+                 struct gyre_wanted wanted)
 {
-    const size_t width = gyre_model_outputs(n->model);
-    float *gradient = gyre_model_output_gradient(n->model);
-    if (wanted.labels)
-        return gyre_loss_cross_entropy(gyre_ops(), outputs, wanted.labels, samples, width, 1,
-                                       gradient, loss, gyre_network_trouble());
-    gyre_loss_squared_error(outputs, wanted.targets, samples, width, 1, gradient, loss);
-    return 0;
-}
-
-static int pass(struct gyre_network *n, const float *x, uint64_t samples, bool train,
-                struct wanted wanted, struct gyre_loss *loss)
-{
-    const float *outputs;
-    gyre_network_bind(n);
-    int status = gyre_model_forward(n->model, x, samples, train, &outputs, gyre_network_trouble());
-    return status ? status : compare_outputs(n, outputs, samples, wanted, loss);
-}
-
-static int learn(struct gyre_network *n, const float *x, uint64_t samples, struct wanted wanted)
-{
+    struct gyre_replica *r = &n->replica;
     struct gyre_loss loss = {0};
-    gyre_network_trouble();
-    int status = told(n, gyre_ddp_begin(n->ddp, samples));
+    fresh_trouble();
+    int status = told(n, gyre_ddp_begin(r->ddp, samples));
     if (status || !samples)
         return status;
-    status = pass(n, x, samples, true, wanted, &loss);
+    gyre_replica_bind(r);
+    status = gyre_replica_forward(r, x, samples, true, wanted, 1, &loss, fresh_trouble());
     if (!status)
-        status = gyre_ddp_add(n->ddp, GYRE_NETWORK_LOSS, loss.sum);
+        status = gyre_ddp_add(r->ddp, GYRE_NETWORK_LOSS, loss.sum);
     if (!status)
-        status = gyre_ddp_add(n->ddp, GYRE_NETWORK_RIGHT, (double)loss.right);
-    if (status)
-        return status;
-    n->ready_status = 0;
-    status = gyre_model_backward(n->model, gyre_ddp_adds(n->ddp), gyre_network_trouble());
-    return status ? status : told(n, n->ready_status);
+        status = gyre_ddp_add(r->ddp, GYRE_NETWORK_RIGHT, (double)loss.right);
+    if (!status)
+        status = gyre_replica_backward(r, gyre_ddp_adds(r->ddp), true, fresh_trouble());
+    return told(n, status);
 }
 
 int gyre_network_learn_classes(struct gyre_network *n, const float *x, uint64_t samples,
                                const int64_t *labels)
 {
     int status = check_batch(__func__, n, x, samples, labels);
-    if (!status && !n->ddp)
+    if (!status && !n->replica.ddp)
         status = gyre_refuse("%s: gyre_network_join() comes first", __func__);
     if (!status)
         status = check_labels(__func__, n, samples, labels);
-    return status ? status : learn(n, x, samples, (struct wanted){.labels = labels});
+    return status ? status : learn(n, x, samples, (struct gyre_wanted){.labels = labels});
 }
 
 int gyre_network_learn_targets(struct gyre_network *n, const float *x, uint64_t samples,
                                const float *targets)
 {
     int status = check_batch(__func__, n, x, samples, targets);
-    if (!status && !n->ddp)
+    if (!status && !n->replica.ddp)
         status = gyre_refuse("%s: gyre_network_join() comes first", __func__);
-    return status ? status : learn(n, x, samples, (struct wanted){.targets = targets});
-}
-
-static int make_optimizer(struct gyre_network *n)
-{
-    struct gyre_ddp_piece piece;
-    size_t count = 0;
-    for (int i = 0; gyre_ddp_piece(n->ddp, i, &piece) == 0; i++)
-        count += piece.count;
-    return gyre_optimizer_create(&n->optimizer, &n->settings, count, gyre_network_trouble());
-}
-
-static void apply(struct gyre_network *n, double rate, float factor)
-{
-    struct gyre_ddp_piece piece;
-    size_t first = 0;
-    gyre_optimizer_begin(n->optimizer, rate);
-    for (int i = 0; gyre_ddp_piece(n->ddp, i, &piece) == 0; i++) {
-        gyre_optimizer_apply(n->optimizer, first, piece.count, piece.value, piece.gradient, factor);
-        first += piece.count;
-    }
+    return status ? status : learn(n, x, samples, (struct gyre_wanted){.targets = targets});
 }
 
 int gyre_network_update(struct gyre_network *n, double rate)
 {
-    if (!n || !n->ddp)
+    if (!n || !n->replica.ddp)
         return gyre_refuse("gyre_network_update: %s",
                            n ? "gyre_network_join() comes first" : "the network is NULL");
-    const struct gyre_ddp_result *result = gyre_ddp_result(n->ddp);
+    const struct gyre_ddp_result *result = gyre_ddp_result(n->replica.ddp);
     if (result->number == n->updated)
         return gyre_refuse("gyre_network_update: step %llu was applied already; the next one ends "
                            "by gyre_ddp_wait()",
@@ -408,12 +285,11 @@ int gyre_network_update(struct gyre_network *n, double rate)
     n->updated = result->number;
     if (!result->samples || result->nonfinite || result->skip)
         return 0;
-    gyre_network_trouble();
-    int status = n->optimizer ? 0 : make_optimizer(n);
-    if (status)
-        return status;
-    apply(n, rate, (float)result->factor);
-    return told(n, gyre_ddp_gather(n->ddp));
+    fresh_trouble();
+    int status = n->replica.optimizer ? 0
+                                      : gyre_replica_make_optimizer(&n->replica, &n->settings,
+                                                                    gyre_thread_trouble());
+    return status ? status : told(n, gyre_replica_update(&n->replica, rate, result->factor));
 }
 
 /* -- evaluation -------------------------------------------------------------------------------- */
@@ -424,15 +300,19 @@ int gyre_network_predict(struct gyre_network *n, const float *x, uint64_t sample
     int status = check_batch(__func__, n, x, samples, outputs);
     if (status)
         return status;
-    gyre_network_bind(n);
-    return gyre_model_forward(n->model, x, samples, false, outputs, gyre_network_trouble());
+    gyre_replica_bind(&n->replica);
+    return gyre_model_forward(n->replica.model, x, samples, false, outputs, fresh_trouble());
 }
 
-static int score_all(struct gyre_network *n, const float *x, uint64_t samples, struct wanted wanted,
-                     struct gyre_network_score *score)
+static int score_all(struct gyre_network *n, const float *x, uint64_t samples,
+                     struct gyre_wanted wanted, struct gyre_network_score *score)
 {
     struct gyre_loss loss = {0};
-    int status = samples ? pass(n, x, samples, false, wanted, &loss) : 0;
+    int status = 0;
+    gyre_replica_bind(&n->replica);
+    if (samples)
+        status =
+            gyre_replica_forward(&n->replica, x, samples, false, wanted, 1, &loss, fresh_trouble());
     if (status)
         return status;
     score->loss += loss.sum;
@@ -447,12 +327,30 @@ int gyre_network_score_classes(struct gyre_network *n, const float *x, uint64_t 
     int status = check_batch(__func__, n, x, samples, labels);
     if (!status)
         status = check_labels(__func__, n, samples, labels);
-    return status ? status : score_all(n, x, samples, (struct wanted){.labels = labels}, score);
+    return status ? status
+                  : score_all(n, x, samples, (struct gyre_wanted){.labels = labels}, score);
 }
 
 int gyre_network_score_targets(struct gyre_network *n, const float *x, uint64_t samples,
                                const float *targets, struct gyre_network_score *score)
 {
     int status = check_batch(__func__, n, x, samples, targets);
-    return status ? status : score_all(n, x, samples, (struct wanted){.targets = targets}, score);
+    return status ? status
+                  : score_all(n, x, samples, (struct gyre_wanted){.targets = targets}, score);
+}
+
+/* -- files ------------------------------------------------------------------------------------- */
+
+int gyre_network_save(struct gyre_network *n, const char *path)
+{
+    if (!n || !path)
+        return gyre_refuse("gyre_network_save: the %s is NULL", n ? "path" : "network");
+    return gyre_replica_save(&n->replica, path, fresh_trouble());
+}
+
+int gyre_network_load(struct gyre_network *n, const char *path)
+{
+    if (!n || !path)
+        return gyre_refuse("gyre_network_load: the %s is NULL", n ? "path" : "network");
+    return gyre_replica_load(&n->replica, path, fresh_trouble());
 }

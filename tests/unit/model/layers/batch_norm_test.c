@@ -68,7 +68,7 @@ static void test_one_value(void **state)
     const struct gyre_layer layer = {.kind = &gyre_layer_batch_norm, .name = "b", .in = {3, 1, 1}};
     struct layer_rig rig;
     layer_rig_init(&rig, &layer, 1, 3);
-    assert_int_equal(rig.layer.kind->forward(&rig.layer, &rig.pass, rig.x, rig.y), GYRE_INVALID);
+    assert_int_equal(layer_rig_try_forward(&rig), GYRE_INVALID);
     assert_non_null(strstr(rig.pass.trouble->text, "batch norm b: one value in each channel"));
     assert_int_equal(*(int64_t *)rig.layer.buffer[2].value, 0);
     layer_rig_deinit(&rig);
@@ -99,9 +99,7 @@ static int sum_over_ranks(void *context, double *values, size_t count)
 static void *run_rank(void *context)
 {
     struct layer_rig *rig = context;
-    const struct gyre_layer_kind *kind = rig->layer.kind;
-    int failed = kind->forward(&rig->layer, &rig->pass, rig->x, rig->y) ||
-                 kind->backward(&rig->layer, &rig->pass, rig->x, rig->y, rig->dy, rig->dx);
+    int failed = layer_rig_try_forward(rig) || layer_rig_backward(rig, rig->dy);
     return failed ? context : NULL;
 }
 
@@ -118,7 +116,8 @@ static void run_ranks(const struct layer_rig *whole, struct layer_rig *rank, con
         for (int p = 0; p < 2; p++)
             memcpy(rank[r].layer.parameter[p].value, whole->layer.parameter[p].value,
                    whole->layer.in.channels * sizeof(float));
-        rank[r].pass.sum = sum_over_ranks;
+        rank[r].pass.synced = true;
+        rank[r].sum = sum_over_ranks;
         assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &rank[r]), 0);
     }
     for (int r = 0; r < RANKS; r++) {
@@ -183,17 +182,16 @@ static void test_failed_sum(void **state)
     const struct gyre_layer layer = {.kind = &gyre_layer_batch_norm, .in = {4, 3, 3}};
     struct layer_rig rig;
     layer_rig_init(&rig, &layer, 2, 5);
-    const struct gyre_layer_kind *kind = rig.layer.kind;
     int good;
-    rig.pass.sum = fail_to_sum;
-    rig.pass.sum_context = &good;
+    rig.pass.synced = true;
+    rig.sum = fail_to_sum;
+    rig.sum_context = &good;
     for (int calls = 0; calls < 3; calls++) {
         good = calls;
-        int status = kind->forward(&rig.layer, &rig.pass, rig.x, rig.y);
+        int status = layer_rig_try_forward(&rig);
         assert_int_equal(status, calls < 2 ? GYRE_PEER_LOST : 0);
     }
-    assert_int_equal(kind->backward(&rig.layer, &rig.pass, rig.x, rig.y, rig.dy, rig.dx),
-                     GYRE_PEER_LOST);
+    assert_int_equal(layer_rig_backward(&rig, rig.dy), GYRE_PEER_LOST);
     layer_rig_deinit(&rig);
 }
 
@@ -205,8 +203,7 @@ static void test_no_sample_at_all(void **state)
     layer_rig_init(&rig, &layer, 2, 6);
     rig.pass.samples = 0;
     layer_rig_forward(&rig);
-    assert_int_equal(rig.layer.kind->backward(&rig.layer, &rig.pass, rig.x, rig.y, rig.dy, rig.dx),
-                     0);
+    assert_int_equal(layer_rig_backward(&rig, rig.dy), 0);
     assert_true(rig.layer.parameter[0].gradient[2] == 0);
     assert_int_equal(*(int64_t *)rig.layer.buffer[2].value, 0);
     assert_true(floats_of(&rig, 0)[1] == 0 && floats_of(&rig, 1)[1] == 1);

@@ -31,9 +31,8 @@ static float *random_floats(size_t count)
     return x;
 }
 
-static void note_ready(void *context, struct gyre_parameter *parameter)
+static void note_ready(struct layer_rig *rig, const struct gyre_parameter *parameter)
 {
-    struct layer_rig *rig = context;
     const char *point = strrchr(parameter->name, '.');
     strcat(rig->ready, point ? point + 1 : parameter->name);
     strcat(rig->ready, " ");
@@ -73,8 +72,6 @@ void layer_rig_init(struct layer_rig *rig, const struct gyre_layer *layer, size_
     rig->dx = random_floats(rig->in);
     rig->pass = (struct gyre_pass){.ops = gyre_ops(), .samples = samples, .train = true};
     rig->pass.scratch = floats(rig->layer.scratch_floats);
-    rig->pass.ready = note_ready;
-    rig->pass.ready_context = rig;
     rig->pass.trouble = &trouble;
     assert_int_equal(gyre_dense_create(&rig->pass.dense, NULL), 0);
 }
@@ -96,9 +93,44 @@ void layer_rig_deinit(struct layer_rig *rig)
     gyre_dense_destroy(rig->pass.dense);
 }
 
+/* *status: what the layer returned. True: it is to be called again, for the next stage. */
+static bool handle_event(struct layer_rig *rig, int *status)
+{
+    const struct gyre_pass_event *event = &rig->pass.event;
+    if (*status != GYRE_AGAIN)
+        return false;
+    *status = 0;
+    rig->pass.stage++;
+    if (event->ready)
+        note_ready(rig, event->ready);
+    else
+        *status = rig->sum(rig->sum_context, event->sum, event->count);
+    return !*status;
+}
+
+int layer_rig_try_forward(struct layer_rig *rig)
+{
+    int status;
+    rig->pass.stage = 0;
+    do
+        status = rig->layer.kind->forward(&rig->layer, &rig->pass, rig->x, rig->y);
+    while (handle_event(rig, &status));
+    return status;
+}
+
+int layer_rig_backward(struct layer_rig *rig, float *dy)
+{
+    int status;
+    rig->pass.stage = 0;
+    do
+        status = rig->layer.kind->backward(&rig->layer, &rig->pass, rig->x, rig->y, dy, rig->dx);
+    while (handle_event(rig, &status));
+    return status;
+}
+
 void layer_rig_forward(struct layer_rig *rig)
 {
-    if (rig->layer.kind->forward(&rig->layer, &rig->pass, rig->x, rig->y))
+    if (layer_rig_try_forward(rig))
         fail_msg("%s", trouble.text);
 }
 
@@ -143,8 +175,7 @@ void layer_rig_check(struct layer_rig *rig, float step, double tolerance)
     float *dy = floats(rig->out); /* backward may overwrite it */
     memcpy(dy, rig->dy, rig->out * sizeof *dy);
     layer_rig_forward(rig);
-    assert_int_equal(
-        rig->layer.kind->backward(&rig->layer, &rig->pass, rig->x, rig->y, dy, rig->dx), 0);
+    assert_int_equal(layer_rig_backward(rig, dy), 0);
     check_span(rig, "x", rig->x, rig->dx, rig->in, step, tolerance);
     for (int p = 0; p < rig->layer.parameter_count; p++)
         check_span(rig, rig->layer.parameter[p].name, rig->layer.parameter[p].value,

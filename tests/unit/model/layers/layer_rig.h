@@ -10,7 +10,9 @@ struct layer_rig {
     struct gyre_pass pass;
     size_t samples, in, out; /* floats of x and y: in, out */
     float *x, *y, *dy, *dx;
-    char ready[64]; /* the last word of each parameter's name that was told, in order */
+    char ready[64]; /* the last word of each parameter's name that was reported, in order */
+    int (*sum)(void *context, double *values, size_t count); /* over ranks, where pass.synced */
+    void *sum_context;
 };
 
 /* Shapes `layer` (kind, in and its numbers are set) for `samples` and fills parameters, x and dy
@@ -20,6 +22,10 @@ void layer_rig_init(struct layer_rig *rig, const struct gyre_layer *layer, size_
 void layer_rig_deinit(struct layer_rig *rig);
 
 void layer_rig_forward(struct layer_rig *rig);
+
+/* The layer's forward and backward with their events handled, to the end. */
+int layer_rig_try_forward(struct layer_rig *rig);
+int layer_rig_backward(struct layer_rig *rig, float *dy);
 
 /* The sum of dy * y after a forward, in double. */
 double layer_rig_objective(struct layer_rig *rig);

@@ -21,11 +21,6 @@ static float values[FLOATS_MOST], gradients[FLOATS_MOST];
 static double buffers[400];
 static char ready[512];
 
-static void note_ready(void *context, struct gyre_parameter *parameter)
-{
-    strcat(strcat(ready, parameter->name), " ");
-}
-
 /* Gives the model its memory and initial values; returns how many parameters it has in all. */
 static size_t own(struct gyre_model *model)
 {
@@ -43,7 +38,6 @@ static size_t own(struct gyre_model *model)
     for (int b = 0; b < count; more += buffer[b++]->count)
         buffer[b]->value = buffers + more;
     gyre_init_buffers(buffer, count);
-    gyre_model_connect(model, &(struct gyre_model_calls){.ready = note_ready});
     ready[0] = '\0';
     return floats;
 }
@@ -92,7 +86,10 @@ static double loss_of(struct gyre_model *model, const float *x, const int64_t *l
 
 static void backward(struct gyre_model *model, bool accumulate)
 {
-    if (gyre_model_backward(model, accumulate, &trouble))
+    int status = gyre_model_backward(model, accumulate, &trouble);
+    for (; status == GYRE_AGAIN; status = gyre_model_continue(model))
+        strcat(strcat(ready, gyre_model_event(model)->ready->name), " ");
+    if (status)
         fail_msg("%s", trouble.text);
 }
 

@@ -1,0 +1,192 @@
+/* See replica.h. Tested by tests/unit/model/network/network_test.c and tests/program/train/parity.c. */
+#include "model/network/replica.h"
+
+#include "base/size.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE 64 /* bytes: values begin at whole lines of the cache */
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+static size_t buffer_bytes(const struct gyre_running_buffer *buffer)
+{
+    return buffer->count * (buffer->whole ? sizeof(int64_t) : sizeof(float));
+}
+
+static int allocate_values(struct gyre_replica *r)
+{
+    size_t bytes = LINE;
+    for (int p = 0; p < r->parameters; p++)
+        bytes += gyre_round_up(r->parameter[p]->count * sizeof(float), LINE);
+    for (int b = 0; b < r->buffers; b++)
+        r->running_bytes += gyre_round_up(buffer_bytes(r->buffer[b]), LINE);
+    r->values = aligned_alloc(LINE, bytes);
+    r->running = aligned_alloc(LINE, r->running_bytes + LINE);
+    r->item = calloc((size_t)r->parameters + (size_t)r->buffers + 1, sizeof *r->item);
+    return r->values && r->running && r->item ? 0 : -ENOMEM;
+}
+
+static void place_parameters(struct gyre_replica *r)
+{
+    float *at = r->values;
+    for (int p = 0; p < r->parameters; p++) {
+        struct gyre_parameter *from = r->parameter[p];
+        r->item[p] = (struct gyre_ddp_parameter){from->name, GYRE_F32, from->dims, {0}, at};
+        for (int d = 0; d < from->dims; d++)
+            r->item[p].shape[d] = from->shape[d];
+        from->value = at;
+        at += gyre_round_up(from->count, LINE / sizeof(float));
+    }
+}
+
+static void place_buffers(struct gyre_replica *r)
+{
+    uint8_t *at = r->running;
+    for (int b = 0; b < r->buffers; b++) {
+        struct gyre_running_buffer *from = r->buffer[b];
+        r->item[r->parameters + b] = (struct gyre_ddp_parameter){
+            from->name, from->whole ? GYRE_I64 : GYRE_F32, from->dims, {from->count}, at};
+        from->value = at;
+        at += gyre_round_up(buffer_bytes(from), LINE);
+    }
+}
+
+int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model)
+{
+    *r = (struct gyre_replica){.model = model};
+    r->parameters = gyre_model_parameters(model, &r->parameter);
+    r->buffers = gyre_model_buffers(model, &r->buffer);
+    int status = allocate_values(r);
+    if (status)
+        return status;
+    place_parameters(r);
+    place_buffers(r);
+    return 0;
+}
+
+void gyre_replica_deinit(struct gyre_replica *r)
+{
+    gyre_optimizer_destroy(r->optimizer);
+    free(r->piece);
+    gyre_ddp_destroy(r->ddp);
+    gyre_model_destroy(r->model);
+    free(r->item);
+    free(r->values);
+    free(r->running);
+    *r = (struct gyre_replica){0};
+}
+
+/* -- the engine -------------------------------------------------------------------------------- */
+
+void gyre_replica_bind(struct gyre_replica *r)
+{
+    for (int p = 0; r->ddp && p < r->parameters; p++) {
+        r->item[p].value = gyre_ddp_value(r->ddp, p);
+        r->parameter[p]->value = r->item[p].value;
+        r->parameter[p]->gradient = gyre_ddp_gradient(r->ddp, p);
+    }
+}
+
+int gyre_replica_join(struct gyre_replica *r, struct gyre_comm *comm,
+                      const struct gyre_ddp_options *options)
+{
+    struct gyre_ddp_options all = *options;
+    all.buffers = (struct gyre_ddp_buffers){r->item + r->parameters, r->buffers};
+    r->comm = comm;
+    int status = gyre_ddp_create(&r->ddp, comm, r->item, r->parameters, &all);
+    if (status)
+        return status;
+    gyre_replica_bind(r);
+    if (options->sharded) { /* the engine has its own */
+        free(r->values);
+        r->values = NULL;
+    }
+    return 0;
+}
+
+static int tell_ready(struct gyre_replica *r, const struct gyre_parameter *parameter)
+{
+    int i = r->parameters - 1;
+    while (r->parameter[i] != parameter)
+        i--;
+    int status = r->looks && !parameter->bounded ? gyre_ddp_look_at(r->ddp, i) : 0;
+    return status ? status : gyre_ddp_ready(r->ddp, i);
+}
+
+/* -- passes ------------------------------------------------------------------------------------ */
+
+/* The rest of a pass that came to `status`. */
+static int finish_pass(struct gyre_replica *r, int status, bool tells)
+{
+    while (status == GYRE_AGAIN) {
+        const struct gyre_pass_event *event = gyre_model_event(r->model);
+        if (event->sum)
+            status =
+                gyre_all_reduce(r->comm, event->sum, event->sum, event->count, GYRE_F64, GYRE_SUM);
+        else
+            status = tells ? tell_ready(r, event->ready) : 0;
+        if (!status)
+            status = gyre_model_continue(r->model);
+    }
+    return status;
+}
+
+int gyre_replica_forward(struct gyre_replica *r, const float *x, size_t samples, bool train,
+                         struct gyre_wanted wanted, float factor, struct gyre_loss *loss,
+                         struct gyre_trouble *trouble)
+{
+    const size_t width = gyre_model_outputs(r->model);
+    float *gradient = gyre_model_output_gradient(r->model);
+    const float *outputs;
+    int status = gyre_model_forward(r->model, x, samples, train, &outputs, trouble);
+    status = finish_pass(r, status, false);
+    if (status)
+        return status;
+    if (wanted.labels)
+        return gyre_loss_cross_entropy(gyre_ops(), outputs, wanted.labels, samples, width, factor,
+                                       gradient, loss, trouble);
+    gyre_loss_squared_error(outputs, wanted.targets, samples, width, factor, gradient, loss);
+    return 0;
+}
+
+int gyre_replica_backward(struct gyre_replica *r, bool adds, bool tells,
+                          struct gyre_trouble *trouble)
+{
+    return finish_pass(r, gyre_model_backward(r->model, adds, trouble), tells);
+}
+
+/* -- the update -------------------------------------------------------------------------------- */
+
+int gyre_replica_make_optimizer(struct gyre_replica *r,
+                                const struct gyre_optimizer_settings *settings,
+                                struct gyre_trouble *trouble)
+{
+    struct gyre_ddp_piece piece;
+    uint64_t range = 0;
+    while (gyre_ddp_piece(r->ddp, r->pieces, &piece) == 0)
+        r->pieces++;
+    r->piece = calloc((size_t)r->pieces + 1, sizeof *r->piece);
+    if (!r->piece)
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for the optimiser's books");
+    for (int k = 0; k < r->pieces && gyre_ddp_piece(r->ddp, k, &piece) == 0; k++) {
+        r->piece[k] = (struct gyre_replica_piece){piece.parameter, piece.first, piece.count, range};
+        range += piece.count;
+    }
+    return gyre_optimizer_create(&r->optimizer, settings, range, trouble);
+}
+
+int gyre_replica_update(struct gyre_replica *r, double rate, double factor)
+{
+    gyre_optimizer_begin(r->optimizer, rate);
+    for (int k = 0; k < r->pieces; k++) {
+        const struct gyre_replica_piece *piece = &r->piece[k];
+        float *value = gyre_ddp_value(r->ddp, piece->parameter);
+        const float *gradient = gyre_ddp_gradient(r->ddp, piece->parameter);
+        gyre_optimizer_apply(r->optimizer, piece->at, piece->count, value + piece->first,
+                             gradient + piece->first, (float)factor);
+    }
+    return gyre_ddp_gather(r->ddp);
+}
