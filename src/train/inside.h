@@ -1,14 +1,18 @@
-/* A training run's inside, for its own files.
+/* A training run's inside, for the files of this room. A file calls only those below it.
  *
- *   setup.c   options ─▶ data, model, engine, sampler; ranks agree
- *   shares.c  how much of a step each rank gets
- *   step.c    batch ─▶ forward ─▶ loss ─▶ backward ─▶ reduced ─▶ update
- *   eval.c    every test sample once
- *   digest.c  who saw what
- *   save.c    checkpoints
- *   settings.c   what the run was told, in them
- *   state.c   what ranks hold together, for them
- *   train.c         epochs
+ *   train.c      epochs
+ *   setup.c      options ─▶ data, model, engine, sampler; ranks agree
+ *   save.c       checkpoints, and weights to begin with
+ *   settings.c   the settings of a run as texts of its checkpoints
+ *   shares.c     how much of a step each rank gets
+ *   step.c       batch ─▶ forward ─▶ loss ─▶ backward ─▶ reduced ─▶ update
+ *   eval.c       every test sample once
+ *   state.c      optimiser states and feedback, between all ranks and rank 0
+ *   digest.c     which rank saw which samples
+ *   tell.c       the report of steps and epochs
+ *   agree.c      a failure or a signal of one rank, made known to all
+ *   loader.c     batches, ahead of time
+ *   options.c    the table of options
  */
 #ifndef GYRE_TRAIN_INSIDE_H
 #define GYRE_TRAIN_INSIDE_H
@@ -25,9 +29,9 @@
 
 enum { GYRE_TRAIN_LOSS_SUM, GYRE_TRAIN_RIGHT_SUM }; /* of gyre_ddp_add() */
 
-/* What the run was told, for its checkpoints. */
+/* Settings of the run as texts of its checkpoints; settings.c. */
 #define GYRE_TRAIN_RUN_SETTINGS 8
-#define GYRE_TRAIN_CHANGES      4 /* of these may be others than they were */
+#define GYRE_TRAIN_CHANGES      4 /* settings that a resumed run may change */
 #define GYRE_TRAIN_WORD_ROOM    160
 
 struct gyre_run_settings {
@@ -36,7 +40,7 @@ struct gyre_run_settings {
     uint64_t count;
 };
 
-/* What a checkpoint has of the optimiser, until there is one to take it. */
+/* State read from a checkpoint, until optimiser and engine are there to take it. */
 struct gyre_train_state {
     float *full[2]; /* rank 0: of all parameters, in their order; NULL: none */
     int64_t steps;
@@ -48,13 +52,13 @@ struct gyre_train_state {
     int changes;
 };
 
-/* How much of a step each rank gets. */
+/* The shares of ranks in a step; shares.c. */
 struct gyre_train_shares {
     double *weight;  /* NULL: all are alike; measured ones are 0 until then */
-    char *text;      /* the same as words for --shares */
+    char *text;      /* the weights as a word for --shares */
     uint64_t *speed; /* of each rank, in samples per 1000 s; NULL: not measured by this run */
-    bool resumed;    /* rank 0: they are the checkpoint's; */
-    bool refused;    /* or the checkpoint's are those of another number of ranks */
+    bool resumed;    /* rank 0: the weights are the checkpoint's */
+    bool refused;    /* rank 0: the checkpoint's are those of another number of ranks */
 };
 
 /* Sums over the steps of an epoch. */
@@ -64,7 +68,7 @@ struct gyre_train_tally {
     uint64_t steps;
 };
 
-/* Who saw what in an epoch; digest.c. */
+/* The samples of this rank in an epoch; digest.c. */
 struct gyre_train_digest {
     uint8_t *seen; /* by sample, how often; NULL: not asked for */
     uint64_t samples, hash;
@@ -83,7 +87,7 @@ struct gyre_train {
     struct gyre_loader *loader;
     struct gyre_train_shares shares;
     uint64_t span; /* samples of all ranks in a part of a step */
-    uint64_t room; /* of one rank */
+    uint64_t room; /* samples of one rank in a part of a step, at most */
     uint64_t steps_per_epoch;
 
     struct gyre_replica replica; /* its optimiser is made after the first step */
@@ -96,65 +100,60 @@ struct gyre_train {
     struct gyre_train_tally tally;
     struct gyre_train_digest digest;
     bool stop;
-    bool common;                /* what has failed is known to all ranks, and fails on all alike */
+    bool common;                /* the failure is known to all ranks, and fails on all alike */
     struct gyre_report *report; /* rank 0 */
-    struct gyre_trouble report_trouble; /* what could not be written: training goes on */
+    struct gyre_trouble report_trouble; /* a file that could not be written: training goes on */
     struct gyre_train_outcome *outcome;
 };
 
-/* -- setup.c ----------------------------------------------------------------------------- */
+/* -- setup.c ----------------------------------------------------------------------------------- */
 
 int gyre_train_open(struct gyre_train *t);
 void gyre_train_close(struct gyre_train *t);
 
-/* -- shares.c ---------------------------------------------------------------------------- */
+/* -- save.c ------------------------------------------------------------------------------------ */
+
+int gyre_train_save(struct gyre_train *t);
+int gyre_train_resume(struct gyre_train *t);    /* before the engine is made */
+int gyre_train_load_init(struct gyre_train *t); /* --init */
+
+/* -- settings.c -------------------------------------------------------------------------------- */
+
+void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settings *settings);
+
+/* Rank 0: GYRE_INVALID if the checkpoint is of another run; other differences become
+ * t->resumed.change. */
+int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
+
+/* -- shares.c ---------------------------------------------------------------------------------- */
 
 bool gyre_train_shares_are_measured(const struct gyre_train *t);
 int gyre_train_read_shares(struct gyre_train *t);
-/* Rank 0: the text that a checkpoint has of them, or NULL. */
+
+/* Rank 0: takes the text of a checkpoint's shares, or NULL. */
 int gyre_train_resume_shares(struct gyre_train *t, const char *text);
-/* Has the engine, but nobody told yet when gradients are ready. Collective. */
+
+/* Measures shares, where that is asked for and still to be done. After the engine is made.
+ * Collective. */
 int gyre_train_settle_shares(struct gyre_train *t);
 void gyre_train_tell_shares(const struct gyre_train *t); /* rank 0 */
 void gyre_train_free_shares(struct gyre_train *t);
 
-/* -- step.c ------------------------------------------------------------------------------ */
+/* -- step.c ------------------------------------------------------------------------------------ */
 
 /* GYRE_AGAIN at the end of the epoch. */
 int gyre_train_step(struct gyre_train *t);
 int gyre_train_make_optimizer(struct gyre_train *t);
 
-/* What a batch's outputs are compared with. */
-struct gyre_wanted gyre_train_wanted(const struct gyre_dataset *set,
-                                     const struct gyre_batch *batch);
+/* -- eval.c ------------------------------------------------------------------------------------ */
 
-/* -- eval.c ------------------------------------------------------------------------------ */
-
-/* Rank 0's buffers (running means) to all, as PyTorch's are. */
+/* Gives rank 0's buffers (running means) to all ranks, as PyTorch does. */
 int gyre_train_share_buffers(struct gyre_train *t);
 int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss);
 
-/* -- digest.c ---------------------------------------------------------------------------- */
+/* -- state.c ----------------------------------------------------------------------------------- */
 
-int gyre_train_note_before(struct gyre_train *t); /* what a resumed epoch has had */
-void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batch);
-int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
-
-/* -- save.c ------------------------------------------------------------------------------ */
-
-int gyre_train_save(struct gyre_train *t);
-int gyre_train_resume(struct gyre_train *t); /* before the engine is made */
-int gyre_train_load_init(struct gyre_train *t);
-
-/* -- settings.c ----------------------------------------------------------------------------- */
-
-void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settings *words);
-/* Rank 0: GYRE_INVALID if it would be another run; what else differs is noted. */
-int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_checkpoint *checkpoint);
-
-/* -- state.c ----------------------------------------------------------------------------- */
-
-/* Of the first so many parameters, together. */
+/* Elements of the first so many parameters, together. */
 uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
 
 /* Every state of the optimiser, whole, on rank 0: full[s], to be freed, also after a failure. NULL on
@@ -162,17 +161,40 @@ uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
 int gyre_train_collect_states(struct gyre_train *t, float **full);
 int gyre_train_restore_optimizer(struct gyre_train *t);
 
-/* Of all ranks, on rank 0: n blocks for each parameter, to be freed; NULL where there is none. */
+/* The feedback of all ranks, on rank 0: n blocks for each parameter, to be freed; NULL where there
+ * is none. */
 bool gyre_train_has_feedback(const struct gyre_train *t);
 int gyre_train_collect_feedback(struct gyre_train *t, float **all);
 int gyre_train_restore_feedback(struct gyre_train *t); /* once the engine is made */
 
-/* -- train.c ----------------------------------------------------------------------------------- */
+/* -- digest.c ---------------------------------------------------------------------------------- */
 
-bool gyre_train_stop_asked(void);
+int gyre_train_note_before(struct gyre_train *t); /* the samples of an epoch before its resume */
+void gyre_train_note_samples(struct gyre_train *t, const struct gyre_batch *batch);
+int gyre_train_tell_digest(struct gyre_train *t); /* and begins anew */
+
+/* -- tell.c ------------------------------------------------------------------------------------ */
+
+int gyre_train_open_report(struct gyre_train *t);
 void gyre_train_tell_step(struct gyre_train *t, const struct gyre_ddp_result *r, uint64_t since_ns);
+
+/* Also sets the figures of t->outcome. */
+void gyre_train_tell_epoch(struct gyre_train *t, const struct gyre_loss *test);
+
+/* -- agree.c ----------------------------------------------------------------------------------- */
 
 /* Is `status` of this rank fine on all? Collective: the lowest rank's failure becomes everybody's. */
 int gyre_train_agree(struct gyre_train *t, int status);
+
+/* Has gyre_train_stop() been called in this process? */
+bool gyre_train_stop_asked(void);
+
+/* What a batch's outputs are compared with. */
+static inline struct gyre_wanted gyre_train_wanted(const struct gyre_dataset *set,
+                                                   const struct gyre_batch *batch)
+{
+    return set->label ? (struct gyre_wanted){.labels = batch->y}
+                      : (struct gyre_wanted){.targets = batch->y};
+}
 
 #endif

@@ -11,12 +11,6 @@
 
 /* -- a part: forward and backward -------------------------------------------------------------- */
 
-struct gyre_wanted gyre_train_wanted(const struct gyre_dataset *set, const struct gyre_batch *batch)
-{
-    return set->label ? (struct gyre_wanted){.labels = batch->y}
-                      : (struct gyre_wanted){.targets = batch->y};
-}
-
 /* A rank without samples passes an empty batch where layers talk to each other. */
 static int run_batch(struct gyre_train *t, const struct gyre_batch *batch, struct gyre_loss *loss)
 {

@@ -29,7 +29,7 @@ static int allocate_values(struct gyre_replica *r)
     return r->values && r->running && r->item ? 0 : -ENOMEM;
 }
 
-static void place_parameters(struct gyre_replica *r)
+static void lay_out_parameters(struct gyre_replica *r)
 {
     float *at = r->values;
     for (int p = 0; p < r->parameters; p++) {
@@ -42,7 +42,7 @@ static void place_parameters(struct gyre_replica *r)
     }
 }
 
-static void place_buffers(struct gyre_replica *r)
+static void lay_out_buffers(struct gyre_replica *r)
 {
     uint8_t *at = r->running;
     for (int b = 0; b < r->buffers; b++) {
@@ -62,8 +62,8 @@ int gyre_replica_init(struct gyre_replica *r, struct gyre_model *model)
     int status = allocate_values(r);
     if (status)
         return status;
-    place_parameters(r);
-    place_buffers(r);
+    lay_out_parameters(r);
+    lay_out_buffers(r);
     return 0;
 }
 
