@@ -66,30 +66,20 @@ static void meet(const struct verbs_bench *bench)
 
 /* -- the driver -------------------------------------------------------------------------------- */
 
-static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
-                     uint64_t *span)
-{
-    const struct verbs_bench *bench = context;
-    const uint8_t *at = memory;
-    if (at < bench->memory || at + length > bench->memory + 2 * (size_t)MOST_BYTES)
-        return 0;
-    *base = bench->memory;
-    *span = 2 * (uint64_t)MOST_BYTES;
-    return 1;
-}
-
 static void open_driver(struct verbs_bench *bench, int fd)
 {
-    static struct gyre_memory_lookup lookup = {.hold = hold};
+    static struct gyre_memory_lookup lookup;
     struct gyre_trouble trouble = {0};
     struct gyre_wire_options options = {
         .rank = (uint32_t)bench->rank, .n = 2, .epoch = 1, .peers = 1, .lookup = &lookup};
     struct gyre_channel channel = {.peer = 1 - (uint32_t)bench->rank, .fd = {fd}, .fds = 1};
-    lookup.context = bench;
     bench->memory = mmap(NULL, 2 * (size_t)MOST_BYTES, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(bench->memory != MAP_FAILED, "mmap");
     memset(bench->memory, 1, 2 * (size_t)MOST_BYTES);
+    struct gyre_region region = {
+        .base = bench->memory, .length = 2 * (uint64_t)MOST_BYTES, .fd = -1};
+    must(!gyre_lookup_init(&lookup, 1) && gyre_lookup_add(&lookup, &region), "a table of memory");
     if (gyre_driver_verbs.open(&options, &bench->wire, &trouble) ||
         gyre_driver_verbs.attach(bench->wire, &channel, &bench->pipe, &trouble)) {
         fprintf(stderr, "bench/verbs: %s\n", trouble.text);

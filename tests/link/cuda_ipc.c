@@ -22,9 +22,6 @@
 #define GRANULE UINT64_C(65536)
 #define LARGE   (UINT64_C(32) << 20)
 
-#define HOST_REGION   1u /* one process sees all of its memory: regions that begin at address 0 */
-#define DEVICE_REGION 2u
-
 static const struct gyre_device *cuda;
 static struct gyre_device_queue *queue;
 static struct gyre_copy_queue *copy_queue;
@@ -45,34 +42,20 @@ static void must(bool fine, const char *what)
 
 /* -- what both ends see ------------------------------------------------------------------------ */
 
-static uint32_t locate(void *context, const void *memory, uint64_t length, uint64_t *offset)
-{
-    *offset = (uintptr_t)memory;
-    return way.seen && !gyre_copy_queue_owns(copy_queue, memory) ? HOST_REGION : 0;
-}
+static struct gyre_memory_lookup lookups[2]; /* of the device's memory; of the host's, too */
 
-static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
+/* The views are kept to the end: the memory is not theirs to unmap. */
+static void look(void)
 {
-    return region == HOST_REGION ? (void *)(uintptr_t)offset : NULL;
+    for (int i = 0; i < 2; i++) {
+        struct gyre_views *views;
+        must(!gyre_lookup_init(&lookups[i], 1) && !gyre_views_create(&views), "memory");
+        rings_see(&lookups[i], views, GYRE_MEMORY_CUDA);
+        if (i)
+            rings_see(&lookups[i], views, GYRE_MEMORY_HOST);
+        lookups[i].copy_queue = copy_queue;
+    }
 }
-
-static uint32_t locate_on_device(void *context, const void *memory, uint64_t length,
-                                 uint64_t *offset)
-{
-    *offset = (uintptr_t)memory;
-    return DEVICE_REGION;
-}
-
-static void *view_on_device(void *context, uint32_t peer, uint32_t region, uint64_t offset,
-                            uint64_t length)
-{
-    return region == DEVICE_REGION ? (void *)(uintptr_t)offset : NULL;
-}
-
-static struct gyre_memory_lookup lookup = {.locate = locate,
-                                           .view = view,
-                                           .locate_on_device = locate_on_device,
-                                           .view_on_device = view_on_device};
 
 /* -- posts on the device ----------------------------------------------------------------------- */
 
@@ -242,7 +225,7 @@ static int connect_net(const struct gyre_link_wish *wish, struct gyre_link_net *
                        struct gyre_trouble *trouble)
 {
     owners = 0;
-    return rings_connect(&driver, &lookup, RING, wish, net, trouble);
+    return rings_connect(&driver, &lookups[way.seen], RING, wish, net, trouble);
 }
 
 static const struct gyre_link_bench bench = {.driver = &driver,
@@ -251,7 +234,7 @@ static const struct gyre_link_bench bench = {.driver = &driver,
                                              .connect = connect_net,
                                              .disconnect = rings_disconnect};
 
-static void expect_name(const struct gyre_memory_lookup *seen, const char *name)
+static void expect_name(struct gyre_memory_lookup *seen, const char *name)
 {
     struct gyre_wire_options options = {.n = 2, .peers = 1, .lookup = seen};
     struct gyre_wire *wire;
@@ -268,9 +251,9 @@ static void tell_what_it_is(void)
     expect_name(NULL, "shm/ring");
     expect_name(&(struct gyre_memory_lookup){0}, "shm/ring");
     fakecuda_export(0);
-    expect_name(&lookup, "cuda_ipc/classic");
+    expect_name(&lookups[0], "cuda_ipc/classic");
     fakecuda_export(1);
-    expect_name(&lookup, "cuda_ipc/exported");
+    expect_name(&lookups[0], "cuda_ipc/exported");
 }
 
 int main(void)
@@ -292,7 +275,8 @@ int main(void)
              cuCtxPushCurrent(context) == CUDA_SUCCESS,
          "a device");
     must(cuda->queue_create(0, &queue, NULL) == 0, "a queue");
-    lookup.copy_queue = copy_queue = gyre_copy_queue_create(cuda, 0);
+    copy_queue = gyre_copy_queue_create(cuda, 0);
+    look();
     tell_what_it_is();
     for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
         way = ways[i];

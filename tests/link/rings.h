@@ -13,6 +13,19 @@
 #define RING_COUNTERS  128 /* before a ring's bytes */
 #define RING_ALIGNMENT 64
 
+/* Lets both ends see all of this process's memory as one region of that kind, from address 1 on. */
+static inline void rings_see(struct gyre_memory_lookup *lookup, struct gyre_views *views,
+                             enum gyre_memory_kind kind)
+{
+    const struct gyre_region all = {
+        .base = (void *)(uintptr_t)1, .length = INT64_MAX, .kind = kind, .fd = -1};
+    uint32_t id = gyre_lookup_add(lookup, &all);
+    gyre_lookup_mark_mapped(lookup, id, false);
+    for (uint32_t peer = 0; peer <= GYRE_LINK_LEAVES; peer++)
+        gyre_views_put(views, peer, id, &all);
+    lookup->views = views;
+}
+
 struct rings { /* of one leaf: [0] the hub writes, [1] the leaf writes */
     struct gyre_region region[2];
 };
@@ -42,10 +55,9 @@ static inline int rings_join(const struct gyre_driver *driver, struct gyre_link_
 }
 
 /* All ends see the same; rings of that many bytes. */
-static inline int rings_connect(const struct gyre_driver *driver,
-                                const struct gyre_memory_lookup *lookup, uint64_t length,
-                                const struct gyre_link_wish *wish, struct gyre_link_net *net,
-                                struct gyre_trouble *trouble)
+static inline int rings_connect(const struct gyre_driver *driver, struct gyre_memory_lookup *lookup,
+                                uint64_t length, const struct gyre_link_wish *wish,
+                                struct gyre_link_net *net, struct gyre_trouble *trouble)
 {
     int status = 0;
     uint32_t n = 1 + (uint32_t)wish->leaves;

@@ -41,32 +41,25 @@ static bool keep_heap(void)
     return true;
 }
 
-static bool within(uintptr_t begin, uintptr_t end, const void *memory, uint64_t length, void **base,
-                   uint64_t *span)
+static struct gyre_memory_lookup lookup;
+static struct gyre_memory_lookup *seen; /* in the run that is under way; NULL: nothing is */
+
+static bool add_region(uintptr_t begin, uintptr_t end)
 {
-    uintptr_t at = (uintptr_t)memory;
-    begin = begin / PAGE * PAGE;
-    end = (end + PAGE - 1) / PAGE * PAGE;
-    if (at < begin || at >= end || length > end - at)
-        return false;
-    *base = (void *)begin;
-    *span = end - begin;
-    return true;
+    struct gyre_region region = {.base = (void *)(begin / PAGE * PAGE), .fd = -1};
+    region.length = (end + PAGE - 1) / PAGE * PAGE - (uintptr_t)region.base;
+    return gyre_lookup_add(&lookup, &region);
 }
 
 /* Two regions hold whatever a case uses. */
-static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
-                     uint64_t *span)
+static bool see_all(void)
 {
-    if (within((uintptr_t)&__data_start, (uintptr_t)&_end, memory, length, base, span))
-        return 1;
-    return within(heap, heap + HEAP_BYTES, memory, length, base, span) ? 2 : 0;
+    return keep_heap() && !gyre_lookup_init(&lookup, 1) &&
+           add_region((uintptr_t)&__data_start, (uintptr_t)&_end) &&
+           add_region(heap, heap + HEAP_BYTES);
 }
 
-static const struct gyre_memory_lookup lookup = {.hold = hold};
-static const struct gyre_memory_lookup *seen; /* in the run that is under way; NULL: nothing is */
-
-static bool failover; /* likewise */
+static bool failover; /* in the run that is under way */
 
 struct end { /* of a pipe: attaching waits for the other one */
     struct gyre_wire *wire;
@@ -167,7 +160,7 @@ static int watched_suites(void)
     struct gyre_link_bench bench = {.driver = &driver, .connect = connect_net, .kill = kill_leaf};
     driver.poll = verbs_watcher_poll;
     int bad = gyre_link_suite("verbs", &bench);
-    seen = keep_heap() ? &lookup : NULL;
+    seen = see_all() ? &lookup : NULL;
     bench.connect = connect_in_turn;
     bad |= gyre_link_suite("verbs in place", &bench) != 0;
     printf("%llu records were seen in memory\n", (unsigned long long)verbs_watcher_seen());

@@ -128,8 +128,11 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
                                          .health = &domain->health,
                                          .bell = {&domain->bell->word, domain->eventfd},
                                          .cuda_device = domain->cuda_device,
-                                         .copy_queue = domain->copy_queue};
-    return gyre_watch_start(&options, &domain->watch, trouble);
+                                         .copy_queue = domain->lookup.copy_queue};
+    int status = gyre_watch_start(&options, &domain->watch, trouble);
+    if (!status)
+        domain->lookup.views = gyre_watch_views(domain->watch);
+    return status;
 }
 
 /* -- links ------------------------------------------------------------------------------------- */
@@ -154,7 +157,6 @@ int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *
         .variant = domain->settings.poller,
         .address = &joined->member[joined->rank].address,
         .lookup = &domain->lookup};
-    gyre_domain_lookup_init(domain);
     return driver->open(&options, wire, trouble);
 }
 
@@ -238,9 +240,11 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
     int status;
     domain->oversubscribed = gyre_cpu_oversubscribed((int)ranks_here(domain));
     if (domain->cuda_device >= 0) {
-        domain->copy_queue =
-            gyre_copy_queue_create(gyre_device_of(GYRE_MEMORY_CUDA), domain->cuda_device);
-        if (!domain->copy_queue)
+        domain->lookup.device = gyre_device_of(GYRE_MEMORY_CUDA);
+        domain->lookup.device_index = domain->cuda_device;
+        domain->lookup.copy_queue =
+            gyre_copy_queue_create(domain->lookup.device, domain->cuda_device);
+        if (!domain->lookup.copy_queue)
             return -ENOMEM;
     }
     if ((status = gyre_domain_bell_init(domain, trouble)) ||
@@ -366,7 +370,7 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     if (status && trouble)
         *trouble = domain->health.failure;
     gyre_links_destroy(domain->links);
-    gyre_copy_queue_destroy(domain->copy_queue);
+    gyre_copy_queue_destroy(domain->lookup.copy_queue);
     gyre_device_of(GYRE_MEMORY_HOST)->free(&domain->queue_region);
     gyre_domain_memory_deinit(domain);
     gyre_domain_bell_deinit(domain);
@@ -431,7 +435,7 @@ bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
 
 bool gyre_domain_is_copying(const struct gyre_domain *domain)
 {
-    return gyre_copy_queue_busy(domain->copy_queue);
+    return gyre_copy_queue_busy(domain->lookup.copy_queue);
 }
 
 bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)

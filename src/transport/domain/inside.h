@@ -8,8 +8,6 @@
 
 #include <pthread.h>
 
-#define GYRE_SHARED_REGIONS_MAX 4096
-
 /* What a process shows of its sleep; one page that its node's peers may write. */
 enum gyre_bell_state { GYRE_AWAKE, GYRE_ON_FUTEX, GYRE_ON_DESCRIPTORS };
 
@@ -28,22 +26,6 @@ struct gyre_domain_proof {
     pthread_mutex_t lock;
     bool right;
     struct gyre_trouble wrong;
-};
-
-/* Regions of this process, by id; ids are given out from 1 and places are reused. */
-struct gyre_shared {
-    struct gyre_region region;
-    uint32_t id; /* 0: free */
-    bool mapped; /* peers have it */
-    bool copied; /* and some only copy it: no kernel of theirs reaches it */
-};
-
-/* Memory of the program that stays where it is until it is withdrawn. */
-struct gyre_lent {
-    void *base;
-    uint64_t length;
-    enum gyre_memory_kind kind;
-    uint32_t id; /* as those of regions */
 };
 
 struct gyre_domain_settings {
@@ -87,14 +69,7 @@ struct gyre_domain {
     _Atomic uint32_t standing_word; /* changed to have them look */
 
     /* shared memory */
-    pthread_mutex_t shared_lock;
-    struct gyre_shared *shared;
-    uint32_t shared_used, next_id;
-    struct gyre_lent *lent; /* in the order in which it came */
-    uint32_t lent_used, lent_room;
-    _Atomic uint32_t gone;              /* regions, and lent memory, for ever */
-    struct gyre_memory_lookup lookup;   /* of all that, for drivers */
-    struct gyre_copy_queue *copy_queue; /* NULL: no CUDA device, or no peers */
+    struct gyre_memory_lookup lookup; /* also of the copy queue, for drivers */
     struct gyre_domain_proof proof;
     struct gyre_region queue_region; /* of the shm pipes */
     int cuda_device;                 /* -1: none, and why */
@@ -107,20 +82,8 @@ int gyre_domain_settings_read(const struct gyre_options *user,
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
 
-/* The region of that kind that holds the span, NULL: none does. Under shared_lock. */
-const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *domain,
-                                                  enum gyre_memory_kind kind, const void *memory,
-                                                  uint64_t length);
-
-/* What drivers are shown of this process's memory and of its node's (lookup.c). */
-void gyre_domain_lookup_init(struct gyre_domain *domain);
-
 /* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);
-
-/* As gyre_domain_locate(), of CUDA memory that messages are copied out of: peers need not map it. */
-uint32_t gyre_domain_locate_on_device(struct gyre_domain *domain, const void *memory,
-                                      uint64_t length, uint64_t *offset);
 
 /* Settles this rank's CUDA device, or why it has none: what was given (-1: none), or, of NULL, from
  * the job and the settings. */

@@ -1,9 +1,9 @@
-/* Shared memory of a domain: what this process gives to the peers of its node, and what it sees of
- * theirs.
+/* Shared memory of a domain: what this process gives to the peers of its node.
  *
- * A small table of regions, found by address when an operation announces its buffers. The watch
- * passes the descriptors around and keeps the views of the peers' regions. Host and CUDA memory
- * stand in one table, since no address means both; whoever asks says which kind it can use. */
+ *     share     make a region ─▶ the table of regions ─▶ the watch offers it ─▶ peers have mapped it
+ *     unshare   out of the table ─▶ the watch has peers let go ─▶ no copy is under way ─▶ freed
+ *
+ * The table is transport/memory/lookup.h, in which drivers look, too. */
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"
@@ -16,58 +16,18 @@
 
 int gyre_domain_memory_init(struct gyre_domain *domain)
 {
-    pthread_mutex_init(&domain->shared_lock, NULL);
     pthread_mutex_init(&domain->proof.lock, NULL);
-    domain->next_id = GYRE_REGION_FIRST;
-    domain->shared = calloc(GYRE_SHARED_REGIONS_MAX, sizeof(*domain->shared));
-    return domain->shared ? 0 : -ENOMEM;
+    return gyre_lookup_init(&domain->lookup, GYRE_REGION_FIRST);
 }
 
 void gyre_domain_memory_deinit(struct gyre_domain *domain)
 {
-    for (uint32_t i = 0; domain->shared && i < domain->shared_used; i++)
-        if (domain->shared[i].id)
-            gyre_device_of(domain->shared[i].region.kind)->free(&domain->shared[i].region);
-    free(domain->shared);
-    free(domain->lent);
+    struct gyre_memory_lookup *lookup = &domain->lookup;
+    for (uint32_t i = 0; i < lookup->shared_used; i++)
+        if (lookup->shared[i].id)
+            gyre_device_of(lookup->shared[i].region.kind)->free(&lookup->shared[i].region);
+    gyre_lookup_deinit(lookup);
     pthread_mutex_destroy(&domain->proof.lock);
-    pthread_mutex_destroy(&domain->shared_lock);
-}
-
-static struct gyre_shared *free_region_place(struct gyre_domain *domain)
-{
-    for (uint32_t i = 0; i < domain->shared_used; i++)
-        if (!domain->shared[i].id)
-            return &domain->shared[i];
-    return domain->shared_used < GYRE_SHARED_REGIONS_MAX ? &domain->shared[domain->shared_used]
-                                                         : NULL;
-}
-
-/* Puts a region into the table under a new id; 0 when the table is full. */
-static uint32_t table_add(struct gyre_domain *domain, const struct gyre_region *region, bool mapped)
-{
-    pthread_mutex_lock(&domain->shared_lock);
-    struct gyre_shared *place = free_region_place(domain);
-    uint32_t id = place ? domain->next_id++ : 0;
-    if (place) {
-        *place = (struct gyre_shared){.region = *region, .id = id, .mapped = mapped};
-        if (place == &domain->shared[domain->shared_used])
-            domain->shared_used++;
-    }
-    pthread_mutex_unlock(&domain->shared_lock);
-    return id;
-}
-
-static void table_mark_mapped(struct gyre_domain *domain, uint32_t id)
-{
-    bool copied = gyre_watch_copied(domain->watch, id);
-    pthread_mutex_lock(&domain->shared_lock);
-    for (uint32_t i = 0; i < domain->shared_used; i++)
-        if (domain->shared[i].id == id) {
-            domain->shared[i].mapped = true;
-            domain->shared[i].copied = copied;
-        }
-    pthread_mutex_unlock(&domain->shared_lock);
 }
 
 /* Memory in the table, not shared yet. */
@@ -83,7 +43,7 @@ static int make_region(struct gyre_domain *domain, enum gyre_memory_kind kind, u
     int status = device->alloc(on, length, share, &made->region, trouble);
     if (status)
         return status;
-    made->id = table_add(domain, &made->region, false);
+    made->id = gyre_lookup_add(&domain->lookup, &made->region);
     if (made->id)
         return 0;
     device->free(&made->region);
@@ -115,7 +75,8 @@ int gyre_domain_share(struct gyre_domain *domain, enum gyre_memory_kind kind, ui
         return gyre_trouble_set(trouble, unproven.status, "%s", unproven.text);
     status = gyre_watch_share(domain->watch, made.id, &made.region, share, trouble);
     if (!status) {
-        table_mark_mapped(domain, made.id);
+        gyre_lookup_mark_mapped(&domain->lookup, made.id,
+                                gyre_watch_copied(domain->watch, made.id));
         *id = made.id;
     }
     return status;
@@ -132,70 +93,38 @@ void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length)
 
 int gyre_domain_unshare(struct gyre_domain *domain, void *base)
 {
-    struct gyre_shared found = {.id = 0};
-    pthread_mutex_lock(&domain->shared_lock);
-    for (uint32_t i = 0; i < domain->shared_used; i++)
-        if (domain->shared[i].id && domain->shared[i].region.base == base) {
-            found = domain->shared[i];
-            domain->shared[i].id = 0;
-        }
-    pthread_mutex_unlock(&domain->shared_lock);
-    if (!found.id)
+    struct gyre_shared found;
+    if (!gyre_lookup_remove(&domain->lookup, base, &found))
         return GYRE_INVALID;
-    atomic_fetch_add(&domain->gone, 1);
     if (found.mapped)
         gyre_watch_unshare(domain->watch, found.id);
-    gyre_copy_queue_settle(domain->copy_queue); /* a message may be on its way there */
+    gyre_copy_queue_settle(domain->lookup.copy_queue); /* a message may be on its way there */
     gyre_device_of(found.region.kind)->free(&found.region);
     return 0;
 }
 
-const struct gyre_shared *gyre_domain_find_shared(const struct gyre_domain *domain,
-                                                  enum gyre_memory_kind kind, const void *memory,
-                                                  uint64_t length)
+int gyre_domain_lend(struct gyre_domain *domain, void *memory, uint64_t length)
 {
-    uintptr_t at = (uintptr_t)memory;
-    for (uint32_t i = 0; length && i < domain->shared_used; i++) {
-        const struct gyre_shared *shared = &domain->shared[i];
-        uintptr_t base = (uintptr_t)shared->region.base;
-        if (shared->id && shared->region.kind == kind && at >= base &&
-            at - base < shared->region.length && length <= shared->region.length - (at - base))
-            return shared;
-    }
-    return NULL;
+    return gyre_lookup_lend(&domain->lookup, memory, length);
 }
 
-static uint32_t locate_region(struct gyre_domain *domain, enum gyre_memory_kind kind,
-                              const void *memory, uint64_t length, bool by_copies, uint64_t *offset)
+void gyre_domain_withdraw(struct gyre_domain *domain, const void *memory, uint64_t length)
 {
-    pthread_mutex_lock(&domain->shared_lock);
-    const struct gyre_shared *shared = gyre_domain_find_shared(domain, kind, memory, length);
-    bool fits = shared && shared->mapped && (by_copies || !shared->copied);
-    uint32_t id = fits ? shared->id : 0;
-    if (id)
-        *offset = (uint64_t)((const uint8_t *)memory - (const uint8_t *)shared->region.base);
-    pthread_mutex_unlock(&domain->shared_lock);
-    return id;
+    gyre_lookup_withdraw(&domain->lookup, memory, length);
 }
 
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset)
 {
-    return locate_region(domain, kind, memory, length, false, offset);
-}
-
-uint32_t gyre_domain_locate_on_device(struct gyre_domain *domain, const void *memory,
-                                      uint64_t length, uint64_t *offset)
-{
-    return locate_region(domain, GYRE_MEMORY_CUDA, memory, length, true, offset);
+    return gyre_lookup_locate(&domain->lookup, kind, memory, length, false, offset);
 }
 
 /* All operations have ended, so nobody reads any of it. What failed is not waited for. */
 void gyre_domain_memory_part(struct gyre_domain *domain)
 {
     gyre_watch_let_go(domain->watch);
-    for (uint32_t i = 0; i < domain->shared_used; i++) {
-        const struct gyre_shared *shared = &domain->shared[i];
+    for (uint32_t i = 0; i < domain->lookup.shared_used; i++) {
+        const struct gyre_shared *shared = &domain->lookup.shared[i];
         if (shared->id && shared->mapped && shared->region.kind == GYRE_MEMORY_CUDA)
             gyre_watch_unshare(domain->watch, shared->id);
     }
@@ -203,16 +132,8 @@ void gyre_domain_memory_part(struct gyre_domain *domain)
 
 int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
 {
-    int status = 0;
     struct gyre_trouble trouble = {0};
-    pthread_mutex_lock(&domain->shared_lock);
-    for (uint32_t i = 0; i < domain->shared_used; i++)
-        if (domain->shared[i].id == id) {
-            struct gyre_region *region = &domain->shared[i].region;
-            status = gyre_device_of(region->kind)->detach(region, &trouble);
-            domain->shared[i].mapped = false;
-        }
-    pthread_mutex_unlock(&domain->shared_lock);
+    int status = gyre_lookup_detach(&domain->lookup, id, &trouble);
     if (status)
         gyre_log(GYRE_LOG_WARN,
                  "a peer that is stopped may write memory of this rank when it goes "
@@ -224,11 +145,7 @@ int gyre_domain_detach(struct gyre_domain *domain, uint32_t id)
 void *gyre_domain_view(struct gyre_domain *domain, uint32_t peer, uint32_t id,
                        enum gyre_memory_kind kind, uint64_t offset, uint64_t length)
 {
-    uint64_t end;
-    if (__builtin_add_overflow(offset, length, &end))
-        return NULL;
-    uint8_t *base = gyre_watch_view(domain->watch, peer, id, kind, end);
-    return base ? base + offset : NULL;
+    return gyre_lookup_view(&domain->lookup, peer, id, kind, offset, length);
 }
 
 int gyre_domain_await_view(struct gyre_domain *domain, uint32_t peer, uint32_t id, uint64_t length,

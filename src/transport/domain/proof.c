@@ -35,7 +35,7 @@ static int read_marks(struct gyre_domain *domain, const struct gyre_region *regi
     for (uint32_t peer = 0; !status && peer < joined->n; peer++) {
         if (!agreed[peer])
             continue;
-        status = gyre_proof_end(domain->copy_queue, region,
+        status = gyre_proof_end(domain->lookup.copy_queue, region,
                                 (uint32_t)joined->member[peer].local_rank, trouble);
         if (status)
             gyre_trouble_wrap(trouble, "rank %u cannot write region %u", peer, GYRE_REGION_TRIAL);
@@ -49,7 +49,7 @@ static int try_with(struct gyre_domain *domain, const struct gyre_region *region
     bool *agreed = calloc(domain->joined->n, sizeof(*agreed));
     if (!agreed)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to try copies between devices");
-    int status = gyre_proof_begin(domain->copy_queue, region, trouble);
+    int status = gyre_proof_begin(domain->lookup.copy_queue, region, trouble);
     if (!status)
         status = gyre_watch_try(domain->watch, GYRE_REGION_TRIAL, region, agreed, trouble);
     if (!status)

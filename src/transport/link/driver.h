@@ -19,7 +19,7 @@
  *   - an accepted post completes exactly once, also when the peer dies, on cancel() and on
  *     detach(); its token comes back untouched; the buffer is borrowed from the post to the
  *     completion (for a zero-copy send: to the late notification);
- *   - a driver never calls up (the look-ups of transport/memory/lookup.h apart): what happened is learned by poll();
+ *   - a driver never calls up: what happened is learned by poll();
  *   - no clock and no randomness but what is passed in;
  *   - a peer's death or misbehaviour fails its pipe, never the wire; every byte from a peer is
  *     untrusted: copied once, bounded, then used;
@@ -57,7 +57,7 @@ struct gyre_wire_options {
     const struct sockaddr_storage *address;
 
     /* Mapped drivers: what peers can read in place. Outlives the wire; NULL: nothing. */
-    const struct gyre_memory_lookup *lookup;
+    struct gyre_memory_lookup *lookup;
 };
 
 /* A connected, authenticated way to one peer. The driver owns the descriptors after a successful

@@ -63,7 +63,7 @@ struct shm_wire {
     struct shm_pipe **pipe;
     struct gyre_pipe *departed;
     uint32_t rank, pipes, most;
-    const struct gyre_memory_lookup *lookup;
+    struct gyre_memory_lookup *lookup;
     bool full;      /* the last poll() had more to tell than it was given room for */
     uint64_t moved; /* calls in which bytes moved, in or out */
 };

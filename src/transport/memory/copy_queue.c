@@ -140,11 +140,11 @@ int gyre_copy_queue_fetch(struct gyre_copy_queue *copy_queue,
                           void *to, uint64_t *ticket)
 {
     pthread_mutex_lock(&copy_queue->lock);
-    const void *from =
-        lookup->view(lookup->context, spot->peer, spot->region, spot->offset, spot->bytes);
+    const void *from = gyre_lookup_view(lookup, spot->peer, spot->region, GYRE_MEMORY_HOST,
+                                        spot->offset, spot->bytes);
     if (!from)
-        from = lookup->view_on_device(lookup->context, spot->peer, spot->region, spot->offset,
-                                      spot->bytes);
+        from = gyre_lookup_view(lookup, spot->peer, spot->region, GYRE_MEMORY_CUDA, spot->offset,
+                                spot->bytes);
     int status = from ? post_to_queue(copy_queue, to, from, spot->bytes, ticket) : -ENOENT;
     pthread_mutex_unlock(&copy_queue->lock);
     return status;

@@ -32,8 +32,9 @@ bool gyre_stream_is_on_device(const struct gyre_stream *stream, const void *memo
 uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const void *memory,
                                       uint64_t length, uint64_t *offset)
 {
-    const struct gyre_memory_lookup *lookup = stream->lookup;
-    return lookup ? lookup->locate_on_device(lookup->context, memory, length, offset) : 0;
+    return stream->lookup
+               ? gyre_lookup_locate(stream->lookup, GYRE_MEMORY_CUDA, memory, length, true, offset)
+               : 0;
 }
 
 bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,

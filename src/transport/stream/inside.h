@@ -101,7 +101,7 @@ struct gyre_stream {
     bool checksum;
     uint32_t eager, unexpected; /* bytes: the longest message, and all of them, that come unasked */
     uint32_t peer;
-    const struct gyre_memory_lookup *lookup;
+    struct gyre_memory_lookup *lookup;
     const struct gyre_remote_write *remote_write;
     struct gyre_copy_queue *copy_queue;
     uint32_t places;                         /* that the peer holds */

@@ -20,9 +20,9 @@
 
 bool gyre_stream_point(struct gyre_stream *stream, struct gyre_send *send)
 {
-    const struct gyre_memory_lookup *lookup = stream->lookup;
-    if (lookup && !send->region)
-        send->region = lookup->locate(lookup->context, send->data, send->length, &send->offset);
+    if (stream->lookup && !send->region)
+        send->region = gyre_lookup_locate(stream->lookup, GYRE_MEMORY_HOST, send->data,
+                                          send->length, true, &send->offset);
     if (!send->region)
         return false;
     send->state = GYRE_SEND_LOCATED;
@@ -57,10 +57,10 @@ static uint64_t piece_of(const struct gyre_receive *receive)
 static const void *look_up_source(const struct gyre_stream *stream,
                                   const struct gyre_receive *receive)
 {
-    const struct gyre_memory_lookup *lookup = stream->lookup;
-    return receive->landing ? receive->staged_in
-                            : lookup->view(lookup->context, stream->peer, receive->region,
-                                           receive->offset + receive->got, piece_of(receive));
+    return receive->landing
+               ? receive->staged_in
+               : gyre_lookup_view(stream->lookup, stream->peer, receive->region, GYRE_MEMORY_HOST,
+                                  receive->offset + receive->got, piece_of(receive));
 }
 
 static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive, const void *from)

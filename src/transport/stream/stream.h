@@ -57,7 +57,7 @@ struct gyre_stream_options {
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
     uint32_t eager; /* a longer message waits for a GRANT; both ends alike; 0: GYRE_EAGER_MAX */
     uint32_t peer;  /* as `sight` knows it */
-    const struct gyre_memory_lookup
+    struct gyre_memory_lookup
         *lookup; /* NULL: no memory is seen by both ends. Outlives the stream */
     const struct gyre_remote_write
         *remote_write; /* NULL: the carrier writes no memory of the peer. Likewise */

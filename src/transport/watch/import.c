@@ -168,3 +168,8 @@ void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
 {
     return gyre_views_find(watch->views, peer, id, kind, length);
 }
+
+const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch)
+{
+    return watch->views;
+}

@@ -197,6 +197,9 @@ int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer);
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length);
 
+/* All views of this process, for whoever looks them up often. They live as long as the watch. */
+const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch);
+
 /* True once the peer's process is known to have ended (pidfd), so that it cannot write any more.
  * Any thread. */
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer);

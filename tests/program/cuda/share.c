@@ -155,7 +155,7 @@ static int mix_kinds(struct gyre_comm *comm, struct rig *rig)
 {
     void *host, *device;
     uint64_t offset = 0;
-    const struct gyre_memory_lookup *lookup = &comm->domain->lookup;
+    struct gyre_memory_lookup *lookup = &comm->domain->lookup;
     (void)rig;
     int bad = show_memory(comm, &device);
     bad += rig_check(gyre_alloc(comm, LENGTH, &host) == 0, comm, "gyre_alloc");
@@ -173,12 +173,13 @@ static int mix_kinds(struct gyre_comm *comm, struct rig *rig)
     bad += rig_check(!gyre_domain_locate(comm->domain, GYRE_MEMORY_CUDA, (char *)device + INSIDE,
                                          LENGTH, &offset),
                      comm, "no span beyond the end");
-    bad += rig_check(lookup->locate(lookup->context, host, PART, &offset) == of_host &&
-                         !lookup->locate(lookup->context, device, PART, &offset),
+    bad += rig_check(gyre_lookup_locate(lookup, GYRE_MEMORY_HOST, host, PART, true, &offset) ==
+                             of_host &&
+                         !gyre_lookup_locate(lookup, GYRE_MEMORY_HOST, device, PART, true, &offset),
                      comm, "links see host memory only");
     uint32_t peer = (uint32_t)(gyre_rank(comm) + 1) % RANKS;
-    bad += rig_check(!lookup->view(lookup->context, peer, stage->id[peer], 0, PART), comm,
-                     "links see no CUDA view");
+    bad += rig_check(!gyre_lookup_view(lookup, peer, stage->id[peer], GYRE_MEMORY_HOST, 0, PART),
+                     comm, "links see no CUDA view");
     bad += rig_check(gyre_barrier(comm) == 0, comm, "a barrier");
     return share_end(comm, bad);
 }

@@ -42,18 +42,16 @@ static void release(struct gyre_verbs_memory *memory)
 
 static void release_what_is_gone(struct gyre_verbs_wire *wire)
 {
-    const struct gyre_memory_lookup *lookup = wire->lookup;
     for (uint32_t i = 0; i < GYRE_VERBS_REGIONS; i++)
-        if (wire->memory[i].id && !lookup->lives(lookup->context, wire->memory[i].id))
+        if (wire->memory[i].id && !gyre_lookup_lives(wire->lookup, wire->memory[i].id))
             release(&wire->memory[i]);
 }
 
 void gyre_verbs_memory_tidy(struct gyre_verbs_wire *wire)
 {
-    const struct gyre_memory_lookup *lookup = wire->lookup;
-    if (!lookup || !lookup->gone || lookup->gone(lookup->context) == wire->gone)
+    if (!wire->lookup || gyre_lookup_gone(wire->lookup) == wire->gone)
         return;
-    wire->gone = lookup->gone(lookup->context);
+    wire->gone = gyre_lookup_gone(wire->lookup);
     release_what_is_gone(wire);
 }
 
@@ -132,14 +130,13 @@ static void refuse_on_device(struct gyre_verbs_wire *wire, const struct gyre_ver
 /* By its dma-buf where there is one. What a card writes there must be seen by the device. */
 static void register_on_device(struct gyre_verbs_wire *wire, struct gyre_verbs_memory *memory)
 {
-    const struct gyre_memory_lookup *lookup = wire->lookup;
     const struct gyre_verbs_card *card = NULL;
     struct gyre_trouble trouble = {0};
-    if (lookup->flush(lookup->context, &trouble)) {
+    if (gyre_lookup_flush(wire->lookup, &trouble)) {
         refuse_on_device(wire, memory, wire->name, trouble.text);
         return;
     }
-    int fd = lookup->dma_buf(lookup->context, memory->base, memory->length, &trouble);
+    int fd = gyre_lookup_dma_buf(wire->lookup, memory->base, memory->length, &trouble);
     if (!register_with_all(wire, memory, fd, &card))
         refuse_on_device(wire, memory, card->name, fd < 0 ? trouble.text : strerror(errno));
     if (fd >= 0)
@@ -150,7 +147,7 @@ static void register_on_device(struct gyre_verbs_wire *wire, struct gyre_verbs_m
 
 static bool sees_on_device(const struct gyre_verbs_wire *wire)
 {
-    return wire->copy_queue && wire->lookup->hold_on_device && !wire->failover;
+    return wire->copy_queue && !wire->failover;
 }
 
 static struct gyre_verbs_memory *known_place(struct gyre_verbs_wire *wire, uint32_t id)
@@ -183,13 +180,13 @@ static struct gyre_verbs_memory *new_place(struct gyre_verbs_wire *wire,
 const struct gyre_verbs_memory *gyre_verbs_memory_of(struct gyre_verbs_wire *wire,
                                                      const void *memory, uint64_t length)
 {
-    const struct gyre_memory_lookup *lookup = wire->lookup;
     struct gyre_verbs_memory found = {.id = 0};
-    if (lookup && lookup->hold)
-        found.id = lookup->hold(lookup->context, memory, length, &found.base, &found.length);
+    if (wire->lookup)
+        found.id = gyre_lookup_hold(wire->lookup, GYRE_MEMORY_HOST, memory, length, &found.base,
+                                    &found.length);
     if (!found.id && sees_on_device(wire)) {
-        found.id =
-            lookup->hold_on_device(lookup->context, memory, length, &found.base, &found.length);
+        found.id = gyre_lookup_hold(wire->lookup, GYRE_MEMORY_CUDA, memory, length, &found.base,
+                                    &found.length);
         found.on_device = found.id;
     }
     struct gyre_verbs_memory *place = found.id ? known_place(wire, found.id) : NULL;

@@ -334,8 +334,7 @@ bool gyre_verbs_fallback_done(const struct gyre_verbs_pipe *pipe); /* the socket
 /* -- remote_write.c ---------------------------------------------------------------------------- */
 
 /* Offers the wire's writes to the streams. */
-void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire,
-                                  const struct gyre_memory_lookup *lookup);
+void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire, struct gyre_memory_lookup *lookup);
 bool gyre_verbs_remote_write_push(struct gyre_verbs_pipe *pipe); /* true: something moved */
 
 /* All shares of a message have left, or come, whose completion on the first queue pair has; they

@@ -53,15 +53,14 @@ static int flush_cards(void *context)
 {
     const struct gyre_verbs_wire *wire = context;
     struct gyre_trouble trouble = {0};
-    int status = wire->lookup->flush(wire->lookup->context, &trouble);
+    int status = gyre_lookup_flush(wire->lookup, &trouble);
     if (status)
         gyre_log(GYRE_LOG_WARN, "verbs: what came by RDMA cannot be shown to a device: %s",
                  trouble.text);
     return status;
 }
 
-void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire,
-                                  const struct gyre_memory_lookup *lookup)
+void gyre_verbs_remote_write_open(struct gyre_verbs_wire *wire, struct gyre_memory_lookup *lookup)
 {
     wire->lookup = lookup;
     wire->copy_queue = lookup ? lookup->copy_queue : NULL;

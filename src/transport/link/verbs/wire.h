@@ -92,12 +92,12 @@ struct gyre_verbs_wire {
     uint32_t ring, window;
     char name[GYRE_VERBS_NAME_MAX * GYRE_VERBS_QUEUES];
 
-    const struct gyre_memory_lookup *lookup;
+    struct gyre_memory_lookup *lookup;
     struct gyre_remote_write remote_write; /* for the streams */
     struct gyre_copy_queue *copy_queue;    /* NULL: the CPU can touch all memory */
     struct gyre_verbs_memory memory[GYRE_VERBS_REGIONS];
     struct gyre_verbs_memory *recent;       /* of `memory`: the one asked for last */
-    uint32_t gone;                          /* lookup->gone() at the last look */
+    uint32_t gone;                          /* gyre_lookup_gone() at the last look */
     bool refused_memory, refused_on_device; /* a line has said so */
 
     uint32_t rank;

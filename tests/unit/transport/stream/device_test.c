@@ -106,46 +106,35 @@ static const struct gyre_device device = {.name = "toy",
 static struct fixture {
     struct stream_pair pair;
     struct gyre_memory_lookup lookup;
-    bool freed;                  /* the peer's region of the device */
     int sent[POSTS], got[POSTS]; /* status by token */
     int fetched;                 /* the last failure that fetch() told */
 } f;
 
-static uint32_t place(const uint8_t *base, const void *memory, uint64_t length, uint64_t *offset)
+/* Of all regions; of those that are left when the device's has gone. Both are kept to the end: the
+ * memory is not theirs to unmap. */
+static struct gyre_views *views, *views_left;
+
+static const struct gyre_region regions[] = {
+    {.base = away, .length = HALF, .kind = GYRE_MEMORY_CUDA, .fd = -1},
+    {.base = host, .length = HALF, .kind = GYRE_MEMORY_HOST, .fd = -1}};
+
+static int make_views(void **state)
 {
-    uint64_t at = (uint64_t)((const uint8_t *)memory - base);
-    *offset = at;
-    return at < HALF && length <= HALF - at;
+    (void)state;
+    assert_int_equal(gyre_views_create(&views) | gyre_views_create(&views_left), 0);
+    for (uint32_t peer = 1; peer <= 2; peer++) {
+        assert_int_equal(gyre_views_put(views, peer, AWAY_REGION, &regions[0]), 0);
+        assert_int_equal(gyre_views_put(views, peer, HOST_REGION, &regions[1]), 0);
+        assert_int_equal(gyre_views_put(views_left, peer, HOST_REGION, &regions[1]), 0);
+    }
+    return 0;
 }
 
-static uint32_t locate(void *context, const void *memory, uint64_t length, uint64_t *offset)
+static void free_region(void)
 {
-    (void)context;
-    return place(host, memory, length, offset) ? HOST_REGION : 0;
-}
-
-static uint32_t locate_on_device(void *context, const void *memory, uint64_t length,
-                                 uint64_t *offset)
-{
-    (void)context;
-    return !f.freed && place(away, memory, length, offset) ? AWAY_REGION : 0;
-}
-
-static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
-{
-    (void)context;
-    assert_in_range(peer, 1, 2);
-    return region == HOST_REGION && offset <= HALF && length <= HALF - offset ? host + offset
-                                                                              : NULL;
-}
-
-static void *view_on_device(void *context, uint32_t peer, uint32_t region, uint64_t offset,
-                            uint64_t length)
-{
-    (void)context;
-    assert_in_range(peer, 1, 2);
-    bool there = region == AWAY_REGION && offset <= HALF && length <= HALF - offset;
-    return there && !f.freed ? away + offset : NULL;
+    struct gyre_shared removed;
+    assert_true(gyre_lookup_remove(&f.lookup, away, &removed));
+    f.lookup.views = views_left;
 }
 
 static int set_up(void **state)
@@ -154,11 +143,14 @@ static int set_up(void **state)
     posted = made = told = looks = 0;
     refusal = verdict = queue_verdict = 0;
     at_once = false;
-    f = (struct fixture){.lookup = {.locate = locate,
-                                    .view = view,
-                                    .copy_queue = gyre_copy_queue_create(&device, 3),
-                                    .locate_on_device = locate_on_device,
-                                    .view_on_device = view_on_device}};
+    memset(&f, 0, sizeof f);
+    assert_int_equal(gyre_lookup_init(&f.lookup, AWAY_REGION), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(gyre_lookup_add(&f.lookup, &regions[i]), AWAY_REGION + i);
+        gyre_lookup_mark_mapped(&f.lookup, AWAY_REGION + i, false);
+    }
+    f.lookup.views = views;
+    f.lookup.copy_queue = gyre_copy_queue_create(&device, 3);
     for (size_t i = 0; i < 2 * HALF; i += 8) {
         gyre_put64(away + i, gyre_mix64(i));
         gyre_put64(host + i, gyre_mix64(i + 1));
@@ -180,6 +172,7 @@ static int tear_down(void **state)
     gyre_stream_destroy(f.pair.end[0]);
     gyre_stream_destroy(f.pair.end[1]);
     gyre_copy_queue_destroy(f.lookup.copy_queue);
+    gyre_lookup_deinit(&f.lookup);
     return 0;
 }
 
@@ -470,7 +463,7 @@ static void memory_is_halted(void **state)
     looks = 3;
     gyre_copy_queue_halt(f.lookup.copy_queue);
     assert_int_equal(made, 1);
-    f.freed = true;
+    free_region();
     gyre_copy_queue_resume(f.lookup.copy_queue);
     run();
     expect(1, 0, 0);
@@ -484,7 +477,7 @@ static void a_region_that_was_freed(void **state)
 {
     (void)state;
     assert_int_equal(post_send(1, away, LONG), 0);
-    f.freed = true;
+    free_region();
     assert_int_equal(post_recv(1, away + HALF, LONG), 0);
     settle();
     assert_int_equal(f.fetched, -ENOENT);
@@ -538,5 +531,5 @@ int main(void)
                                        AWAY_TEST(memory_is_halted),
                                        AWAY_TEST(a_region_that_was_freed),
                                        AWAY_TEST(a_device_that_is_lost)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_views, NULL);
 }

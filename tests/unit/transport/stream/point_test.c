@@ -17,39 +17,45 @@
 struct fixture {
     struct stream_pair pair;
     struct gyre_memory_lookup lookup;
+    struct gyre_region region; /* the arena */
+    struct gyre_views *views;  /* of it, at each end */
     uint8_t *arena;
-    bool mapped;                 /* may the other end look into it yet? */
     uint8_t out[ARENA];          /* where messages arrive: seen by one end only */
     int sent[POSTS], got[POSTS]; /* status by token */
 };
 
-static uint32_t locate(void *context, const void *memory, uint64_t length, uint64_t *offset)
+/* Whether the ends may look into the arena. */
+static void map_arena(struct fixture *f, bool mapped)
 {
-    struct fixture *f = context;
-    uint64_t at = (uint64_t)((const uint8_t *)memory - f->arena);
-    *offset = at;
-    return at < ARENA && length <= ARENA - at ? REGION : 0;
+    f->lookup.views = mapped ? f->views : NULL;
 }
 
-static void *view(void *context, uint32_t peer, uint32_t region, uint64_t offset, uint64_t length)
+static void put_view(struct fixture *f, uint32_t peer)
 {
-    struct fixture *f = context;
-    assert_in_range(peer, 1, 2);
-    bool there = f->mapped && region == REGION && offset <= ARENA && length <= ARENA - offset;
-    return there ? f->arena + offset : NULL;
+    struct gyre_region view;
+    assert_int_equal(gyre_device_of(GYRE_MEMORY_HOST)
+                         ->import(0, f->region.fd, ARENA, GYRE_SHARE_OPEN, &view, NULL),
+                     0);
+    assert_int_equal(gyre_views_put(f->views, peer, REGION, &view), 0);
 }
 
 static struct fixture *fixture_new(void)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    f->arena = malloc(ARENA);
-    f->mapped = true;
-    f->lookup = (struct gyre_memory_lookup){.context = f, .locate = locate, .view = view};
+    assert_int_equal(
+        gyre_device_of(GYRE_MEMORY_HOST)->alloc(0, ARENA, GYRE_SHARE_OPEN, &f->region, NULL), 0);
+    f->arena = f->region.base;
+    assert_int_equal(gyre_lookup_init(&f->lookup, REGION), 0);
+    assert_int_equal(gyre_lookup_add(&f->lookup, &f->region), REGION);
+    gyre_lookup_mark_mapped(&f->lookup, REGION, false);
+    assert_int_equal(gyre_views_create(&f->views), 0);
+    map_arena(f, true);
     for (size_t i = 0; i < ARENA; i++)
         f->arena[i] = (uint8_t)gyre_mix64(i);
     for (uint32_t end = 0; end < 2; end++) {
         struct gyre_stream_options options = {
             .epoch = 7, .posts = POSTS, .peer = end + 1, .lookup = &f->lookup};
+        put_view(f, end + 1);
         assert_int_equal(gyre_stream_create(&options, &f->pair.end[end]), 0);
     }
     for (uint32_t i = 0; i < POSTS; i++)
@@ -61,7 +67,9 @@ static void fixture_free(struct fixture *f)
 {
     gyre_stream_destroy(f->pair.end[0]);
     gyre_stream_destroy(f->pair.end[1]);
-    free(f->arena);
+    gyre_lookup_deinit(&f->lookup);
+    gyre_views_destroy(f->views);
+    gyre_device_of(GYRE_MEMORY_HOST)->free(&f->region);
     free(f);
 }
 
@@ -152,7 +160,7 @@ static void other_messages_do(void **state)
 static void the_send_ends_with_the_last_piece(void **state)
 {
     struct fixture *f = fixture_new();
-    f->mapped = false;
+    map_arena(f, false);
     assert_int_equal(post_recv(f, 1, f->out, LONG), 0);
     assert_int_equal(post_send(f, 1, f->arena, LONG), 0);
     settle(f);
@@ -162,7 +170,7 @@ static void the_send_ends_with_the_last_piece(void **state)
     assert_int_equal(post_send(f, 2, f->arena, 8), 0);
     settle(f);
     assert_int_equal(f->got[2], 0);
-    f->mapped = true;
+    map_arena(f, true);
     assert_true(gyre_stream_fetch(f->pair.end[1]));
     stream_pair_settle(&f->pair);
     collect(f);
@@ -182,7 +190,7 @@ static void the_send_ends_with_the_last_piece(void **state)
 static void a_goodbye_waits_for_the_reader(void **state)
 {
     struct fixture *f = fixture_new();
-    f->mapped = false;
+    map_arena(f, false);
     assert_int_equal(post_recv(f, 1, f->out, LONG), 0);
     assert_int_equal(post_send(f, 1, f->arena, LONG), 0);
     settle(f);
@@ -191,7 +199,7 @@ static void a_goodbye_waits_for_the_reader(void **state)
     settle(f);
     assert_true(gyre_stream_heard_bye(f->pair.end[0]));
     assert_false(gyre_stream_heard_bye(f->pair.end[1]));
-    f->mapped = true;
+    map_arena(f, true);
     settle(f);
     assert_true(gyre_stream_heard_bye(f->pair.end[1]));
     assert_int_equal(f->sent[1] | f->got[1], 0);
@@ -202,13 +210,13 @@ static void a_goodbye_waits_for_the_reader(void **state)
 static void a_failure_ends_both_and_copies_nothing(void **state)
 {
     struct fixture *f = fixture_new();
-    f->mapped = false;
+    map_arena(f, false);
     assert_int_equal(post_recv(f, 1, f->out, LONG), 0);
     assert_int_equal(post_send(f, 1, f->arena, LONG), 0);
     settle(f);
     gyre_stream_fail(f->pair.end[0], GYRE_PEER_LOST);
     gyre_stream_fail(f->pair.end[1], GYRE_PEER_LOST);
-    f->mapped = true;
+    map_arena(f, true);
     settle(f);
     assert_int_equal(f->sent[1], GYRE_PEER_LOST);
     assert_int_equal(f->got[1], GYRE_PEER_LOST);
@@ -244,12 +252,12 @@ static void cancel_of_the_send(void **state)
 static void cancel_of_the_receive(void **state)
 {
     struct fixture *f = fixture_new();
-    f->mapped = false;
+    map_arena(f, false);
     assert_int_equal(post_recv(f, 1, f->out, LONG), 0);
     assert_int_equal(post_send(f, 1, f->arena, LONG), 0);
     settle(f);
     assert_int_equal(gyre_stream_cancel(f->pair.end[1], POSTS + 1), 0);
-    f->mapped = true;
+    map_arena(f, true);
     settle(f);
     assert_int_equal(f->got[1], -ECANCELED);
     assert_int_equal(f->sent[1], 0);

@@ -10,52 +10,20 @@
 
 #define LENGTH (3u * PART)
 
-/* The places of messages are regions of their own, and of a life of their own. */
-static struct {
-    uint32_t id[2][2][PLACES], next, gone;
-} world;
-
-static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
-                     uint64_t *span)
+/* The places of messages are regions of their own, and of a life of their own: what was there goes,
+ * and something else is there. */
+static void replace(uint8_t *place)
 {
-    const uint8_t *begin = &ends_arena[0][0][0][0];
-    uint64_t at = (uint64_t)((const uint8_t *)memory - begin);
-    (void)context;
-    if (at >= sizeof ends_arena || at % MOST + length > MOST)
-        return 0;
-    *base = &ends_arena[0][0][0][0] + at / MOST * MOST;
-    *span = MOST;
-    return (&world.id[0][0][0])[at / MOST];
-}
-
-static bool lives(void *context, uint32_t id)
-{
-    bool found = false;
-    (void)context;
-    for (uint32_t i = 0; i < 4 * PLACES; i++)
-        found |= (&world.id[0][0][0])[i] == id;
-    return found;
-}
-
-static uint32_t gone(void *context)
-{
-    (void)context;
-    return world.gone;
-}
-
-/* What was there has gone, and something else is there. */
-static void replace(uint32_t *id)
-{
-    *id = ++world.next;
-    world.gone++;
+    struct gyre_shared removed;
+    gyre_lookup_remove(&ends_lookup, place, &removed);
+    assert_int_not_equal(ends_region(place, MOST, GYRE_MEMORY_HOST), 0);
 }
 
 static struct ends *new_ends(const char *device)
 {
-    world.next = 100;
+    ends_memory();
     for (uint32_t i = 0; i < 4 * PLACES; i++)
-        replace(&(&world.id[0][0][0])[i]);
-    ends_lookup = (struct gyre_memory_lookup){.hold = hold, .lives = lives, .gone = gone};
+        replace(&ends_arena[0][0][0][0] + (size_t)i * MOST);
     ends_devices();
     return ends_new(device, device, "1", false);
 }
@@ -86,8 +54,8 @@ static void what_has_gone_is_given_up(void **state)
     assert_int_equal(registered(before), 4);
     look_later(ends);
     assert_int_equal(registered(before), 4);
-    replace(&world.id[0][0][0]);
-    replace(&world.id[1][1][0]);
+    replace(ends_arena[0][0][0]);
+    replace(ends_arena[1][1][0]);
     look_later(ends);
     assert_int_equal(registered(before), 2);
     ends_carry(ends, 16, LENGTH); /* in the places of message 0, which are others now */
@@ -104,8 +72,8 @@ static void places_of_the_gone_are_used_again(void **state)
     uint64_t before = fake_verbs.memory;
     for (uint32_t turn = 0; turn < GYRE_VERBS_REGIONS + 4; turn++) {
         ends_carry(ends, turn, LENGTH);
-        replace(&world.id[0][0][turn % PLACES]);
-        replace(&world.id[1][1][turn % PLACES]);
+        replace(ends_arena[0][0][turn % PLACES]);
+        replace(ends_arena[1][1][turn % PLACES]);
     }
     look_later(ends);
     assert_int_equal(registered(before), 0);

@@ -28,7 +28,6 @@ static struct gyre_region region[2]; /* of the device, one for each end */
 static uint8_t *alias[2];            /* where this program finds its bytes */
 static uint8_t host[2][2][SHARE];    /* end; REGION, OTHER */
 static int sent[2][MESSAGES], got[2][MESSAGES];
-static bool no_region; /* the device's memory is not the library's own */
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
@@ -40,48 +39,6 @@ static void *where(uint64_t address)
             return alias[end] + (address - base);
     }
     return NULL;
-}
-
-static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
-                     uint64_t *span)
-{
-    (void)context;
-    for (uint32_t end = 0; end < 2; end++) {
-        uint64_t at = (uint64_t)((const uint8_t *)memory - host[end][0]);
-        if (at < SHARE && length <= SHARE - at) {
-            *base = host[end][0];
-            *span = SHARE;
-            return 1 + end;
-        }
-    }
-    return 0;
-}
-
-static uint32_t hold_on_device(void *context, const void *memory, uint64_t length, void **base,
-                               uint64_t *span)
-{
-    (void)context;
-    for (uint32_t end = 0; end < 2 && !no_region; end++) {
-        uint64_t at = (uint64_t)((const uint8_t *)memory - (const uint8_t *)region[end].base);
-        if (at < SHARE && length <= SHARE - at) {
-            *base = region[end].base;
-            *span = SHARE;
-            return 3 + end;
-        }
-    }
-    return 0;
-}
-
-static int dma_buf(void *context, const void *base, uint64_t length, struct gyre_trouble *trouble)
-{
-    (void)context;
-    return cuda->dma_buf(0, base, length, trouble);
-}
-
-static int flush(void *context, struct gyre_trouble *trouble)
-{
-    (void)context;
-    return cuda->flush(0, trouble);
 }
 
 static uint8_t *memory_of(int end, enum kind kind)
@@ -113,11 +70,13 @@ static struct ends *new_ends(bool failover)
             sent[end][i] = got[end][i] = NEVER;
     ends_devices();
     fake_verbs.away = where;
-    ends_lookup = (struct gyre_memory_lookup){.hold = hold,
-                                              .hold_on_device = hold_on_device,
-                                              .dma_buf = dma_buf,
-                                              .flush = flush,
-                                              .copy_queue = gyre_copy_queue_create(cuda, 0)};
+    ends_memory();
+    for (int end = 0; end < 2; end++) {
+        ends_region(host[end][0], SHARE, GYRE_MEMORY_HOST);
+        ends_region(region[end].base, SHARE, GYRE_MEMORY_CUDA);
+    }
+    ends_lookup.device = cuda;
+    ends_lookup.copy_queue = gyre_copy_queue_create(cuda, 0);
     fill();
     return ends_new("a+b", "a+b", "1", failover);
 }
@@ -266,6 +225,14 @@ static const struct refusal {
     {"memory whose life nobody knows", false, true, false, true, NULL, false},
 };
 
+/* The device's memory is not the library's own. */
+static void remove_regions(void)
+{
+    struct gyre_shared removed;
+    for (int end = 0; end < 2; end++)
+        assert_true(gyre_lookup_remove(&ends_lookup, region[end].base, &removed));
+}
+
 /* Then whoever posts messages copies to the host first, and a send of it is refused here. */
 static void what_is_refused_is_not_carried(void **state)
 {
@@ -275,7 +242,8 @@ static void what_is_refused_is_not_carried(void **state)
         struct ends *ends = new_ends(it->failover);
         fake_verbs.no_dmabuf = it->no_dmabuf;
         fake_verbs.peer_memory = it->peer_memory;
-        no_region = it->no_region;
+        if (it->no_region)
+            remove_regions();
         if (it->call)
             fakecuda_fail(it->call, 1, CUDA_ERROR_NOT_SUPPORTED);
         if (carries(ends, 0, AWAY, PART) != it->carried)
@@ -284,7 +252,6 @@ static void what_is_refused_is_not_carried(void **state)
         assert_false(carries(ends, 0, REGION, PART));
         if (!it->carried)
             assert_int_equal(try_send(ends, 0, AWAY, 0, PART), GYRE_INVALID);
-        no_region = false;
         fakecuda_fail(NULL, 0, CUDA_SUCCESS);
         free_ends(ends);
     }

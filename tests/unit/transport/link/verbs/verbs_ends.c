@@ -14,19 +14,29 @@ _Alignas(4096) uint8_t ends_arena[2][2][PLACES][MOST];
 
 /* -- two ends ---------------------------------------------------------------------------------- */
 
-static uint32_t hold(void *context, const void *memory, uint64_t length, void **base,
-                     uint64_t *span)
+struct gyre_memory_lookup ends_lookup;
+
+void ends_memory(void)
 {
-    const uint8_t *at = memory, *begin = &ends_arena[0][0][0][0];
-    (void)context;
-    if (at < begin || at + length > begin + sizeof ends_arena)
-        return 0;
-    *base = ends_arena;
-    *span = sizeof ends_arena;
-    return 1;
+    if (ends_lookup.shared)
+        gyre_lookup_deinit(&ends_lookup);
+    memset(&ends_lookup, 0, sizeof ends_lookup);
+    assert_int_equal(gyre_lookup_init(&ends_lookup, 1), 0);
 }
 
-struct gyre_memory_lookup ends_lookup = {.hold = hold};
+uint32_t ends_region(void *base, uint64_t length, enum gyre_memory_kind kind)
+{
+    const struct gyre_region region = {.base = base, .length = length, .kind = kind, .fd = -1};
+    return gyre_lookup_add(&ends_lookup, &region);
+}
+
+static void hold_arena(void)
+{
+    if (ends_lookup.shared)
+        return;
+    ends_memory();
+    ends_region(ends_arena, sizeof ends_arena, GYRE_MEMORY_HOST);
+}
 
 void ends_devices(void)
 {
@@ -50,6 +60,7 @@ int ends_open(struct ends *ends, int end, const char *device, const char *queues
                                         .peers = 1,
                                         .lookup = &ends_lookup,
                                         .failover = failover};
+    hold_arena();
     setenv("GYRE_RDMA_DEVICE", device, 1);
     setenv("GYRE_RDMA_QUEUES", queues, 1);
     int status = gyre_driver_verbs.open(&options, &ends->wire[end], &ends->trouble[end]);

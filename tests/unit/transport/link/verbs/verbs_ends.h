@@ -16,7 +16,9 @@
 #define NEVER        12345
 
 extern uint8_t ends_arena[2][2][PLACES][MOST]; /* end, out or in, place */
-extern struct gyre_memory_lookup ends_lookup;  /* of both; holds the arena, as one region */
+extern struct gyre_memory_lookup ends_lookup;  /* of both; holds the arena, as one region, … */
+void ends_memory(void);                        /* … or, from now on, what ends_region() adds */
+uint32_t ends_region(void *base, uint64_t length, enum gyre_memory_kind kind); /* its id */
 
 struct ends {
     struct gyre_wire *wire[2];
