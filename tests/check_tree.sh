@@ -74,7 +74,7 @@ collectives/schedule     base
 collectives/kernels      base device
 transport/domain         base device transport/watch transport/join transport/link transport/stream transport/memory transport/job transport/net
 transport/watch          base device transport/watch/detect transport/join transport/stream transport/memory transport/net
-transport/watch/detect   base transport/watch transport/join transport/stream
+transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
 transport/join           base transport/job transport/net
 transport/link           base device transport/stream transport/memory
 transport/link/sim       base transport/link transport/stream

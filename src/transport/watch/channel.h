@@ -5,7 +5,7 @@
 #ifndef GYRE_TRANSPORT_WATCH_CHANNEL_H
 #define GYRE_TRANSPORT_WATCH_CHANNEL_H
 
-#include "transport/watch/message.h"
+#include "transport/watch/detect/message.h"
 
 #include <stdbool.h>
 

@@ -23,7 +23,7 @@
 #include "device/device.h"
 #include "transport/join/join.h"
 #include "transport/stream/signature.h"
-#include "transport/watch/message.h"
+#include "transport/watch/detect/message.h"
 
 #include <stdatomic.h>
 

@@ -4,7 +4,7 @@
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
 #define GYRE_TRANSPORT_WATCH_DETECT_AUDIT_H
 
-#include "transport/watch/message.h"
+#include "transport/watch/detect/message.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,10 @@
-/* The call audit's parts, shared by audit.c (the table, and calls that differ), audit_left.c
- * (ranks that have parted) and audit_wait.c (ranks that are late). Nobody else includes this. */
+/* What the files of the call audit offer each other. Included by them only.
+ *
+ *     audit.c         the entry: what ranks said last, and which question comes next
+ *     audit_differ.c  questions 1 and 2: calls that differ
+ *     audit_left.c    questions 3 and 4: ranks that have parted
+ *     audit_wait.c    question 5: ranks that are late
+ *     audit_table.c   how far a rank is, and who waits in what */
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_AUDIT_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_DETECT_AUDIT_INSIDE_H
 
@@ -50,7 +55,9 @@ static inline bool gyre_audit_same_refusal(const struct gyre_watch_refused *one,
     return one->comm == two->comm && one->sequence == two->sequence;
 }
 
-/* audit.c: what the rank called under that number, if its state still tells. */
+/* -- audit_table.c ----------------------------------------------------------------------------- */
+
+/* What the rank called under that number; false if its state does not tell any more. */
 bool gyre_audit_recall(const struct gyre_watch_state *state, uint64_t number,
                        struct gyre_watch_call *call);
 bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint64_t number);
@@ -59,22 +66,28 @@ bool gyre_audit_joined(const struct gyre_watch_state *state, uint32_t comm, uint
 const char *gyre_audit_name_comm(uint32_t comm, char out[GYRE_AUDIT_COMM]);
 
 /* Where the first waiting rank under that number stands in the hash table, or an empty place for
- * it; and that rank, which is this one if there is none yet. */
+ * one. */
 uint32_t *gyre_audit_slot(struct gyre_call_audit *audit, uint32_t comm, uint64_t number);
+
+/* The first waiting rank under that number. `rank` is entered if there is none yet. */
 uint32_t gyre_audit_first_under(struct gyre_call_audit *audit, uint32_t rank, uint64_t number);
 
-/* audit_left.c: questions 3 and 4. */
-bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
-                                struct gyre_audit_finding *finding);
-bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
-bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,
-                             struct gyre_audit_finding *finding);
+/* "refused", or "could not call:" where the reason does not begin with the name of a call. */
+const char *gyre_audit_verb(const struct gyre_watch_refused *refused);
 
 /* Adds to the text what the rank has refused in that communicator, if it has not called it since. */
 void gyre_audit_add_refusal(const struct gyre_watch_state *state,
                             struct gyre_audit_finding *finding);
 
-/* audit_wait.c: question 5. */
+/* -- questions: true, or an outcome, where there is something to tell -------------------------- */
+
+bool gyre_audit_find_mismatch(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
+bool gyre_audit_find_departed(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
+bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t clock,
+                                struct gyre_audit_finding *finding);
+bool gyre_audit_find_left(struct gyre_call_audit *audit, struct gyre_audit_finding *finding);
+bool gyre_audit_find_refused(struct gyre_call_audit *audit, uint64_t clock,
+                             struct gyre_audit_finding *finding);
 void gyre_audit_find_wait(struct gyre_call_audit *audit, uint64_t clock,
                           struct gyre_audit_finding *finding);
 

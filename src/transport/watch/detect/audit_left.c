@@ -107,12 +107,6 @@ bool gyre_audit_find_standstill(const struct gyre_call_audit *audit, uint64_t cl
 
 /* -- 4: who has left, and who refused what others wait in -------------------------------------- */
 
-/* The name of a refused call stands before what was wrong; "no memory for …" has none. */
-static const char *verb_of(const struct gyre_watch_refused *refused)
-{
-    return strncmp(refused->why, "gyre_", 5) == 0 ? "refused" : "could not call:";
-}
-
 /* Why it did not call what comes next there; nothing if it did not refuse that. */
 static const char *name_refused(const struct gyre_watch_state *state, uint32_t comm,
                                 char out[REFUSED_ROOM])
@@ -121,19 +115,8 @@ static const char *name_refused(const struct gyre_watch_state *state, uint32_t c
 
     out[0] = '\0';
     if (refused->stands && refused->comm == comm)
-        snprintf(out, REFUSED_ROOM, ", where it %s %s", verb_of(refused), refused->why);
+        snprintf(out, REFUSED_ROOM, ", where it %s %s", gyre_audit_verb(refused), refused->why);
     return out;
-}
-
-void gyre_audit_add_refusal(const struct gyre_watch_state *state,
-                            struct gyre_audit_finding *finding)
-{
-    const struct gyre_watch_refused *refused = &state->refused;
-    size_t used = strlen(finding->text);
-
-    if (refused->stands && refused->comm == finding->comm)
-        snprintf(finding->text + used, sizeof finding->text - used, "; rank %u %s %s", state->rank,
-                 verb_of(refused), refused->why);
 }
 
 void gyre_audit_tell_left(const struct gyre_audit_early_leave *parted,
@@ -273,7 +256,7 @@ static void tell_refused(const struct gyre_call_audit *audit, uint32_t rank, uin
     snprintf(finding->text, sizeof finding->text,
              "rank %u %s %s, and has not called it again for %" PRIu64 ".%" PRIu64
              " s, while %s: every rank must call the same operations in the same order",
-             rank, verb_of(refused), refused->why, waited / GYRE_SECOND,
+             rank, gyre_audit_verb(refused), refused->why, waited / GYRE_SECOND,
              waited % GYRE_SECOND / (100 * GYRE_MS), there);
 }
 

@@ -17,7 +17,9 @@
  *
  * A mismatch that a link found is held until rank 0 has what both ranks called (inquiry.c): for
  * half of the dead time while one of them lives and has not answered, so that all are told within
- * it; then, with both answers, for the rest of TALE. */
+ * it; then, with both answers, for the rest of TALE.
+ *
+ * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"
 
 #include "base/clock.h"
@@ -37,7 +39,7 @@ static void decide(struct gyre_failure_detector *detector, bool is_final,
     gyre_detector_owe(detector, GYRE_OWED_FAILURE, source);
 }
 
-static void set_deadline(struct gyre_failure_detector *detector)
+static void grant_time(struct gyre_failure_detector *detector)
 {
     if (detector->stage == GYRE_DETECTOR_CALM)
         detector->deadline = detector->clock + GRACE;
@@ -60,7 +62,7 @@ void gyre_detector_found(struct gyre_failure_detector *detector,
         decide(detector, true, NULL);
         return;
     }
-    set_deadline(detector);
+    grant_time(detector);
     detector->stage = GYRE_DETECTOR_PROPOSED;
     gyre_detector_owe(detector, GYRE_OWED_FAILURE, NULL);
 }
@@ -86,7 +88,7 @@ void gyre_detector_hold(struct gyre_failure_detector *detector, uint32_t holder,
 {
     if (detector->stage != GYRE_DETECTOR_CALM)
         return;
-    set_deadline(detector);
+    grant_time(detector);
     detector->record = *record;
     detector->stage = GYRE_DETECTOR_HELD;
     if (record->status == GYRE_MISMATCH)
@@ -136,7 +138,7 @@ void gyre_detector_hear_failure(struct gyre_failure_detector *detector,
                is_final ? source : NULL); /* whoever proposed it waits for the answer */
         return;
     }
-    set_deadline(detector);
+    grant_time(detector);
     detector->stage = GYRE_DETECTOR_PROPOSED;
 }
 

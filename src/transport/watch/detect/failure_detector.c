@@ -236,7 +236,7 @@ static void hear_bye(struct gyre_failure_detector *detector, struct gyre_detecto
 }
 
 /* Nothing is waited for any more; what this rank has found, and rank 0 has not answered, stands. */
-static void end_all(struct gyre_failure_detector *detector)
+static void end_waiting(struct gyre_failure_detector *detector)
 {
     if (detector->stage == GYRE_DETECTOR_PROPOSED)
         gyre_detector_adopt(detector, &detector->record);
@@ -276,7 +276,7 @@ void gyre_detector_receive(struct gyre_failure_detector *detector, uint64_t now,
         break;
     case GYRE_WATCH_ALL_BYE:
         if (channel->peer == 0)
-            end_all(detector);
+            end_waiting(detector);
         break;
     default:
         break;
@@ -289,7 +289,7 @@ static bool parts(struct gyre_failure_detector *detector, struct gyre_detector_c
     channel->gone = true;
     channel->owed = 0;
     if (channel->peer == 0 && channel->left && detector->leaving)
-        end_all(detector); /* rank 0 counts no longer */
+        end_waiting(detector); /* rank 0 counts no longer */
     return !channel->left && !detector->all_left;
 }
 

@@ -13,8 +13,8 @@
 #ifndef GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
 #define GYRE_TRANSPORT_WATCH_DETECT_FAILURE_DETECTOR_H
 
-#include "transport/join/join.h"
-#include "transport/watch/message.h"
+#include "transport/join/joined.h"
+#include "transport/watch/detect/message.h"
 
 #define GYRE_NOBODY UINT32_MAX /* a failure that is no rank's in particular */
 

@@ -14,23 +14,6 @@
 
 #include <string.h>
 
-static void ask_rank(struct gyre_failure_detector *detector, struct gyre_detector_side *side,
-                     uint32_t rank)
-{
-    int channel = rank < detector->is.n ? gyre_detector_channel(detector, rank) : -1;
-
-    *side = (struct gyre_detector_side){.rank = rank, .told = rank >= detector->is.n};
-    if (channel >= 0 && !detector->channel[channel].gone)
-        detector->channel[channel].owed |= GYRE_OWED_ASK;
-}
-
-void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other)
-{
-    ask_rank(detector, &detector->side[0], holder);
-    ask_rank(detector, &detector->side[1], other);
-    detector->next_beat = detector->clock; /* rank 0's own state, too, shall be of now */
-}
-
 void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
                              const struct gyre_detector_channel *source,
                              const struct gyre_watch_message *message)

@@ -88,9 +88,8 @@ void gyre_detector_compose(const struct gyre_failure_detector *detector,
                            struct gyre_detector_record *record, int status, uint32_t rank,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* inquiry.c, on rank 0: asks the two ranks that differ; hears an answer; and tells what it makes of
- * both, when it has them. */
-void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other);
+/* inquiry.c, on rank 0: hears what a rank that was asked does, and tells what the two that differ
+ * called, when both have answered. */
 void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
                              const struct gyre_detector_channel *source,
                              const struct gyre_watch_message *message);
@@ -103,5 +102,8 @@ void gyre_detector_compare(struct gyre_failure_detector *detector,
 /* outbox.c */
 void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detector_owed what,
                        const struct gyre_detector_channel *except);
+
+/* On rank 0: asks the two ranks that differ what they do. */
+void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other);
 
 #endif

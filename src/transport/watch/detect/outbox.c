@@ -1,4 +1,6 @@
-/* What is said: messages are composed when a channel has room, from what is owed to it then. */
+/* What is said: messages are composed when a channel has room, from what is owed to it then.
+ *
+ * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"
 
 #include <string.h>
@@ -9,6 +11,23 @@ void gyre_detector_owe(struct gyre_failure_detector *detector, enum gyre_detecto
     for (uint32_t i = 0; i < detector->channels; i++)
         if (&detector->channel[i] != except && !detector->channel[i].gone)
             detector->channel[i].owed |= (uint8_t)what;
+}
+
+static void ask_rank(struct gyre_failure_detector *detector, struct gyre_detector_side *side,
+                     uint32_t rank)
+{
+    int channel = rank < detector->is.n ? gyre_detector_channel(detector, rank) : -1;
+
+    *side = (struct gyre_detector_side){.rank = rank, .told = rank >= detector->is.n};
+    if (channel >= 0 && !detector->channel[channel].gone)
+        detector->channel[channel].owed |= GYRE_OWED_ASK;
+}
+
+void gyre_detector_inquire(struct gyre_failure_detector *detector, uint32_t holder, uint32_t other)
+{
+    ask_rank(detector, &detector->side[0], holder);
+    ask_rank(detector, &detector->side[1], other);
+    detector->next_beat = detector->clock; /* rank 0's own state, too, shall be of now */
 }
 
 /* Fills the payload with states that the way up has not been told. False if some did not fit. */

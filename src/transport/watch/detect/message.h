@@ -6,8 +6,8 @@
  * Little endian; `length` counts everything; crc is the CRC-32C of the whole message with crc = 0.
  * A beat's payload is a list of states of 508 bytes, a failure's, warning's or reply's is its text.
  * Nothing here does I/O. */
-#ifndef GYRE_TRANSPORT_WATCH_MESSAGE_H
-#define GYRE_TRANSPORT_WATCH_MESSAGE_H
+#ifndef GYRE_TRANSPORT_WATCH_DETECT_MESSAGE_H
+#define GYRE_TRANSPORT_WATCH_DETECT_MESSAGE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * Both ends are authenticated and run the same version, so the sum is against damage, not against
  * an enemy; still no field is believed before its bound is checked, because a message may come from
  * a process that is out of its mind. */
-#include "transport/watch/message.h"
+#include "transport/watch/detect/message.h"
 
 #include "base/bytes.h"
 #include "base/crc.h"
