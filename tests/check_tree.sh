@@ -73,7 +73,7 @@ collectives/algorithms   base collectives/schedule
 collectives/schedule     base
 collectives/kernels      base device
 transport/domain         base device transport/watch transport/join transport/link transport/stream transport/memory transport/job transport/net
-transport/watch          base device transport/watch/detect transport/join transport/stream transport/memory transport/net
+transport/watch          base device transport/watch/detect transport/job/job.h transport/join/joined.h transport/memory transport/stream/signature.h
 transport/watch/detect   base transport/join/joined.h transport/stream/signature.h
 transport/join           base transport/job transport/net
 transport/link           base device transport/stream transport/memory

@@ -11,6 +11,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "transport/join/join.h"
 #include "transport/net/address.h"
 #include "transport/memory/copy_queue.h"
 #include "transport/link/table.h"

@@ -37,7 +37,7 @@ int gyre_watch_channel_init(struct gyre_watch_channel *channel, int fd)
     return channel->in != NULL ? 0 : -ENOMEM;
 }
 
-static void pop(struct gyre_watch_channel *channel)
+static void drop_packet(struct gyre_watch_channel *channel)
 {
     struct gyre_watch_packet *packet = channel->first;
 
@@ -50,7 +50,7 @@ static void pop(struct gyre_watch_channel *channel)
 void gyre_watch_channel_deinit(struct gyre_watch_channel *channel)
 {
     while (channel->first != NULL)
-        pop(channel);
+        drop_packet(channel);
     free(channel->in);
     memset(channel, 0, sizeof *channel);
     channel->fd = -1;
@@ -135,7 +135,7 @@ int gyre_watch_channel_flush(struct gyre_watch_channel *channel)
         packet->sent += (size_t)sent;
         if (packet->sent < packet->length)
             return 0;
-        pop(channel);
+        drop_packet(channel);
     }
     return 0;
 }

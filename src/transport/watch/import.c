@@ -48,9 +48,9 @@ static bool tells_address(const struct gyre_watch *watch, uint32_t peer,
 }
 
 /* Maps it by the device of its kind, on this process's own. */
-static int map(const struct gyre_watch *watch, uint32_t peer,
-               const struct gyre_watch_message *message, int passed, struct gyre_region *region,
-               struct gyre_trouble *trouble)
+static int map_offer(const struct gyre_watch *watch, uint32_t peer,
+                     const struct gyre_watch_message *message, int passed,
+                     struct gyre_region *region, struct gyre_trouble *trouble)
 {
     bool cuda = message->flags & GYRE_WATCH_CUDA;
     enum gyre_share share =
@@ -92,7 +92,7 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
                                 "no descriptor came along: this process has too many open files");
     if (message->region_length == 0)
         return keep_bell(watch, peer, passed);
-    int status = map(watch, peer, message, passed, &region, trouble);
+    int status = map_offer(watch, peer, message, passed, &region, trouble);
     if (status != 0)
         return status;
     if (message->flags & GYRE_WATCH_TRIAL)
@@ -106,8 +106,8 @@ static int import(struct gyre_watch *watch, uint32_t peer, const struct gyre_wat
                             GYRE_VIEWS_MAX);
 }
 
-static void hear_offer(struct gyre_watch *watch, uint32_t link,
-                       const struct gyre_watch_message *message, int passed)
+void gyre_watch_hear_offer(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message, int passed)
 {
     struct gyre_trouble trouble = {0}, told = {0};
     struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
@@ -126,8 +126,8 @@ static void hear_offer(struct gyre_watch *watch, uint32_t link,
     gyre_watch_post(watch, link, &reply, -1);
 }
 
-static void hear_end(struct gyre_watch *watch, uint32_t link,
-                     const struct gyre_watch_message *message)
+void gyre_watch_hear_unshare(struct gyre_watch *watch, uint32_t link,
+                             const struct gyre_watch_message *message)
 {
     struct gyre_watch_message reply = {.kind = GYRE_WATCH_REPLY, .id = message->id};
 
@@ -136,19 +136,6 @@ static void hear_end(struct gyre_watch *watch, uint32_t link,
     gyre_copy_queue_resume(watch->is.copy_queue);
     if (message->flags & GYRE_WATCH_CUDA)
         gyre_watch_post(watch, link, &reply, -1);
-}
-
-void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
-                           const struct gyre_watch_message *message, int passed)
-{
-    if (!watch->link[link].node)
-        return;
-    if (message->kind == GYRE_WATCH_SHARE)
-        hear_offer(watch, link, message, passed);
-    else if (message->kind == GYRE_WATCH_REPLY)
-        gyre_watch_hear_reply(watch, link, message);
-    else if (message->kind == GYRE_WATCH_UNSHARE)
-        hear_end(watch, link, message);
 }
 
 void gyre_watch_let_go(struct gyre_watch *watch)

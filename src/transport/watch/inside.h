@@ -1,10 +1,19 @@
-/* What watch.c, loop.c (the thread), share.c (own regions) and import.c (the peers')
- * share. Nobody else includes this.
+/* What the files of the watch offer each other. Included by them only.
  *
+ *     watch.c     the entry: start, goodbye, and what other threads call
+ *     loop.c      the thread: events in, the failure detector's conclusions out
+ *     share.c     regions that this process shares
+ *     import.c    regions that its peers share
+ *     links.c     what is said to each peer
+ *     channel.c   messages over sockets
+ *     activity.c  what this rank is doing
+ *
+ * A file calls only files below it, and the failure detector (detect/), which calls nobody here.
  * `lock` protects everything but what is atomic and the views, which are read without it. */
 #ifndef GYRE_TRANSPORT_WATCH_INSIDE_H
 #define GYRE_TRANSPORT_WATCH_INSIDE_H
 
+#include "base/clock.h"
 #include "transport/memory/views.h"
 #include "transport/watch/detect/failure_detector.h"
 #include "transport/watch/watch.h"
@@ -55,29 +64,57 @@ enum gyre_watch_source { /* of an event of the poller; the index is a link's */
                          GYRE_WATCH_FROM_NUDGE
 };
 
-/* loop.c. The thread's function; what it sleeps on; and, with the lock held, one turn without
- * sleeping, acting on what the failure detector concluded, and sending what it owes to one peer. */
-void *gyre_watch_run(void *watch);
-int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
-                      enum gyre_watch_source source, uint32_t index);
-void gyre_watch_turn(struct gyre_watch *watch);
-void gyre_watch_settle(struct gyre_watch *watch);
-void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
-
 enum { GYRE_WATCH_ADDRESS_BYTES = 8 }; /* of a region, as told inside a process */
 
-/* All with the lock held. hear_share() takes SHARE, REPLY and UNSHARE; `passed` stays the caller's.
- * Of these hear_reply() takes REPLY. forget_peer(): this peer answers no share any more. */
+/* All with the lock held. */
+
+/* Sleeps until something has changed or the time has come, which returns ETIMEDOUT. */
+static inline int gyre_watch_sleep(struct gyre_watch *watch, uint64_t until_ns)
+{
+    struct timespec limit = {.tv_sec = (time_t)(until_ns / GYRE_SECOND),
+                             .tv_nsec = (long)(until_ns % GYRE_SECOND)};
+    return pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+}
+
+/* -- links.c ----------------------------------------------------------------------------------- */
+
+int gyre_watch_listen(struct gyre_watch *watch, int fd, uint32_t events,
+                      enum gyre_watch_source source, uint32_t index);
+
+/* Sends a message with a duplicate of the descriptor `pass`, -1: none. */
 void gyre_watch_post(struct gyre_watch *watch, uint32_t link,
                      const struct gyre_watch_message *message, int pass);
-void gyre_watch_hear_share(struct gyre_watch *watch, uint32_t link,
-                           const struct gyre_watch_message *message, int passed);
+
+/* Sends what the failure detector owes to one peer, and what was kept for lack of room. */
+void gyre_watch_send_owed(struct gyre_watch *watch, uint32_t link);
+void gyre_watch_flush(struct gyre_watch *watch, uint32_t link);
+
+/* Marks the link as broken and tells the failure detector. */
+void gyre_watch_break(struct gyre_watch *watch, uint32_t link, int status);
+
+/* Whether a peer of this node is there to answer. */
+bool gyre_watch_link_answers(const struct gyre_watch *watch, uint32_t link);
+
+/* -- share.c, import.c ------------------------------------------------------------------------- */
+
 void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message);
-void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link);
 void gyre_watch_drop_exports(struct gyre_watch *watch);
 
-/* A condition variable's deadline of CLOCK_MONOTONIC. */
-void gyre_watch_deadline(uint64_t at_ns, struct timespec *out);
+/* `passed` stays the caller's. */
+void gyre_watch_hear_offer(struct gyre_watch *watch, uint32_t link,
+                           const struct gyre_watch_message *message, int passed);
+void gyre_watch_hear_unshare(struct gyre_watch *watch, uint32_t link,
+                             const struct gyre_watch_message *message);
+
+/* -- loop.c ------------------------------------------------------------------------------------ */
+
+void *gyre_watch_run(void *watch); /* the thread's function; takes the lock itself */
+
+/* Lets the failure detector look at what this rank does, and acts on its conclusions. */
+void gyre_watch_turn(struct gyre_watch *watch);
+
+/* Acts on the failure detector's conclusions: publishes the failure, sends what is owed. */
+void gyre_watch_settle(struct gyre_watch *watch);
 
 #endif

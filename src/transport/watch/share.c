@@ -102,8 +102,7 @@ static bool peer_is_here(const struct gyre_watch *watch, uint32_t link)
 static void ask_peer(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link,
                      const struct gyre_watch_message *message, int pass)
 {
-    if (!watch->link[link].node || watch->link[link].broken ||
-        gyre_detector_has_left(watch->detector, link))
+    if (!gyre_watch_link_answers(watch, link))
         return;
     export->waiting += !export->owes[link];
     export->owes[link] = true;
@@ -142,7 +141,7 @@ static void withdraw(struct gyre_watch *watch, uint32_t id)
             gyre_watch_post(watch, i, &message, -1);
 }
 
-static int failed(struct gyre_watch *watch, struct gyre_trouble *trouble)
+static int check_health(struct gyre_watch *watch, struct gyre_trouble *trouble)
 {
     int status = atomic_load_explicit(&watch->is.health->status, memory_order_acquire);
 
@@ -152,7 +151,7 @@ static int failed(struct gyre_watch *watch, struct gyre_trouble *trouble)
 }
 
 /* How long answers may take: a peer that cannot answer is found dead before. */
-static uint64_t patience(const struct gyre_watch *watch)
+static uint64_t answer_time(const struct gyre_watch *watch)
 {
     uint64_t wait_ms =
         (uint64_t)(watch->is.dead_time_ms > 0 ? watch->is.dead_time_ms : watch->is.timeout_ms);
@@ -164,25 +163,39 @@ static uint64_t patience(const struct gyre_watch *watch)
 static uint64_t doze(struct gyre_watch *watch, uint64_t most)
 {
     uint64_t began = gyre_now_ns(), slept;
-    struct timespec limit;
 
-    gyre_watch_deadline(began + (most < MOMENT ? most : MOMENT), &limit);
-    pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+    gyre_watch_sleep(watch, began + (most < MOMENT ? most : MOMENT));
     slept = gyre_now_ns() - began;
     return slept < MOMENT ? slept : MOMENT;
+}
+
+static void settle_answer(struct gyre_watch_export *export, uint32_t link)
+{
+    export->waiting -= export->owes[link];
+    export->owes[link] = false;
+}
+
+/* A peer that has gone or said goodbye owes no answer any more. */
+static bool all_answered(const struct gyre_watch *watch, struct gyre_watch_export *export)
+{
+    for (uint32_t i = 0; i<watch->links &&export->waiting> 0; i++)
+        if (!gyre_watch_link_answers(watch, i))
+            settle_answer(export, i);
+    return export->waiting == 0;
 }
 
 /* Sleeps until all have answered, the job has failed, or the time is over. */
 static int await_answers(struct gyre_watch *watch, struct gyre_watch_export *export,
                          struct gyre_trouble *trouble)
 {
-    uint64_t left = patience(watch);
+    uint64_t left = answer_time(watch);
 
-    while (export->waiting > 0 && atomic_load(&watch->is.health->status) == 0 && left > 0) {
+    while (!all_answered(watch, export) && atomic_load(&watch->is.health->status) == 0 &&
+           left > 0) {
         uint64_t slept = doze(watch, left);
         left -= slept < left ? slept : left;
     }
-    if (failed(watch, trouble) != 0)
+    if (check_health(watch, trouble) != 0)
         return atomic_load(&watch->is.health->status);
     if (export->waiting > 0)
         return gyre_trouble_set(trouble, GYRE_TIMED_OUT,
@@ -205,7 +218,7 @@ static bool needs_descriptor(const struct gyre_watch *watch, const struct gyre_r
 static int check_shareable(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                            struct gyre_trouble *trouble)
 {
-    if (failed(watch, trouble) != 0)
+    if (check_health(watch, trouble) != 0)
         return atomic_load(&watch->is.health->status);
     if (region->fd < 0 && needs_descriptor(watch, region))
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
@@ -325,14 +338,6 @@ void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void settle_answer(struct gyre_watch *watch, struct gyre_watch_export *export, uint32_t link)
-{
-    export->waiting -= export->owes[link];
-    export->owes[link] = false;
-    if (export->waiting == 0)
-        pthread_cond_broadcast(&watch->changed);
-}
-
 void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
                            const struct gyre_watch_message *message)
 {
@@ -348,11 +353,7 @@ void gyre_watch_hear_reply(struct gyre_watch *watch, uint32_t link,
         export->agreed[link] = true;
         export->copied |= (message->flags & GYRE_WATCH_COPIED) != 0;
     }
-    settle_answer(watch, export, link);
-}
-
-void gyre_watch_forget_peer(struct gyre_watch *watch, uint32_t link)
-{
-    for (struct gyre_watch_export *export = watch->exports; export != NULL; export = export->next)
-        settle_answer(watch, export, link);
+    settle_answer(export, link);
+    if (export->waiting == 0)
+        pthread_cond_broadcast(&watch->changed);
 }

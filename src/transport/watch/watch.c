@@ -25,12 +25,6 @@
 #define PATIENCE    (10 * GYRE_SECOND) /* before ranks that have not joined are named */
 #define LAST_WORDS  (100 * GYRE_MS)    /* for what sockets have not taken when the thread ends */
 
-void gyre_watch_deadline(uint64_t at_ns, struct timespec *out)
-{
-    out->tv_sec = (time_t)(at_ns / GYRE_SECOND);
-    out->tv_nsec = (long)(at_ns % GYRE_SECOND);
-}
-
 /* -- start ------------------------------------------------------------------------------------- */
 
 static int open_link(struct gyre_watch *watch, uint32_t index)
@@ -98,7 +92,7 @@ static int open_descriptors(struct gyre_watch *watch)
     return status;
 }
 
-static int build(struct gyre_watch *watch)
+static int build_watch(struct gyre_watch *watch)
 {
     const struct gyre_watch_options *is = &watch->is;
     struct gyre_detector_options options = {
@@ -143,7 +137,7 @@ static void destroy(struct gyre_watch *watch)
     free(watch);
 }
 
-static int start_thread(struct gyre_watch *watch)
+static int start_watch_thread(struct gyre_watch *watch)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -173,13 +167,13 @@ int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch
     fresh->pid = getpid();
     fresh->epoch = options->job->epoch;
     fresh->launcher = options->job->launcher_fd;
-    int status = build(fresh);
+    int status = build_watch(fresh);
     if (status == 0)
         status = open_links(fresh, trouble);
     if (status == 0) {
         fresh->mine.rank = options->joined->rank;
         gyre_watch_turn(fresh); /* the first beat: from now on silence counts */
-        status = start_thread(fresh);
+        status = start_watch_thread(fresh);
     }
     if (status == 0) {
         *watch = fresh;
@@ -217,15 +211,14 @@ uint64_t gyre_watch_part(struct gyre_watch *watch)
 
 static void say_goodbye(struct gyre_watch *watch)
 {
-    struct timespec limit;
+    uint64_t until = leaving_deadline(watch);
     int late = 0;
 
-    gyre_watch_deadline(leaving_deadline(watch), &limit);
     gyre_watch_turn(watch); /* the state that goes with the goodbye */
     gyre_detector_leave(watch->detector, gyre_now_ns(), &watch->mine);
     gyre_watch_settle(watch);
     while (!watch->told && !gyre_detector_all_left(watch->detector) && late == 0)
-        late = pthread_cond_timedwait(&watch->changed, &watch->lock, &limit);
+        late = gyre_watch_sleep(watch, until);
     watch->ending = true;
 }
 

@@ -1,0 +1,90 @@
+/* What a rank is doing in its communicators, for the watch to tell others.
+ *
+ * The communicators write plain stores into structs; the watch's thread reads them for its beats. */
+#ifndef GYRE_TRANSPORT_WATCH_ACTIVITY_H
+#define GYRE_TRANSPORT_WATCH_ACTIVITY_H
+
+#include "transport/stream/signature.h"
+#include "transport/watch/detect/message.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#define GYRE_ACTIVITY_CALLS (GYRE_WATCH_CALLS + 1) /* a power of two */
+
+/* What this rank is doing in one communicator. One writer at a time, through the functions below;
+ * `version` is odd while it writes, so that no beat carries half of each. `motion`, `looks` and
+ * `focus` belong to the process: they are kept in its first activity only. */
+struct gyre_activity {
+    _Atomic(struct gyre_activity *) focus; /* what a thread waits in; NULL: the first */
+    struct gyre_activity *next;            /* of those attended; under the watch's lock */
+    _Atomic uint32_t version;
+    _Atomic uint32_t comm;        /* unlike that of any other group of ranks that lives */
+    _Atomic uint64_t sequence;    /* last operation entered, 0 before the first */
+    _Atomic uint64_t fingerprint; /* of that operation */
+    _Atomic uint64_t finished;    /* operations up to this one are finished */
+    _Atomic uint64_t motion;      /* changes whenever anything moves in the operations entered */
+    _Atomic uint64_t looks;       /* grows while a thread waits: it runs, and nothing came */
+    _Atomic uint32_t known;       /* the last operations entered that `call` holds, by number */
+    struct {
+        _Atomic uint64_t signature; /* gyre_signature_pack() */
+        _Atomic uint64_t count;
+    } call[GYRE_ACTIVITY_CALLS];
+    struct {               /* the last call that was refused; under the watch's lock */
+        uint64_t at;       /* when; 0: never */
+        uint64_t sequence; /* the number that it would have had: once there is one, that is over */
+        char why[GYRE_WATCH_WHY_MAX];
+    } refused;
+};
+
+static inline void gyre_activity_enter(struct gyre_activity *activity, uint32_t comm,
+                                       uint64_t sequence, uint64_t fingerprint, uint64_t signature,
+                                       uint64_t count)
+{
+    uint32_t version = atomic_load_explicit(&activity->version, memory_order_relaxed);
+    uint32_t known = atomic_load_explicit(&activity->known, memory_order_relaxed);
+    uint32_t place = sequence % GYRE_ACTIVITY_CALLS;
+    bool next = atomic_load_explicit(&activity->comm, memory_order_relaxed) == comm &&
+                atomic_load_explicit(&activity->sequence, memory_order_relaxed) + 1 == sequence;
+
+    known = !next ? 1 : known < GYRE_ACTIVITY_CALLS ? known + 1 : known;
+    atomic_store_explicit(&activity->version, version + 1, memory_order_relaxed);
+    atomic_store_explicit(&activity->comm, comm, memory_order_release);
+    atomic_store_explicit(&activity->fingerprint, fingerprint, memory_order_release);
+    atomic_store_explicit(&activity->known, known, memory_order_release);
+    atomic_store_explicit(&activity->call[place].signature, signature, memory_order_release);
+    atomic_store_explicit(&activity->call[place].count, count, memory_order_release);
+    atomic_store_explicit(&activity->sequence, sequence, memory_order_release);
+    atomic_store_explicit(&activity->version, version + 2, memory_order_release);
+}
+
+static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t sequence)
+{
+    atomic_store_explicit(&activity->finished, sequence, memory_order_relaxed);
+}
+
+/* A thread starts or waits in that one now. */
+static inline void gyre_activity_focus(struct gyre_activity *first, struct gyre_activity *on)
+{
+    if (atomic_load_explicit(&first->focus, memory_order_relaxed) != on)
+        atomic_store_explicit(&first->focus, on, memory_order_release);
+}
+
+static inline void gyre_activity_move(struct gyre_activity *activity, uint64_t motion)
+{
+    atomic_store_explicit(&activity->motion, motion, memory_order_relaxed);
+}
+
+/* At least every 50 ms while a thread waits. */
+static inline void gyre_activity_look(struct gyre_activity *activity)
+{
+    uint64_t looks = atomic_load_explicit(&activity->looks, memory_order_relaxed);
+    atomic_store_explicit(&activity->looks, looks + 1, memory_order_relaxed);
+}
+
+/* Reads what the process is doing in all communicators: in full the one that a thread waits in, of
+ * the others how far it is. `to` holds zeros but for the rank. False while the communicator is just
+ * writing. The watch's lock is held. */
+bool gyre_activity_read(const struct gyre_activity *first, struct gyre_watch_state *to);
+
+#endif
