@@ -13,6 +13,7 @@
  * checked behind the version, for another version may end otherwise, and before the rest. */
 #include "checkpoint/inside.h"
 
+#include "base/hex.h"
 #include "data/files/json.h"
 #include "data/files/json_out.h"
 
@@ -35,8 +36,7 @@ int gyre_sha256_text(const void *bytes, size_t length, char text[GYRE_SHA256_TEX
     size_t size = 0;
     if (EVP_Q_digest(NULL, "SHA256", NULL, bytes, length, digest, &size) != 1 || size != 32)
         return gyre_trouble_set(trouble, -EIO, "libcrypto makes no SHA-256 of %zu bytes", length);
-    for (int i = 0; i < 32; i++)
-        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+    gyre_hex_write(digest, 32, text);
     return 0;
 }
 

@@ -3,6 +3,7 @@
  *
  * Tested by tests/unit/transport/job/key_test.c. */
 #include "transport/job/inside.h"
+#include "base/hex.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -75,10 +76,8 @@ int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble)
 {
     char folder[sizeof job->root_file - 64], id[2 * sizeof job->id + 1];
     int status = root_folder(folder, sizeof folder, trouble);
-    for (size_t i = 0; i < sizeof job->id; i++) {
-        snprintf(id + 2 * i, 3, "%02x", job->id[i]);
-    }
     if (status == 0) {
+        gyre_hex_write(job->id, sizeof job->id, id);
         snprintf(job->root_file, sizeof job->root_file, "%s/root-%s", folder, id);
     }
     return status ? gyre_trouble_wrap(trouble, "no address of rank 0 is given (GYRE_ROOT) and no "

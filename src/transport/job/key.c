@@ -18,6 +18,7 @@
 #include "transport/job/inside.h"
 #include "transport/net/crypto.h"
 #include "base/env.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -38,26 +39,6 @@
 
 /* -- reading a key ----------------------------------------------------------------------------- */
 
-static int hex_value(uint8_t digit)
-{
-    if (!isxdigit(digit)) {
-        return -1;
-    }
-    return isdigit(digit) ? digit - '0' : (digit | 0x20) - 'a' + 10;
-}
-
-static bool parse_hex(const uint8_t *text, uint8_t key[GYRE_KEY_BYTES])
-{
-    for (size_t i = 0; i < GYRE_KEY_BYTES; i++) {
-        int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
-        if (high < 0 || low < 0) {
-            return false;
-        }
-        key[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
-}
-
 /* 32 bytes as they are, or 64 digits with blanks behind them (an editor's newline). */
 static bool parse_key(const uint8_t *bytes, size_t length, uint8_t key[GYRE_KEY_BYTES])
 {
@@ -68,7 +49,7 @@ static bool parse_key(const uint8_t *bytes, size_t length, uint8_t key[GYRE_KEY_
     while (length > 0 && isspace(bytes[length - 1])) {
         length--;
     }
-    return length == TEXT_BYTES && parse_hex(bytes, key);
+    return length == TEXT_BYTES && gyre_hex_read((const char *)bytes, key, GYRE_KEY_BYTES);
 }
 
 /* Up to `room` bytes until the end of the file; -errno if that fails. */
@@ -146,7 +127,7 @@ static int key_from_text(const char *text, uint8_t key[GYRE_KEY_BYTES],
                          struct gyre_trouble *trouble)
 {
     size_t length = strlen(text);
-    if (length == TEXT_BYTES && parse_hex((const uint8_t *)text, key)) {
+    if (length == TEXT_BYTES && gyre_hex_read(text, key, GYRE_KEY_BYTES)) {
         return 0;
     }
     return gyre_trouble_set(trouble, GYRE_INVALID,
@@ -227,9 +208,7 @@ static bool write_new_key(int fd)
     uint8_t key[GYRE_KEY_BYTES];
     char text[TEXT_BYTES + 2];
     bool ok = gyre_random_bytes(key, sizeof key) == 0;
-    for (size_t i = 0; i < sizeof key; i++) {
-        snprintf(text + 2 * i, 3, "%02x", key[i]);
-    }
+    gyre_hex_write(key, sizeof key, text);
     text[TEXT_BYTES] = '\n';
     ok = ok && write(fd, text, TEXT_BYTES + 1) == TEXT_BYTES + 1 && fsync(fd) == 0;
     gyre_wipe(key, sizeof key);

@@ -8,6 +8,8 @@
  * unasked are closed. */
 #include "transport/join/inside.h"
 
+#include "base/hex.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,10 +27,9 @@ static socklen_t door_address(const uint8_t name[16], struct sockaddr_un *addres
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
     char *text = address->sun_path + 1; /* a zero before it: the abstract name space */
-    int length = snprintf(text, sizeof address->sun_path - 1, "gyre-");
-    for (int i = 0; i < 16; i++)
-        length += sprintf(text + length, "%02x", name[i]);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    memcpy(text, "gyre-", 5);
+    gyre_hex_write(name, 16, text + 5);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text));
 }
 
 static int page_content(const uint8_t key[GYRE_KEY_BYTES], uint32_t rank, uint8_t content[CODE])

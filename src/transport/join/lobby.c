@@ -10,6 +10,7 @@
  * honest rank needs a millisecond, so whoever floods mostly throws out itself. */
 #include "transport/join/inside.h"
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -42,12 +43,6 @@ static void drop_stranger(struct gyre_lobby *lobby, struct lobby_slot *slot)
     gyre_talk_close(&slot->talk);
 }
 
-static void key_text(const uint8_t id[8], char text[17])
-{
-    for (int i = 0; i < 8; i++)
-        sprintf(text + 2 * i, "%02x", id[i]);
-}
-
 /* Nothing is told to the stranger, so the operator of this side must be told. */
 static void note_wrong_key(struct gyre_lobby *lobby, const struct lobby_slot *slot)
 {
@@ -56,8 +51,8 @@ static void note_wrong_key(struct gyre_lobby *lobby, const struct lobby_slot *sl
     if (!shake->claimed || lobby->lines++ >= LINES)
         return;
     gyre_address_format(&slot->from, from);
-    key_text(shake->theirs.key_id, theirs);
-    key_text(shake->mine.key_id, mine);
+    gyre_hex_write(shake->theirs.key_id, 8, theirs);
+    gyre_hex_write(shake->mine.key_id, 8, mine);
     bool key = memcmp(shake->theirs.key_id, shake->mine.key_id, 8) != 0;
     gyre_log(key ? GYRE_LOG_WARN : GYRE_LOG_INFO,
              "hung up on %s, which calls itself rank %u of %u: it is of another %s (its key id %s, "

@@ -14,6 +14,7 @@
  * long as the machine's resolver does, also beyond that timeout. */
 #include "transport/join/inside.h"
 
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/rng.h"
 
@@ -133,7 +134,8 @@ static void describe_search(const struct seek *seek, char *text, size_t size)
 {
     const struct place *place = most_telling(seek);
     const uint8_t *id = seek->join->job->key_id;
-    char address[GYRE_ADDRESS_TEXT];
+    char address[GYRE_ADDRESS_TEXT], mine[17];
+    gyre_hex_write(id, 8, mine);
     if (!seek->places) {
         snprintf(text, size, "%s",
                  seek->finding.text[0] ? seek->finding.text : "there was no time to look");
@@ -148,9 +150,7 @@ static void describe_search(const struct seek *seek, char *text, size_t size)
     size -= (size_t)used;
     if (place->manner == CLOSED)
         snprintf(text, size,
-                 "closed without a word: another key (mine %02x%02x%02x%02x%02x%02x%02x%02x), "
-                 "another job, or not Gyre",
-                 id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7]);
+                 "closed without a word: another key (mine %s), another job, or not Gyre", mine);
     else if (place->manner == FOREIGN)
         snprintf(text, size, "is held by a program that is not Gyre");
     else if (place->manner == SILENT)

@@ -3,6 +3,7 @@
 #include "base/copy.h"
 #include "base/crc.c" /* for both its ways of summing: the CPU chooses one */
 #include "base/env.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/size.h"
@@ -54,6 +55,30 @@ static void test_slow_copies_are_known(void **state)
         assert_int_equal(gyre_copy_is_slow((const void *)cases[i].to, (const void *)cases[i].from,
                                            cases[i].bytes),
                          cases[i].slow);
+}
+
+/* -- hexadecimal digits ------------------------------------------------------------------------ */
+
+static void test_hex_goes_there_and_back(void **state)
+{
+    uint8_t bytes[256], back[256];
+    char text[2 * sizeof bytes + 1];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)i;
+    gyre_hex_write(bytes, sizeof bytes, text);
+    assert_int_equal(strlen(text), 2 * sizeof bytes);
+    assert_memory_equal(text + 2 * 0xa0, "a0a1", 4);
+    assert_true(gyre_hex_read(text, back, sizeof back));
+    assert_memory_equal(back, bytes, sizeof back);
+    assert_true(gyre_hex_read("Ab", back, 1));
+    assert_int_equal(back[0], 0xab);
+    for (int c = 0; c < 256; c++) {
+        const char *digits = "0123456789abcdefABCDEF";
+        const char low[] = {'0', (char)c}, high[] = {(char)c, '0'};
+        bool digit = c && strchr(digits, c);
+        assert_int_equal(gyre_hex_read(low, back, 1), digit);
+        assert_int_equal(gyre_hex_read(high, back, 1), digit);
+    }
 }
 
 /* -- status and trouble ------------------------------------------------------------------------ */
@@ -587,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_rng_is_even),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_blocks_cover_the_range),
+        cmocka_unit_test(test_hex_goes_there_and_back),
         cmocka_unit_test(test_clock_goes_on),
         cmocka_unit_test(test_log_levels),
         cmocka_unit_test(test_log_cuts_long_lines),
