@@ -45,7 +45,7 @@ cli/inspect              base cli checkpoint data data/files data/safetensors
 cli/show                 base cli collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/stream/signature.h
 cli/train                base cli launch train
 cli/tune                 base cli collectives/choose collectives/schedule
-launch                   base transport/job/job.h transport/join/join.h transport/net/handshake.h
+launch                   base transport/job/job.h transport/join/join.h transport/net/crypto.h
 train                    base checkpoint data model/learning model/network model/nets report sampler
 report                   base
 checkpoint               base data data/files data/safetensors

@@ -183,7 +183,7 @@ static void default_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void pass_on(struct gyre_variables *variables, const char *name, int fd)
+static void pass_descriptor(struct gyre_variables *variables, const char *name, int fd)
 {
     if (fd < 0)
         return;
@@ -203,8 +203,8 @@ static _Noreturn void become(const struct gyre_process_group *group, const struc
     dup2(pipes->err[1], STDERR_FILENO);
     if (spawn->cpus)
         sched_setaffinity(0, sizeof *spawn->cpus, spawn->cpus);
-    pass_on(spawn->variables, "GYRE_LAUNCHER_FD", group->launcher_pipe);
-    pass_on(spawn->variables, "GYRE_KEY_FD", pipes->key);
+    pass_descriptor(spawn->variables, "GYRE_LAUNCHER_FD", group->launcher_pipe);
+    pass_descriptor(spawn->variables, "GYRE_KEY_FD", pipes->key);
     apply_variables(spawn->variables);
     default_signals();
     execvp(spawn->program[0], spawn->program);

@@ -8,11 +8,10 @@
 #include "launch/lines.h"
 
 #include "base/status.h"
+#include "transport/net/crypto.h"
 
 #include <sched.h>
 #include <sys/types.h>
-
-#define GYRE_KEY_BYTES 32
 
 /* A process group that ends with the launcher, however that ends. */
 struct gyre_process_group {

@@ -92,7 +92,7 @@ static bool is_passed_on(int number)
     return number == SIGTSTP || number == SIGCONT || number == SIGUSR1 || number == SIGUSR2;
 }
 
-static void heed(struct gyre_children *all, int number)
+static void heed_signal(struct gyre_children *all, int number)
 {
     char text[96];
     if (is_passed_on(number)) {
@@ -111,7 +111,7 @@ static void read_signals(struct gyre_children *all)
 {
     struct signalfd_siginfo info;
     while (read(all->signal_fd, &info, sizeof info) == sizeof info) {
-        heed(all, (int)info.ssi_signo);
+        heed_signal(all, (int)info.ssi_signo);
         if (info.ssi_signo == SIGTSTP)
             raise(SIGSTOP); /* Ctrl-Z stops us too; the SIGCONT that wakes us is passed on above */
     }
@@ -161,7 +161,7 @@ static void listen_to_launcher(struct gyre_children *all, struct gyre_launcher_l
     gyre_launcher_line_read(launcher_line);
     while ((heard = gyre_launcher_line_next(launcher_line)).word != GYRE_WORD_NONE) {
         if (heard.word == GYRE_WORD_SIGNAL) {
-            heed(all, heard.number);
+            heed_signal(all, heard.number);
         } else if (heard.word == GYRE_WORD_FAILED) {
             gyre_children_decide(all, heard.number, heard.text, launcher_line);
         } else {
@@ -196,7 +196,7 @@ static void pass_deadline(struct gyre_children *all)
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-static struct pollfd interest(int fd, short events, bool wanted)
+static struct pollfd poll_entry(int fd, short events, bool wanted)
 {
     return (struct pollfd){.fd = wanted ? fd : -1, .events = events};
 }
@@ -204,18 +204,18 @@ static struct pollfd interest(int fd, short events, bool wanted)
 static nfds_t aim(struct gyre_children *all)
 {
     struct pollfd *slot = all->poll + SLOT_CHILDREN;
-    all->poll[SLOT_SIGNALS] = interest(all->signal_fd, POLLIN, true);
-    all->poll[SLOT_EXEC] = interest(all->group.exec_read, POLLIN, true);
-    all->poll[SLOT_OUT] = interest(all->out.fd, POLLOUT, gyre_sink_pending(&all->out));
-    all->poll[SLOT_ERR] = interest(all->err.fd, POLLOUT, gyre_sink_pending(&all->err));
+    all->poll[SLOT_SIGNALS] = poll_entry(all->signal_fd, POLLIN, true);
+    all->poll[SLOT_EXEC] = poll_entry(all->group.exec_read, POLLIN, true);
+    all->poll[SLOT_OUT] = poll_entry(all->out.fd, POLLOUT, gyre_sink_pending(&all->out));
+    all->poll[SLOT_ERR] = poll_entry(all->err.fd, POLLOUT, gyre_sink_pending(&all->err));
     for (int i = 0; i < all->children; i++) {
         const struct gyre_child *child = &all->child[i];
-        *slot++ = interest(child->pidfd, POLLIN, true);
-        *slot++ = interest(child->out.fd, POLLIN, gyre_sink_has_room(&all->out));
-        *slot++ = interest(child->err.fd, POLLIN, gyre_sink_has_room(&all->err));
+        *slot++ = poll_entry(child->pidfd, POLLIN, true);
+        *slot++ = poll_entry(child->out.fd, POLLIN, gyre_sink_has_room(&all->out));
+        *slot++ = poll_entry(child->err.fd, POLLIN, gyre_sink_has_room(&all->err));
     }
     for (int i = 0; i < all->launcher_lines; i++)
-        *slot++ = interest(all->launcher_line[i].fd, POLLIN, true);
+        *slot++ = poll_entry(all->launcher_line[i].fd, POLLIN, true);
     return (nfds_t)(slot - all->poll);
 }
 
@@ -261,7 +261,7 @@ static void handle_children(struct gyre_children *all)
     end_children(all, false);
 }
 
-static void turn(struct gyre_children *all)
+static void watch_turn(struct gyre_children *all)
 {
     wait_for_events(all);
     if (all->poll[SLOT_SIGNALS].revents)
@@ -287,7 +287,7 @@ static void drain_output(struct gyre_children *all, struct gyre_line_tap *tap)
         if (gyre_sink_has_room(tap->sink))
             gyre_line_tap_read(tap);
         else
-            turn(all);
+            watch_turn(all);
     }
     gyre_line_tap_finish(tap);
 }
@@ -296,7 +296,7 @@ static void flush_output(struct gyre_children *all)
 {
     while ((gyre_sink_pending(&all->out) || gyre_sink_pending(&all->err)) &&
            all->phase != GYRE_CHILDREN_KILLED)
-        turn(all);
+        watch_turn(all);
 }
 
 /* All children have ended. A reader may take its time for what they wrote, but not when we were
@@ -323,7 +323,7 @@ int gyre_children_watch(struct gyre_children *all)
     for (int i = 0; i < all->children; i++)
         all->alive += all->child[i].pidfd >= 0;
     while (all->alive)
-        turn(all);
+        watch_turn(all);
     finish_children(all);
     return all->first_failure.code;
 }

@@ -13,6 +13,7 @@
  * way. */
 #include "launch/start.h"
 
+#include "base/hex.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -132,8 +133,7 @@ static void build_ssh(char *words, char *host, char *command, char *argv[SSH_WOR
 static int send_key(const struct gyre_child *child, const uint8_t *key)
 {
     char text[2 * GYRE_KEY_BYTES + 2];
-    for (size_t i = 0; i < GYRE_KEY_BYTES; i++)
-        snprintf(text + 2 * i, 3, "%02x", key[i]);
+    gyre_hex_write(key, GYRE_KEY_BYTES, text);
     text[2 * GYRE_KEY_BYTES] = '\n';
     ssize_t count = write(child->input, text, 2 * GYRE_KEY_BYTES + 1);
     explicit_bzero(text, sizeof text);

@@ -15,6 +15,7 @@
  * The key is in this process for as long as children are being started and is wiped then. */
 #include "launch/launch.h"
 
+#include "base/hex.h"
 #include "base/rng.h"
 #include "launch/meet.h"
 #include "launch/start.h"
@@ -40,12 +41,11 @@ static int free_port(void)
     return port;
 }
 
-static int random_id(char *text, size_t capacity)
+static int random_id(struct gyre_launch_job *job)
 {
     uint8_t bytes[16];
     int status = gyre_random_bytes(bytes, sizeof bytes);
-    for (size_t i = 0; i < sizeof bytes && 2 * i + 2 < capacity; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    gyre_hex_write(bytes, sizeof bytes, job->id);
     return status;
 }
 
@@ -70,16 +70,9 @@ static void choose_root(const struct gyre_launch_options *options, struct gyre_l
         job->master_port = options->hosts ? remote_port() : free_port();
 }
 
-static int hex_digit(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *found = c ? strchr(digits, c) : NULL;
-    return found ? (int)(found - digits) : -1;
-}
-
 /* The launcher above sends the key first: 64 hexadecimal digits and a newline, before any of its
  * words. */
-static int read_key(struct gyre_launch_job *job, struct gyre_trouble *trouble)
+static int read_sent_key(struct gyre_launch_job *job, struct gyre_trouble *trouble)
 {
     char text[2 * GYRE_KEY_BYTES + 1];
     size_t length = 0;
@@ -89,12 +82,8 @@ static int read_key(struct gyre_launch_job *job, struct gyre_trouble *trouble)
             length += (size_t)count;
         else if (count == 0)
             break;
-    bool valid = length == sizeof text && text[sizeof text - 1] == '\n';
-    for (size_t i = 0; valid && i < GYRE_KEY_BYTES; i++) {
-        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
-        valid = high >= 0 && low >= 0;
-        job->key[i] = (uint8_t)(high << 4 | low);
-    }
+    bool valid = length == sizeof text && text[sizeof text - 1] == '\n' &&
+                 gyre_hex_read(text, job->key, GYRE_KEY_BYTES);
     explicit_bzero(text, sizeof text);
     job->has_key = valid;
     if (!valid)
@@ -110,7 +99,7 @@ static int make_key(const struct gyre_launch_options *options, struct gyre_launc
                     struct gyre_trouble *trouble)
 {
     if (options->controlled)
-        return read_key(job, trouble);
+        return read_sent_key(job, trouble);
     if (job->seating.nodes > 1 && !options->simulate && !options->hosts)
         return 0; /* the other launchers cannot know what we would make up */
     int status = gyre_random_bytes(job->key, sizeof job->key);
@@ -166,7 +155,7 @@ int gyre_launch(const struct gyre_launch_options *options, struct gyre_trouble *
     choose_root(options, &job);
     if (options->job)
         snprintf(job.id, sizeof job.id, "%s", options->job);
-    else if ((status = random_id(job.id, sizeof job.id)))
+    else if ((status = random_id(&job)))
         return gyre_trouble_set(trouble, status, "cannot make a job name: %s", strerror(-status));
     if (meets(options) && (status = gyre_meeting_hold(&meeting, options->node, &job, trouble)))
         return status;

@@ -130,8 +130,8 @@ static int open_lines(struct gyre_meeting *meeting, struct gyre_joined *joined)
     return 0;
 }
 
-static int join(int node, const struct gyre_launch_job *job, struct gyre_joined **joined,
-                struct gyre_trouble *trouble)
+static int join_launchers(int node, const struct gyre_launch_job *job, struct gyre_joined **joined,
+                          struct gyre_trouble *trouble)
 {
     char root[GYRE_HOST_MAX + 16];
     bool bare = strchr(job->master_addr, ':') && job->master_addr[0] != '[';
@@ -165,7 +165,7 @@ int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch
 {
     static struct minutes minutes;
     struct gyre_joined *joined = NULL;
-    int status = join(node, job, &joined, trouble);
+    int status = join_launchers(node, job, &joined, trouble);
     if (!status)
         status = exchange_jobs(joined, job, &minutes, trouble);
     if (status)

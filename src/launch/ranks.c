@@ -74,7 +74,7 @@ static void describe_rank(struct gyre_variables *variables,
         gyre_variables_add(variables, "GYRE_SIMULATED_NODE=%d", place->node);
 }
 
-static int make_folders(const char *path, struct gyre_trouble *trouble)
+static int make_log_folders(const char *path, struct gyre_trouble *trouble)
 {
     char part[1024];
     snprintf(part, sizeof part, "%s", path);
@@ -106,7 +106,7 @@ static int open_log(const char *folder, int rank, const char *ending, int *fd,
 
 /* A terminal's input stays with the launcher: reading it from another process group would stop the
  * rank. */
-static enum gyre_child_input input_of(const struct gyre_launch_options *options, int rank)
+static enum gyre_child_input rank_input(const struct gyre_launch_options *options, int rank)
 {
     bool reads = rank == 0 && !options->controlled && !isatty(STDIN_FILENO);
     return reads ? GYRE_INPUT_INHERITED : GYRE_INPUT_NONE;
@@ -119,7 +119,7 @@ static int start_rank(struct gyre_children *all, int index, struct gyre_spawn *s
     struct gyre_child *child = &all->child[index];
     int status = 0;
     spawn->out_log = spawn->err_log = -1;
-    spawn->input = input_of(options, place->rank);
+    spawn->input = rank_input(options, place->rank);
     if (options->log_dir &&
         ((status = open_log(options->log_dir, place->rank, "out", &spawn->out_log, trouble)) ||
          (status = open_log(options->log_dir, place->rank, "err", &spawn->err_log, trouble))))
@@ -140,7 +140,7 @@ int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options
     static struct gyre_cores cores;
     cpu_set_t cpus;
     int first = options->simulate ? 0 : gyre_seating_first_rank(&job->seating, options->node);
-    int status = options->log_dir ? make_folders(options->log_dir, trouble) : 0;
+    int status = options->log_dir ? make_log_folders(options->log_dir, trouble) : 0;
     gyre_cores_find(&cores);
     for (int i = 0; i < all->children && !status; i++) {
         struct gyre_rank_seat place = gyre_seating_seat(&job->seating, first + i);

@@ -3,7 +3,7 @@
 #define GYRE_LAUNCH_START_H
 
 #include "launch/children.h"
-#include "launch/launch.h"
+#include "launch/options.h"
 
 struct gyre_launch_job {
     struct gyre_seating seating; /* complete */
