@@ -1,16 +1,24 @@
-/* The inside of the simulated world, for world.c (time, ranks, faults) and line.c (bytes
- * between two ranks). */
+/* Inside the simulated world: what its files share.
+ *
+ *     sim.c       the driver: a stream over each connection
+ *     world.c     time, ranks, faults; the table of connections
+ *     line.c      one connection: bytes between two ranks
+ *     events.c    what will happen, in order of time */
 #ifndef GYRE_TRANSPORT_LINK_SIM_INSIDE_H
 #define GYRE_TRANSPORT_LINK_SIM_INSIDE_H
 
 #include "transport/link/sim/world.h"
 
-struct gyre_sim_chunk { /* arrives as a whole; length 0: the writer's end closed */
+#include <sys/queue.h>
+
+/* Bytes that arrive as a whole; length 0: the writer's end closed. */
+struct gyre_sim_chunk {
     uint64_t due;
     uint32_t length;
 };
 
-struct gyre_sim_way { /* one direction: a ring of bytes, of which the first `arrived` can be read */
+/* One direction: a ring of bytes, of which the first `arrived` can be read. */
+struct gyre_sim_way {
     struct gyre_sim_link link;
     struct gyre_sim_end *writer, *reader;
     uint8_t *bytes;
@@ -18,24 +26,25 @@ struct gyre_sim_way { /* one direction: a ring of bytes, of which the first `arr
     struct gyre_sim_chunk *chunk; /* ring: what is under way */
     uint32_t chunk_capacity, first_chunk, chunks;
     uint64_t busy_until, last_due;
-    uint64_t written, corrupt_at; /* running count, UINT64_MAX: none */
+    uint64_t written, corrupt_at; /* bytes, for ever; UINT64_MAX: no byte */
     bool scheduled;               /* an ARRIVE event is in the heap */
     bool starved;                 /* the writer found no room */
     bool blocked;
     bool closed; /* by the writer */
-    bool over;   /* and the reader may know */
+    bool over;   /* the reader may know that the way is closed */
 };
 
 struct gyre_sim_end {
     struct gyre_sim_world *world;
     struct gyre_sim_way *out, *in;
     uint32_t rank;
-    bool open;
-    void (*ready)(void *context);
-    void *context;
+    bool open, marked;
+    void *context; /* of the driver */
+    TAILQ_ENTRY(gyre_sim_end) in_marked;
 };
 
-struct gyre_sim_line { /* a connection: end[0] is the lower rank's, which writes way[0] */
+/* A connection. end[0] is the lower rank's, and writes way[0]. */
+struct gyre_sim_line {
     uint64_t key;
     struct gyre_sim_end end[2];
     struct gyre_sim_way way[2];
@@ -51,7 +60,8 @@ struct gyre_sim_event {
 };
 
 struct gyre_sim_rank {
-    uint64_t wake_at; /* of its next WAKE event, UINT64_MAX: none */
+    uint64_t wake_at;                  /* of its next WAKE event, UINT64_MAX: none */
+    TAILQ_HEAD(, gyre_sim_end) marked; /* ends that the rank shall look at */
     bool dead, paused, missed;
 };
 
@@ -64,21 +74,28 @@ struct gyre_sim_world {
     struct gyre_sim_line **line; /* open addressing by key */
     uint32_t lines, line_capacity;
     struct gyre_sim_rank *rank;
-    bool out_of_memory; /* step() ends the run: it would not be the same run */
+    bool out_of_memory; /* step() ends the run: without a lost event it is another one */
 };
 
-/* world.c */
+/* events.c */
 void gyre_sim_schedule(struct gyre_sim_world *world, const struct gyre_sim_event *event);
-struct gyre_sim_line *gyre_sim_line_between(struct gyre_sim_world *world, uint32_t a, uint32_t b);
+
+/* Takes the next event of a heap that is not empty. */
+struct gyre_sim_event gyre_sim_take_event(struct gyre_sim_world *world);
 
 /* line.c */
 void gyre_sim_line_init(struct gyre_sim_line *line, struct gyre_sim_world *world, uint32_t low,
                         uint32_t high);
 void gyre_sim_line_release(struct gyre_sim_line *line);
 void gyre_sim_way_arrive(struct gyre_sim_way *way); /* an ARRIVE event happens */
-void gyre_sim_way_schedule(
-    struct gyre_sim_way *way); /* if something is under way and free to move */
+
+/* Schedules the next arrival, if something is under way and the way is not blocked. */
+void gyre_sim_way_schedule(struct gyre_sim_way *way);
+
+/* The writer writes no more. `at_once`: bytes under way are lost. */
 void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once);
+void gyre_sim_end_unmark(struct gyre_sim_end *end);
+
 static inline struct gyre_sim_way *gyre_sim_way_of(struct gyre_sim_line *line, uint32_t from,
                                                    uint32_t to)
 {

@@ -5,11 +5,12 @@
  *     read  ◀────┘              ▲                             │
  *                               └── becomes `arrived` ◀── ARRIVE event at `due`
  *
- * When bytes are written it is decided when they arrive: after those before them, at the link's
- * rate, its latency and jitter, rounded up where deliveries coalesce, cut where they are split.
- * Bytes never overtake each other. The end of a way is a chunk without bytes, so it too keeps its
- * place. A way holds at most the window; a writer that found it full is woken one latency after the
- * reader made room. */
+ * The time of arrival is decided when bytes are written: after the bytes before them, at the link's
+ * rate, its latency and jitter, rounded up where deliveries coalesce. Deliveries are cut where they
+ * are split. Bytes never overtake each other. The end of a way is a chunk without bytes, and keeps
+ * its place, too. A way holds at most the window; a writer that found the window full is woken one
+ * latency after the reader made room.
+ * Tested by tests/unit/transport/link/sim/world_test.c. */
 #include "transport/link/sim/inside.h"
 
 #include "base/crc.h"
@@ -201,11 +202,10 @@ void gyre_sim_way_arrive(struct gyre_sim_way *way)
     }
     gyre_sim_way_schedule(way);
     if (way->reader->open) {
-        way->reader->ready(way->reader->context);
+        gyre_sim_end_mark(way->reader);
     }
 }
 
-/* The writer writes no more. `at_once`: what was under way is lost too. */
 void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once)
 {
     struct gyre_sim_world *world = way->writer->world;
@@ -226,29 +226,25 @@ void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once)
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
-int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer,
-                      void (*ready)(void *context), void *context, struct gyre_sim_end **end)
+void gyre_sim_end_mark(struct gyre_sim_end *end)
 {
-    struct gyre_sim_line *line = gyre_sim_line_between(world, rank, peer);
-    if (!line) {
-        return -ENOMEM;
+    if (!end->marked) {
+        end->marked = true;
+        TAILQ_INSERT_TAIL(&end->world->rank[end->rank].marked, end, in_marked);
     }
-    struct gyre_sim_end *mine = &line->end[rank > peer];
-    if (mine->open || mine->out->closed) {
-        return GYRE_INVALID;
+}
+
+void gyre_sim_end_unmark(struct gyre_sim_end *end)
+{
+    if (end->marked) {
+        end->marked = false;
+        TAILQ_REMOVE(&end->world->rank[end->rank].marked, end, in_marked);
     }
-    mine->open = true;
-    mine->ready = ready;
-    mine->context = context;
-    *end = mine;
-    if (world->rank[peer].dead) {
-        gyre_sim_way_close(mine->in, false);
-    }
-    return 0;
 }
 
 void gyre_sim_end_close(struct gyre_sim_end *end)
 {
+    gyre_sim_end_unmark(end);
     end->open = false;
     gyre_sim_way_close(end->out, false);
     end->in->length = end->in->arrived = 0;

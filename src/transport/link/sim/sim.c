@@ -2,12 +2,13 @@
  *
  *      post ─▶ stream ─ gather ─▶ end ═══ virtual time ═══▶ end ─ target ─▶ stream ─▶ completion
  *                                                            │
- *                              wire.busy: pipes to look at ◀─┘ ready()
+ *                        world: marked ends of this rank  ◀──┘
  *
- * A wire looks only at pipes about which something changed, so a rank costs what it does and not
- * what it could do. A post asks the world to wake the rank, so bytes move at the rank's next poll
- * and not inside the post. Completions of a detached pipe outlive it in the wire. Buffers of the
- * world grow as needed; nothing else is allocated after attach(). */
+ * A wire looks only at pipes whose ends are marked, so the cost of a rank follows its traffic and
+ * not its number of peers. A post asks the world to wake the rank, so bytes move at the rank's next
+ * poll and not inside the post. A detached pipe stays in the wire until its completions are
+ * fetched. Buffers of the world grow as needed; nothing else is allocated after attach().
+ * Tested by tests/link/sim.c and tests/sim/engine.c. */
 #include "transport/link/driver.h"
 #include "transport/link/sim/world.h"
 #include "transport/stream/stream.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #define VECTORS 16
 
@@ -22,10 +24,9 @@ struct sim_pipe {
     struct sim_wire *wire;
     struct gyre_stream *stream;
     struct gyre_sim_end *end;
-    struct sim_pipe *next_busy;
-    struct sim_pipe *next, *previous; /* of the wire */
+    LIST_ENTRY(sim_pipe) in_list; /* of the wire */
     uint32_t peer;
-    bool busy, parting;
+    bool parting;
     int status;
 };
 
@@ -33,54 +34,14 @@ struct sim_wire {
     struct gyre_sim_world *world;
     uint32_t rank;
     uint16_t epoch;
-    struct sim_pipe *pipes;
-    struct sim_pipe *busy_first, *busy_last;
-    struct sim_pipe *leaving; /* detached, with completions to fetch */
+    LIST_HEAD(, sim_pipe) pipes;
+    LIST_HEAD(, sim_pipe) leaving; /* detached, with completions to fetch */
 };
 
-/* -- busy pipes -------------------------------------------------------------------------------- */
-
-static void mark_busy(void *context)
-{
-    struct sim_pipe *pipe = context;
-    struct sim_wire *wire = pipe->wire;
-    if (pipe->busy) {
-        return;
-    }
-    pipe->busy = true;
-    pipe->next_busy = NULL;
-    *(wire->busy_first ? &wire->busy_last->next_busy : &wire->busy_first) = pipe;
-    wire->busy_last = pipe;
-}
-
-static struct sim_pipe *take_busy(struct sim_wire *wire)
-{
-    struct sim_pipe *pipe = wire->busy_first;
-    if (pipe) {
-        wire->busy_first = pipe->next_busy;
-        pipe->busy = false;
-    }
-    return pipe;
-}
-
-static void forget_busy(struct sim_pipe *pipe)
-{
-    struct sim_pipe *first = pipe->wire->busy_first;
-    pipe->wire->busy_first = NULL;
-    while (first) {
-        struct sim_pipe *next = first->next_busy;
-        first->busy = false;
-        if (first != pipe) {
-            mark_busy(first);
-        }
-        first = next;
-    }
-}
-
-/* Something was posted here: look at the pipe, and let the rank be polled. */
+/* Something was posted: the pipe is looked at, in a poll of the rank. */
 static void stir(struct sim_pipe *pipe)
 {
-    mark_busy(pipe);
+    gyre_sim_end_mark(pipe->end);
     gyre_sim_world_wake(pipe->wire->world, pipe->wire->rank, 0);
 }
 
@@ -107,35 +68,27 @@ static int sim_open(const struct gyre_wire_options *options, struct gyre_wire **
     return 0;
 }
 
-static void unlink_pipe(struct sim_pipe *pipe)
+static void free_pipe(struct sim_pipe *pipe)
 {
-    *(pipe->previous ? &pipe->previous->next : &pipe->wire->pipes) = pipe->next;
-    if (pipe->next) {
-        pipe->next->previous = pipe->previous;
-    }
-}
-
-static void free_pipes(struct sim_pipe *pipe)
-{
-    while (pipe) {
-        struct sim_pipe *next = pipe->next;
-        gyre_stream_destroy(pipe->stream);
-        free(pipe);
-        pipe = next;
-    }
+    LIST_REMOVE(pipe, in_list);
+    gyre_stream_destroy(pipe->stream);
+    free(pipe);
 }
 
 static void sim_close(struct gyre_wire *base)
 {
     struct sim_wire *wire = (struct sim_wire *)base;
+    struct sim_pipe *pipe;
     if (!wire) {
         return;
     }
-    for (struct sim_pipe *pipe = wire->pipes; pipe; pipe = pipe->next) {
+    while ((pipe = LIST_FIRST(&wire->pipes))) {
         gyre_sim_end_close(pipe->end);
+        free_pipe(pipe);
     }
-    free_pipes(wire->pipes);
-    free_pipes(wire->leaving);
+    while ((pipe = LIST_FIRST(&wire->leaving))) {
+        free_pipe(pipe);
+    }
     free(wire);
 }
 
@@ -152,8 +105,7 @@ static int make_pipe(struct sim_wire *wire, struct sim_pipe *pipe)
         .epoch = wire->epoch, .posts = gyre_sim_world_posts(wire->world), .checksum = true};
     int status = gyre_stream_create(&options, &pipe->stream);
     if (!status) {
-        status =
-            gyre_sim_end_open(wire->world, wire->rank, pipe->peer, mark_busy, pipe, &pipe->end);
+        status = gyre_sim_end_open(wire->world, wire->rank, pipe->peer, pipe, &pipe->end);
     }
     return status;
 }
@@ -182,11 +134,7 @@ static int sim_attach(struct gyre_wire *base, const struct gyre_channel *channel
                                 "rank %u cannot attach to rank %u in the simulated world: %s",
                                 wire->rank, channel->peer, gyre_status_name(status));
     }
-    pipe->next = wire->pipes;
-    if (pipe->next) {
-        pipe->next->previous = pipe;
-    }
-    wire->pipes = pipe;
+    LIST_INSERT_HEAD(&wire->pipes, pipe, in_list);
     stir(pipe);
     *out = (struct gyre_pipe *)pipe;
     return 0;
@@ -198,10 +146,8 @@ static void sim_detach(struct gyre_pipe *base)
     struct sim_wire *wire = pipe->wire;
     gyre_stream_fail(pipe->stream, -ECANCELED);
     gyre_sim_end_close(pipe->end);
-    forget_busy(pipe);
-    unlink_pipe(pipe);
-    pipe->next = wire->leaving;
-    wire->leaving = pipe;
+    LIST_REMOVE(pipe, in_list);
+    LIST_INSERT_HEAD(&wire->leaving, pipe, in_list);
     gyre_sim_world_wake(wire->world, wire->rank, 0);
 }
 
@@ -252,7 +198,7 @@ static void break_pipe(struct sim_pipe *pipe, int status)
     if (!pipe->status) {
         pipe->status = status;
         gyre_stream_fail(pipe->stream, status);
-        gyre_sim_end_close(pipe->end); /* as a socket that is closed: the peer learns of it */
+        gyre_sim_end_close(pipe->end); /* the peer learns of it, as of a closed socket */
     }
 }
 
@@ -285,18 +231,15 @@ static void write_to_pipe(struct sim_pipe *pipe)
     } while (bytes > 0);
 }
 
-/* Completions of detached pipes; the pipes go with the last one. */
-static int see_off(struct sim_wire *wire, struct gyre_completion *out, int max)
+/* Fetches completions of detached pipes. A pipe is freed with its last one. */
+static int complete_leaving(struct sim_wire *wire, struct gyre_completion *out, int max)
 {
+    struct sim_pipe *pipe;
     int count = 0;
-    while (count < max && wire->leaving) {
-        struct sim_pipe *pipe = wire->leaving;
-        int done = gyre_stream_complete(pipe->stream, out + count, max - count);
-        count += done;
+    while (count < max && (pipe = LIST_FIRST(&wire->leaving))) {
+        count += gyre_stream_complete(pipe->stream, out + count, max - count);
         if (count < max) {
-            wire->leaving = pipe->next;
-            pipe->next = NULL;
-            free_pipes(pipe);
+            free_pipe(pipe);
         }
     }
     return count;
@@ -306,16 +249,15 @@ static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion
 {
     struct sim_wire *wire = (struct sim_wire *)base;
     struct sim_pipe *pipe;
-    int count = see_off(wire, out, max);
-    while (count < max && (pipe = take_busy(wire))) {
+    int count = complete_leaving(wire, out, max);
+    while (count < max && (pipe = gyre_sim_world_take_marked(wire->world, wire->rank))) {
         if (!pipe->status) {
             read_all(pipe);
             write_to_pipe(pipe);
         }
-        int done = gyre_stream_complete(pipe->stream, out + count, max - count);
-        count += done;
+        count += gyre_stream_complete(pipe->stream, out + count, max - count);
         if (count == max) { /* there may be more */
-            mark_busy(pipe);
+            gyre_sim_end_mark(pipe->end);
         }
     }
     return count;
@@ -336,7 +278,9 @@ static int sim_arm(struct gyre_wire *base, struct gyre_alarm *alarm)
 {
     const struct sim_wire *wire = (const struct sim_wire *)base;
     alarm->fd = -1;
-    return wire->busy_first || wire->leaving ? GYRE_AGAIN : 0;
+    return !LIST_EMPTY(&wire->leaving) || gyre_sim_world_has_marked(wire->world, wire->rank)
+               ? GYRE_AGAIN
+               : 0;
 }
 
 const struct gyre_driver gyre_driver_sim = {.name = "sim",

@@ -1,14 +1,13 @@
 /* Time, ranks and faults of the simulated world.
  *
- * All that will happen lies in one heap, ordered by time and, where times are equal, by when it was
- * decided; so a run is a function of the seed and of what the ranks do. step() takes events until
- * one concerns a rank that lives:
+ * A run is a function of the seed and of what the ranks do. step() takes events in their order
+ * until one concerns a rank that lives:
  *
- *      heap ─▶ ARRIVE  bytes reach a rank          ─┐
- *              ROOM    a full way has room again   ─┼─▶ that rank's end is told, the rank is
- *              WAKE    a rank asked for it         ─┘   returned
+ *      events ─▶ ARRIVE  bytes reach a rank          ─┐
+ *                ROOM    a full way has room again   ─┼─▶ that rank's end is marked, and the rank
+ *                WAKE    a rank asked for it         ─┘   returned
  *
- * A killed rank's ends close behind what it had written; a paused rank's events are remembered as
+ * A killed rank's ends close behind what it had written. A paused rank's events are remembered as
  * one. */
 #include "transport/link/sim/inside.h"
 
@@ -20,60 +19,6 @@
 
 #define DEFAULT_POSTS  64u
 #define DEFAULT_WINDOW (256u * 1024)
-
-/* -- the heap ---------------------------------------------------------------------------------- */
-
-static bool before(const struct gyre_sim_event *a, const struct gyre_sim_event *b)
-{
-    return a->time != b->time ? a->time < b->time : a->order < b->order;
-}
-
-static bool make_event_room(struct gyre_sim_world *world)
-{
-    if (world->heap_size < world->heap_capacity) {
-        return true;
-    }
-    uint32_t capacity = world->heap_capacity ? 2 * world->heap_capacity : 64;
-    struct gyre_sim_event *heap = realloc(world->heap, capacity * sizeof *heap);
-    if (heap) {
-        world->heap = heap;
-        world->heap_capacity = capacity;
-    }
-    return heap != NULL;
-}
-
-void gyre_sim_schedule(struct gyre_sim_world *world, const struct gyre_sim_event *event)
-{
-    if (!make_event_room(world)) {
-        world->out_of_memory = true;
-        return;
-    }
-    struct gyre_sim_event fresh = *event;
-    fresh.order = world->order++;
-    uint32_t at = world->heap_size++;
-    while (at > 0 && before(&fresh, &world->heap[(at - 1) / 2])) {
-        world->heap[at] = world->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    world->heap[at] = fresh;
-}
-
-static struct gyre_sim_event take_first(struct gyre_sim_world *world)
-{
-    struct gyre_sim_event first = world->heap[0], last = world->heap[--world->heap_size];
-    uint32_t at = 0, child;
-    while ((child = 2 * at + 1) < world->heap_size) {
-        child +=
-            child + 1 < world->heap_size && before(&world->heap[child + 1], &world->heap[child]);
-        if (!before(&world->heap[child], &last)) {
-            break;
-        }
-        world->heap[at] = world->heap[child];
-        at = child;
-    }
-    world->heap[at] = last;
-    return first;
-}
 
 /* -- life -------------------------------------------------------------------------------------- */
 
@@ -96,6 +41,7 @@ int gyre_sim_world_create(const struct gyre_sim_options *options, struct gyre_si
     }
     for (uint32_t i = 0; i < options->n; i++) {
         fresh->rank[i].wake_at = UINT64_MAX;
+        TAILQ_INIT(&fresh->rank[i].marked);
     }
     gyre_rng_seed(&fresh->rng, options->seed);
     *world = fresh;
@@ -152,7 +98,7 @@ static bool grow_lines(struct gyre_sim_world *world)
     return true;
 }
 
-struct gyre_sim_line *gyre_sim_line_between(struct gyre_sim_world *world, uint32_t a, uint32_t b)
+static struct gyre_sim_line *line_between(struct gyre_sim_world *world, uint32_t a, uint32_t b)
 {
     assert(a != b && a < world->options.n && b < world->options.n);
     uint32_t low = a < b ? a : b, high = a < b ? b : a;
@@ -170,12 +116,32 @@ struct gyre_sim_line *gyre_sim_line_between(struct gyre_sim_world *world, uint32
 
 static struct gyre_sim_way *way_between(struct gyre_sim_world *world, uint32_t from, uint32_t to)
 {
-    struct gyre_sim_line *line = gyre_sim_line_between(world, from, to);
+    struct gyre_sim_line *line = line_between(world, from, to);
     if (!line) {
         world->out_of_memory = true;
         return NULL;
     }
     return gyre_sim_way_of(line, from, to);
+}
+
+int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer, void *context,
+                      struct gyre_sim_end **end)
+{
+    struct gyre_sim_line *line = line_between(world, rank, peer);
+    if (!line) {
+        return -ENOMEM;
+    }
+    struct gyre_sim_end *mine = &line->end[rank > peer];
+    if (mine->open || mine->out->closed) {
+        return GYRE_INVALID;
+    }
+    mine->open = true;
+    mine->context = context;
+    *end = mine;
+    if (world->rank[peer].dead) {
+        gyre_sim_way_close(mine->in, false);
+    }
+    return 0;
 }
 
 /* -- time -------------------------------------------------------------------------------------- */
@@ -208,7 +174,7 @@ static void happen(struct gyre_sim_world *world, const struct gyre_sim_event *ev
         break;
     case GYRE_SIM_ROOM:
         if (event->way->writer->open) {
-            event->way->writer->ready(event->way->writer->context);
+            gyre_sim_end_mark(event->way->writer);
         }
         break;
     case GYRE_SIM_WAKE:
@@ -222,7 +188,7 @@ static void happen(struct gyre_sim_world *world, const struct gyre_sim_event *ev
 int64_t gyre_sim_world_step(struct gyre_sim_world *world)
 {
     while (world->heap_size > 0 && !world->out_of_memory) {
-        struct gyre_sim_event event = take_first(world);
+        struct gyre_sim_event event = gyre_sim_take_event(world);
         struct gyre_sim_rank *rank = &world->rank[event.rank];
         world->now = event.time;
         world->events++;
@@ -260,6 +226,23 @@ uint32_t gyre_sim_world_posts(const struct gyre_sim_world *world)
 uint32_t gyre_sim_world_size(const struct gyre_sim_world *world)
 {
     return world->options.n;
+}
+
+/* -- marked ends ------------------------------------------------------------------------------- */
+
+bool gyre_sim_world_has_marked(const struct gyre_sim_world *world, uint32_t rank)
+{
+    return !TAILQ_EMPTY(&world->rank[rank].marked);
+}
+
+void *gyre_sim_world_take_marked(struct gyre_sim_world *world, uint32_t rank)
+{
+    struct gyre_sim_end *end = TAILQ_FIRST(&world->rank[rank].marked);
+    if (!end) {
+        return NULL;
+    }
+    gyre_sim_end_unmark(end);
+    return end->context;
 }
 
 /* -- faults ------------------------------------------------------------------------------------ */
@@ -326,7 +309,7 @@ void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_
 
 void gyre_sim_world_reset(struct gyre_sim_world *world, uint32_t a, uint32_t b)
 {
-    struct gyre_sim_line *line = gyre_sim_line_between(world, a, b);
+    struct gyre_sim_line *line = line_between(world, a, b);
     if (line) {
         gyre_sim_way_close(&line->way[0], true);
         gyre_sim_way_close(&line->way[1], true);

@@ -1,9 +1,9 @@
 /* The simulated world: virtual time, n ranks, and connections between them, in one process and one
  * thread.
  *
- * It stands where sockets and clocks stand otherwise. gyre_driver_sim (drivers/sim.c) carries
- * streams over it, so the code above runs unchanged with 2 or 100,000 ranks, at any speed of links
- * and with faults, and the same seed gives the same run. A test's loop is
+ * The world stands where sockets and clocks stand otherwise. gyre_driver_sim (sim.c) carries
+ * streams over its connections, so the code above runs unchanged with 2 or 100,000 ranks, at any
+ * speed of links and with faults, and the same seed gives the same run. A test's loop is
  *
  *     for (rank = 0; rank < n; rank++) gyre_sim_world_wake(world, rank, 0);
  *     while ((rank = gyre_sim_world_step(world)) >= 0)
@@ -23,19 +23,20 @@
 
 struct gyre_sim_world;
 
-struct gyre_sim_link { /* one direction of a connection */
+/* One direction of a connection. */
+struct gyre_sim_link {
     uint64_t latency_ns;
-    uint64_t jitter_ns; /* up to this much more, differently for each delivery; order is kept */
+    uint64_t jitter_ns;        /* added to each delivery: 0 to this much; order is kept */
     uint64_t bytes_per_second; /* 0: no limit */
-    uint32_t piece_bytes;      /* deliveries: in pieces of 1 to this many bytes; 0: as written */
-    uint64_t coalesce_ns; /* deliveries happen at multiples of this only; 0: when they are due */
+    uint32_t piece_bytes;      /* a delivery has 1 to this many bytes; 0: as written */
+    uint64_t coalesce_ns;      /* deliveries happen at multiples of this time; 0: at any time */
 };
 
 struct gyre_sim_options {
     uint64_t seed;
     uint32_t n;
     struct gyre_sim_link link; /* of every direction, unless set otherwise */
-    uint32_t posts;            /* of each pipe, both directions; 0: 64 */
+    uint32_t posts;            /* sends, and as many receives, on a pipe; 0: 64 */
     uint32_t window_bytes;     /* written and not yet read, per direction; 0: 256 KiB */
 };
 
@@ -47,19 +48,19 @@ void gyre_sim_world_destroy(struct gyre_sim_world *world);
 
 uint64_t gyre_sim_world_now(const struct gyre_sim_world *world); /* nanoseconds since 0 */
 
-/* Goes on to the next event that a rank notices, and says which rank: it should poll. -1: nothing
- * will happen any more, unless somebody posts or wakes. Events of dead ranks are skipped, those of
- * paused ones wait for resume(). */
+/* Goes on to the next event that a rank notices, and returns the rank, which should poll. -1:
+ * nothing will happen any more, unless somebody posts or wakes. Events of dead ranks are skipped;
+ * events of paused ranks wait for resume(). */
 int64_t gyre_sim_world_step(struct gyre_sim_world *world);
 
 /* When step() will next have something to do, UINT64_MAX: never. */
 uint64_t gyre_sim_world_next(const struct gyre_sim_world *world);
 
-/* Makes step() return `rank` at time `at` (or now, if that has passed): a rank's own deadline, or
- * its start. */
+/* Makes step() return `rank` at time `at`, or now if `at` has passed: a rank's own deadline, or its
+ * start. */
 void gyre_sim_world_wake(struct gyre_sim_world *world, uint32_t rank, uint64_t at);
 
-/* Differs if anything about the run did: every event's time, place, length and bytes are in it. */
+/* A hash of the run: every event's time, place, length and bytes. */
 uint64_t gyre_sim_world_trace(const struct gyre_sim_world *world);
 uint64_t gyre_sim_world_events(const struct gyre_sim_world *world);
 uint64_t gyre_sim_world_bytes(const struct gyre_sim_world *world); /* delivered in all */
@@ -69,17 +70,17 @@ uint64_t gyre_sim_world_bytes(const struct gyre_sim_world *world); /* delivered 
 void gyre_sim_world_set_link(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                              const struct gyre_sim_link *link);
 
-/* The rank is gone, as by SIGKILL: what it wrote still arrives, then its connections end; it is not
- * stepped again. */
+/* The rank is gone, as by SIGKILL: bytes written still arrive, then the connections end. step()
+ * does not return the rank again. */
 void gyre_sim_world_kill(struct gyre_sim_world *world, uint32_t rank);
 bool gyre_sim_world_dead(const struct gyre_sim_world *world, uint32_t rank);
 
-/* The rank stands still, as by SIGSTOP: it is not stepped, its connections stay. */
+/* The rank stands still, as by SIGSTOP: step() does not return it, its connections stay. */
 void gyre_sim_world_pause(struct gyre_sim_world *world, uint32_t rank);
 void gyre_sim_world_resume(struct gyre_sim_world *world, uint32_t rank);
 
-/* Nothing from `from` reaches `to` until unblocked; it is kept, as by a network that loses all and
- * sends again. */
+/* Nothing from `from` reaches `to` until unblocked. The bytes are kept, as by a network that loses
+ * all and sends again. */
 void gyre_sim_world_block(struct gyre_sim_world *world, uint32_t from, uint32_t to, bool blocked);
 
 /* One bit of the next byte written from `from` to `to`, after `skip_bytes` more, arrives flipped.
@@ -90,23 +91,30 @@ void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_
 /* The connection breaks at once at both ends; bytes under way are lost. */
 void gyre_sim_world_reset(struct gyre_sim_world *world, uint32_t a, uint32_t b);
 
-/* -- for drivers/sim.c ------------------------------------------------------------------------- */
+/* -- for sim.c ------------------------------------------------------------------------- */
 
 struct gyre_sim_end; /* one end of a connection */
 
-/* Opens `rank`'s end of its connection to `peer`. Whenever there is something to read, room to
- * write or an end to be noticed, ready(context) is called, inside step(). 0, -ENOMEM, or
- * GYRE_INVALID: that end is open already. */
-int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer,
-                      void (*ready)(void *context), void *context, struct gyre_sim_end **end);
+/* Opens `rank`'s end of its connection to `peer`. 0, -ENOMEM, or GYRE_INVALID: the end is open
+ * already. */
+int gyre_sim_end_open(struct gyre_sim_world *world, uint32_t rank, uint32_t peer, void *context,
+                      struct gyre_sim_end **end);
 void gyre_sim_end_close(struct gyre_sim_end *end);
 
-/* As sockets that do not block: bytes taken or given, 0 for none now; the world wakes the rank when
- * there are. */
+/* As sockets that do not block: bytes taken or given, 0 for none now. step() returns the rank when
+ * there are some. */
 size_t gyre_sim_end_write(struct gyre_sim_end *end, const struct iovec *iov, int count);
 size_t gyre_sim_end_read(struct gyre_sim_end *end, const struct iovec *iov, int count);
-bool gyre_sim_end_over(
-    const struct gyre_sim_end *end); /* all was read, and the peer's end is closed or dead */
+
+/* All was read, and the peer's end is closed or dead. */
+bool gyre_sim_end_over(const struct gyre_sim_end *end);
+
+/* A rank's ends to look at, in the order of their marks. step() marks an end when there is
+ * something to read, room to write or an end to be noticed; the driver when something was posted.
+ * take() returns the end's context, NULL: none is marked. All ends of a rank are one driver's. */
+void gyre_sim_end_mark(struct gyre_sim_end *end);
+bool gyre_sim_world_has_marked(const struct gyre_sim_world *world, uint32_t rank);
+void *gyre_sim_world_take_marked(struct gyre_sim_world *world, uint32_t rank);
 
 uint32_t gyre_sim_world_posts(const struct gyre_sim_world *world);
 uint32_t gyre_sim_world_size(const struct gyre_sim_world *world);
