@@ -6,12 +6,11 @@
  *
  * A wire looks only at pipes whose ends are marked, so the cost of a rank follows its traffic and
  * not its number of peers. A post asks the world to wake the rank, so bytes move at the rank's next
- * poll and not inside the post. A detached pipe stays in the wire until its completions are
- * fetched. Buffers of the world grow as needed; nothing else is allocated after attach().
+ * poll and not inside the post. Buffers of the world grow as needed; nothing else is allocated
+ * after attach().
  * Tested by tests/link/sim.c and tests/sim/engine.c. */
-#include "transport/link/driver.h"
+#include "transport/link/end.h"
 #include "transport/link/sim/world.h"
-#include "transport/stream/stream.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,13 +20,11 @@
 #define VECTORS 16
 
 struct sim_pipe {
+    struct gyre_pipe end;
     struct sim_wire *wire;
-    struct gyre_stream *stream;
-    struct gyre_sim_end *end;
-    LIST_ENTRY(sim_pipe) in_list; /* of the wire */
-    uint32_t peer;
+    struct gyre_sim_end *line;
+    LIST_ENTRY(sim_pipe) in_wire;
     bool parting;
-    int status;
 };
 
 struct sim_wire {
@@ -35,13 +32,13 @@ struct sim_wire {
     uint32_t rank;
     uint16_t epoch;
     LIST_HEAD(, sim_pipe) pipes;
-    LIST_HEAD(, sim_pipe) leaving; /* detached, with completions to fetch */
+    struct gyre_pipe *departed;
 };
 
 /* Something was posted: the pipe is looked at, in a poll of the rank. */
 static void stir(struct sim_pipe *pipe)
 {
-    gyre_sim_end_mark(pipe->end);
+    gyre_sim_end_mark(pipe->line);
     gyre_sim_world_wake(pipe->wire->world, pipe->wire->rank, 0);
 }
 
@@ -68,13 +65,6 @@ static int sim_open(const struct gyre_wire_options *options, struct gyre_wire **
     return 0;
 }
 
-static void free_pipe(struct sim_pipe *pipe)
-{
-    LIST_REMOVE(pipe, in_list);
-    gyre_stream_destroy(pipe->stream);
-    free(pipe);
-}
-
 static void sim_close(struct gyre_wire *base)
 {
     struct sim_wire *wire = (struct sim_wire *)base;
@@ -83,12 +73,11 @@ static void sim_close(struct gyre_wire *base)
         return;
     }
     while ((pipe = LIST_FIRST(&wire->pipes))) {
-        gyre_sim_end_close(pipe->end);
-        free_pipe(pipe);
+        LIST_REMOVE(pipe, in_wire);
+        gyre_sim_end_close(pipe->line);
+        gyre_end_destroy(&pipe->end);
     }
-    while ((pipe = LIST_FIRST(&wire->leaving))) {
-        free_pipe(pipe);
-    }
+    gyre_end_forget(&wire->departed);
     free(wire);
 }
 
@@ -99,13 +88,19 @@ static void sim_describe(const struct gyre_wire *base, char *text, size_t size)
 
 /* -- pipes ------------------------------------------------------------------------------------- */
 
-static int make_pipe(struct sim_wire *wire, struct sim_pipe *pipe)
+static int open_pipe(struct sim_wire *wire, uint32_t peer, struct gyre_pipe **out)
 {
-    struct gyre_stream_options options = {
+    const struct gyre_stream_options options = {
         .epoch = wire->epoch, .posts = gyre_sim_world_posts(wire->world), .checksum = true};
-    int status = gyre_stream_create(&options, &pipe->stream);
-    if (!status) {
-        status = gyre_sim_end_open(wire->world, wire->rank, pipe->peer, pipe, &pipe->end);
+    int status = gyre_end_create(sizeof(struct sim_pipe), wire->rank, peer, &options, 1, out);
+    if (status) {
+        return status;
+    }
+    struct sim_pipe *pipe = (struct sim_pipe *)*out;
+    pipe->wire = wire;
+    status = gyre_sim_end_open(wire->world, wire->rank, peer, pipe, &pipe->line);
+    if (status) {
+        gyre_end_destroy(*out);
     }
     return status;
 }
@@ -120,167 +115,135 @@ static int sim_attach(struct gyre_wire *base, const struct gyre_channel *channel
                                 "rank %u cannot attach to %u in a simulated world of %u ranks",
                                 wire->rank, channel->peer, n);
     }
-    struct sim_pipe *pipe = calloc(1, sizeof *pipe);
-    int status = -ENOMEM;
-    if (pipe) {
-        pipe->wire = wire;
-        pipe->peer = channel->peer;
-        status = make_pipe(wire, pipe);
-    }
+    struct gyre_pipe *end;
+    int status = open_pipe(wire, channel->peer, &end);
     if (status) {
-        gyre_stream_destroy(pipe ? pipe->stream : NULL);
-        free(pipe);
         return gyre_trouble_set(trouble, status,
                                 "rank %u cannot attach to rank %u in the simulated world: %s",
                                 wire->rank, channel->peer, gyre_status_name(status));
     }
-    LIST_INSERT_HEAD(&wire->pipes, pipe, in_list);
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
+    LIST_INSERT_HEAD(&wire->pipes, pipe, in_wire);
     stir(pipe);
-    *out = (struct gyre_pipe *)pipe;
+    *out = end;
     return 0;
 }
 
-static void sim_detach(struct gyre_pipe *base)
+static void sim_detach(struct gyre_pipe *end)
 {
-    struct sim_pipe *pipe = (struct sim_pipe *)base;
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
     struct sim_wire *wire = pipe->wire;
-    gyre_stream_fail(pipe->stream, -ECANCELED);
-    gyre_sim_end_close(pipe->end);
-    LIST_REMOVE(pipe, in_list);
-    LIST_INSERT_HEAD(&wire->leaving, pipe, in_list);
+    gyre_sim_end_close(pipe->line);
+    LIST_REMOVE(pipe, in_wire);
+    gyre_end_depart(end, &wire->departed);
     gyre_sim_world_wake(wire->world, wire->rank, 0);
 }
 
-static int sim_bye(struct gyre_pipe *base)
+static int sim_bye(struct gyre_pipe *end)
 {
-    struct sim_pipe *pipe = (struct sim_pipe *)base;
-    if (gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream)) {
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
+    if (gyre_end_parted(end)) {
         return 0;
     }
-    if (pipe->status) {
-        return pipe->status;
+    if (end->status) {
+        return end->status;
     }
     if (!pipe->parting) {
         pipe->parting = true;
-        gyre_stream_bye(pipe->stream);
+        gyre_end_bye(end);
         stir(pipe);
     }
     return GYRE_AGAIN;
 }
 
-static int sim_send(struct gyre_pipe *base, const struct gyre_match *match, const void *data,
+static int sim_send(struct gyre_pipe *end, const struct gyre_match *match, const void *data,
                     uint64_t length, uint64_t token)
 {
-    struct sim_pipe *pipe = (struct sim_pipe *)base;
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
     stir(pipe);
-    return gyre_stream_send(pipe->stream, match, data, length, token);
+    return gyre_stream_send(end->stream[0], match, data, length, token);
 }
 
-static int sim_recv(struct gyre_pipe *base, const struct gyre_match *match, void *data,
+static int sim_recv(struct gyre_pipe *end, const struct gyre_match *match, void *data,
                     uint64_t length, uint64_t token)
 {
-    struct sim_pipe *pipe = (struct sim_pipe *)base;
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
     stir(pipe);
-    return gyre_stream_recv(pipe->stream, match, data, length, token);
+    return gyre_stream_recv(end->stream[0], match, data, length, token);
 }
 
-static int sim_cancel(struct gyre_pipe *base, uint64_t token)
+static int sim_cancel(struct gyre_pipe *end, uint64_t token)
 {
-    struct sim_pipe *pipe = (struct sim_pipe *)base;
+    struct sim_pipe *pipe = (struct sim_pipe *)end;
     stir(pipe);
-    return gyre_stream_cancel(pipe->stream, token);
+    return gyre_stream_cancel(end->stream[0], token);
 }
 
 /* -- progress ---------------------------------------------------------------------------------- */
 
 static void break_pipe(struct sim_pipe *pipe, int status)
 {
-    if (!pipe->status) {
-        pipe->status = status;
-        gyre_stream_fail(pipe->stream, status);
-        gyre_sim_end_close(pipe->end); /* the peer learns of it, as of a closed socket */
+    if (pipe->end.status) {
+        return;
     }
+    gyre_trouble_set(&pipe->end.trouble, status,
+                     "rank %u: the simulated connection to rank %u failed: %s", pipe->end.rank,
+                     pipe->end.peer, gyre_status_name(status));
+    gyre_end_fail(&pipe->end, status);
+    gyre_sim_end_close(pipe->line); /* the peer learns of it, as of a closed socket */
 }
 
-static void read_all(struct sim_pipe *pipe)
+static void read_line(struct sim_pipe *pipe)
 {
     struct iovec iov[2];
     size_t bytes;
     do {
-        int count = gyre_stream_target(pipe->stream, iov);
-        bytes = gyre_sim_end_read(pipe->end, iov, count);
-        int status = bytes > 0 ? gyre_stream_read(pipe->stream, bytes) : 0;
+        int count = gyre_stream_target(pipe->end.stream[0], iov);
+        bytes = gyre_sim_end_read(pipe->line, iov, count);
+        int status = bytes > 0 ? gyre_stream_read(pipe->end.stream[0], bytes) : 0;
         if (status) {
             break_pipe(pipe, status);
         }
-    } while (bytes > 0 && !pipe->status);
-    bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
-    if (!pipe->status && !parted && gyre_sim_end_over(pipe->end)) {
+    } while (bytes > 0 && !pipe->end.status);
+    if (!pipe->end.status && !gyre_end_parted(&pipe->end) && gyre_sim_end_over(pipe->line)) {
         break_pipe(pipe, GYRE_PEER_LOST);
     }
 }
 
-static void write_to_pipe(struct sim_pipe *pipe)
+static void write_line(struct sim_pipe *pipe)
 {
     struct iovec iov[VECTORS];
     size_t bytes;
     do {
-        int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
-        bytes = count > 0 ? gyre_sim_end_write(pipe->end, iov, count) : 0;
-        gyre_stream_wrote(pipe->stream, bytes);
+        int count = gyre_stream_gather(pipe->end.stream[0], iov, VECTORS);
+        bytes = count > 0 ? gyre_sim_end_write(pipe->line, iov, count) : 0;
+        gyre_stream_wrote(pipe->end.stream[0], bytes);
     } while (bytes > 0);
-}
-
-/* Fetches completions of detached pipes. A pipe is freed with its last one. */
-static int complete_leaving(struct sim_wire *wire, struct gyre_completion *out, int max)
-{
-    struct sim_pipe *pipe;
-    int count = 0;
-    while (count < max && (pipe = LIST_FIRST(&wire->leaving))) {
-        count += gyre_stream_complete(pipe->stream, out + count, max - count);
-        if (count < max) {
-            free_pipe(pipe);
-        }
-    }
-    return count;
 }
 
 static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion *out, int max)
 {
     struct sim_wire *wire = (struct sim_wire *)base;
     struct sim_pipe *pipe;
-    int count = complete_leaving(wire, out, max);
+    int count = gyre_end_harvest(&wire->departed, out, max);
     while (count < max && (pipe = gyre_sim_world_take_marked(wire->world, wire->rank))) {
-        if (!pipe->status) {
-            read_all(pipe);
-            write_to_pipe(pipe);
+        if (!pipe->end.status) {
+            read_line(pipe);
+            write_line(pipe);
         }
-        count += gyre_stream_complete(pipe->stream, out + count, max - count);
+        count += gyre_stream_complete(pipe->end.stream[0], out + count, max - count);
         if (count == max) { /* there may be more */
-            gyre_sim_end_mark(pipe->end);
+            gyre_sim_end_mark(pipe->line);
         }
     }
     return count;
-}
-
-static int sim_state(const struct gyre_pipe *base, struct gyre_trouble *trouble)
-{
-    const struct sim_pipe *pipe = (const struct sim_pipe *)base;
-    if (!pipe->status) {
-        return 0;
-    }
-    return gyre_trouble_set(trouble, pipe->status,
-                            "rank %u: the simulated connection to rank %u failed: %s",
-                            pipe->wire->rank, pipe->peer, gyre_status_name(pipe->status));
 }
 
 static int sim_arm(struct gyre_wire *base, struct gyre_alarm *alarm)
 {
     const struct sim_wire *wire = (const struct sim_wire *)base;
     alarm->fd = -1;
-    return !LIST_EMPTY(&wire->leaving) || gyre_sim_world_has_marked(wire->world, wire->rank)
-               ? GYRE_AGAIN
-               : 0;
+    return wire->departed || gyre_sim_world_has_marked(wire->world, wire->rank) ? GYRE_AGAIN : 0;
 }
 
 const struct gyre_driver gyre_driver_sim = {.name = "sim",
@@ -294,5 +257,5 @@ const struct gyre_driver gyre_driver_sim = {.name = "sim",
                                             .recv = sim_recv,
                                             .cancel = sim_cancel,
                                             .poll = sim_poll,
-                                            .state = sim_state,
+                                            .state = gyre_end_state,
                                             .arm = sim_arm};
