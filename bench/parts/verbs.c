@@ -31,7 +31,7 @@
 #define ROUNDS_MOST 99
 #define TAKE        64
 #define TURNS_MOST  1000
-#define DEPTH_MOST  (GYRE_VERBS_POSTS / 2)
+#define DEPTH_MOST  (GYRE_PIPE_POSTS / 2)
 #define PATIENCE_NS (1 * GYRE_MS)
 
 enum figure { OURS, IMMEDIATE, POLLED, FIGURES };

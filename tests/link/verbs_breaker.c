@@ -52,7 +52,7 @@ int verbs_breaker_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     const struct gyre_verbs_wire *wire = (const struct gyre_verbs_wire *)handle;
     for (uint32_t i = 0; i < wire->most; i++) {
         const struct gyre_verbs_pipe *pipe = wire->pipe[i];
-        if (pipe && !pipe->status && pipe->fallback.state && !pipe->ended &&
+        if (pipe && !pipe->end.status && pipe->fallback.state && !pipe->ended &&
             pipe->fallback.state != GYRE_VERBS_ON_FALLBACK)
             return GYRE_AGAIN;
     }

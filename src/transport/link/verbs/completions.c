@@ -38,7 +38,7 @@ static bool has_left(struct gyre_verbs_queue *queue, struct gyre_send *send)
     gyre_stream_write_of(send, &write);
     if (!gyre_verbs_remote_write_is_whole(pipe, write.length, true))
         return false;
-    gyre_stream_end_write(pipe->stream, send);
+    gyre_stream_end_write(pipe->end.stream[0], send);
     return true;
 }
 
@@ -46,7 +46,7 @@ static void end_requests(struct gyre_verbs_queue *queue)
 {
     for (; queue->sends_done != queue->told; queue->sends_done++) {
         struct gyre_send *send = queue->ends[queue->sends_done % GYRE_VERBS_SENDS];
-        if (send && !queue->pipe->status && !has_left(queue, send))
+        if (send && !queue->pipe->end.status && !has_left(queue, send))
             return;
     }
 }
@@ -89,10 +89,10 @@ void gyre_verbs_fail_request(struct gyre_verbs_queue *queue, const struct ibv_wc
     char text[320];
     if (!queue->proven)
         gyre_verbs_refuse(queue, ibv_wc_status_str(done->status));
-    if (!queue->proven || pipe->status || pipe->broken)
+    if (!queue->proven || pipe->end.status || pipe->broken)
         return;
     gyre_verbs_pipe_look(pipe);
-    if (gyre_verbs_parted(pipe)) {
+    if (gyre_end_parted(&pipe->end)) {
         pipe->broken = true;
         return;
     }
@@ -111,12 +111,12 @@ static void came(struct gyre_verbs_queue *queue, const struct ibv_wc *done)
 {
     const struct gyre_verbs_pipe *pipe = queue->pipe;
     bool breaking = pipe->fallback.state == GYRE_VERBS_BREAKING;
-    if (pipe->status || (pipe->broken && !breaking))
+    if (pipe->end.status || (pipe->broken && !breaking))
         return;
     int status = breaking ? 0 : gyre_verbs_queue_renew(queue);
     if (status)
         gyre_verbs_break(queue, -status, "the device takes no more receives");
-    if (pipe->status)
+    if (pipe->end.status)
         return;
     if (done->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
         gyre_verbs_fail(queue, GYRE_CORRUPT, "the peer asks for what nobody asks for");

@@ -108,7 +108,7 @@ static void end_hangup(struct gyre_verbs_pipe *pipe, uint64_t now)
     if (!pipe->hangup_at)
         pipe->hangup_at = now;
     gyre_verbs_pipe_look(pipe);
-    if (!gyre_stream_heard_bye(pipe->stream)) {
+    if (!gyre_stream_heard_bye(pipe->end.stream[0])) {
         if (now - pipe->hangup_at <= END_NS)
             return;
         gyre_verbs_fail(pipe->queue, GYRE_PEER_LOST,

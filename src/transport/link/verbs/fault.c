@@ -14,7 +14,6 @@
 #include "transport/link/verbs/peer.h"
 
 #include "base/log.h"
-#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -30,7 +29,7 @@ static const char *describe(const struct gyre_verbs_queue *queue, const char *wh
     snprintf(text, GYRE_VERBS_STORY,
              "verbs link from rank %u to rank %u (%s, GID %s, queue pair %u to GID %s, "
              "queue pair %u): %s",
-             pipe->wire->rank, pipe->peer, queue->card->name, here, queue->mine.number, there,
+             pipe->end.rank, pipe->end.peer, queue->card->name, here, queue->mine.number, there,
              queue->theirs.number, what);
     return text;
 }
@@ -60,32 +59,26 @@ void gyre_verbs_fail(struct gyre_verbs_queue *queue, int status, const char *wha
     char story[GYRE_VERBS_STORY];
     if (!queue->proven)
         gyre_verbs_refuse(queue, what);
-    if (!queue->proven || pipe->status)
+    if (!queue->proven || pipe->end.status)
         return;
-    pipe->status = status;
     pipe->broken = true;
-    gyre_trouble_set(&pipe->trouble, status, "%s", describe(queue, what, story));
+    gyre_trouble_set(&pipe->end.trouble, status, "%s", describe(queue, what, story));
     gyre_verbs_queue_stop_all(pipe);
-    gyre_stream_fail(pipe->stream, status);
+    gyre_end_fail(&pipe->end, status);
     gyre_verbs_mark(pipe);
 }
 
-/* The stream has refused what came, or what this rank posted. */
 void gyre_verbs_fail_stream(struct gyre_verbs_pipe *pipe, int status)
 {
-    struct gyre_match mine;
-    uint64_t theirs;
-    char text[256] = "what came is not what the peer sent: check that both run the same version";
+    char copy[128], text[256];
+    const char *other = "what came is not what the peer sent: check that both run the same version";
+    snprintf(copy, sizeof copy, "a message of a device's memory could not be copied: %s",
+             gyre_status_name(status));
     if (status == -ENOMEM)
-        snprintf(text, sizeof text, "no memory for a message on its way from or to a device");
-    else if (status != GYRE_MISMATCH && status != GYRE_CORRUPT)
-        snprintf(text, sizeof text, "a message of a device's memory could not be copied: %s",
-                 gyre_status_name(status));
-    if (status == GYRE_MISMATCH) {
-        gyre_stream_mismatch(pipe->stream, &mine, &theirs);
-        gyre_signature_disagreement(text, sizeof text, pipe->wire->rank, pipe->peer, &mine, theirs);
-    }
-    gyre_verbs_fail(pipe->queue, status, text);
+        other = "no memory for a message on its way from or to a device";
+    else if (status != GYRE_CORRUPT)
+        other = copy;
+    gyre_verbs_fail(pipe->queue, status, gyre_end_refusal(&pipe->end, 0, status, other, text));
 }
 
 /* -- breaking ---------------------------------------------------------------------------------- */
@@ -103,7 +96,7 @@ void gyre_verbs_break(struct gyre_verbs_queue *queue, int status, const char *wh
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
     char story[GYRE_VERBS_STORY], text[GYRE_VERBS_STORY];
-    if (pipe->status || pipe->fallback.state)
+    if (pipe->end.status || pipe->fallback.state)
         return;
     if (queue->proven)
         what = add_circumstances(queue, what, text);
@@ -135,6 +128,6 @@ void gyre_verbs_break_all(struct gyre_verbs_wire *wire, const struct gyre_verbs_
                           int status, const char *what)
 {
     for (uint32_t i = 0; i < wire->most; i++)
-        if (wire->pipe[i] && !gyre_verbs_parted(wire->pipe[i]))
+        if (wire->pipe[i] && !gyre_end_parted(&wire->pipe[i]->end))
             break_those_on(wire->pipe[i], card, status, what);
 }

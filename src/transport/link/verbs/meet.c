@@ -255,7 +255,7 @@ int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
     uint64_t patience = gyre_verbs_meet_ms(wire->most * wire->queues);
     struct talk talk = {.fd = pipe->fd[0],
                         .deadline = gyre_now_ns() + patience * GYRE_MS,
-                        .peer = pipe->peer,
+                        .peer = pipe->end.peer,
                         .trouble = trouble};
     int status = meet_by(pipe->queue, &talk);
     for (uint32_t i = 1; !status && i < mine->queues && i < theirs->queues; i++)

@@ -133,7 +133,7 @@ static const char *network_name(uint8_t network)
 static int check_offer(const struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
 {
     const struct gyre_verbs_end *mine = &queue->mine, *theirs = &queue->theirs;
-    uint32_t rank = queue->pipe->wire->rank;
+    uint32_t rank = queue->pipe->end.rank;
     char here[GYRE_VERBS_NAME_MAX], there[GYRE_VERBS_NAME_MAX];
     if (theirs->version != mine->version)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
@@ -160,7 +160,7 @@ int gyre_verbs_offer_read(struct gyre_verbs_queue *queue, const struct gyre_trou
         return gyre_trouble_set(trouble, GYRE_CORRUPT,
                                 "rank %u made no sense as the verbs link to it was made: do both "
                                 "run the same version?",
-                                queue->pipe->peer);
+                                queue->pipe->end.peer);
     if (why->status)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED, "%s", why->text);
     return check_offer(queue, trouble);

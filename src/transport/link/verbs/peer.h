@@ -46,7 +46,6 @@
 
 #include "transport/link/verbs/wire.h"
 
-#define GYRE_VERBS_POSTS  256          /* sends, and as many receives, on a pipe */
 #define GYRE_VERBS_RECORD (32u * 1024) /* bytes of a record at most */
 #define GYRE_VERBS_BATCH  16           /* requests given to the device at once */
 #define GYRE_VERBS_SIGNAL 16           /* one request in so many has a completion */
@@ -182,11 +181,11 @@ struct gyre_verbs_tcp_fallback {
 };
 
 struct gyre_verbs_pipe {
+    struct gyre_pipe end;
     struct gyre_verbs_wire *wire;
-    uint32_t peer, index, serial;
+    uint32_t index, serial;
     int fd[8],
         fds; /* sockets; the two ends met over the first, which ends with the peer's process */
-    struct gyre_stream *stream;
     struct gyre_verbs_queue queue[GYRE_VERBS_QUEUES];
     struct gyre_verbs_queue *way[GYRE_VERBS_QUEUES]; /* the proven ones; queue[0] is first */
     uint32_t ways;
@@ -223,10 +222,7 @@ struct gyre_verbs_pipe {
     bool falls_back; /* both ends do, if a queue pair breaks */
     struct gyre_verbs_tcp_fallback fallback;
     uint64_t hangup_at;
-    int status;
-    struct gyre_trouble trouble;
     TAILQ_ENTRY(gyre_verbs_pipe) in_busy;
-    LIST_ENTRY(gyre_verbs_pipe) in_departed;
 };
 
 static inline bool gyre_verbs_is_first(const struct gyre_verbs_queue *queue)
@@ -241,12 +237,6 @@ static inline void gyre_verbs_mark(struct gyre_verbs_pipe *pipe)
         return;
     pipe->busy = true;
     TAILQ_INSERT_TAIL(&pipe->wire->busy, pipe, in_busy);
-}
-
-/* Both ends have said goodbye. */
-static inline bool gyre_verbs_parted(const struct gyre_verbs_pipe *pipe)
-{
-    return gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
 }
 
 /* -- queue.c ----------------------------------------------------------------------------------- */

@@ -102,14 +102,14 @@ static bool push_records(struct gyre_verbs_pipe *pipe)
     struct iovec iov[VECTORS];
     uint32_t before = pipe->records;
     for (;;) {
-        int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
+        int count = gyre_stream_gather(pipe->end.stream[0], iov, VECTORS);
         uint32_t most = count ? pipe_room(pipe) : 0;
         if (!most)
             break;
         uint8_t *to = pipe->outbox + pipe->written % pipe->queue->theirs.ring;
         uint32_t length = copy_vectors(to, most, iov, count);
         put_record(pipe, length);
-        gyre_stream_wrote(pipe->stream, length);
+        gyre_stream_wrote(pipe->end.stream[0], length);
     }
     return pipe->records != before;
 }
@@ -121,7 +121,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
     uint64_t most = GYRE_FRAME_BYTES + length; /* or a slot's, with its trailer */
     if (pipe_room(pipe) < (most < GYRE_VERBS_SLOT ? GYRE_VERBS_SLOT : most))
         return false;
-    uint32_t frame = gyre_stream_send_now(pipe->stream, match, data, length, token, to);
+    uint32_t frame = gyre_stream_send_now(pipe->end.stream[0], match, data, length, token, to);
     if (!frame)
         return false;
     if (gyre_verbs_slot_fits(pipe, frame)) {
@@ -144,16 +144,16 @@ static bool owes_ack(const struct gyre_verbs_pipe *pipe)
 
 bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
 {
-    if (!pipe->status && pipe->fallback.state > GYRE_VERBS_BREAKING)
+    if (!pipe->end.status && pipe->fallback.state > GYRE_VERBS_BREAKING)
         return gyre_verbs_fallback_push(pipe);
-    if (pipe->status || pipe->broken)
+    if (pipe->end.status || pipe->broken)
         return false;
     bool moved = false;
-    if (!gyre_stream_silent(pipe->stream) || pipe->writing) {
+    if (!gyre_stream_silent(pipe->end.stream[0]) || pipe->writing) {
         moved = push_records(pipe);
         moved |= gyre_verbs_remote_write_push(pipe);
     }
-    if (owes_ack(pipe) && !gyre_verbs_parted(pipe) && gyre_verbs_queue_room(pipe->queue))
+    if (owes_ack(pipe) && !gyre_end_parted(&pipe->end) && gyre_verbs_queue_room(pipe->queue))
         write_inbox(pipe, GYRE_VERBS_ONLY_ACK, 0, 0, 0);
     for (uint32_t i = 0; i < pipe->ways; i++)
         gyre_verbs_flush(pipe->way[i]);
@@ -176,7 +176,7 @@ static bool hear_ack(struct gyre_verbs_pipe *pipe, uint32_t consumed)
 
 static void feed_stream(struct gyre_verbs_pipe *pipe, const uint8_t *record, uint32_t length)
 {
-    int status = gyre_stream_feed(pipe->stream, record, length);
+    int status = gyre_stream_feed(pipe->end.stream[0], record, length);
     pipe->read += length;
     pipe->wire->moved += length;
     if (status)
@@ -221,7 +221,7 @@ bool gyre_verbs_pipe_look(struct gyre_verbs_pipe *pipe)
 {
     uint8_t frame[GYRE_VERBS_SLOT];
     uint32_t before = pipe->ahead;
-    while (!pipe->status && !pipe->broken && pipe->ahead < pipe->queue->mine.window) {
+    while (!pipe->end.status && !pipe->broken && pipe->ahead < pipe->queue->mine.window) {
         uint32_t length = gyre_verbs_slot_read(pipe, pipe->taken + pipe->ahead, frame);
         if (!length)
             break;
@@ -235,7 +235,7 @@ bool gyre_verbs_pipe_look(struct gyre_verbs_pipe *pipe)
 static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
 {
     pipe->arrived++;
-    int status = gyre_stream_arrived(pipe->stream, number);
+    int status = gyre_stream_arrived(pipe->end.stream[0], number);
     if (status)
         gyre_verbs_fail_stream(pipe, status);
 }
@@ -246,7 +246,7 @@ static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     uint64_t length;
     if (immediate >> GYRE_VERBS_KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
-        !gyre_stream_place(pipe->stream, immediate & WORD_MASK, &length))
+        !gyre_stream_place(pipe->end.stream[0], immediate & WORD_MASK, &length))
         return true;
     return gyre_verbs_remote_write_is_whole(pipe, length, false);
 }
@@ -263,7 +263,7 @@ static void take_immediate(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 
 static void take_held(struct gyre_verbs_pipe *pipe)
 {
-    while (!pipe->status && pipe->held_done != pipe->held_next &&
+    while (!pipe->end.status && pipe->held_done != pipe->held_next &&
            is_whole(pipe, pipe->held[pipe->held_done % GYRE_VERBS_HELD]))
         take_immediate(pipe, pipe->held[pipe->held_done++ % GYRE_VERBS_HELD]);
 }

@@ -227,7 +227,7 @@ static void post_batch(struct gyre_verbs_queue *queue)
         work[i].next = i + 1 < count ? &work[i + 1] : NULL;
     }
     queue->batched = 0;
-    if (count && !queue->refusal && !pipe->status && !pipe->broken)
+    if (count && !queue->refusal && !pipe->end.status && !pipe->broken)
         queue->refusal = ibv_post_send(queue->pair, work, &bad);
 }
 

@@ -101,7 +101,7 @@ static bool begin_write(struct gyre_verbs_pipe *pipe)
 {
     if (pipe->writing)
         return true;
-    if (!gyre_stream_take_write(pipe->stream, &pipe->write))
+    if (!gyre_stream_take_write(pipe->end.stream[0], &pipe->write))
         return false;
     const struct gyre_verbs_memory *found =
         gyre_verbs_memory_of(pipe->wire, pipe->write.from, pipe->write.length);
@@ -156,7 +156,7 @@ static void write_part(struct gyre_verbs_pipe *pipe)
 bool gyre_verbs_remote_write_push(struct gyre_verbs_pipe *pipe)
 {
     bool moved = false;
-    while (!pipe->status && gyre_verbs_queue_room(pipe->queue) > GYRE_VERBS_SENDS / 2 &&
+    while (!pipe->end.status && gyre_verbs_queue_room(pipe->queue) > GYRE_VERBS_SENDS / 2 &&
            begin_write(pipe) && gyre_verbs_queue_room(next_queue(pipe))) {
         write_part(pipe);
         moved = true;

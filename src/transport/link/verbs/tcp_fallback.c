@@ -81,7 +81,7 @@ static void end_queues(struct gyre_verbs_pipe *pipe, uint64_t now)
         gyre_verbs_fail(pipe->queue, fallback->status,
                         "what was posted to the device does not end, so what has come is not known "
                         "and TCP cannot go on with it");
-    if (left || pipe->status)
+    if (left || pipe->end.status)
         return;
     gyre_verbs_queue_destroy_all(pipe);
     fallback->state = GYRE_VERBS_TELLING;
@@ -160,7 +160,7 @@ static bool repeat_message(struct gyre_verbs_pipe *pipe)
 static bool next_part(struct gyre_verbs_pipe *pipe)
 {
     struct iovec iov[VECTORS];
-    int count = gyre_stream_gather(pipe->stream, iov, VECTORS);
+    int count = gyre_stream_gather(pipe->end.stream[0], iov, VECTORS);
     uint32_t length = 0;
     for (int i = 0; i < count && length < PART_MOST; i++) {
         uint32_t left = PART_MOST - length;
@@ -170,7 +170,7 @@ static bool next_part(struct gyre_verbs_pipe *pipe)
     }
     if (!length)
         return false;
-    gyre_stream_wrote(pipe->stream, length);
+    gyre_stream_wrote(pipe->end.stream[0], length);
     put_frame(pipe, BYTES, 0, pipe->outbox, length);
     return true;
 }
@@ -182,7 +182,7 @@ static bool next_frame(struct gyre_verbs_pipe *pipe)
         return false;
     if (repeat_record(pipe) || repeat_message(pipe) || next_part(pipe))
         return true;
-    return gyre_stream_take_write(pipe->stream, &write) && put_message(pipe, &write);
+    return gyre_stream_take_write(pipe->end.stream[0], &write) && put_message(pipe, &write);
 }
 
 static void advance_fallback(struct gyre_verbs_pipe *pipe, uint64_t put)
@@ -195,7 +195,7 @@ static void advance_fallback(struct gyre_verbs_pipe *pipe, uint64_t put)
     fallback->body += put - head;
     if (!is_flushed(pipe) || !fallback->ends)
         return;
-    gyre_stream_end_write(pipe->stream, fallback->ends);
+    gyre_stream_end_write(pipe->end.stream[0], fallback->ends);
     fallback->ends = NULL;
 }
 
@@ -242,7 +242,7 @@ static int settle_messages(struct gyre_verbs_pipe *pipe, uint32_t arrived)
         struct gyre_send **send = &queue->ends[i % GYRE_VERBS_SENDS];
         if (!*send)
             continue;
-        gyre_stream_end_write(pipe->stream, *send);
+        gyre_stream_end_write(pipe->end.stream[0], *send);
         *send = NULL;
         ended--;
     }
@@ -269,7 +269,7 @@ static int open_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
     fallback->number = gyre_get32(head + 4);
     fallback->in_left = gyre_get64(head + 8);
     if (fallback->kind == MESSAGE)
-        fallback->to = gyre_stream_place(pipe->stream, fallback->number, &length);
+        fallback->to = gyre_stream_place(pipe->end.stream[0], fallback->number, &length);
     if (!fallback->in_left || (fallback->kind != BYTES && fallback->kind != MESSAGE) ||
         (fallback->kind == MESSAGE && (!fallback->to || length != fallback->in_left)))
         return refuse_fallback(pipe, "the peer sends over TCP what nobody waits for");
@@ -282,12 +282,12 @@ static int take_body(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t
     int status = 0;
     fallback->in_left -= length;
     if (fallback->kind == BYTES) {
-        status = gyre_stream_feed(pipe->stream, from, length);
+        status = gyre_stream_feed(pipe->end.stream[0], from, length);
     } else {
         gyre_copy(fallback->to, from, length);
         fallback->to += length;
         if (!fallback->in_left)
-            status = gyre_stream_arrived(pipe->stream, fallback->number);
+            status = gyre_stream_arrived(pipe->end.stream[0], fallback->number);
     }
     if (status)
         gyre_verbs_fail_stream(pipe, status);
@@ -331,7 +331,7 @@ static void hang_up(struct gyre_verbs_pipe *pipe)
 static bool pull(struct gyre_verbs_pipe *pipe)
 {
     bool moved = false;
-    for (int turn = 0; turn < TURNS && !pipe->status && !pipe->hangup && !pipe->ended; turn++) {
+    for (int turn = 0; turn < TURNS && !pipe->end.status && !pipe->hangup && !pipe->ended; turn++) {
         ssize_t got = recv(pipe->fd[0], pipe->inbox, pipe->queue->mine.ring, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
             hang_up(pipe);
@@ -348,10 +348,10 @@ static bool pull(struct gyre_verbs_pipe *pipe)
 
 static bool serve_fallback(struct gyre_verbs_pipe *pipe)
 {
-    if (pipe->status || pipe->ended || pipe->fallback.state < GYRE_VERBS_TELLING)
+    if (pipe->end.status || pipe->ended || pipe->fallback.state < GYRE_VERBS_TELLING)
         return false;
     bool moved = pull(pipe);
-    moved |= !pipe->status && gyre_verbs_fallback_push(pipe);
+    moved |= !pipe->end.status && gyre_verbs_fallback_push(pipe);
     if (moved)
         gyre_verbs_mark(pipe);
     return moved;
@@ -362,7 +362,7 @@ bool gyre_verbs_fallback_serve(struct gyre_verbs_wire *wire, uint64_t now)
     bool moved = false;
     for (uint32_t i = 0; i < wire->most && wire->fallbacks; i++) {
         struct gyre_verbs_pipe *pipe = wire->pipe[i];
-        if (!pipe || !pipe->fallback.state || pipe->status)
+        if (!pipe || !pipe->fallback.state || pipe->end.status)
             continue;
         if (pipe->fallback.state == GYRE_VERBS_BREAKING)
             end_queues(pipe, now);

@@ -39,7 +39,7 @@ static void judge_queue(struct gyre_verbs_queue *queue)
     bool waits = queue->signals != queue->signals_done && queue->answers == queue->signals_done;
     queue->answers = queue->signals_done;
     queue->unanswered = waits ? queue->unanswered + 1 : 0;
-    if (queue->unanswered <= PARTS || gyre_verbs_parted(pipe))
+    if (queue->unanswered <= PARTS || gyre_end_parted(&pipe->end))
         return;
     int status = gyre_verbs_port_state(queue->card, &words);
     snprintf(text, sizeof text,

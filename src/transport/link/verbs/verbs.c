@@ -22,11 +22,6 @@
 
 #define LOOK_EVERY_NS (GYRE_MS / 5) /* the sockets are heard, meanwhile */
 
-static struct gyre_verbs_pipe *pipe_of(struct gyre_pipe *handle)
-{
-    return (struct gyre_verbs_pipe *)handle;
-}
-
 /* -- wires ------------------------------------------------------------------------------------- */
 
 static void verbs_close(struct gyre_wire *handle);
@@ -48,7 +43,6 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     wire->most = options->peers;
     wire->epoll = -1;
     TAILQ_INIT(&wire->busy);
-    LIST_INIT(&wire->departed);
     gyre_verbs_remote_write_open(wire, options->lookup);
     int status = gyre_verbs_device_open(wire, options, trouble);
     if (status) {
@@ -59,19 +53,9 @@ static int verbs_open(const struct gyre_wire_options *options, struct gyre_wire 
     return 0;
 }
 
-static void free_pipe(struct gyre_verbs_pipe *pipe)
+static void verbs_detach(struct gyre_pipe *end)
 {
-    gyre_verbs_queue_destroy_all(pipe);
-    if (pipe->busy)
-        TAILQ_REMOVE(&pipe->wire->busy, pipe, in_busy);
-    gyre_stream_destroy(pipe->stream);
-    free(pipe);
-}
-
-/* The struct stays until poll() has told the last completions. */
-static void verbs_detach(struct gyre_pipe *handle)
-{
-    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
     struct gyre_verbs_wire *wire = pipe->wire;
     gyre_verbs_queue_destroy_all(pipe);
     wire->pipe[pipe->index] = NULL;
@@ -79,13 +63,9 @@ static void verbs_detach(struct gyre_pipe *handle)
     wire->fallbacks -= pipe->fallback.state != GYRE_VERBS_DIRECT;
     for (int i = 0; i < pipe->fds; i++)
         close(pipe->fd[i]);
-    if (!pipe->status)
-        gyre_stream_fail(pipe->stream, -ECANCELED);
-    pipe->status = -ECANCELED;
     if (pipe->busy)
         TAILQ_REMOVE(&wire->busy, pipe, in_busy);
-    pipe->busy = false;
-    LIST_INSERT_HEAD(&wire->departed, pipe, in_departed);
+    gyre_end_depart(end, &wire->departed);
 }
 
 static void verbs_close(struct gyre_wire *handle)
@@ -95,12 +75,8 @@ static void verbs_close(struct gyre_wire *handle)
         return;
     for (uint32_t i = 0; i < wire->most; i++)
         if (wire->pipe[i])
-            verbs_detach((struct gyre_pipe *)wire->pipe[i]);
-    while (!LIST_EMPTY(&wire->departed)) {
-        struct gyre_verbs_pipe *pipe = LIST_FIRST(&wire->departed);
-        LIST_REMOVE(pipe, in_departed);
-        free_pipe(pipe);
-    }
+            verbs_detach(&wire->pipe[i]->end);
+    gyre_end_forget(&wire->departed);
     gyre_verbs_memory_close(wire);
     gyre_verbs_device_close(wire);
     free(wire->pipe);
@@ -123,22 +99,20 @@ static uint32_t free_pipe_place(const struct gyre_verbs_wire *wire)
 }
 
 static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *channel,
-                     struct gyre_verbs_pipe **out, struct gyre_trouble *trouble)
+                     struct gyre_pipe **out, struct gyre_trouble *trouble)
 {
     const struct gyre_stream_options options = {.epoch = wire->epoch,
-                                                .posts = GYRE_VERBS_POSTS,
+                                                .posts = GYRE_PIPE_POSTS,
                                                 .peer = channel->peer,
                                                 .remote_write = &wire->remote_write,
                                                 .copy_queue = wire->copy_queue};
-    struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
-    int status = pipe ? gyre_stream_create(&options, &pipe->stream) : -ENOMEM;
-    if (status) {
-        free(pipe);
+    int status = gyre_end_create(sizeof(struct gyre_verbs_pipe), wire->rank, channel->peer,
+                                 &options, 1, out);
+    if (status)
         return gyre_trouble_set(trouble, status, "no memory for a verbs link to rank %u",
                                 channel->peer);
-    }
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)*out;
     pipe->wire = wire;
-    pipe->peer = channel->peer;
     pipe->index = free_pipe_place(wire);
     pipe->serial = ++wire->serials;
     pipe->fds = channel->fds;
@@ -147,7 +121,6 @@ static int make_pipe(struct gyre_verbs_wire *wire, const struct gyre_channel *ch
             (struct gyre_verbs_queue){.pipe = pipe, .card = &wire->card[i % wire->cards]};
     memcpy(pipe->fd, channel->fd, sizeof pipe->fd);
     gyre_verbs_device_place(pipe);
-    *out = pipe;
     return 0;
 }
 
@@ -159,31 +132,41 @@ static int listen_to_pipe(struct gyre_verbs_pipe *pipe, struct gyre_trouble *tro
         return gyre_trouble_set(trouble, -errno,
                                 "verbs: the connection to rank %u cannot be "
                                 "watched: %s",
-                                pipe->peer, strerror(errno));
+                                pipe->end.peer, strerror(errno));
     return 0;
+}
+
+/* The descriptors stay the caller's. */
+static void give_up_pipe(struct gyre_verbs_pipe *pipe)
+{
+    pipe->wire->pipe[pipe->index] = NULL;
+    gyre_verbs_queue_destroy_all(pipe);
+    if (pipe->busy)
+        TAILQ_REMOVE(&pipe->wire->busy, pipe, in_busy);
+    gyre_end_destroy(&pipe->end);
 }
 
 static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *channel,
                         struct gyre_pipe **out, struct gyre_trouble *trouble)
 {
     struct gyre_verbs_wire *wire = (struct gyre_verbs_wire *)handle;
-    struct gyre_verbs_pipe *pipe = NULL;
     if (channel->fds < 1 || free_pipe_place(wire) == wire->most)
         return gyre_trouble_set(trouble, -EINVAL,
                                 "rank %u: a verbs link needs a connection, and one of %u places",
                                 channel->peer, wire->most);
-    int status = make_pipe(wire, channel, &pipe, trouble);
+    struct gyre_pipe *end;
+    int status = make_pipe(wire, channel, &end, trouble);
     if (status)
         return status;
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
     wire->pipe[pipe->index] = pipe;
     status = gyre_verbs_meet(pipe, trouble);
     status = status ? status : listen_to_pipe(pipe, trouble);
     if (status) {
-        wire->pipe[pipe->index] = NULL;
-        free_pipe(pipe);
+        give_up_pipe(pipe);
         return status;
     }
-    *out = (struct gyre_pipe *)pipe;
+    *out = end;
     return 0;
 }
 
@@ -202,17 +185,17 @@ static void accepted(struct gyre_verbs_pipe *pipe)
     gyre_verbs_mark(pipe);
 }
 
-static int verbs_send(struct gyre_pipe *handle, const struct gyre_match *match, const void *data,
+static int verbs_send(struct gyre_pipe *end, const struct gyre_match *match, const void *data,
                       uint64_t length, uint64_t token)
 {
-    struct gyre_verbs_pipe *pipe = pipe_of(handle);
-    int status = pipe->status;
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
+    int status = pipe->end.status;
     if (!status && !pipe->broken && gyre_verbs_pipe_send_now(pipe, match, data, length, token)) {
         accepted(pipe);
         return 0;
     }
     if (!status)
-        status = gyre_stream_send(pipe->stream, match, data, length, token);
+        status = gyre_stream_send(pipe->end.stream[0], match, data, length, token);
     if (status)
         return verbs_refused(pipe, status);
     accepted(pipe);
@@ -220,12 +203,13 @@ static int verbs_send(struct gyre_pipe *handle, const struct gyre_match *match, 
     return 0;
 }
 
-static int verbs_recv(struct gyre_pipe *handle, const struct gyre_match *match, void *data,
+static int verbs_recv(struct gyre_pipe *end, const struct gyre_match *match, void *data,
                       uint64_t length, uint64_t token)
 {
-    struct gyre_verbs_pipe *pipe = pipe_of(handle);
-    int status =
-        pipe->status ? pipe->status : gyre_stream_recv(pipe->stream, match, data, length, token);
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
+    int status = pipe->end.status
+                     ? pipe->end.status
+                     : gyre_stream_recv(pipe->end.stream[0], match, data, length, token);
     if (status)
         return verbs_refused(pipe, status);
     accepted(pipe);
@@ -234,65 +218,36 @@ static int verbs_recv(struct gyre_pipe *handle, const struct gyre_match *match, 
     return 0;
 }
 
-static bool verbs_carries(struct gyre_pipe *handle, const void *memory, uint64_t length, bool send)
+static int verbs_cancel(struct gyre_pipe *end, uint64_t token)
 {
-    const struct gyre_verbs_pipe *pipe = pipe_of(handle);
-    return !pipe->status && gyre_stream_carries(pipe->stream, memory, length, send);
-}
-
-static int verbs_cancel(struct gyre_pipe *handle, uint64_t token)
-{
-    struct gyre_verbs_pipe *pipe = pipe_of(handle);
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
     gyre_verbs_mark(pipe);
-    return gyre_stream_cancel(pipe->stream, token);
+    return gyre_stream_cancel(pipe->end.stream[0], token);
 }
 
 /* The goodbye is answered by the device before this end goes: else it could be lost with it. */
-static int verbs_bye(struct gyre_pipe *handle)
+static int verbs_bye(struct gyre_pipe *end)
 {
-    struct gyre_verbs_pipe *pipe = pipe_of(handle);
-    if (pipe->status)
-        return pipe->status;
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
+    if (end->status)
+        return end->status;
     pipe->parting = true;
-    gyre_stream_bye(pipe->stream);
+    gyre_end_bye(end);
     gyre_verbs_pipe_push(pipe);
     gyre_verbs_mark(pipe);
-    bool parted = gyre_stream_said_bye(pipe->stream) && gyre_stream_heard_bye(pipe->stream);
     bool left = pipe->fallback.state
                     ? gyre_verbs_fallback_done(pipe)
                     : pipe->broken || pipe->queue->sends == pipe->queue->sends_done;
-    return parted && left ? 0 : GYRE_AGAIN;
-}
-
-static int verbs_state(const struct gyre_pipe *handle, struct gyre_trouble *trouble)
-{
-    const struct gyre_verbs_pipe *pipe = (const struct gyre_verbs_pipe *)handle;
-    if (pipe->status)
-        gyre_trouble_set(trouble, pipe->status, "%s", pipe->trouble.text);
-    return pipe->status;
+    return left && gyre_end_parted(end) ? 0 : GYRE_AGAIN;
 }
 
 /* -- progress ---------------------------------------------------------------------------------- */
 
-static int verbs_harvest_departed(struct gyre_verbs_wire *wire, struct gyre_completion *out,
-                                  int max)
-{
-    int got = 0;
-    while (!LIST_EMPTY(&wire->departed)) {
-        struct gyre_verbs_pipe *pipe = LIST_FIRST(&wire->departed);
-        got += gyre_stream_complete(pipe->stream, out + got, max - got);
-        if (got == max)
-            return got;
-        LIST_REMOVE(pipe, in_departed);
-        free_pipe(pipe);
-    }
-    return got;
-}
-
 /* Of messages of a device's memory that the other end's card, or this one's, does not reach. */
 static void fetch_device_pieces(struct gyre_verbs_pipe *pipe)
 {
-    int moved = pipe->wire->copy_queue && !pipe->status ? gyre_stream_fetch(pipe->stream) : 0;
+    int moved =
+        pipe->wire->copy_queue && !pipe->end.status ? gyre_stream_fetch(pipe->end.stream[0]) : 0;
     pipe->wire->moved += moved > 0;
     if (moved < 0)
         gyre_verbs_fail_stream(pipe, moved);
@@ -305,7 +260,7 @@ static int serve_pipe(struct gyre_verbs_pipe *pipe, struct gyre_completion *out,
     pipe->busy = false;
     fetch_device_pieces(pipe);
     gyre_verbs_pipe_push(pipe);
-    int got = gyre_stream_complete(pipe->stream, out, max);
+    int got = gyre_stream_complete(pipe->end.stream[0], out, max);
     pipe->posts -= (uint32_t)got;
     if (pipe->posts || got == max)
         gyre_verbs_mark(pipe);
@@ -347,7 +302,7 @@ static int verbs_poll(struct gyre_wire *handle, uint64_t now, struct gyre_comple
     if (max < 1)
         return 0;
     look_at_wire(wire, now);
-    int got = verbs_harvest_departed(wire, out, max);
+    int got = gyre_end_harvest(&wire->departed, out, max);
     struct gyre_verbs_pipe *last = TAILQ_LAST(&wire->busy, gyre_verbs_busy);
     for (bool more = last; more && got < max;) {
         struct gyre_verbs_pipe *pipe = TAILQ_FIRST(&wire->busy);
@@ -391,7 +346,7 @@ static bool is_pending(const struct gyre_verbs_wire *wire)
         return false;
     TAILQ_FOREACH(pipe, &wire->busy, in_busy)
     {
-        pending |= gyre_stream_pending(pipe->stream);
+        pending |= gyre_stream_pending(pipe->end.stream[0]);
     }
     return pending;
 }
@@ -402,7 +357,7 @@ static int verbs_arm(struct gyre_wire *handle, struct gyre_alarm *alarm)
     int status = arm_cards(wire);
     gyre_verbs_hear_events(wire);
     alarm->fd = wire->epoll;
-    if (status || wire->full || wire->hangups || is_pending(wire) || !LIST_EMPTY(&wire->departed) ||
+    if (status || wire->full || wire->hangups || is_pending(wire) || wire->departed ||
         gyre_verbs_drain(wire) || (wire->fallbacks && gyre_verbs_fallback_serve(wire, 0)))
         return GYRE_AGAIN;
     return 0;
@@ -424,9 +379,9 @@ const struct gyre_driver gyre_driver_verbs = {
     .send = verbs_send,
     .recv = verbs_recv,
     .cancel = verbs_cancel,
-    .carries = verbs_carries,
+    .carries = gyre_end_carries,
     .poll = verbs_poll,
-    .state = verbs_state,
+    .state = gyre_end_state,
     .arm = verbs_arm,
     .moved = verbs_moved,
 };

@@ -7,8 +7,7 @@
 #ifndef GYRE_TRANSPORT_LINK_VERBS_WIRE_H
 #define GYRE_TRANSPORT_LINK_VERBS_WIRE_H
 
-#include "transport/link/driver.h"
-#include "transport/stream/stream.h"
+#include "transport/link/end.h"
 
 #include <sys/queue.h>
 
@@ -112,7 +111,7 @@ struct gyre_verbs_wire {
     uint32_t hangups;   /* pipes whose socket has ended, and the end is not settled yet */
     uint32_t fallbacks; /* pipes that go on over TCP, or are about to */
     TAILQ_HEAD(gyre_verbs_busy, gyre_verbs_pipe) busy;
-    LIST_HEAD(, gyre_verbs_pipe) departed;
+    struct gyre_pipe *departed;
 
     int epoll;      /* completion channels, sockets, the devices' events */
     uint64_t heard; /* when sockets and events were looked at */

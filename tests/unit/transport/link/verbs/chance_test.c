@@ -57,7 +57,7 @@ static void check_what_is_over(struct play *play)
             if (ends->got[end][number] || ends->sent[end][number])
                 fail_msg("seed %llu, message %u: %d, %d (%s)", (unsigned long long)play->seed,
                          number, ends->sent[end][number], ends->got[end][number],
-                         ends_inside(ends, end)->trouble.text);
+                         ends_inside(ends, end)->end.trouble.text);
             ends_brought(end, number, length_of(play->seed, !end, number));
         }
 }

@@ -57,9 +57,10 @@ static void what_requests_end_with_is_told(void **state)
         struct gyre_verbs_pipe *pipe = half_pipe(wire, 0, -1);
         fake_verbs.port[0].state = it->port;
         gyre_verbs_fail_request(pipe->queue, &done);
-        if (pipe->status != it->status)
-            fail_msg("%s: %d (%s)", ibv_wc_status_str(it->said), pipe->status, pipe->trouble.text);
-        snprintf(text, sizeof text, "%s", pipe->trouble.text);
+        if (pipe->end.status != it->status)
+            fail_msg("%s: %d (%s)", ibv_wc_status_str(it->said), pipe->end.status,
+                     pipe->end.trouble.text);
+        snprintf(text, sizeof text, "%s", pipe->end.trouble.text);
         snprintf(words, sizeof words, "%s", it->words);
         lower(text);
         lower(words);
@@ -91,12 +92,12 @@ static void what_devices_say_is_heard(void **state)
     assert_int_equal(half_open(2, &wire), 0);
     const struct gyre_verbs_pipe *one = half_pipe(wire, 0, -1), *two = half_pipe(wire, 1, -1);
     say_event(wire, IBV_EVENT_PORT_ERR);
-    assert_int_equal(one->status, 0);
+    assert_int_equal(one->end.status, 0);
     say_event(wire, IBV_EVENT_DEVICE_FATAL);
-    assert_int_equal(one->status, -ENODEV);
-    assert_int_equal(two->status, -ENODEV);
-    half_says(two->trouble.text, "to rank 8 ");
-    half_says(two->trouble.text,
+    assert_int_equal(one->end.status, -ENODEV);
+    assert_int_equal(two->end.status, -ENODEV);
+    half_says(two->end.trouble.text, "to rank 8 ");
+    half_says(two->end.trouble.text,
               "the device has failed or was removed; this rank's port is active");
     half_close(wire);
 }
@@ -111,10 +112,11 @@ static void a_queue_of_completions_that_fails_ends_all(void **state)
     assert_int_equal(half_open(2, &wire), 0);
     const struct gyre_verbs_pipe *one = half_pipe(wire, 0, -1), *two = half_pipe(wire, 1, -1);
     say_event(wire, IBV_EVENT_CQ_ERR);
-    assert_int_equal(one->status, -EIO);
-    assert_int_equal(two->status, -EIO);
-    half_says(two->trouble.text, "to rank 8 ");
-    half_says(two->trouble.text, "the device's queue of completions has failed; this rank's port");
+    assert_int_equal(one->end.status, -EIO);
+    assert_int_equal(two->end.status, -EIO);
+    half_says(two->end.trouble.text, "to rank 8 ");
+    half_says(two->end.trouble.text,
+              "the device's queue of completions has failed; this rank's port");
     half_close(wire);
 }
 
@@ -160,13 +162,13 @@ static void what_never_ends_is_given_up(void **state)
         fake_verbs.port[0].state = it->port;
         fake_verbs.port_status = it->query;
         wait_on(wire, 100, 101);
-        assert_int_equal(pipe->status, 0);
+        assert_int_equal(pipe->end.status, 0);
         wait_on(wire, 101, 102);
-        if (pipe->status != it->status)
-            fail_msg("%s: %d (%s)", it->what, pipe->status, pipe->trouble.text);
+        if (pipe->end.status != it->status)
+            fail_msg("%s: %d (%s)", it->what, pipe->end.status, pipe->end.trouble.text);
         if (it->words) {
-            half_says(pipe->trouble.text, it->words);
-            half_says(pipe->trouble.text, "queue pair 41 to GID ::2, queue pair 42");
+            half_says(pipe->end.trouble.text, it->words);
+            half_says(pipe->end.trouble.text, "queue pair 41 to GID ::2, queue pair 42");
         }
         half_close(wire);
     }
@@ -193,7 +195,7 @@ static void what_goes_on_is_waited_for(void **state)
     pipe->queue->signals_done++;
     gyre_verbs_check_timeouts(wire, 5000 * SECONDS);
     gyre_verbs_check_timeouts(wire, 9000 * SECONDS);
-    assert_int_equal(pipe->status, 0);
+    assert_int_equal(pipe->end.status, 0);
     half_close(wire);
 }
 
@@ -218,10 +220,10 @@ static void wait_for_receives(uint32_t number)
     assert_true(gyre_verbs_fallback_serve(wire, 0));
     assert_true(gyre_verbs_fallback_serve(wire, 1000 * SECONDS));
     assert_true(gyre_verbs_fallback_serve(wire, 1004 * SECONDS));
-    assert_int_equal(pipe->status, 0);
+    assert_int_equal(pipe->end.status, 0);
     gyre_verbs_fallback_serve(wire, 1006 * SECONDS);
-    assert_int_equal(pipe->status, -ENETDOWN);
-    half_says(pipe->trouble.text, "what was posted to the device does not end");
+    assert_int_equal(pipe->end.status, -ENETDOWN);
+    half_says(pipe->end.trouble.text, "what was posted to the device does not end");
     pipe->queue->pair = NULL;
     half_close(wire);
 }
@@ -270,10 +272,10 @@ static void counts_of_the_other_end_are_bounded(void **state)
         gyre_verbs_break(pipe->queue, GYRE_PEER_LOST, "it is no good any more");
         for (int turn = 0; turn < 3; turn++)
             gyre_verbs_fallback_serve(wire, SECONDS);
-        if (pipe->status != hellos[i].status)
-            fail_msg("%s: %d (%s)", hellos[i].what, pipe->status, pipe->trouble.text);
+        if (pipe->end.status != hellos[i].status)
+            fail_msg("%s: %d (%s)", hellos[i].what, pipe->end.status, pipe->end.trouble.text);
         ssize_t sent = recv(fd[1], got, sizeof got, MSG_DONTWAIT);
-        if (!pipe->status) {
+        if (!pipe->end.status) {
             assert_int_equal(sent, hellos[i].words[8] == 100 ? 16 : 16 + 16 + 59);
             assert_int_equal(got[8], 7);
         }

@@ -76,7 +76,7 @@ static struct gyre_verbs_pipe *add_slots(struct gyre_verbs_wire *wire, uint8_t g
     pipe->queue->mine.window = GYRE_VERBS_WINDOW;
     pipe->taken = 69;
     pipe->arrived = 1;
-    assert_int_equal(gyre_stream_recv(pipe->stream, &match, got, 8, 77), 0);
+    assert_int_equal(gyre_stream_recv(pipe->end.stream[0], &match, got, 8, 77), 0);
     return pipe;
 }
 
@@ -93,8 +93,8 @@ static void only_the_record_that_is_due_is_seen(void **state)
         write_slot(pipe, &slots[i]);
         if (gyre_verbs_pipe_look(pipe) != slots[i].taken || wire->seen != slots[i].taken)
             fail_msg("%s", slots[i].what);
-        assert_int_equal(pipe->status, 0);
-        assert_int_equal(gyre_stream_complete(pipe->stream, &done, 1), slots[i].taken);
+        assert_int_equal(pipe->end.status, 0);
+        assert_int_equal(gyre_stream_complete(pipe->end.stream[0], &done, 1), slots[i].taken);
         assert_int_equal(memcmp(got, "eight by", 8) == 0, slots[i].taken);
         half_close(wire);
     }
@@ -116,15 +116,15 @@ static void a_slot_is_taken_once(void **state)
         assert_int_equal(seen && gyre_verbs_pipe_look(pipe), seen);
         assert_int_equal(pipe->ahead, seen);
         gyre_verbs_pipe_came(pipe->queue, TOLD);
-        assert_int_equal(pipe->status, 0);
+        assert_int_equal(pipe->end.status, 0);
         assert_int_equal(pipe->ahead, 0);
         assert_int_equal(pipe->taken, 70);
         assert_int_equal(pipe->read, FRAMED);
-        assert_int_equal(gyre_stream_complete(pipe->stream, &done, 1), 1);
+        assert_int_equal(gyre_stream_complete(pipe->end.stream[0], &done, 1), 1);
         assert_false(gyre_verbs_pipe_look(pipe));
         gyre_verbs_pipe_came(pipe->queue, TOLD);
-        assert_int_equal(pipe->status, GYRE_CORRUPT);
-        half_says(pipe->trouble.text, "tells of a slot that it has not written");
+        assert_int_equal(pipe->end.status, GYRE_CORRUPT);
+        half_says(pipe->end.trouble.text, "tells of a slot that it has not written");
         half_close(wire);
     }
 }
@@ -143,7 +143,7 @@ static void a_broken_pipe_does_not_look(void **state)
     assert_false(gyre_verbs_pipe_look(pipe));
     pipe->broken = false;
     gyre_verbs_pipe_came(pipe->queue, FRAMED); /* a record of the inbox, which is zeros */
-    assert_int_equal(pipe->status, GYRE_CORRUPT);
+    assert_int_equal(pipe->end.status, GYRE_CORRUPT);
     half_close(wire);
 }
 
@@ -174,8 +174,8 @@ static void records_that_cannot_be_are_refused(void **state)
         struct gyre_verbs_pipe *pipe = add_slots(wire, got);
         write_slot(pipe, &slots[0]);
         gyre_verbs_pipe_came(pipe->queue, records[i].word);
-        if (pipe->status != GYRE_CORRUPT)
-            fail_msg("%s: %d", records[i].what, pipe->status);
+        if (pipe->end.status != GYRE_CORRUPT)
+            fail_msg("%s: %d", records[i].what, pipe->end.status);
         assert_int_equal(pipe->read, 0);
         half_close(wire);
     }

@@ -138,7 +138,7 @@ static const uint8_t *text(int end, uint32_t number)
 void ends_accepted(const struct ends *ends, int end, int status)
 {
     if (status)
-        fail_msg("end %d: %d (%s)", end, status, ends_inside(ends, end)->trouble.text);
+        fail_msg("end %d: %d (%s)", end, status, ends_inside(ends, end)->end.trouble.text);
 }
 
 /* Message `number` from that end to the other. */

@@ -2,7 +2,6 @@
 #include "unit/transport/link/verbs/verbs_half.h"
 #include "rig/test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct gyre_trouble half_trouble;
@@ -28,11 +27,13 @@ void half_says(const char *text, const char *words)
 
 struct gyre_verbs_pipe *half_pipe(struct gyre_verbs_wire *wire, uint32_t index, int fd)
 {
-    const struct gyre_stream_options options = {.posts = GYRE_VERBS_POSTS};
-    struct gyre_verbs_pipe *pipe = calloc(1, sizeof *pipe);
-    assert_int_equal(gyre_stream_create(&options, &pipe->stream), 0);
+    const struct gyre_stream_options options = {.posts = GYRE_PIPE_POSTS};
+    struct gyre_pipe *end;
+    assert_int_equal(
+        gyre_end_create(sizeof(struct gyre_verbs_pipe), wire->rank, 7 + index, &options, 1, &end),
+        0);
+    struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
     pipe->wire = wire;
-    pipe->peer = 7 + index;
     pipe->index = index;
     pipe->fd[0] = fd;
     pipe->fds = 1;
