@@ -56,6 +56,13 @@ size_t gyre_type_size(enum gyre_type type)
     return (unsigned)type < sizeof size ? size[type] : 0;
 }
 
+const char *gyre_type_name(uint32_t type)
+{
+    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
+                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
+    return type < sizeof names / sizeof *names ? names[type] : "?";
+}
+
 /* A text that did not fit ends in "...", so that nobody takes the cut for the end of the story. */
 static void mark_cut(char *text, int wanted)
 {

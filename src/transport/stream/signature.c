@@ -31,13 +31,6 @@ const char *gyre_verb_name(uint32_t verb)
     }
 }
 
-const char *gyre_type_name(uint32_t type)
-{
-    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
-                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
-    return pick(names, 14, type);
-}
-
 const char *gyre_op_name(uint32_t op)
 {
     static const char *const names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};

@@ -4,7 +4,7 @@
 #ifndef GYRE_TRANSPORT_STREAM_SIGNATURE_H
 #define GYRE_TRANSPORT_STREAM_SIGNATURE_H
 
-#include <gyre/gyre.h>
+#include "base/status.h"
 
 /* Counts as enum gyre_verb of collectives/schedule/schedule.h does. */
 enum gyre_signature_verb {
@@ -42,7 +42,6 @@ static inline uint64_t gyre_signature_calls(uint32_t calls)
 }
 
 const char *gyre_verb_name(uint32_t verb); /* "all_reduce", "broadcast", "barrier", "?" */
-const char *gyre_type_name(uint32_t type); /* "f32" */
 const char *gyre_op_name(uint32_t op);     /* "sum" */
 
 /* What two ends that disagree about a message mean: `mine` is this rank's, `theirs` the peer's
