@@ -50,12 +50,9 @@ __attribute__((format(printf, 2, 3))) static void append_line(struct lines *line
     lines->length += (size_t)wanted;
 }
 
-static const char *const type_name[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
-                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
-
 static void put_item(struct lines *lines, const char *what, const struct gyre_ddp_item *item)
 {
-    append_line(lines, "%s '%.200s' of %s [", what, item->name, type_name[item->type]);
+    append_line(lines, "%s '%.200s' of %s [", what, item->name, gyre_type_name(item->type));
     for (int d = 0; d < item->dimensions; d++)
         append_line(lines, "%s%llu", d ? ", " : "", (unsigned long long)item->shape[d]);
     append_line(lines, "]\n");
@@ -75,7 +72,7 @@ static void put_hook(struct lines *lines, const struct gyre_ddp_hook *hook)
 {
     if (hook->encode)
         append_line(lines, "hook '%.200s' of %s, reduction %d, elements %s\n", hook->name,
-                    type_name[hook->type], (int)hook->op,
+                    gyre_type_name(hook->type), (int)hook->op,
                     hook->length ? "by a function" : "as many");
 }
 

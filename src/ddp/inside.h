@@ -1,9 +1,18 @@
-/* The engine's inside, for the files of this room only. Its outside is gyre/ddp.h.
+/* The engine's inside, for the files of this room only. Its outside is gyre/ddp.h. A file calls only
+ * those below it.
  *
- *   create ─▶ agree.c (all ranks alike?) ─▶ cut.c (buckets) ─▶ values of rank 0 to all
- *   begin ─▶ ready … ready ─▶ wait                                                     step.c
- *              └ bucket by bucket ┴─ the last, with notes of the step (notes.c)          launch.c
- *                encoded by a hook, or as they are                                         wire.c
+ *   ddp.c         create: arguments, agreement, buckets, values of rank 0 to all; destroy
+ *   arguments.c   what create was given, looked at and copied
+ *   step.c        begin ─▶ ready … ready ─▶ wait
+ *   update.c      gradients clipped, values gathered
+ *   memory.c      the memory of gradients and values; laid out anew after the first step
+ *   launch.c      buckets on their way, the last with notes
+ *   wire.c        gradients as a hook encodes them
+ *   notes.c       what ranks tell each other in a step
+ *   agree.c       are all ranks alike?
+ *   pieces.c      where a parameter lies, and what of a bucket is this rank's
+ *   cut.c         parameters ─▶ buckets
+ *   numbers.c     passes over gradients
  */
 #ifndef GYRE_DDP_INSIDE_H
 #define GYRE_DDP_INSIDE_H
@@ -81,6 +90,23 @@ struct gyre_ddp {
     struct gyre_ddp_result result;
 };
 
+/* Returns the status, which every later call returns too if it is a failure. */
+static inline int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
+{
+    if (status < 0 && !ddp->failed)
+        ddp->failed = status;
+    return status;
+}
+
+/* -- arguments.c ------------------------------------------------------------------------------- */
+
+/* Refuses wrong arguments, or copies them to *ddp, and the buffers to *buffer. Both lists are to be
+ * freed, also after a failure. */
+int gyre_ddp_take_arguments(struct gyre_ddp *ddp, const struct gyre_ddp_parameter *parameter,
+                            int parameters, const struct gyre_ddp_options *options,
+                            struct gyre_ddp_item **buffer);
+void gyre_ddp_free_items(struct gyre_ddp_item *item, uint32_t items);
+
 /* -- agree.c ----------------------------------------------------------------------------------- */
 
 /* Are names, shapes, types and options the same on all ranks, and did none refuse its own
@@ -144,11 +170,6 @@ void gyre_ddp_move_wire(struct gyre_ddp *ddp, const uint64_t *old_at,
 uint64_t gyre_ddp_own_first(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 uint64_t gyre_ddp_own_count(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
 void *gyre_ddp_own_gradient(const struct gyre_ddp *ddp, const struct gyre_bucket *bucket);
-
-/* -- step.c ------------------------------------------------------------------------------------ */
-
-/* The status, which every later call returns too if it is a failure. */
-int gyre_ddp_fail(struct gyre_ddp *ddp, int status);
 
 /* -- launch.c ---------------------------------------------------------------------------------- */
 

@@ -1,13 +1,42 @@
-/* What is left of a step to a rank after the wait: the gradients that are its own to update, all of
- * them or, sharded, a block of each bucket; clipped, if it likes; and then the values of all ranks.
+/* Where things lie: gradient and value of a parameter, and the part of a bucket that is this rank's to
+ * update, all of it or, sharded, a block.
  *
  *     bucket      ├── rank 0 ──┼── rank 1 ──┼── rank 2 ──┤
  *     parameters  ├─ 9 ─┼──── 8 ────┼── 7 ──┼──── 6 ─────┤      rank 1's pieces: of 8, and of 7
- */
-#include "base/clock.h"
+ *
+ * Tested by tests/program/ddp/ddp.c. */
 #include "ddp/inside.h"
 
-#include <math.h>
+/* -- parameters -------------------------------------------------------------------------------- */
+
+static bool known(const struct gyre_ddp *ddp, int parameter)
+{
+    return ddp && parameter >= 0 && (uint32_t)parameter < ddp->items;
+}
+
+void *gyre_ddp_gradient(struct gyre_ddp *ddp, int parameter)
+{
+    return known(ddp, parameter) ? ddp->gradients + ddp->cut.at[parameter] : NULL;
+}
+
+void *gyre_ddp_value(struct gyre_ddp *ddp, int parameter)
+{
+    if (!known(ddp, parameter))
+        return NULL;
+    return ddp->values ? ddp->values + ddp->cut.at[parameter] : ddp->item[parameter].value;
+}
+
+int gyre_ddp_bucket(const struct gyre_ddp *ddp, int index, uint64_t *bytes, int *parameters)
+{
+    if (!ddp || index < 0)
+        return gyre_refuse("gyre_ddp_bucket: bucket %d", index);
+    if ((uint32_t)index >= ddp->cut.buckets)
+        return GYRE_AGAIN;
+    const struct gyre_bucket *bucket = &ddp->cut.bucket[index];
+    *bytes = bucket->elements * gyre_type_size(bucket->type);
+    *parameters = (int)bucket->items;
+    return 0;
+}
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
@@ -58,52 +87,4 @@ int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_piece *piece
         return 0;
     }
     return GYRE_AGAIN;
-}
-
-/* -- clipped ----------------------------------------------------------------------------------- */
-
-static int check_clip(const struct gyre_ddp *ddp, double most)
-{
-    if (!ddp)
-        return gyre_refuse("gyre_ddp_clip: the engine is NULL");
-    if (ddp->failed)
-        return ddp->failed;
-    if (!ddp->options.norm)
-        return gyre_refuse("gyre_ddp_clip: the engine computes no norm: set gyre_ddp_options.norm");
-    if (!ddp->clips)
-        return gyre_refuse("gyre_ddp_clip: once for each step, after its gyre_ddp_wait()");
-    return most > 0 ? 0 : gyre_refuse("gyre_ddp_clip: a norm of at most %g is impossible", most);
-}
-
-int gyre_ddp_clip(struct gyre_ddp *ddp, double most)
-{
-    int status = check_clip(ddp, most);
-    if (status)
-        return status;
-    double norm = ddp->result.norm, factor = most / (norm + 1e-6);
-    ddp->clips = false;
-    if (!isfinite(norm) || factor >= 1)
-        return 0;
-    if (ddp->options.unscaled)
-        ddp->result.factor *= factor;
-    for (uint32_t b = 0; !ddp->options.unscaled && b < ddp->cut.buckets; b++) {
-        const struct gyre_bucket *bucket = &ddp->cut.bucket[b];
-        gyre_ddp_scale(gyre_ddp_own_gradient(ddp, bucket), gyre_ddp_own_count(ddp, bucket),
-                       bucket->type, factor);
-    }
-    return 0;
-}
-
-/* -- the values of all ------------------------------------------------------------------------- */
-
-int gyre_ddp_gather(struct gyre_ddp *ddp)
-{
-    if (!ddp)
-        return gyre_refuse("gyre_ddp_gather: the engine is NULL");
-    if (ddp->failed || !ddp->values)
-        return ddp->failed;
-    uint64_t start = gyre_now_ns();
-    int status = gyre_ddp_spread_blocks(ddp, ddp->values);
-    ddp->result.waited_ns += gyre_now_ns() - start;
-    return gyre_ddp_fail(ddp, status);
 }

@@ -18,13 +18,6 @@
 
 #define LOOK_SMALL 16384u /* elements */
 
-int gyre_ddp_fail(struct gyre_ddp *ddp, int status)
-{
-    if (status < 0 && !ddp->failed)
-        ddp->failed = status;
-    return status;
-}
-
 /* -- begin ------------------------------------------------------------------------------------- */
 
 static int compare_values(struct gyre_ddp *ddp)
@@ -353,4 +346,16 @@ int gyre_ddp_wait(struct gyre_ddp *ddp)
     ddp->clips = !status;
     ddp->result.waited_ns = gyre_now_ns() - start;
     return gyre_ddp_fail(ddp, status);
+}
+
+/* -- what it came to --------------------------------------------------------------------------- */
+
+int gyre_ddp_adds(const struct gyre_ddp *ddp)
+{
+    return ddp && ddp->adds;
+}
+
+const struct gyre_ddp_result *gyre_ddp_result(const struct gyre_ddp *ddp)
+{
+    return ddp ? &ddp->result : NULL;
 }
