@@ -174,9 +174,8 @@ CUresult gyre_cuda_apart_copy(struct gyre_cuda_detour **detours, int device, CUs
 {
     CUcontext into, out_of;
     int there = owner_of(to, device), here = owner_of(from, device);
-    const struct gyre_device *cuda = gyre_device_of(GYRE_MEMORY_CUDA);
     CUdeviceptr own = there != device ? from : to; /* what is not apart, if one of them is not */
-    if (cuda->classify((const void *)(uintptr_t)own) == GYRE_MEMORY_HOST)
+    if (gyre_cuda_classify((const void *)(uintptr_t)own) == GYRE_MEMORY_HOST)
         return copy_by_detour(detours, there != device ? there : here, stream, to, from, length);
     if (gyre_cuda_context(there, &into) || gyre_cuda_context(here, &out_of))
         return CUDA_ERROR_INVALID_CONTEXT;

@@ -147,5 +147,7 @@ bool gyre_cuda_reaches(int device, int other);
 int gyre_cuda_current(void);
 int gyre_cuda_pin(int device, void *memory, uint64_t length, struct gyre_trouble *trouble);
 void gyre_cuda_unpin(int device, void *memory);
+enum gyre_memory_kind gyre_cuda_classify(const void *address);
+int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble);
 
 #endif

@@ -105,3 +105,42 @@ void gyre_cuda_unpin(int device, void *memory)
     if (status)
         gyre_log(GYRE_LOG_ERROR, "%s", trouble.text);
 }
+
+/* -- who owns an address ----------------------------------------------------------------------- */
+
+/* Memory that CUDA moves between host and device (managed) is host memory too. */
+enum gyre_memory_kind gyre_cuda_classify(const void *address)
+{
+    unsigned type = 0, managed = 0;
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    void *found[] = {&type, &managed};
+    if (!gyre_cuda_load(NULL) ||
+        gyre_cuda->cuPointerGetAttributes(2, wanted, found, (CUdeviceptr)(uintptr_t)address))
+        return GYRE_MEMORY_HOST;
+    return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
+}
+
+/* What a device's queues can reach of another device's memory is asked in its context. A driver that
+ * does not know lets it pass. */
+int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
+{
+    int owner = device;
+    unsigned access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    CUpointer_attribute whose = CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                        whether = CU_POINTER_ATTRIBUTE_ACCESS_FLAGS;
+    void *found[] = {&owner};
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    if (gyre_cuda->cuPointerGetAttributes(1, &whose, found, at) || owner == device ||
+        gyre_cuda_enter(device, NULL))
+        return 0;
+    found[0] = &access;
+    CUresult error = gyre_cuda->cuPointerGetAttributes(1, &whether, found, at);
+    gyre_cuda_leave();
+    if (error || access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)
+        return 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "%p is memory of CUDA device %d, which device %d, this rank's, cannot "
+                            "access: give memory of the rank's own device",
+                            address, owner, device);
+}
