@@ -3,16 +3,13 @@
 #ifndef GYRE_DATA_WINE_H
 #define GYRE_DATA_WINE_H
 
+#include "data/wine_data.h"
+
 #include <stdint.h>
 
-#define GYRE_WINE_ROWS     178
-#define GYRE_WINE_FEATURES 13
-#define GYRE_WINE_CLASSES  3
-#define GYRE_WINE_TRAIN    142
-#define GYRE_WINE_TEST     36
-
-extern const char *const gyre_wine_names[GYRE_WINE_FEATURES];
-extern const double gyre_wine_values[GYRE_WINE_ROWS][GYRE_WINE_FEATURES];
+#define GYRE_WINE_CLASSES 3
+#define GYRE_WINE_TRAIN   142
+#define GYRE_WINE_TEST    36
 
 /* The rows stand in the order of their classes: 59, 71 and 48 of them. */
 int32_t gyre_wine_class(uint32_t row);

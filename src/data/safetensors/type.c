@@ -1,7 +1,9 @@
-/* The types of the format, by rank: name and bits of one element. */
-#include "data/safetensors/safetensors.h"
+/* The types of the format: name and bits of one element. Tested by
+ * tests/unit/data/safetensors/safetensors_test.c. */
+#include "data/safetensors/type.h"
 
 #include "base/size.h"
+#include "base/status.h"
 
 #include <string.h>
 
