@@ -1,14 +1,9 @@
-/* Reading: a generation is open when every byte of it is known to be what was saved.
- *
- *     step-00000120   manifest ─▶ lengths ─▶ SHA-256 of each file ─▶ tables of tensors ─▶ model hash
- *          │ no: told, and
- *          ▼
- *     step-00000100   …
- *
- * What is hashed is the mapping that is read afterwards, so nobody can put another file in between. */
+/* Which generation is read: the newest that opens. Those before it in the list are told, whatever
+ * was wrong with them; only where the machine itself ran out (of memory, of descriptors) is nothing
+ * older taken, for then nobody knows whether the newest is whole. */
 #include "checkpoint/inside.h"
 
-#include "data/files/json_out.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,225 +11,106 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct gyre_checkpoint {
-    struct gyre_manifest manifest;
-    struct gyre_file mapped[GYRE_CHECKPOINT_PARTS];
-    struct gyre_safetensors *file[GYRE_CHECKPOINT_PARTS];
-};
-
-const char *const gyre_checkpoint_file_name[] = {"model.safetensors", "training.safetensors"};
-
-/* -- the model's hash -------------------------------------------------------------------------- */
-
-static int items_by_name(const void *a, const void *b)
+static int list(const char *folder, uint64_t **steps, uint64_t *count,
+                struct gyre_checkpoint_report *report, struct gyre_trouble *trouble)
 {
-    const struct gyre_stored_tensor *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
-/* "name" TYPE [2,3] and a new line, for each tensor in the order of names. */
-static void put_shapes(struct gyre_json_out *out, const struct gyre_stored_tensor **tensor,
-                       uint64_t count)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        gyre_json_put_string(out, tensor[i]->name);
-        gyre_json_put_text(out, " ");
-        gyre_json_put_text(out, gyre_stored_type_name(tensor[i]->type));
-        gyre_json_put_text(out, " [");
-        for (uint32_t k = 0; k < tensor[i]->dims; k++) {
-            gyre_json_put_text(out, k ? "," : "");
-            gyre_json_put_whole(out, tensor[i]->shape[k]);
-        }
-        gyre_json_put_text(out, "]\n");
-    }
-}
-
-/* Sorts the pointers. */
-static int hash_shapes(const struct gyre_stored_tensor **tensor, uint64_t count, char *hash,
-                       struct gyre_trouble *trouble)
-{
-    struct gyre_json_out out = {0};
-    qsort(tensor, count, sizeof *tensor, items_by_name);
-    put_shapes(&out, tensor, count);
-    char *text = malloc(out.used + 1);
-    if (!text)
-        return gyre_trouble_set(trouble, -ENOMEM, "out of memory for a model's hash");
-    out = (struct gyre_json_out){.to = text};
-    put_shapes(&out, tensor, count);
-    int status = gyre_sha256_text(text, out.used, hash, trouble);
-    free(text);
-    return status;
-}
-
-int gyre_checkpoint_hash_model(const struct gyre_checkpoint_list *model,
-                               char hash[GYRE_SHA256_TEXT], struct gyre_trouble *trouble)
-{
-    const struct gyre_stored_tensor **tensor = calloc(model->count + 1, sizeof *tensor);
-    if (!tensor)
-        return gyre_trouble_set(trouble, -ENOMEM, "out of memory for a model's hash");
-    for (uint64_t i = 0; i < model->count; i++)
-        tensor[i] = &model->tensor[i];
-    int status = hash_shapes(tensor, model->count, hash, trouble);
-    free(tensor);
-    return status;
-}
-
-static int hash_file(const struct gyre_safetensors *file, char *hash, struct gyre_trouble *trouble)
-{
-    uint64_t count = gyre_safetensors_count(file);
-    const struct gyre_stored_tensor **tensor = calloc(count + 1, sizeof *tensor);
-    if (!tensor)
-        return gyre_trouble_set(trouble, -ENOMEM, "out of memory for a model's hash");
-    for (uint64_t i = 0; i < count; i++)
-        tensor[i] = gyre_safetensors_at(file, i);
-    int status = hash_shapes(tensor, count, hash, trouble);
-    free(tensor);
-    return status;
-}
-
-/* -- one generation ---------------------------------------------------------------------------- */
-
-static int check_file(const char *path, const struct gyre_file *file,
-                      const struct gyre_manifest_file *should, struct gyre_trouble *trouble)
-{
-    char sha256[GYRE_SHA256_TEXT];
-    if (file->length != should->bytes)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "%s: %" PRIu64 " bytes, the manifest says %" PRIu64 ": it is %s",
-                                path, file->length, should->bytes,
-                                file->length < should->bytes ? "cut short" : "too long");
-    int status = gyre_sha256_text(file->data, file->length, sha256, trouble);
-    if (!status && strcmp(sha256, should->sha256) != 0)
-        status = gyre_trouble_set(trouble, GYRE_INVALID,
-                                  "%s: is damaged: its SHA-256 is %.16s…, the manifest says %.16s…",
-                                  path, sha256, should->sha256);
-    return status;
-}
-
-static int open_part(struct gyre_checkpoint *checkpoint, const char *folder, int part,
-                     struct gyre_trouble *trouble)
-{
-    char path[GYRE_CHECKPOINT_PATH_MAX];
-    struct gyre_file *file = &checkpoint->mapped[part];
-    int status = gyre_generation_path(path, folder, checkpoint->manifest.step,
-                                      gyre_checkpoint_file_name[part], trouble);
-    if (!status)
-        status = gyre_file_map(path, file, trouble);
-    if (!status)
-        status = check_file(path, file, &checkpoint->manifest.file[part], trouble);
-    if (!status)
-        status =
-            gyre_safetensors_over(&checkpoint->file[part], path, file->data, file->length, trouble);
-    return status;
-}
-
-static int open_manifest(struct gyre_checkpoint *checkpoint, const char *folder, uint64_t step,
-                         struct gyre_trouble *trouble)
-{
-    char path[GYRE_CHECKPOINT_PATH_MAX];
-    int status = gyre_generation_path(path, folder, step, GYRE_MANIFEST_NAME, trouble);
-    if (!status)
-        status = gyre_manifest_read(path, &checkpoint->manifest, trouble);
-    if (!status && checkpoint->manifest.step != step)
-        status = gyre_trouble_set(trouble, GYRE_INVALID,
-                                  "%s: says step %" PRIu64 ", its folder says %" PRIu64, path,
-                                  checkpoint->manifest.step, step);
-    return status;
-}
-
-static int check_model(const struct gyre_checkpoint *checkpoint, const char *folder,
-                       struct gyre_trouble *trouble)
-{
-    char hash[GYRE_SHA256_TEXT];
-    int status = hash_file(checkpoint->file[GYRE_CHECKPOINT_MODEL], hash, trouble);
-    if (!status && strcmp(hash, checkpoint->manifest.model) != 0)
-        status =
-            gyre_trouble_set(trouble, GYRE_INVALID,
-                             "%s: step %" PRIu64 ": the tensors of the model make the hash "
-                             "%.16s…, the manifest says %.16s…",
-                             folder, checkpoint->manifest.step, hash, checkpoint->manifest.model);
-    return status;
-}
-
-int gyre_generation_open(struct gyre_checkpoint **checkpoint, const char *folder, uint64_t step,
-                         struct gyre_trouble *trouble)
-{
-    struct gyre_checkpoint *opened = calloc(1, sizeof *opened);
-    *checkpoint = NULL;
-    if (!opened)
-        return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", folder);
-    int status = open_manifest(opened, folder, step, trouble);
-    for (int part = 0; part < GYRE_CHECKPOINT_PARTS && !status; part++)
-        status = open_part(opened, folder, part, trouble);
-    if (!status)
-        status = check_model(opened, folder, trouble);
+    *report = (struct gyre_checkpoint_report){0};
+    int status = gyre_generation_list(folder, steps, count, trouble);
     if (status)
-        gyre_checkpoint_close(opened);
-    else
-        *checkpoint = opened;
+        return status;
+    if (!*count)
+        return gyre_trouble_set(trouble, -ENOENT,
+                                "%s: no checkpoint is there: no folder step-… is in it", folder);
+    report->generation = calloc(*count, sizeof *report->generation);
+    if (report->generation)
+        return 0;
+    free(*steps);
+    return gyre_trouble_set(trouble, -ENOMEM, "%s: out of memory", folder);
+}
+
+void gyre_checkpoint_report_free(struct gyre_checkpoint_report *report)
+{
+    free(report->generation);
+    *report = (struct gyre_checkpoint_report){0};
+}
+
+/* The checkpoint stays NULL where the generation is not whole. */
+static int try_one(const char *folder, uint64_t step, struct gyre_checkpoint **checkpoint,
+                   struct gyre_checkpoint_report *report, struct gyre_trouble *trouble)
+{
+    struct gyre_checkpoint_generation *generation = &report->generation[report->count];
+    *generation = (struct gyre_checkpoint_generation){.step = step};
+    int status = gyre_generation_open(checkpoint, folder, step, &generation->trouble);
+    if (gyre_generation_unknown(status))
+        return gyre_trouble_set(trouble, status, "%s", generation->trouble.text);
+    if (*checkpoint) {
+        generation->world = gyre_checkpoint_world(*checkpoint);
+        generation->bytes = gyre_generation_bytes(*checkpoint);
+    }
+    report->count++;
+    return 0;
+}
+
+int gyre_checkpoint_look(const char *folder, struct gyre_checkpoint_report *report,
+                         struct gyre_trouble *trouble)
+{
+    uint64_t *steps, count;
+    struct gyre_checkpoint *checkpoint;
+    int status = list(folder, &steps, &count, report, trouble);
+    if (status)
+        return status;
+    for (uint64_t i = 0; i < count && !status; i++) {
+        status = try_one(folder, steps[i], &checkpoint, report, trouble);
+        gyre_checkpoint_close(checkpoint);
+    }
+    free(steps);
+    if (status)
+        gyre_checkpoint_report_free(report);
     return status;
 }
 
-void gyre_checkpoint_close(struct gyre_checkpoint *checkpoint)
+/* -- opening ----------------------------------------------------------------------------------- */
+
+static int refuse_all(const char *folder, const struct gyre_checkpoint_report *report,
+                      struct gyre_trouble *trouble)
 {
-    if (!checkpoint)
-        return;
-    for (int part = 0; part < GYRE_CHECKPOINT_PARTS; part++) {
-        gyre_safetensors_close(checkpoint->file[part]);
-        gyre_file_unmap(&checkpoint->mapped[part]);
+    char text[GYRE_TROUBLE_MAX];
+    size_t used = 0;
+    for (uint64_t i = 0; i < report->count && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.400s", i ? "; " : "",
+                                 report->generation[i].trouble.text);
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "%s: none of its %" PRIu64 " checkpoints can be used: %s", folder,
+                            report->count, text);
+}
+
+static void tell_skipped(const struct gyre_checkpoint_report *skipped)
+{
+    for (uint64_t i = 0; i < skipped->count; i++)
+        gyre_log(GYRE_LOG_WARN, "passed over the checkpoint of step %" PRIu64 ": %s",
+                 skipped->generation[i].step, skipped->generation[i].trouble.text);
+}
+
+int gyre_checkpoint_open(struct gyre_checkpoint **checkpoint, const char *folder,
+                         struct gyre_checkpoint_report *skipped, struct gyre_trouble *trouble)
+{
+    struct gyre_checkpoint_report own;
+    uint64_t *steps, count;
+    *checkpoint = NULL;
+    struct gyre_checkpoint_report *report = skipped ? skipped : &own;
+    int status = list(folder, &steps, &count, report, trouble);
+    if (status)
+        return status;
+    for (uint64_t i = 0; i < count && !*checkpoint && !status; i++)
+        status = try_one(folder, steps[i], checkpoint, report, trouble);
+    free(steps);
+    if (*checkpoint)
+        report->count--; /* the one taken */
+    else if (!status)
+        status = refuse_all(folder, report, trouble);
+    if (!skipped) {
+        tell_skipped(report);
+        gyre_checkpoint_report_free(report);
     }
-    gyre_manifest_deinit(&checkpoint->manifest);
-    free(checkpoint);
-}
-
-uint64_t gyre_generation_bytes(const struct gyre_checkpoint *checkpoint)
-{
-    return checkpoint->mapped[0].length + checkpoint->mapped[1].length;
-}
-
-bool gyre_generation_unknown(int status)
-{
-    return status == -ENOMEM || status == -EMFILE || status == -ENFILE;
-}
-
-/* -- looking ----------------------------------------------------------------------------------- */
-
-uint64_t gyre_checkpoint_step(const struct gyre_checkpoint *checkpoint)
-{
-    return checkpoint->manifest.step;
-}
-
-uint64_t gyre_checkpoint_world(const struct gyre_checkpoint *checkpoint)
-{
-    return checkpoint->manifest.world;
-}
-
-const char *gyre_checkpoint_model_hash(const struct gyre_checkpoint *checkpoint)
-{
-    return checkpoint->manifest.model;
-}
-
-uint64_t gyre_checkpoint_texts(const struct gyre_checkpoint *checkpoint)
-{
-    return checkpoint->manifest.texts;
-}
-
-const struct gyre_stored_text *gyre_checkpoint_text_at(const struct gyre_checkpoint *checkpoint,
-                                                       uint64_t i)
-{
-    return &checkpoint->manifest.text[i];
-}
-
-const char *gyre_checkpoint_text(const struct gyre_checkpoint *checkpoint, const char *key)
-{
-    for (uint64_t i = 0; i < checkpoint->manifest.texts; i++)
-        if (strcmp(checkpoint->manifest.text[i].key, key) == 0)
-            return checkpoint->manifest.text[i].value;
-    return NULL;
-}
-
-const struct gyre_safetensors *gyre_checkpoint_file(const struct gyre_checkpoint *checkpoint,
-                                                    enum gyre_checkpoint_part part)
-{
-    return checkpoint->file[part];
+    return status;
 }

@@ -30,6 +30,8 @@ static int checked(int length, const char *folder, struct gyre_trouble *trouble)
     return gyre_trouble_set(trouble, -ENAMETOOLONG, "%.200s…: the path is too long", folder);
 }
 
+const char *const gyre_checkpoint_file_name[] = {"model.safetensors", "training.safetensors"};
+
 int gyre_generation_path(char path[GYRE_CHECKPOINT_PATH_MAX], const char *folder, uint64_t step,
                          const char *file, struct gyre_trouble *trouble)
 {

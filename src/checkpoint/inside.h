@@ -58,7 +58,7 @@ int gyre_manifest_read(const char *path, struct gyre_manifest *manifest,
                        struct gyre_trouble *trouble);
 void gyre_manifest_deinit(struct gyre_manifest *manifest);
 
-/* -- one generation (checkpoint.c) ------------------------------------------------------------- */
+/* -- one generation (generation.c) ------------------------------------------------------------- */
 
 int gyre_generation_open(struct gyre_checkpoint **checkpoint, const char *folder, uint64_t step,
                          struct gyre_trouble *trouble);
