@@ -50,7 +50,7 @@ static void print_device(const struct gyre_device *cuda, int device, int count)
 /* How messages and operations of device memory go between a rank on `device` and a rank on `other`.
  * `here`: both ranks are in one process. The devices say what they can do; whether copies between
  * them are right is tried when memory is shared (transport/memory/proof.h). */
-static const char *way_between(const struct gyre_device *cuda, int device, int other, bool here)
+static const char *way_of_pair(const struct gyre_device *cuda, int device, int other, bool here)
 {
     bool exported = cuda->exports(device) && cuda->exports(other);
     if (cuda->reaches(device, other) && cuda->reaches(other, device))
@@ -64,8 +64,8 @@ static const char *way_between(const struct gyre_device *cuda, int device, int o
 
 static void print_pair(const struct gyre_device *cuda, int device, int other)
 {
-    const char *apart = way_between(cuda, device, other, false);
-    const char *here = way_between(cuda, device, other, true);
+    const char *apart = way_of_pair(cuda, device, other, false);
+    const char *here = way_of_pair(cuda, device, other, true);
     printf("  %d, %d  %s\n", device, other, apart);
     if (strcmp(here, apart))
         printf("        in one process %s\n", here);
