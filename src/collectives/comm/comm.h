@@ -54,12 +54,6 @@ struct gyre_all_to_all_v_call {
 
 enum gyre_reduction_kind { GYRE_REDUCTION_NONE, GYRE_REDUCTION_SCALED, GYRE_REDUCTION_USER };
 
-struct gyre_user_op {
-    gyre_user_fold fold;
-    void *context;
-    enum gyre_type type;
-};
-
 struct gyre_reduction {
     enum gyre_reduction_kind kind;
     enum gyre_type type; /* of the scalar */

@@ -19,33 +19,6 @@ _Static_assert(GYRE_OP_MADE == GYRE_SIGNATURE_FUNCTION &&
                    GYRE_OP_MADE + GYRE_REDUCTIONS_MAX <= GYRE_SIGNATURE_SCALED,
                "a handle's number in a signature");
 
-#define FOLD_BYTES 8192u /* between two calls of the user's function */
-
-/* -- user functions ---------------------------------------------------------------------------- */
-
-/* Destinations may be sources: the result is made beside them. */
-static void fold_piece(const struct gyre_fold_task *task, const struct gyre_user_op *user,
-                       uint64_t at, uint64_t count)
-{
-    _Alignas(64) uint8_t sum[FOLD_BYTES];
-    uint64_t element = gyre_type_size(user->type), bytes = count * element;
-    memcpy(sum, (const uint8_t *)task->source[0] + at * element, bytes);
-    for (uint32_t s = 1; s < task->sources; s++)
-        user->fold(sum, (const uint8_t *)task->source[s] + at * element, count, user->type,
-                   user->context);
-    for (uint32_t d = 0; d < task->destinations; d++)
-        memcpy((uint8_t *)task->destination[d] + at * element, sum, bytes);
-}
-
-static void fold_by_user(const struct gyre_fold_task *task, void *queue)
-{
-    const struct gyre_user_op *user = task->context;
-    uint64_t most = FOLD_BYTES / gyre_type_size(user->type);
-    (void)queue;
-    for (uint64_t at = 0; at < task->count; at += most)
-        fold_piece(task, user, at, task->count - at < most ? task->count - at : most);
-}
-
 /* -- handles ----------------------------------------------------------------------------------- */
 
 static struct gyre_reduction *find_reduction(struct gyre_comm *comm, enum gyre_op op)
@@ -124,7 +97,7 @@ int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre
     if (!made)
         return gyre_refuse("%s: reduction %d is unknown", call, (int)shape->op);
     if (made->kind == GYRE_REDUCTION_USER) {
-        shape->fold = fold_by_user;
+        shape->fold = gyre_fold_by_user;
         shape->context = &made->user[shape->type];
         shape->in_order = true;
         return 0;

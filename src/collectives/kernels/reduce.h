@@ -52,6 +52,17 @@ gyre_fold gyre_scale(enum gyre_type type);
  * or f16 and back (a copy is narrower on the wire than in its master); NULL for others. Any thread. */
 gyre_fold gyre_cast(enum gyre_type from, enum gyre_type to);
 
+/* A reduction that the user wrote, for one type. */
+struct gyre_user_op {
+    gyre_user_fold fold;
+    void *context;
+    enum gyre_type type;
+};
+
+/* The fold of host memory that calls the user's function, from left to right: `context` is a struct
+ * gyre_user_op. No divisor. */
+void gyre_fold_by_user(const struct gyre_fold_task *task, void *native_queue);
+
 /* From slowest ("scalar", complete) to fastest; ends with a NULL name. */
 extern const struct gyre_reduce_variant gyre_reduce_variants[];
 

@@ -6,6 +6,7 @@
 #include "collectives/kernels/reduce_cuda.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #define WORDS_MAX 16
 
@@ -76,4 +77,31 @@ const struct gyre_reduce_table *gyre_reduce_table_for(enum gyre_memory_kind kind
 const struct gyre_reduce_table *gyre_reduce_table(enum gyre_memory_kind kind)
 {
     return gyre_reduce_table_for(kind, UINT64_MAX);
+}
+
+/* -- the user's function ----------------------------------------------------------------------- */
+
+#define FOLD_BYTES 8192u /* between two calls of the function */
+
+/* Destinations may be sources: the result is made beside them. */
+static void fold_user_piece(const struct gyre_fold_task *task, const struct gyre_user_op *user,
+                            uint64_t at, uint64_t count)
+{
+    _Alignas(64) uint8_t sum[FOLD_BYTES];
+    uint64_t element = gyre_type_size(user->type), bytes = count * element;
+    memcpy(sum, (const uint8_t *)task->source[0] + at * element, bytes);
+    for (uint32_t s = 1; s < task->sources; s++)
+        user->fold(sum, (const uint8_t *)task->source[s] + at * element, count, user->type,
+                   user->context);
+    for (uint32_t d = 0; d < task->destinations; d++)
+        memcpy((uint8_t *)task->destination[d] + at * element, sum, bytes);
+}
+
+void gyre_fold_by_user(const struct gyre_fold_task *task, void *native_queue)
+{
+    const struct gyre_user_op *user = task->context;
+    uint64_t most = FOLD_BYTES / gyre_type_size(user->type);
+    (void)native_queue;
+    for (uint64_t at = 0; at < task->count; at += most)
+        fold_user_piece(task, user, at, task->count - at < most ? task->count - at : most);
 }
