@@ -6,7 +6,8 @@
 #include "collectives/comm/comm.h"
 
 #include "base/clock.h"
-#include "collectives/staging/host_mirror.h"
+#include "collectives/mapped/exchange.h"
+#include "collectives/mapped/push_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +74,12 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
 {
     struct gyre_host_mirror *mirror = NULL;
     int status = await_operation_room(comm);
-    bool direct = comm->mesh && gyre_push_suits_device(comm->engine, plan, input, output);
+    bool direct = comm->mesh && gyre_push_suits_device(comm->mesh, plan, input, output);
     if (!status && direct)
         status = gyre_fold_queue_open(&comm->progress->fold_queue, gyre_thread_trouble());
     else if (!status)
-        status =
-            gyre_mirror_make(comm->engine, plan, input, output, &mirror, gyre_thread_trouble());
+        status = gyre_mirror_make(&comm->engine->mirrors, plan, input, output, &mirror,
+                                  gyre_thread_trouble());
     if (status)
         return gyre_comm_refused(comm, status);
     *op = gyre_engine_start(comm->engine, plan, input, output);
@@ -104,7 +105,7 @@ int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, cons
 
 struct exchange {
     struct gyre_progress_engine *progress;
-    struct gyre_engine *engine;
+    struct gyre_mesh *mesh;
     struct gyre_plan *plan;
     struct gyre_op_name name;
     bool begun;
@@ -116,7 +117,7 @@ static bool exchange_came(void *context)
     const struct exchange *exchange = context;
     bool moved = gyre_progress_poll(exchange->progress);
     return moved ||
-           gyre_exchange_ready(exchange->engine, exchange->plan, exchange->name, exchange->begun);
+           gyre_exchange_ready(exchange->mesh, exchange->plan, exchange->name, exchange->begun);
 }
 
 /* Another thread wants in, and will drive: from here on it is an operation like any other. False
@@ -127,7 +128,7 @@ static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *excha
     struct gyre_operation *op;
     if (!gyre_domain_wanted(comm->domain))
         return false;
-    op = gyre_exchange_adopt(comm->engine, exchange->plan, input, output, exchange->begun);
+    op = gyre_engine_adopt(comm->engine, exchange->plan, input, output, exchange->begun);
     if (!op)
         return false;
     gyre_progress_drive(comm);
@@ -143,14 +144,14 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     struct gyre_engine *engine = comm->engine;
     const uint64_t sequence = ++engine->sequence;
     struct exchange exchange = {comm->progress,
-                                engine,
+                                comm->mesh,
                                 plan,
                                 {sequence, gyre_engine_fingerprint(engine, plan, sequence)},
                                 false};
     struct gyre_idle idle = {0};
     uint32_t looks = gyre_comm_looks(comm);
     int status = 0;
-    exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
+    exchange.begun = gyre_exchange_begin(comm->mesh, plan, input, exchange.name) == 0;
     /* The books are kept while the line travels. */
     gyre_comm_note_started(comm, plan, sequence, exchange.name.fingerprint);
     while (!exchange.begun && !status) {
@@ -158,10 +159,10 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
             return status;
         status =
             gyre_progress_idle_turn(comm->progress, &idle, exchange_came, &exchange, UINT64_MAX);
-        exchange.begun = gyre_exchange_begin(engine, plan, input, exchange.name) == 0;
+        exchange.begun = gyre_exchange_begin(comm->mesh, plan, input, exchange.name) == 0;
     }
     idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were inside */
-    while (!status && gyre_exchange_finish(engine, plan, input, output, exchange.name, looks)) {
+    while (!status && gyre_exchange_finish(comm->mesh, plan, input, output, exchange.name, looks)) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
         gyre_progress_tell_fault(comm);

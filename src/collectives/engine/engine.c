@@ -1,19 +1,26 @@
 /* The engine: operations in order, plans in a cache, and two ways to run a plan.
  *
- *   start ─▶ order[] ─▶ STEPS:    lanes (steps.c) post rounds on links, fold between them
- *                    └▶ mapped:   exchange and push (collectives/mapped/mapped.c) on shared memory, strictly in order
- *   poll  ─▶ completions ─▶ lanes ─▶ op->status
+ *     start ─▶ order[] ─▶ STEPS             lanes post rounds on links and fold between them
+ *                    └──▶ EXCHANGE, PUSH    turns on shared memory, strictly in order
+ *     run   ─▶ completions ─▶ lanes ─▶ op->status
  *
- * Operations on links may overlap; lanes are given out in the order of sequence, so that two ranks
- * never hold lanes for different operations while each waits for the other's. */
+ *     engine.c    the entry: an engine's life, a turn of everything, and failure
+ *     plans.c     the plans that are kept
+ *     steps.c     lanes over links
+ *     flight.c    operations in flight, and faults
+ *
+ * What lies below reports: lanes and mapped memory record a fault, mapped memory names the
+ * operation whose turn is over, and the engine draws the consequences. Operations on links may
+ * overlap. Lanes are given out in the order of sequence, so two ranks never hold lanes for
+ * different operations while each waits for the other's. Tested by tests/sim/engine.c and
+ * tests/sim/mesh.c. */
 #include "collectives/engine/engine.h"
 
-#include "collectives/mapped/mesh.h"
-#include "collectives/staging/host_mirror.h"
+#include "collectives/engine/steps.h"
+#include "collectives/mapped/mapped.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define COMPLETIONS 64
 
@@ -29,7 +36,8 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
     engine->world = options->world;
     engine->links = options->links;
     engine->mesh = options->mesh;
-    engine->fold_queue = options->fold_queue;
+    engine->mirrors =
+        (struct gyre_mirror_pool){options->fold_queue, options->n, options->rank, NULL};
     engine->scratch_domain = options->scratch_domain;
     engine->planning = (struct gyre_plan_options){.n = options->n,
                                                   .rank = options->rank,
@@ -47,29 +55,10 @@ int gyre_engine_create(const struct gyre_engine_options *options, struct gyre_en
         free(engine);
         return status;
     }
+    if (engine->mesh)
+        gyre_mesh_attach(engine->mesh, &engine->fault, &engine->mirrors);
     *out = engine;
     return 0;
-}
-
-/* -- streams ----------------------------------------------------------------------------------- */
-
-int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
-                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble)
-{
-    op->stream_mark = stream_mark;
-    int status = gyre_stream_wait_take(&op->stream_wait, trouble);
-    if (!status)
-        status = gyre_fold_queue_stream_wait(engine->fold_queue, stream, op->stream_wait.word,
-                                             op->stream_wait.value, trouble);
-    op->held = status == 0;
-    if (status)
-        gyre_stream_wait_give(&op->stream_wait);
-    return status;
-}
-
-bool gyre_engine_due(const struct gyre_engine *engine, const struct gyre_operation *op)
-{
-    return !op->stream_mark || gyre_fold_queue_mark_reached(engine->fold_queue, op->stream_mark);
 }
 
 void gyre_engine_part(struct gyre_engine *engine)
@@ -83,162 +72,13 @@ void gyre_engine_destroy(struct gyre_engine *engine)
     if (!engine)
         return;
     gyre_steps_deinit(engine);
-    gyre_mirror_deinit(engine);
-    for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++)
-        gyre_plan_destroy(engine->plan[i]);
+    gyre_mirror_pool_deinit(&engine->mirrors);
+    gyre_plans_drop(engine);
     engine->device->queue_destroy(engine->queue);
     free(engine);
 }
 
-/* -- plans ------------------------------------------------------------------------------------- */
-
-static bool plan_busy(const struct gyre_engine *engine, const struct gyre_plan *plan)
-{
-    for (uint32_t i = 0; i < engine->orders; i++)
-        if (engine->order[i]->plan == plan)
-            return true;
-    return false;
-}
-
-/* An empty place, or the idle plan that was used longest ago. */
-static struct gyre_plan **plan_place(struct gyre_engine *engine)
-{
-    struct gyre_plan **oldest = NULL;
-    for (uint32_t i = 0; i < GYRE_PLANS_MAX; i++) {
-        if (!engine->plan[i])
-            return &engine->plan[i];
-        if (!plan_busy(engine, engine->plan[i]) &&
-            (!oldest || engine->plan[i]->used < (*oldest)->used))
-            oldest = &engine->plan[i];
-    }
-    return oldest;
-}
-
-static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape,
-                     struct gyre_plan **out, struct gyre_trouble *trouble)
-{
-    struct gyre_plan **place = plan_place(engine);
-    if (!place)
-        return gyre_trouble_set(trouble, -EBUSY, "%u operations of different shapes are in flight",
-                                GYRE_PLANS_MAX);
-    struct gyre_plan *plan;
-    int status = gyre_plan_create(shape, &engine->planning, &plan, trouble);
-    if (status)
-        return status;
-    gyre_plan_destroy(*place);
-    *place = *out = plan;
-    if (plan->form != GYRE_FORM_STEPS)
-        return 0;
-    engine->extent.scratch_bytes = plan->extent.scratch_bytes > engine->extent.scratch_bytes
-                                       ? plan->extent.scratch_bytes
-                                       : engine->extent.scratch_bytes;
-    if (plan->extent.step_max > engine->extent.step_max)
-        engine->extent.step_max = plan->extent.step_max;
-    if (plan->extent.source_max > engine->extent.source_max)
-        engine->extent.source_max = plan->extent.source_max;
-    status = gyre_steps_fit(engine, plan->lanes);
-    return status ? gyre_trouble_set(trouble, status,
-                                     "no memory for %llu bytes of scratch in %u lanes",
-                                     (unsigned long long)engine->extent.scratch_bytes, plan->lanes)
-                  : 0;
-}
-
-int gyre_engine_plan(struct gyre_engine *engine, const struct gyre_shape *shape,
-                     struct gyre_plan **plan, struct gyre_trouble *trouble)
-{
-    struct gyre_plan *found = engine->recent;
-    for (uint32_t i = 0; !(found && gyre_shape_same(&found->shape, shape, engine->n)); i++) {
-        if (i == GYRE_PLANS_MAX) {
-            int status = plan_make(engine, shape, &found, trouble);
-            if (status) {
-                engine->recent = NULL;
-                return status;
-            }
-            break;
-        }
-        found = engine->plan[i];
-    }
-    found->used = ++engine->clock;
-    engine->recent = *plan = found;
-    return 0;
-}
-
-/* -- operations -------------------------------------------------------------------------------- */
-
-static uint32_t free_operation_place(const struct gyre_engine *engine)
-{
-    uint32_t place = 0;
-    while (place < GYRE_OPS_MAX && engine->op[place].used)
-        place++;
-    return place;
-}
-
-bool gyre_engine_has_room(const struct gyre_engine *engine)
-{
-    return free_operation_place(engine) < GYRE_OPS_MAX;
-}
-
-struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
-                                         const void *input, void *output)
-{
-    uint32_t place = free_operation_place(engine);
-    if (place == GYRE_OPS_MAX)
-        return NULL;
-    struct gyre_operation *op = &engine->op[place];
-    uint64_t sequence = ++engine->sequence;
-    *op = (struct gyre_operation){.plan = plan,
-                                  .input = input,
-                                  .output = output,
-                                  .sequence = sequence,
-                                  .fingerprint = gyre_engine_fingerprint(engine, plan, sequence),
-                                  .status = GYRE_AGAIN,
-                                  .used = true};
-    gyre_engine_remember(engine, op->fingerprint);
-    engine->order[engine->orders++] = op;
-    if (engine->failed)
-        gyre_engine_finish(engine, op, engine->failed);
-    return op;
-}
-
-static void end_operation(struct gyre_engine *engine, struct gyre_operation *op, int status)
-{
-    op->status = status;
-    uint32_t i = 0;
-    while (engine->order[i] != op)
-        i++;
-    memmove(&engine->order[i], &engine->order[i + 1],
-            (--engine->orders - i) * sizeof(engine->order[0]));
-    gyre_stream_wait_give(&op->stream_wait);
-    if (op->held)
-        gyre_engine_release(engine, op);
-}
-
-void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
-{
-    if (op->mirror && !status)
-        op->giving = true;
-    else
-        end_operation(engine, op, status);
-}
-
-void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
-{
-    (void)engine;
-    gyre_mirror_release(op->mirror);
-    op->mirror = NULL;
-    op->used = false;
-}
-
-void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,
-                       const struct gyre_trouble *trouble)
-{
-    if (engine->fault.status)
-        return;
-    engine->fault.status = status;
-    engine->fault.peer = peer;
-    engine->fault.echo = echo;
-    engine->fault.trouble = *trouble;
-}
+/* -- turns of the engine ----------------------------------------------------------------------- */
 
 /* Lanes have given their slices back; on mapped memory some may be left. */
 static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
@@ -247,17 +87,17 @@ static bool give_back(struct gyre_engine *engine, struct gyre_operation *op)
         op->plan->form != GYRE_FORM_STEPS && gyre_mirror_give_before(op->mirror, op->plan->slices);
     if (!gyre_mirror_over(op->mirror))
         return moved;
-    end_operation(engine, op, 0);
+    gyre_engine_end(engine, op, 0);
     return true;
 }
 
 static bool run_mirrors(struct gyre_engine *engine)
 {
+    const struct gyre_fold_queue *fold_queue = engine->mirrors.fold_queue;
     bool moved = false;
-    if (engine->fold_queue->status)
-        gyre_engine_fault(engine, engine->fold_queue->status,
-                          gyre_engine_world(engine, engine->rank), false,
-                          &engine->fold_queue->trouble);
+    if (fold_queue->status)
+        gyre_engine_fault(engine, fold_queue->status, gyre_engine_world(engine, engine->rank),
+                          false, &fold_queue->trouble);
     for (uint32_t i = 0; i < engine->orders && !engine->fault.status;) {
         struct gyre_operation *op = engine->order[i];
         if (op->mirror && gyre_engine_due(engine, op))
@@ -267,12 +107,39 @@ static bool run_mirrors(struct gyre_engine *engine)
     return moved;
 }
 
+/* The operation that the next turn on mapped memory is for; NULL: none, or one that is not due. */
+static struct gyre_operation *next_mapped(const struct gyre_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->orders; i++) {
+        struct gyre_operation *op = engine->order[i];
+        bool mapped = op->plan->form == GYRE_FORM_EXCHANGE || op->plan->form == GYRE_FORM_PUSH;
+        if (mapped && !op->giving)
+            return gyre_engine_due(engine, op) ? op : NULL;
+    }
+    return NULL;
+}
+
+static bool run_mapped(struct gyre_engine *engine)
+{
+    struct gyre_mesh *mesh = engine->mesh;
+    struct gyre_operation *ended = NULL;
+    if (engine->fault.status)
+        return false;
+    bool moved = !mesh->current.op && gyre_mapped_begin(mesh, next_mapped(engine));
+    moved |= gyre_mapped_run(mesh, &ended);
+    if (ended)
+        gyre_engine_finish(engine, ended, 0);
+    if (moved)
+        gyre_domain_ring(mesh->domain);
+    return moved;
+}
+
 bool gyre_engine_run(struct gyre_engine *engine)
 {
-    bool moved = engine->fold_queue && run_mirrors(engine);
+    bool moved = engine->mirrors.fold_queue && run_mirrors(engine);
     moved |= gyre_steps_run(engine);
     if (engine->mesh)
-        moved |= gyre_mapped_poll(engine);
+        moved |= run_mapped(engine);
     return moved;
 }
 
@@ -288,12 +155,26 @@ bool gyre_engine_poll(struct gyre_engine *engine, uint64_t now)
     return moved || count > 0;
 }
 
-/* First what the fold queue still writes; that is short, unless a stream keeps it up that has to
- * go. */
+struct gyre_operation *gyre_engine_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
+                                         const void *input, void *output, bool begun)
+{
+    engine->sequence--;
+    struct gyre_operation *op = gyre_engine_start(engine, plan, input, output);
+    if (!op)
+        engine->sequence++;
+    else if (begun)
+        gyre_mapped_adopt(engine->mesh, op);
+    return op;
+}
+
+/* -- failure ----------------------------------------------------------------------------------- */
+
+/* What the fold queue still writes comes first. The wait is short, unless a stream that has to go
+ * keeps the queue up. */
 void gyre_engine_let_streams_go(struct gyre_engine *engine)
 {
-    if (engine->fold_queue)
-        gyre_fold_queue_settle(engine->fold_queue);
+    if (engine->mirrors.fold_queue)
+        gyre_fold_queue_settle(engine->mirrors.fold_queue);
     for (uint32_t i = 0; i < engine->orders; i++)
         gyre_stream_wait_give(&engine->order[i]->stream_wait);
 }
@@ -305,10 +186,10 @@ void gyre_engine_fail(struct gyre_engine *engine, int status)
     engine->failed = status;
     gyre_steps_drop(engine);
     gyre_engine_let_streams_go(engine);
-    if (engine->fold_queue)
-        gyre_fold_queue_settle(engine->fold_queue);
+    if (engine->mirrors.fold_queue)
+        gyre_fold_queue_settle(engine->mirrors.fold_queue);
     if (engine->mesh)
-        gyre_mapped_drop(engine);
+        gyre_mapped_drop(engine->mesh);
     while (engine->orders)
-        end_operation(engine, engine->order[0], status);
+        gyre_engine_end(engine, engine->order[0], status);
 }

@@ -6,8 +6,8 @@
  * A round is generated when it begins. Short sends leave at once where a link lets them, without a
  * post; then its receives are posted, but for what has come already; then its other sends, then its
  * local steps run in pieces of at most 256 KiB; when every post has completed the next round begins.
- * A completion finds its lane by the token. */
-#include "collectives/staging/host_mirror.h"
+ * A completion finds its lane by the token. Tested by tests/sim/engine.c. */
+#include "collectives/engine/steps.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -167,20 +167,6 @@ static int post_step(struct gyre_engine *engine, struct gyre_lane *lane,
                : gyre_link_recv(engine->links, peer, &match, at, step->length, token);
 }
 
-void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status)
-{
-    struct gyre_trouble trouble = {0};
-    int told = gyre_link_state(engine->links, peer, &trouble);
-    if (!told && status == GYRE_PEER_LOST)
-        status = gyre_trouble_set(&trouble, GYRE_MISMATCH,
-                                  "rank %u has left by gyre_finalize(), but rank %u still needs it",
-                                  peer, gyre_engine_world(engine, engine->rank));
-    else if (!trouble.status)
-        gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
-                         gyre_status_name(status));
-    gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
-}
-
 enum { NOW, RECEIVES, SENDS, PASSES }; /* over the steps of a round, in this order */
 
 #define OVER (UINT32_C(1) << 31) /* of a step's flags, beside the schedule's: it had no post */
@@ -331,15 +317,6 @@ static bool grant_lanes(struct gyre_engine *engine)
         }
     }
     return granted;
-}
-
-void gyre_engine_post_failed(struct gyre_engine *engine, int status)
-{
-    struct gyre_trouble trouble = {0};
-    uint32_t peer = UINT32_MAX;
-    if (!gyre_links_fault(engine->links, &peer, &trouble))
-        gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
-    gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
 }
 
 static bool first_with_its_peer(const struct gyre_round *round, uint32_t s)

@@ -5,8 +5,9 @@
  *
  * Everybody puts its INPUT into its line, stamps the line with the turn, and folds what it reads in
  * the others' lines: one trip of a cache line between two cores. A rank writes its own OUTPUT only,
- * and its INPUT has been copied out before, so any rank may run in place. */
-#include "collectives/mapped/inside.h"
+ * and its INPUT has been copied out before, so any rank may run in place. Tested by
+ * tests/sim/mesh.c. */
+#include "collectives/mapped/exchange.h"
 
 #include "base/copy.h"
 #include "base/cpu.h"
@@ -49,7 +50,7 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
             from[s] = base + ref->block * pitch + ref->offset;
         }
         if (bytes)
-            gyre_mapped_fold(plan, &to, 1, from, move->sources, bytes, false);
+            gyre_turn_fold(plan, &to, 1, from, move->sources, bytes, false);
     }
 }
 
@@ -62,10 +63,9 @@ static void prefetch_next(struct gyre_mesh *mesh, const struct gyre_plan *plan)
         gyre_prefetch_to_write(payload + at);
 }
 
-int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                         struct gyre_op_name name)
 {
-    struct gyre_mesh *mesh = engine->mesh;
     if (!gyre_turn_is_free(mesh, mesh->turn + 1))
         return GYRE_AGAIN;
     mesh->turn++;
@@ -76,10 +76,9 @@ int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan
 }
 
 /* All lines that this rank folds are there: 0. One is not, after `spins` looks: GYRE_AGAIN. */
-static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan,
+static int await_lines(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                        struct gyre_op_name name, uint32_t spins)
 {
-    struct gyre_mesh *mesh = engine->mesh;
     for (uint32_t m = 0; m < plan->full->moves; m++)
         for (uint32_t s = 0; s < plan->full->move[m].sources; s++) {
             uint32_t rank = plan->full->move[m].source[s].rank;
@@ -89,40 +88,28 @@ static int await_lines(struct gyre_engine *engine, const struct gyre_plan *plan,
                 state = gyre_line_state(mesh, rank, name.fingerprint);
             }
             if (state == GYRE_MISMATCH)
-                gyre_turn_mismatch(engine, rank, name.sequence);
+                gyre_turn_mismatch(mesh, rank, name.sequence);
             if (state)
                 return state;
         }
     return 0;
 }
 
-bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
+bool gyre_exchange_ready(struct gyre_mesh *mesh, const struct gyre_plan *plan,
                          struct gyre_op_name name, bool begun)
 {
     if (!begun)
-        return gyre_turn_is_free(engine->mesh, engine->mesh->turn + 1);
-    return await_lines(engine, plan, name, 0) != GYRE_AGAIN;
+        return gyre_turn_is_free(mesh, mesh->turn + 1);
+    return await_lines(mesh, plan, name, 0) != GYRE_AGAIN;
 }
 
-int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         const void *input, void *output, struct gyre_op_name name, uint32_t spins)
+int gyre_exchange_finish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                         void *output, struct gyre_op_name name, uint32_t spins)
 {
-    int status = await_lines(engine, plan, name, spins);
+    int status = await_lines(mesh, plan, name, spins);
     if (status)
         return status;
-    exchange_fold(engine->mesh, plan, input, output);
-    gyre_turn_end(engine->mesh);
+    exchange_fold(mesh, plan, input, output);
+    gyre_turn_end(mesh);
     return 0;
-}
-
-struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
-                                           const void *input, void *output, bool begun)
-{
-    engine->sequence--; /* it has its number */
-    struct gyre_operation *op = gyre_engine_start(engine, plan, input, output);
-    if (!op)
-        engine->sequence++;
-    else if (begun)
-        engine->mesh->current = (struct gyre_turn){.op = op};
-    return op;
 }

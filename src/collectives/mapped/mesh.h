@@ -5,9 +5,9 @@
 #ifndef GYRE_COLLECTIVES_MAPPED_MESH_H
 #define GYRE_COLLECTIVES_MAPPED_MESH_H
 
-#include "base/rng.h"
 #include "collectives/mapped/board.h"
-#include "collectives/engine/engine.h"
+#include "collectives/staging/host_mirror.h"
+#include "transport/domain/domain.h"
 
 /* The one operation that is under way, if any. */
 struct gyre_turn {
@@ -38,8 +38,18 @@ struct gyre_mesh {
     const struct gyre_board *board[GYRE_PEERS_MAPPED_MAX];
     struct gyre_inbox *inbox[GYRE_PEERS_MAPPED_MAX];
     struct gyre_turn current;
+    struct gyre_fault *fault;         /* where this mesh records one; whoever runs turns reads it */
+    struct gyre_mirror_pool *mirrors; /* of operations that have to leave a device */
     uint32_t board_id, inbox_id;
 };
+
+/* Gives the mesh what it records faults in and makes host mirrors of. Both are borrowed. */
+static inline void gyre_mesh_attach(struct gyre_mesh *mesh, struct gyre_fault *fault,
+                                    struct gyre_mirror_pool *mirrors)
+{
+    mesh->fault = fault;
+    mesh->mirrors = mirrors;
+}
 
 static inline uint32_t gyre_mesh_world(const struct gyre_mesh *mesh, uint32_t rank)
 {
@@ -63,32 +73,5 @@ int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trou
 /* No peer looks at this rank's board any more: its memory is given back now, not by the domain. */
 void gyre_mesh_withdraw(struct gyre_mesh *mesh);
 void gyre_mesh_destroy(struct gyre_mesh *mesh); /* NULL allowed */
-
-/* Runs the mesh's turns. True if anything moved. */
-bool gyre_mapped_poll(struct gyre_engine *engine);
-
-/* Could a device run this PUSH here, if every rank's can? Binds it for that. */
-bool gyre_push_suits_device(struct gyre_engine *engine, struct gyre_plan *plan, const void *input,
-                            const void *output);
-
-/* The job failed: takes the regions of the current turn away from writers that are not known to be
- * dead. */
-void gyre_mapped_drop(struct gyre_engine *engine);
-
-/* The shortest way for a blocking EXCHANGE on an idle engine: no operation, no queue. Returns 0
- * when done, GYRE_AGAIN when a peer's line is not there after `spins` looks: then continue with
- * gyre_exchange_finish(). Negative: fault. */
-int gyre_exchange_begin(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
-                        struct gyre_op_name name);
-int gyre_exchange_finish(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         const void *input, void *output, struct gyre_op_name name, uint32_t spins);
-
-/* Goes on with it as an operation of the engine's, which others may drive. NULL: no room. */
-struct gyre_operation *gyre_exchange_adopt(struct gyre_engine *engine, struct gyre_plan *plan,
-                                           const void *input, void *output, bool begun);
-
-/* What an idle waiter asks before it sleeps: would begin (or, once begun, finish) get on now? */
-bool gyre_exchange_ready(struct gyre_engine *engine, const struct gyre_plan *plan,
-                         struct gyre_op_name name, bool begun);
 
 #endif

@@ -44,7 +44,7 @@ static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
     plan->slices = plan->slice_count ? plan->shape.count / plan->slice_count : 1;
 }
 
-static struct gyre_extent larger_extent(struct gyre_extent a, struct gyre_extent b)
+struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b)
 {
     return (struct gyre_extent){a.rounds > b.rounds ? a.rounds : b.rounds,
                                 a.scratch_bytes > b.scratch_bytes ? a.scratch_bytes
@@ -58,14 +58,14 @@ static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_sl
 {
     struct gyre_extent apart = plan->algorithm->extent(&slice);
     slice.in_place = true;
-    return larger_extent(apart, plan->algorithm->extent(&slice));
+    return gyre_extent_larger(apart, plan->algorithm->extent(&slice));
 }
 
 static void measure_extent(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
     struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
     struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
-    plan->extent = larger_extent(extent_of(plan, full), extent_of(plan, last));
+    plan->extent = gyre_extent_larger(extent_of(plan, full), extent_of(plan, last));
     if (plan->lanes > plan->slices)
         plan->lanes = (uint32_t)plan->slices;
 }

@@ -119,6 +119,9 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                      struct gyre_plan **plan, struct gyre_trouble *trouble);
 void gyre_plan_destroy(struct gyre_plan *plan);
 
+/* What holds both. */
+struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b);
+
 /* Binds a PUSH in one slice, once; false where that cannot be. */
 bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank);
 

@@ -58,24 +58,24 @@ static struct gyre_host_mirror *new_mirror(struct gyre_fold_queue *fold_queue, u
 }
 
 /* The first idle one that is large enough; one that is too small makes room for a larger. */
-static struct gyre_host_mirror *find_mirror(struct gyre_engine *engine, uint64_t bytes)
+static struct gyre_host_mirror *find_mirror(struct gyre_mirror_pool *pool, uint64_t bytes)
 {
-    for (struct gyre_host_mirror *it = engine->mirrors; it; it = it->next)
+    for (struct gyre_host_mirror *it = pool->first; it; it = it->next)
         if (!it->used && it->pinned.bytes >= bytes) {
-            gyre_pinned_lock(engine->fold_queue, &it->pinned);
+            gyre_pinned_lock(pool->fold_queue, &it->pinned);
             return it;
         }
-    for (struct gyre_host_mirror **at = &engine->mirrors; *at; at = &(*at)->next)
+    for (struct gyre_host_mirror **at = &pool->first; *at; at = &(*at)->next)
         if (!(*at)->used) {
             struct gyre_host_mirror *small = *at;
             *at = small->next;
             free_mirror(small);
             break;
         }
-    struct gyre_host_mirror *fresh = new_mirror(engine->fold_queue, bytes);
+    struct gyre_host_mirror *fresh = new_mirror(pool->fold_queue, bytes);
     if (fresh) {
-        fresh->next = engine->mirrors;
-        engine->mirrors = fresh;
+        fresh->next = pool->first;
+        pool->first = fresh;
     }
     return fresh;
 }
@@ -86,11 +86,11 @@ void gyre_mirror_release(struct gyre_host_mirror *mirror)
         mirror->used = false;
 }
 
-void gyre_mirror_deinit(struct gyre_engine *engine)
+void gyre_mirror_pool_deinit(struct gyre_mirror_pool *pool)
 {
-    while (engine->mirrors) {
-        struct gyre_host_mirror *first = engine->mirrors;
-        engine->mirrors = first->next;
+    while (pool->first) {
+        struct gyre_host_mirror *first = pool->first;
+        pool->first = first->next;
         free_mirror(first);
     }
 }
@@ -120,29 +120,29 @@ static uint64_t each_of(const struct gyre_plan *plan, uint64_t longest)
     return bytes && bytes < PARCEL_BYTES ? PARCEL_BYTES / bytes : 1;
 }
 
-static void begin_mirror(struct gyre_host_mirror *mirror, const struct gyre_engine *engine,
+static void begin_mirror(struct gyre_host_mirror *mirror, const struct gyre_mirror_pool *pool,
                          const struct gyre_plan *plan)
 {
     mirror->used = true;
     mirror->plan = plan;
-    mirror->n = engine->n;
-    mirror->rank = engine->rank;
+    mirror->n = pool->n;
+    mirror->rank = pool->rank;
     mirror->each = each_of(plan, plan->input_bytes > plan->output_bytes ? plan->input_bytes
                                                                         : plan->output_bytes);
     mirror->parcels = (plan->slices + mirror->each - 1) / mirror->each;
     mirror->asked = mirror->ready = mirror->given = mirror->last = 0;
 }
 
-int gyre_mirror_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan, const void *input,
                      void *output, struct gyre_host_mirror **out, struct gyre_trouble *trouble)
 {
     const struct gyre_shape *shape = &plan->shape;
-    struct gyre_fold_queue *fold_queue = engine->fold_queue;
+    struct gyre_fold_queue *fold_queue = pool->fold_queue;
     *out = NULL;
     if (!fold_queue)
         return 0;
-    uint64_t in_bytes = gyre_shape_input_bytes(shape, engine->n, engine->rank);
-    uint64_t out_bytes = gyre_shape_output_bytes(shape, engine->n, engine->rank);
+    uint64_t in_bytes = gyre_shape_input_bytes(shape, pool->n, pool->rank);
+    uint64_t out_bytes = gyre_shape_output_bytes(shape, pool->n, pool->rank);
     bool in = in_bytes && gyre_fold_queue_owns(fold_queue, input);
     bool back = out_bytes && gyre_fold_queue_owns(fold_queue, output);
     if (!in && !back)
@@ -151,17 +151,17 @@ int gyre_mirror_make(struct gyre_engine *engine, const struct gyre_plan *plan, c
     if (status)
         return status;
     uint64_t bytes = gyre_round_up(in_bytes, PAGE) + out_bytes;
-    struct gyre_host_mirror *mirror = find_mirror(engine, bytes);
+    struct gyre_host_mirror *mirror = find_mirror(pool, bytes);
     if (!mirror)
         return gyre_trouble_set(trouble, -ENOMEM,
                                 "no memory for %llu bytes of host memory beside %s memory",
                                 (unsigned long long)bytes, fold_queue->device->name);
-    begin_mirror(mirror, engine, plan);
+    begin_mirror(mirror, pool, plan);
     mirror->input = in ? input : NULL;
     mirror->output = back ? output : NULL;
     if (!in) /* it is where the operation reads it */
         mirror->asked = mirror->ready = mirror->parcels;
-    lay_out_mirror(mirror, gyre_shape_in_place(shape, engine->rank, input, output), in_bytes);
+    lay_out_mirror(mirror, gyre_shape_in_place(shape, pool->rank, input, output), in_bytes);
     *out = mirror;
     return 0;
 }

@@ -13,16 +13,23 @@
 #define GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 
 #include "collectives/staging/device_queue.h"
-#include "collectives/engine/engine.h"
+#include "collectives/staging/operation.h"
 
-struct gyre_host_mirror; /* of one operation; from a pool of the engine */
+struct gyre_host_mirror; /* of one operation; from a pool */
 
-/* The host mirror that these buffers want; NULL where they are the host's. Allocates where the pool
- * has none that is large enough. Nothing is copied yet. */
-int gyre_mirror_make(struct gyre_engine *engine, const struct gyre_plan *plan, const void *input,
+/* The host mirrors of one communicator. */
+struct gyre_mirror_pool {
+    struct gyre_fold_queue *fold_queue; /* NULL: all buffers are the host's */
+    uint32_t n, rank;
+    struct gyre_host_mirror *first; /* all that were made */
+};
+
+/* Finds the host mirror that these buffers want; NULL where they are the host's. Allocates where the
+ * pool has none that is large enough. Nothing is copied yet. */
+int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan, const void *input,
                      void *output, struct gyre_host_mirror **mirror, struct gyre_trouble *trouble);
 
-/* From here on the operation runs on the host mirror. NULL: on its own buffers. */
+/* Lets the operation run on the host mirror from here on. NULL: on its own buffers. */
 void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);
 
 /* Asks for what is due, and learns what has come. True if anything moved. */
@@ -43,6 +50,6 @@ bool gyre_mirror_given(const struct gyre_host_mirror *mirror);
 bool gyre_mirror_over(const struct gyre_host_mirror *mirror);
 
 void gyre_mirror_release(struct gyre_host_mirror *mirror); /* to the pool; NULL allowed */
-void gyre_mirror_deinit(struct gyre_engine *engine);       /* frees the pool */
+void gyre_mirror_pool_deinit(struct gyre_mirror_pool *pool);
 
 #endif

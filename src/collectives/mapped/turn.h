@@ -1,6 +1,7 @@
-/* Turns on shared memory, the inside of mapped.c, exchange.c and push.c. */
-#ifndef GYRE_COLLECTIVES_MAPPED_INSIDE_H
-#define GYRE_COLLECTIVES_MAPPED_INSIDE_H
+/* Turns on shared memory: when a line may be written again, when a peer's has come, and how bytes
+ * are folded or copied. */
+#ifndef GYRE_COLLECTIVES_MAPPED_TURN_H
+#define GYRE_COLLECTIVES_MAPPED_TURN_H
 
 #include "collectives/mapped/mesh.h"
 
@@ -41,18 +42,18 @@ static inline void gyre_turn_end(struct gyre_mesh *mesh)
         gyre_domain_ring(mesh->domain);
 }
 
-void gyre_turn_finish(struct gyre_engine *engine, struct gyre_operation *op); /* and ends it */
-void gyre_turn_mismatch(struct gyre_engine *engine, uint32_t rank, uint64_t sequence);
+/* Records that a peer is in another operation. */
+void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t sequence);
 
 /* Does any of to[*] take the place of what is read? */
-bool gyre_mapped_overwrites(void *const *to, uint32_t destinations, const void *const *from,
-                            uint32_t sources);
+bool gyre_turn_overwrites(void *const *to, uint32_t destinations, const void *const *from,
+                          uint32_t sources);
 
 /* to[*] = fold of from[*]; of one source, a copy bit by bit. */
-void gyre_mapped_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
-                      const void *const *from, uint32_t sources, uint64_t bytes, bool stream);
-void gyre_mapped_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
-                      const void *from, uint64_t bytes, bool stream);
+void gyre_turn_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                    const void *const *from, uint32_t sources, uint64_t bytes, bool stream);
+void gyre_turn_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
+                    const void *from, uint64_t bytes, bool stream);
 
 /* Bytes of a part of `length`, where unequal blocks may end before it does. */
 uint64_t gyre_part_unequal(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
@@ -63,25 +64,5 @@ static inline uint64_t gyre_part_bytes(const struct gyre_plan *plan, uint64_t sl
 {
     return plan->blocks.count ? gyre_part_unequal(plan, slice, block, offset, length) : length;
 }
-
-/* exchange.c: writes this rank's line of the turn that has begun. */
-void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
-                           uint64_t fingerprint);
-
-/* push.c: the same; and as far as the operation gets. True if anything moved. */
-void gyre_push_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
-bool gyre_push_run(struct gyre_engine *engine, struct gyre_operation *op);
-
-/* Ends the operation if everybody is done with it; true if so. */
-bool gyre_push_over(struct gyre_engine *engine, struct gyre_operation *op);
-
-/* push_device.c: this rank's part of an operation that devices run. True if anything moved. */
-bool gyre_push_on_device(struct gyre_engine *engine, struct gyre_operation *op);
-
-/* Where a slice's bytes are: of a rank's INPUT, its stage; of its OUTPUT, its inbox. */
-const uint8_t *gyre_push_source(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                                struct gyre_block_ref ref, uint64_t slice);
-uint8_t *gyre_push_destination(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
-                               struct gyre_block_ref ref, uint64_t slice);
 
 #endif

@@ -1,0 +1,121 @@
+/* Operations in flight: a table of places, and their order.
+ *
+ *     op[]      [ 7 ][ 9 ][   ][ 8 ]      a place is used from start to release
+ *     order[]     7    8    9             by sequence, from start to end
+ *
+ * An operation ends when its work is done and its OUTPUT is where the caller's is. Tested by
+ * tests/sim/engine.c and tests/sim/mesh.c. */
+#include "collectives/engine/flight.h"
+
+#include <string.h>
+
+static uint32_t free_operation_place(const struct gyre_engine *engine)
+{
+    uint32_t place = 0;
+    while (place < GYRE_OPS_MAX && engine->op[place].used)
+        place++;
+    return place;
+}
+
+bool gyre_engine_has_room(const struct gyre_engine *engine)
+{
+    return free_operation_place(engine) < GYRE_OPS_MAX;
+}
+
+struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
+                                         const void *input, void *output)
+{
+    uint32_t place = free_operation_place(engine);
+    if (place == GYRE_OPS_MAX)
+        return NULL;
+    struct gyre_operation *op = &engine->op[place];
+    uint64_t sequence = ++engine->sequence;
+    *op = (struct gyre_operation){.plan = plan,
+                                  .input = input,
+                                  .output = output,
+                                  .sequence = sequence,
+                                  .fingerprint = gyre_engine_fingerprint(engine, plan, sequence),
+                                  .status = GYRE_AGAIN,
+                                  .used = true};
+    gyre_engine_remember(engine, op->fingerprint);
+    engine->order[engine->orders++] = op;
+    if (engine->failed)
+        gyre_engine_end(engine, op, engine->failed);
+    return op;
+}
+
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
+                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble)
+{
+    op->stream_mark = stream_mark;
+    int status = gyre_stream_wait_take(&op->stream_wait, trouble);
+    if (!status)
+        status = gyre_fold_queue_stream_wait(engine->mirrors.fold_queue, stream,
+                                             op->stream_wait.word, op->stream_wait.value, trouble);
+    op->held = status == 0;
+    if (status)
+        gyre_stream_wait_give(&op->stream_wait);
+    return status;
+}
+
+/* -- ends -------------------------------------------------------------------------------------- */
+
+void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int status)
+{
+    op->status = status;
+    uint32_t i = 0;
+    while (engine->order[i] != op)
+        i++;
+    memmove(&engine->order[i], &engine->order[i + 1],
+            (--engine->orders - i) * sizeof(engine->order[0]));
+    gyre_stream_wait_give(&op->stream_wait);
+    if (op->held)
+        gyre_engine_release(engine, op);
+}
+
+void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status)
+{
+    if (op->mirror && !status)
+        op->giving = true;
+    else
+        gyre_engine_end(engine, op, status);
+}
+
+void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op)
+{
+    (void)engine;
+    gyre_mirror_release(op->mirror);
+    op->mirror = NULL;
+    op->used = false;
+}
+
+/* -- faults ------------------------------------------------------------------------------------ */
+
+void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,
+                       const struct gyre_trouble *trouble)
+{
+    gyre_fault_record(&engine->fault, status, peer, echo, trouble);
+}
+
+void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status)
+{
+    struct gyre_trouble trouble = {0};
+    int told = gyre_link_state(engine->links, peer, &trouble);
+    if (!told && status == GYRE_PEER_LOST)
+        status = gyre_trouble_set(&trouble, GYRE_MISMATCH,
+                                  "rank %u has left by gyre_finalize(), but rank %u still needs it",
+                                  peer, gyre_engine_world(engine, engine->rank));
+    else if (!trouble.status)
+        gyre_trouble_set(&trouble, status, "the link to rank %u failed: %s", peer,
+                         gyre_status_name(status));
+    gyre_engine_fault(engine, told ? told : status, peer, true, &trouble);
+}
+
+void gyre_engine_post_failed(struct gyre_engine *engine, int status)
+{
+    struct gyre_trouble trouble = {0};
+    uint32_t peer = UINT32_MAX;
+    if (!gyre_links_fault(engine->links, &peer, &trouble))
+        gyre_trouble_set(&trouble, status, "a transfer failed: %s", gyre_status_name(status));
+    gyre_engine_fault(engine, trouble.status, peer, true, &trouble);
+}

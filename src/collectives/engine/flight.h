@@ -1,0 +1,134 @@
+/* The engine's state, and operations in flight: started, ended, released, and what went wrong.
+ *
+ * All calls come from the thread that owns the domain. */
+#ifndef GYRE_COLLECTIVES_ENGINE_FLIGHT_H
+#define GYRE_COLLECTIVES_ENGINE_FLIGHT_H
+
+#include "collectives/staging/host_mirror.h"
+#include "transport/domain/domain.h"
+#include "transport/link/links.h"
+
+/* A token holds the communicator's id above 16 bits that say what the lower 32 mean: a lane's
+ * number, or this for a message of collectives/messages/point_to_point.h. */
+#define GYRE_TOKEN_MESSAGE 0xffffu
+
+#define GYRE_OPS_MAX   64u /* operations in flight */
+#define GYRE_LANE_POOL 8u  /* lanes that run at a time, over all operations */
+#define GYRE_PLANS_MAX 64u /* plans kept */
+
+struct gyre_mesh;
+
+struct gyre_lane {
+    struct gyre_operation *op; /* NULL: idle */
+    uint32_t generation;
+    uint64_t slice_index, base; /* base: bytes before the slice in INPUT and OUTPUT */
+    struct gyre_slice slice;
+    uint64_t index, rounds; /* of rounds */
+    struct gyre_round round;
+    uint32_t pass;        /* over the round's steps, see steps.c */
+    uint32_t posted;      /* how many of them have been looked at in this pass */
+    uint32_t outstanding; /* posts without completion */
+    uint32_t local;       /* next step that may be COPY or REDUCE */
+    uint64_t local_bytes; /* done of that one */
+    uint8_t *scratch;
+    uint64_t scratch_bytes;
+    const void **pointer; /* source_max sources of a REDUCE */
+};
+
+struct gyre_engine {
+    uint32_t rank, n;
+    uint16_t comm;
+    const uint32_t *world; /* the links' number of a rank; NULL: its own */
+    struct gyre_links *links;
+    struct gyre_mesh *mesh; /* NULL: not all ranks share memory */
+    const struct gyre_device *device;
+    struct gyre_device_queue *queue;
+    struct gyre_domain *scratch_domain; /* of the lanes' scratch; NULL: the heap */
+    struct gyre_mirror_pool mirrors;
+    struct gyre_plan_options planning;
+
+    uint64_t sequence;     /* of the last operation started */
+    uint64_t history_hash; /* all operations started, in one number */
+    struct gyre_operation op[GYRE_OPS_MAX];
+    struct gyre_operation *order[GYRE_OPS_MAX]; /* in flight, by sequence */
+    uint32_t orders;
+
+    struct gyre_lane lane[GYRE_LANE_POOL];
+    struct gyre_extent extent; /* the largest of all plans: what a lane's storage must hold */
+
+    struct gyre_plan *plan[GYRE_PLANS_MAX];
+    struct gyre_plan *recent;
+    uint64_t clock; /* of plan use */
+
+    struct gyre_fault fault;
+    int failed; /* status of every operation from now on */
+};
+
+/* The name of an operation among peers. The lower half is of the operation itself, the upper half
+ * of all operations before: ranks that disagreed where nobody could see it, as two roots of one
+ * broadcast do, differ from then on. */
+static inline uint64_t gyre_engine_fingerprint(const struct gyre_engine *engine,
+                                               const struct gyre_plan *plan, uint64_t sequence)
+{
+    uint64_t own = (plan->fingerprint ^ sequence) * UINT64_C(0x9e3779b97f4a7c15);
+    return (engine->history_hash & ~(uint64_t)UINT32_MAX) | own >> 32;
+}
+
+/* Adds a started operation to the history. */
+static inline void gyre_engine_remember(struct gyre_engine *engine, uint64_t fingerprint)
+{
+    engine->history_hash = (engine->history_hash ^ fingerprint) * UINT64_C(0xd1342543de82ef95);
+}
+
+/* The number by which links and stories know the rank. */
+static inline uint32_t gyre_engine_world(const struct gyre_engine *engine, uint32_t rank)
+{
+    return engine->world ? engine->world[rank] : rank;
+}
+
+static inline bool gyre_engine_idle(const struct gyre_engine *engine)
+{
+    return engine->orders == 0;
+}
+
+/* Has the stream come to the operation's mark? */
+static inline bool gyre_engine_due(const struct gyre_engine *engine,
+                                   const struct gyre_operation *op)
+{
+    return !op->stream_mark ||
+           gyre_fold_queue_mark_reached(engine->mirrors.fold_queue, op->stream_mark);
+}
+
+/* Can another operation be started? Operations that have ended count until they are released. */
+bool gyre_engine_has_room(const struct gyre_engine *engine);
+
+/* Starts an operation; NULL when GYRE_OPS_MAX are in flight. Buffers are borrowed until its status
+ * is not GYRE_AGAIN. */
+struct gyre_operation *gyre_engine_start(struct gyre_engine *engine, struct gyre_plan *plan,
+                                         const void *input, void *output);
+
+/* Ties the operation that was just started to a stream: the operation waits for the mark, and the
+ * stream for the operation, which is released when it ends. Where this fails the operation is one
+ * like any other. */
+int gyre_engine_bind_stream(struct gyre_engine *engine, struct gyre_operation *op,
+                            uint64_t stream_mark, void *stream, struct gyre_trouble *trouble);
+
+/* Ends an operation whose work is done; one with a host mirror when its OUTPUT has been given
+ * back. */
+void gyre_engine_finish(struct gyre_engine *engine, struct gyre_operation *op, int status);
+
+/* Ends an operation now. */
+void gyre_engine_end(struct gyre_engine *engine, struct gyre_operation *op, int status);
+
+/* Gives back the place of an operation that has ended. */
+void gyre_engine_release(struct gyre_engine *engine, struct gyre_operation *op);
+
+/* Records the first fault. */
+void gyre_engine_fault(struct gyre_engine *engine, int status, uint32_t peer, bool echo,
+                       const struct gyre_trouble *trouble);
+
+/* Record what is wrong with the link to that rank of the world, or with a post that has ended. */
+void gyre_engine_link_failed(struct gyre_engine *engine, uint32_t peer, int status);
+void gyre_engine_post_failed(struct gyre_engine *engine, int status);
+
+#endif

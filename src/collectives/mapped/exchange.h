@@ -1,0 +1,24 @@
+/* EXCHANGE, and the shortest way of a blocking one on an idle engine: no operation, no queue. */
+#ifndef GYRE_COLLECTIVES_MAPPED_EXCHANGE_H
+#define GYRE_COLLECTIVES_MAPPED_EXCHANGE_H
+
+#include "collectives/mapped/turn.h"
+
+/* Writes this rank's line of the turn that has begun. */
+void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                           uint64_t fingerprint);
+
+/* Begins a turn. GYRE_AGAIN: its line is not free. */
+int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                        struct gyre_op_name name);
+
+/* Ends the turn: folds what peers have published. GYRE_AGAIN: a peer's line is not there after
+ * `spins` looks. Negative: the mesh's fault. */
+int gyre_exchange_finish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
+                         void *output, struct gyre_op_name name, uint32_t spins);
+
+/* Would begin (or, once begun, finish) get on now? An idle waiter asks before it sleeps. */
+bool gyre_exchange_ready(struct gyre_mesh *mesh, const struct gyre_plan *plan,
+                         struct gyre_op_name name, bool begun);
+
+#endif

@@ -1,0 +1,18 @@
+/* Who is where: the lines of a PUSH. */
+#ifndef GYRE_COLLECTIVES_MAPPED_PLACES_H
+#define GYRE_COLLECTIVES_MAPPED_PLACES_H
+
+#include "collectives/mapped/mesh.h"
+
+/* Writes this rank's line of the turn that has begun. */
+void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
+
+/* Reads the lines that have come; true if any had. When all are read, everybody knows who copies. */
+bool gyre_places_resolve(struct gyre_mesh *mesh, struct gyre_operation *op);
+
+/* Takes this rank's part from the device to the host, because some rank's buffers are not a
+ * device's. The line, which says already that nothing of them is staged, stays. 0, or the status of
+ * the mesh's fault. */
+int gyre_places_leave_device(struct gyre_mesh *mesh, struct gyre_operation *op);
+
+#endif

@@ -1,0 +1,14 @@
+/* PUSH by a device. */
+#ifndef GYRE_COLLECTIVES_MAPPED_PUSH_DEVICE_H
+#define GYRE_COLLECTIVES_MAPPED_PUSH_DEVICE_H
+
+#include "collectives/mapped/mesh.h"
+
+/* Could a device run this PUSH here, if every rank's can? Binds the plan for that. */
+bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan, const void *input,
+                            const void *output);
+
+/* Runs this rank's part of an operation that devices run. True if anything moved. */
+bool gyre_push_on_device(struct gyre_mesh *mesh, const struct gyre_operation *op);
+
+#endif
