@@ -42,9 +42,9 @@ rooms() {
 cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch
 cli/doctor               base cli device/device.h
 cli/inspect              base cli checkpoint data data/files data/safetensors
-cli/show                 base cli collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/stream/signature.h
+cli/show                 base cli collectives/algorithms/table.h collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/stream/signature.h
 cli/train                base cli launch train
-cli/tune                 base cli collectives/choose collectives/schedule
+cli/tune                 base cli collectives/algorithms/table.h collectives/choose collectives/schedule
 launch                   base transport/job/job.h transport/join/join.h transport/net/crypto.h
 train                    base checkpoint data model/learning model/network model/nets report sampler
 report                   base
@@ -67,8 +67,8 @@ collectives/mapped       base collectives/staging collectives/plan collectives/k
 collectives/engine       base collectives/mapped collectives/staging collectives/plan transport/domain transport/link/links.h
 collectives/staging      base collectives/plan collectives/kernels device
 collectives/plan         base collectives/mapped collectives/kernels collectives/choose collectives/schedule transport/stream/signature.h device
-collectives/choose       base collectives/algorithms collectives/schedule
-collectives/prove        base collectives/algorithms collectives/schedule
+collectives/choose       base collectives/algorithms/table.h collectives/schedule
+collectives/prove        base collectives/algorithms/table.h collectives/schedule
 collectives/algorithms   base collectives/schedule
 collectives/schedule     base
 collectives/kernels      base device

@@ -10,6 +10,7 @@
 
 #include "transport/link/driver.h"
 #include "rig/test.h"
+#include "collectives/algorithms/table.h"
 
 static const struct gyre_algorithm *wanted(const struct sim_run *run)
 {

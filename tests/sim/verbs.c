@@ -8,6 +8,7 @@
 
 #include "sim/engine_sim.h"
 #include "rig/test.h"
+#include "collectives/algorithms/table.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -4,12 +4,6 @@
 
 #include <inttypes.h>
 
-static bool everyone(uint32_t rank)
-{
-    (void)rank;
-    return true;
-}
-
 static const char *const ending[] = {
     [GYRE_VERB_ALL_REDUCE] = "every rank holds the sums",
     [GYRE_VERB_BROADCAST] = "every rank holds the root's data",
@@ -72,7 +66,8 @@ static int play_rounds(const struct gyre_show_question *q, struct gyre_play *pla
 int gyre_show_run(const struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     struct gyre_play play;
-    struct gyre_play_options options = {.in_place = q->word[IN_PLACE] != NULL ? everyone : NULL};
+    struct gyre_play_options options = {.in_place = q->word[IN_PLACE] ? GYRE_PLAY_EVERYBODY
+                                                                      : GYRE_PLAY_NOBODY};
     int status = gyre_play_init(&play, q->algorithm, &q->slice, &options);
     if (status == 0)
         status = play_rounds(q, &play, trouble);

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/show/question.h"
+#include "collectives/algorithms/table.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/size.h"
+#include "collectives/algorithms/table.h"
 #include "collectives/schedule/layout.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
 /* gyre tune: what was timed, told as trials of the model, and the prices that explain them. */
 #include "cli/tune/inside.h"
 
+#include "collectives/algorithms/table.h"
 #include "collectives/choose/choose.h"
 #include "collectives/choose/fit.h"
 

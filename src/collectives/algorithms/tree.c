@@ -17,7 +17,8 @@
  * every rank and in every run, but not the left-to-right sum of `direct`. A rank keeps its partial
  * sum in OUTPUT, or behind what it receives in SCRATCH if it has none; until its first addition, or
  * for ever if nothing hangs below it, its contribution is its INPUT. */
-#include "collectives/algorithms/tree.h"
+#include "collectives/algorithms/binomial.h"
+#include "collectives/algorithms/tree_blocks.h"
 
 static uint64_t tree_all_bytes(const struct gyre_slice *s)
 {

@@ -11,7 +11,9 @@
  *
  * Scatter is the same backwards. A leaf sends from INPUT and receives into OUTPUT; the root copies
  * its own block, whoever else hands blocks on has its own first in SCRATCH. */
-#include "collectives/algorithms/tree.h"
+#include "collectives/algorithms/tree_blocks.h"
+
+#include "collectives/algorithms/binomial.h"
 
 #define COPIES_PER_ROUND 32
 

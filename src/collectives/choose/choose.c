@@ -12,6 +12,8 @@
  * An algorithm that knows two ways by `small` (direct: one-shot, two-shot) is asked for both. */
 #include "collectives/choose/choose.h"
 
+#include "collectives/algorithms/table.h"
+
 #include <errno.h>
 
 #define SLICE_BYTES     (UINT64_C(1) << 20)
@@ -55,7 +57,7 @@ struct chooser {
 /* Blocks of a slice that are under way together. */
 static uint64_t blocks_of(const struct gyre_question *q)
 {
-    bool many = gyre_verb_gathers(q->whole.verb) || gyre_verb_scatters(q->whole.verb);
+    bool many = gyre_verb_has_blocks(q->whole.verb);
     return many ? q->whole.n : 1;
 }
 

@@ -238,32 +238,26 @@ static struct gyre_cost_time price_round(const struct sample *sample, struct act
 static int fit(struct gyre_walk *walk, const struct gyre_algorithm *algorithm,
                struct sample *sample, uint64_t *rounds, uint64_t *idle)
 {
-    uint32_t steps = 0, sources = 0;
+    struct gyre_extent room = {0};
     *rounds = *idle = 0;
     for (uint32_t i = 0; i < sample->actors; i++) {
         sample->slice.rank = sample->actor[i].rank;
         struct gyre_extent extent = algorithm->extent(&sample->slice);
         *rounds = larger_cost(*rounds, extent.rounds);
         *idle = larger_cost(*idle, extent.idle_rounds);
-        steps = extent.step_max > steps ? extent.step_max : steps;
-        sources = extent.source_max > sources ? extent.source_max : sources;
+        room.step_max = extent.step_max > room.step_max ? extent.step_max : room.step_max;
+        room.source_max = extent.source_max > room.source_max ? extent.source_max : room.source_max;
     }
     struct gyre_round *round = &walk->round;
-    if (round->step && round->step_max >= steps && round->source_max >= sources)
+    if (round->step && round->step_max >= room.step_max && round->source_max >= room.source_max)
         return 0;
-    gyre_walk_deinit(walk);
-    round->step_max = steps;
-    round->source_max = sources;
-    round->step = calloc((size_t)steps + 1, sizeof(*round->step));
-    round->source = calloc((size_t)sources + 1, sizeof(*round->source));
-    return round->step && round->source ? 0 : -ENOMEM;
+    gyre_round_deinit(round);
+    return gyre_round_init(round, &room);
 }
 
 void gyre_walk_deinit(struct gyre_walk *walk)
 {
-    free(walk->round.step);
-    free(walk->round.source);
-    *walk = (struct gyre_walk){0};
+    gyre_round_deinit(&walk->round);
 }
 
 /* *busy: somebody of the sample has something to do. */

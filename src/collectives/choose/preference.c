@@ -4,6 +4,7 @@
  * operation, one must name an algorithm, the last may be a range. */
 #include "collectives/choose/preference.h"
 
+#include "collectives/algorithms/table.h"
 #include "base/env.h"
 
 #include <ctype.h>

@@ -49,8 +49,7 @@ static void scratch_give(const struct gyre_engine *engine, uint8_t *scratch)
 static void lane_free(const struct gyre_engine *engine, struct gyre_lane *lane)
 {
     scratch_give(engine, lane->scratch);
-    free(lane->round.step);
-    free(lane->round.source);
+    gyre_round_deinit(&lane->round);
     free(lane->pointer);
     *lane = (struct gyre_lane){.generation = lane->generation};
 }
@@ -63,13 +62,9 @@ static int lane_fit(const struct gyre_engine *engine, struct gyre_lane *lane)
         return 0;
     lane_free(engine, lane);
     lane->scratch_bytes = extent->scratch_bytes;
-    lane->round.step_max = extent->step_max;
-    lane->round.source_max = extent->source_max;
     lane->scratch = scratch_take(engine, extent->scratch_bytes);
-    lane->round.step = calloc(extent->step_max + 1, sizeof(*lane->round.step));
-    lane->round.source = calloc(extent->source_max + 1, sizeof(*lane->round.source));
     lane->pointer = calloc(extent->source_max + 1, sizeof(*lane->pointer));
-    if (lane->scratch && lane->round.step && lane->round.source && lane->pointer)
+    if (!gyre_round_init(&lane->round, extent) && lane->scratch && lane->pointer)
         return 0;
     lane_free(engine, lane);
     return -ENOMEM;

@@ -25,8 +25,7 @@
 static void game_destroy(struct gyre_bind_game *game)
 {
     for (uint32_t i = 0; game->player && i < game->n; i++) {
-        free(game->player[i].round.step);
-        free(game->player[i].round.source);
+        gyre_round_deinit(&game->player[i].round);
         free(game->player[i].act);
         free(game->player[i].held);
     }
@@ -46,13 +45,9 @@ static bool player_create(const struct gyre_bind_game *game, uint32_t rank)
     struct gyre_bind_player *player = &game->player[rank];
     struct gyre_slice slice = slice_of(game, rank);
     struct gyre_extent extent = game->algorithm->extent(&slice);
-    player->round.step_max = extent.step_max;
-    player->round.source_max = extent.source_max;
-    player->round.step = calloc(extent.step_max + 1, sizeof(*player->round.step));
-    player->round.source = calloc(extent.source_max + 1, sizeof(*player->round.source));
     player->act = calloc(game->act_max, sizeof(*player->act));
     player->held = calloc(game->held_max, sizeof(*player->held));
-    return player->round.step && player->round.source && player->act && player->held;
+    return !gyre_round_init(&player->round, &extent) && player->act && player->held;
 }
 
 static bool game_create(struct gyre_bind_game *game, const struct gyre_algorithm *algorithm,

@@ -16,10 +16,9 @@
 static struct gyre_block_ref in_place(const struct gyre_bind_game *game,
                                       const struct gyre_bind_use *use)
 {
-    bool gathers = gyre_verb_gathers(game->slice.verb);
-    bool scatters = gyre_verb_scatters(game->slice.verb);
+    int nests = gyre_verb_nests(game->slice.verb);
     struct gyre_block_ref ref = use->ref;
-    if (gathers != scatters && use->writes == scatters)
+    if (nests && use->writes == (nests < 0))
         ref.block = ref.rank;
     return ref;
 }

@@ -45,24 +45,22 @@ uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block)
     return at;
 }
 
-static bool has_buffer(const struct gyre_shape *shape, uint32_t rank, bool everywhere)
-{
-    return everywhere || rank == shape->root;
-}
-
 static uint64_t bytes(const struct gyre_shape *shape, uint64_t elements)
 {
     return elements * gyre_type_size(shape->type);
 }
 
+static uint32_t blocks_of_rank(const struct gyre_shape *shape, enum gyre_buffer buffer, uint32_t n,
+                               uint32_t rank)
+{
+    return gyre_verb_blocks(shape->verb, buffer, n, rank == shape->root);
+}
+
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank)
 {
-    bool everywhere = shape->verb != GYRE_VERB_BROADCAST && shape->verb != GYRE_VERB_SCATTER;
-    if (!has_buffer(shape, rank, everywhere))
-        return 0;
-    if (shape->blocks.count)
-        return bytes(shape, shape->blocks.count[rank]);
-    return bytes(shape, (gyre_verb_scatters(shape->verb) ? n : 1) * shape->count);
+    uint64_t blocks = blocks_of_rank(shape, GYRE_INPUT, n, rank);
+    return bytes(shape,
+                 blocks && shape->blocks.count ? shape->blocks.count[rank] : blocks * shape->count);
 }
 
 /* Up to the end of the last unequal block. */
@@ -79,12 +77,9 @@ static uint64_t end_of_blocks(const struct gyre_shape *shape, uint32_t n)
 
 uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank)
 {
-    bool everywhere = shape->verb != GYRE_VERB_REDUCE && shape->verb != GYRE_VERB_GATHER;
-    if (!has_buffer(shape, rank, everywhere))
-        return 0;
-    if (shape->blocks.count)
-        return bytes(shape, end_of_blocks(shape, n));
-    return bytes(shape, (gyre_verb_gathers(shape->verb) ? n : 1) * shape->count);
+    uint64_t blocks = blocks_of_rank(shape, GYRE_OUTPUT, n, rank);
+    return bytes(shape,
+                 blocks && shape->blocks.count ? end_of_blocks(shape, n) : blocks * shape->count);
 }
 
 /* Mostly they stand in order, and that is seen at a glance. */
@@ -105,7 +100,7 @@ bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n)
 
 uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank)
 {
-    if (gyre_verb_gathers(shape->verb) == gyre_verb_scatters(shape->verb))
+    if (!gyre_verb_nests(shape->verb))
         return 0;
     return bytes(shape,
                  shape->blocks.count ? gyre_shape_block_at(shape, rank) : rank * shape->count);
@@ -114,7 +109,7 @@ uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank)
 uintptr_t gyre_shape_distance(const struct gyre_shape *shape, uint32_t rank)
 {
     uintptr_t displacement = gyre_shape_displacement(shape, rank);
-    return gyre_verb_gathers(shape->verb) ? -displacement : displacement;
+    return gyre_verb_nests(shape->verb) > 0 ? -displacement : displacement;
 }
 
 bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const void *input,

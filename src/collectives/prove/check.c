@@ -22,54 +22,12 @@
  * and must promise the same extent and send the same either way. */
 #include "collectives/prove/check.h"
 
+#include "collectives/algorithms/table.h"
 #include "base/size.h"
 #include "collectives/prove/check_inside.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-/* -- telling ----------------------------------------------------------------------------------- */
-
-static int fail_at(const struct gyre_checker *c, const char *where, const char *format,
-                   va_list list)
-{
-    const struct gyre_slice *s = &c->actor[0].slice;
-    char what[400];
-    vsnprintf(what, sizeof what, format, list);
-    return gyre_trouble_set(c->trouble, GYRE_INVALID,
-                            "%s %s, n = %u, count = %llu, element = %u, root = %u: %s%s",
-                            c->algorithm->name, gyre_verb_word[s->verb], s->n,
-                            (unsigned long long)s->count, s->element, s->root, where, what);
-}
-
-int gyre_check_fail_rank(const struct gyre_checker *c, uint32_t rank, const char *format, ...)
-{
-    char where[40];
-    va_list list;
-    snprintf(where, sizeof where, "rank %u: ", rank);
-    va_start(list, format);
-    int status = fail_at(c, where, format, list);
-    va_end(list);
-    return status;
-}
-
-int gyre_check_fail_step(const struct gyre_checker *c, const struct gyre_actor *a,
-                         const struct gyre_step *step, const char *format, ...)
-{
-    char where[120];
-    va_list list;
-    snprintf(where, sizeof where,
-             "rank %u, round %llu, step %u (%s %llu bytes, %s + %llu): ", a->slice.rank,
-             (unsigned long long)c->index, (unsigned)(step - a->round.step),
-             gyre_step_kind_name[step->kind], (unsigned long long)step->length,
-             gyre_buffer_name[step->at.buffer], (unsigned long long)step->at.offset);
-    va_start(list, format);
-    int status = fail_at(c, where, format, list);
-    va_end(list);
-    return status;
-}
 
 /* -- one round --------------------------------------------------------------------------------- */
 
@@ -123,11 +81,7 @@ static int init_actor(struct gyre_checker *c, const struct gyre_slice *slice, ui
     a->aliased = may_alias(&a->slice);
     a->shift = gyre_slice_shift(&a->slice);
     a->extent = c->algorithm->extent(&a->slice);
-    a->round.step_max = a->extent.step_max;
-    a->round.source_max = a->extent.source_max;
-    a->round.step = calloc((size_t)a->extent.step_max + 1, sizeof *a->round.step);
-    a->round.source = calloc((size_t)a->extent.source_max + 1, sizeof *a->round.source);
-    return a->round.step == NULL || a->round.source == NULL ? -ENOMEM : 0;
+    return gyre_round_init(&a->round, &a->extent);
 }
 
 static int init_rooms(struct gyre_checker *c)
@@ -160,8 +114,7 @@ static void deinit(struct gyre_checker *c)
 {
     for (uint32_t rank = 0; c->actor != NULL && rank < c->n; rank++) {
         struct gyre_actor *a = &c->actor[rank];
-        free(a->round.step);
-        free(a->round.source);
+        gyre_round_deinit(&a->round);
         gyre_stretches_deinit(&a->output);
         gyre_stretches_deinit(&a->scratch);
     }
@@ -180,7 +133,7 @@ static void deinit(struct gyre_checker *c)
 static bool is_sound(const struct gyre_slice *s)
 {
     uint64_t bytes;
-    bool blocks = gyre_verb_gathers(s->verb) || gyre_verb_scatters(s->verb);
+    bool blocks = gyre_verb_has_blocks(s->verb);
     return s->n >= 1 && s->element >= 1 && s->root < s->n &&
            gyre_mul_u64(s->count, s->element, &bytes) &&
            (!blocks || s->in.count || s->out.count ||

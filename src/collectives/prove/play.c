@@ -97,24 +97,24 @@ static int init_buffers(const struct gyre_play *play, struct gyre_player *player
     return 0;
 }
 
+static bool works_in_place(enum gyre_play_in_place who, uint32_t rank)
+{
+    return who == GYRE_PLAY_EVERYBODY || (who == GYRE_PLAY_ODD_RANKS && rank % 2 == 1);
+}
+
 static int init_player(struct gyre_play *play, const struct gyre_slice *slice, uint32_t rank)
 {
     struct gyre_player *player = &play->player[rank];
     player->slice = play->options.of_rank != NULL ? play->options.of_rank[rank] : *slice;
     player->slice.rank = rank;
-    player->slice.in_place = play->options.in_place != NULL && play->options.in_place(rank);
+    player->slice.in_place = works_in_place(play->options.in_place, rank);
     struct gyre_extent extent = play->algorithm->extent(&player->slice);
 
     play->rounds = extent.rounds;
     play->turns += extent.step_max; /* room, for now */
-    player->round.step_max = extent.step_max;
-    player->round.source_max = extent.source_max;
-    player->round.step = calloc(extent.step_max + 1, sizeof *player->round.step);
-    player->round.source = calloc(extent.source_max + 1, sizeof *player->round.source);
     player->count[GYRE_SCRATCH] = extent.scratch_bytes / slice->element;
-    if (!player->round.step || !player->round.source)
-        return -ENOMEM;
-    return init_buffers(play, player);
+    int status = gyre_round_init(&player->round, &extent);
+    return status ? status : init_buffers(play, player);
 }
 
 int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorithm,
@@ -139,8 +139,7 @@ int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorith
 
 static void deinit_player(struct gyre_player *player)
 {
-    free(player->round.step);
-    free(player->round.source);
+    gyre_round_deinit(&player->round);
     for (int i = GYRE_INPUT; i <= GYRE_SCRATCH; i++)
         free(player->memory[i]);
 }

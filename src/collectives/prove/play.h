@@ -14,9 +14,12 @@
 /* What a buffer holds before it is written. A sum with it is this again. */
 #define GYRE_PLAY_UNDEFINED INT64_MIN
 
+/* Who works in place. */
+enum gyre_play_in_place { GYRE_PLAY_NOBODY, GYRE_PLAY_EVERYBODY, GYRE_PLAY_ODD_RANKS };
+
 struct gyre_play_options {
-    bool average;                    /* a FINAL sum is divided by n; else it stays */
-    bool (*in_place)(uint32_t rank); /* NULL: nobody */
+    bool average; /* a FINAL sum is divided by n; else it stays */
+    enum gyre_play_in_place in_place;
     int64_t (*input)(uint32_t rank, uint64_t element); /* NULL: (rank + 1) * 100 + element % 100 */
     uint64_t seed;                    /* 0: steps in the order of ranks and of steps */
     const struct gyre_slice *of_rank; /* n slices, where ranks differ in more than their number */

@@ -38,17 +38,7 @@ static int begin_rank(struct printer *p, uint32_t rank)
 {
     p->slice.rank = rank;
     p->extent = p->algorithm->extent(&p->slice);
-    p->round.step_max = p->extent.step_max;
-    p->round.source_max = p->extent.source_max;
-    p->round.step = calloc(p->extent.step_max + 1, sizeof *p->round.step);
-    p->round.source = calloc(p->extent.source_max + 1, sizeof *p->round.source);
-    return p->round.step == NULL || p->round.source == NULL ? -ENOMEM : 0;
-}
-
-static void end_rank(struct printer *p)
-{
-    free(p->round.step);
-    free(p->round.source);
+    return gyre_round_init(&p->round, &p->extent);
 }
 
 static void build_round(struct printer *p)
@@ -65,7 +55,7 @@ static int print_ranks(struct printer *p, struct gyre_print_ranks ranks,
         status = begin_rank(p, rank);
         if (status == 0)
             print_rank(p, rank == ranks.from);
-        end_rank(p);
+        gyre_round_deinit(&p->round);
     }
     return status;
 }
@@ -154,7 +144,7 @@ static int widest_offset(const struct gyre_algorithm *algorithm, struct gyre_sli
 static void print_size(FILE *out, const struct gyre_slice *s)
 {
     const struct gyre_blocks *table = s->in.count ? &s->in : &s->out;
-    bool blocks = gyre_verb_gathers(s->verb) || gyre_verb_scatters(s->verb);
+    bool blocks = gyre_verb_has_blocks(s->verb);
     if (table->count) {
         fputs("blocks of", out);
         for (uint32_t i = 0; i < s->n; i++)

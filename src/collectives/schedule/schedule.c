@@ -12,10 +12,9 @@
 
 #include "base/size.h"
 
-#include <string.h>
+#include <errno.h>
+#include <stdlib.h>
 
-const char *const gyre_verb_word[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
-                                      "reduce_scatter", "all_to_all", "gather", "scatter"};
 const char *const gyre_buffer_name[] = {"INPUT", "OUTPUT", "SCRATCH"};
 const char *const gyre_step_kind_name[] = {"SEND", "RECV", "REDUCE", "COPY"};
 
@@ -93,22 +92,9 @@ uint64_t gyre_slice_all_bytes(const struct gyre_slice *slice)
     return slice->count * slice->element;
 }
 
-static bool only_root_has(enum gyre_verb verb, enum gyre_buffer buffer)
-{
-    return buffer == GYRE_INPUT ? verb == GYRE_VERB_BROADCAST || verb == GYRE_VERB_SCATTER
-                                : verb == GYRE_VERB_REDUCE || verb == GYRE_VERB_GATHER;
-}
-
-static bool has_n_blocks(enum gyre_verb verb, enum gyre_buffer buffer)
-{
-    return buffer == GYRE_INPUT ? gyre_verb_scatters(verb) : gyre_verb_gathers(verb);
-}
-
 uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buffer)
 {
-    if (only_root_has(slice->verb, buffer) && slice->rank != slice->root)
-        return 0;
-    return has_n_blocks(slice->verb, buffer) ? slice->n : 1;
+    return gyre_verb_blocks(slice->verb, buffer, slice->n, slice->rank == slice->root);
 }
 
 /* A single INPUT is this rank's block of the OUTPUT that is gathered from all, and the other way
@@ -116,22 +102,21 @@ uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buff
 struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,
                                   uint32_t i)
 {
+    const struct gyre_verb_buffer *held = gyre_verb_facts[slice->verb].buffer;
     bool input = buffer == GYRE_INPUT;
-    if (has_n_blocks(slice->verb, buffer))
+    if (held[buffer].blocks)
         return block_span(slice, input ? &slice->in : &slice->out, i);
-    if (has_n_blocks(slice->verb, input ? GYRE_OUTPUT : GYRE_INPUT))
+    if (held[!buffer].blocks)
         return (struct gyre_span){
             0, block_span(slice, input ? &slice->out : &slice->in, slice->rank).bytes};
-    return (struct gyre_span){0, slice->count * slice->element};
+    return gyre_slice_whole(slice);
 }
 
 int64_t gyre_slice_shift(const struct gyre_slice *slice)
 {
-    if (slice->verb == GYRE_VERB_ALL_GATHER || slice->verb == GYRE_VERB_GATHER)
-        return (int64_t)block_span(slice, &slice->out, slice->rank).at;
-    if (slice->verb == GYRE_VERB_REDUCE_SCATTER || slice->verb == GYRE_VERB_SCATTER)
-        return -(int64_t)block_span(slice, &slice->in, slice->rank).at;
-    return 0;
+    int nests = gyre_verb_nests(slice->verb);
+    const struct gyre_blocks *outer = nests > 0 ? &slice->out : &slice->in;
+    return nests ? nests * (int64_t)block_span(slice, outer, slice->rank).at : 0;
 }
 
 /* -- rounds ------------------------------------------------------------------------------------ */
@@ -144,6 +129,21 @@ static void append_step(struct gyre_round *round, struct gyre_step step)
     }
     step.first = round->sources;
     round->step[round->steps++] = step;
+}
+
+int gyre_round_init(struct gyre_round *round, const struct gyre_extent *extent)
+{
+    *round = (struct gyre_round){.step_max = extent->step_max, .source_max = extent->source_max};
+    round->step = calloc((size_t)round->step_max + 1, sizeof *round->step);
+    round->source = calloc((size_t)round->source_max + 1, sizeof *round->source);
+    return round->step && round->source ? 0 : -ENOMEM;
+}
+
+void gyre_round_deinit(struct gyre_round *round)
+{
+    free(round->step);
+    free(round->source);
+    *round = (struct gyre_round){0};
 }
 
 void gyre_round_clear(struct gyre_round *round)
@@ -188,20 +188,4 @@ void gyre_round_source(struct gyre_round *round, struct gyre_place from)
     }
     round->source[round->sources++] = from;
     round->step[round->steps - 1].sources++;
-}
-
-/* -- algorithms -------------------------------------------------------------------------------- */
-
-const struct gyre_algorithm *gyre_algorithm_find(const char *name)
-{
-    for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
-        if (strcmp((*it)->name, name) == 0)
-            return *it;
-    return NULL;
-}
-
-bool gyre_algorithm_builds(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice)
-{
-    return (unsigned)slice->verb < GYRE_VERBS && (algorithm->verbs >> slice->verb & 1) != 0 &&
-           (!algorithm->suits || algorithm->suits(slice));
 }

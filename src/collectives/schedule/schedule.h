@@ -28,58 +28,9 @@
 #ifndef GYRE_COLLECTIVES_SCHEDULE_SCHEDULE_H
 #define GYRE_COLLECTIVES_SCHEDULE_SCHEDULE_H
 
-#include <stdbool.h>
+#include "collectives/schedule/verbs.h"
+
 #include <stddef.h>
-#include <stdint.h>
-
-/* What one buffer of an operation holds: nothing, one block, or n of them, one per rank.
- *
- *                        INPUT            OUTPUT             in place
- *   all_reduce           block            block              INPUT is OUTPUT
- *   broadcast            block at root    block              at the root: INPUT is OUTPUT
- *   reduce               block            block at root      at the root: INPUT is OUTPUT
- *   all_gather           block            n blocks           INPUT is OUTPUT's block `rank`
- *   reduce_scatter       n blocks         block              OUTPUT is INPUT's block `rank`
- *   all_to_all           n blocks         n blocks           INPUT is OUTPUT
- *   gather               block            n blocks at root   at the root, as all_gather
- *   scatter              n at root        block              at the root, as reduce_scatter */
-enum gyre_verb {
-    GYRE_VERB_ALL_REDUCE,
-    GYRE_VERB_BROADCAST,
-    GYRE_VERB_REDUCE,
-    GYRE_VERB_ALL_GATHER,
-    GYRE_VERB_REDUCE_SCATTER,
-    GYRE_VERB_ALL_TO_ALL,
-    GYRE_VERB_GATHER,
-    GYRE_VERB_SCATTER,
-    GYRE_VERBS
-};
-
-/* Has the verb n blocks in that buffer (somewhere)? */
-static inline bool gyre_verb_gathers(enum gyre_verb verb) /* OUTPUT */
-{
-    return verb == GYRE_VERB_ALL_GATHER || verb == GYRE_VERB_GATHER || verb == GYRE_VERB_ALL_TO_ALL;
-}
-
-static inline bool gyre_verb_scatters(enum gyre_verb verb) /* INPUT */
-{
-    return verb == GYRE_VERB_REDUCE_SCATTER || verb == GYRE_VERB_SCATTER ||
-           verb == GYRE_VERB_ALL_TO_ALL;
-}
-
-static inline bool gyre_verb_reduces(enum gyre_verb verb)
-{
-    return verb == GYRE_VERB_ALL_REDUCE || verb == GYRE_VERB_REDUCE ||
-           verb == GYRE_VERB_REDUCE_SCATTER;
-}
-
-static inline bool gyre_verb_has_root(enum gyre_verb verb)
-{
-    return verb == GYRE_VERB_BROADCAST || verb == GYRE_VERB_REDUCE || verb == GYRE_VERB_GATHER ||
-           verb == GYRE_VERB_SCATTER;
-}
-
-enum gyre_buffer { GYRE_INPUT, GYRE_OUTPUT, GYRE_SCRATCH };
 
 enum gyre_step_kind { GYRE_SEND, GYRE_RECV, GYRE_REDUCE, GYRE_COPY };
 
@@ -197,18 +148,13 @@ struct gyre_algorithm {
     uint64_t (*sent_bytes)(const struct gyre_slice *slice);
 };
 
-/* For people: "all_reduce", "INPUT", "SEND". Indexed by enum gyre_verb, gyre_buffer,
- * gyre_step_kind. */
-extern const char *const gyre_verb_word[];
+/* For people: "INPUT", "SEND". Indexed by enum gyre_buffer, gyre_step_kind. */
 extern const char *const gyre_buffer_name[];
 extern const char *const gyre_step_kind_name[];
 
-/* The table; ends with NULL. Adding an algorithm = one file and one line in algorithms/table.c. */
-extern const struct gyre_algorithm *const gyre_algorithms[];
-const struct gyre_algorithm *gyre_algorithm_find(const char *name); /* NULL if there is none */
-
-/* Does the algorithm build the slice: has it the verb, and does the slice suit it? */
-bool gyre_algorithm_builds(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice);
+/* Allocates room for every round that the extent promises. -ENOMEM; free() it in any case. */
+int gyre_round_init(struct gyre_round *round, const struct gyre_extent *extent);
+void gyre_round_deinit(struct gyre_round *round);
 
 void gyre_round_clear(struct gyre_round *round);
 void gyre_round_send(struct gyre_round *round, uint32_t peer, struct gyre_place from,

@@ -100,15 +100,11 @@ void gyre_mirror_pool_deinit(struct gyre_mirror_pool *pool)
 /* INPUT and OUTPUT stand to each other as the caller's do. */
 static void lay_out_mirror(struct gyre_host_mirror *mirror, bool in_place, uint64_t in_bytes)
 {
-    uint64_t apart = gyre_shape_displacement(&mirror->plan->shape, mirror->rank);
-    uint8_t *memory = mirror->pinned.memory;
-    mirror->host_input = memory;
-    mirror->host_output = memory + gyre_round_up(in_bytes, PAGE);
+    intptr_t apart = (intptr_t)gyre_shape_distance(&mirror->plan->shape, mirror->rank);
     if (!in_place)
-        return;
-    bool gathers = gyre_verb_gathers(mirror->plan->shape.verb);
-    mirror->host_input = memory + (gathers ? apart : 0);
-    mirror->host_output = memory + (gathers ? 0 : apart);
+        apart = (intptr_t)gyre_round_up(in_bytes, PAGE);
+    mirror->host_input = mirror->pinned.memory + (apart < 0 ? -apart : 0);
+    mirror->host_output = mirror->host_input + apart;
 }
 
 /* Slices of a parcel. */

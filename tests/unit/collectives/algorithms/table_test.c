@@ -10,6 +10,7 @@
  * In haste all to 7 ranks, then 17, 33 and 64. */
 #include "rig/haste.h"
 
+#include "collectives/algorithms/table.h"
 #include "collectives/prove/check.h"
 #include "rig/test.h"
 

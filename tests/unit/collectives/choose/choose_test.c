@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/algorithms/table.h"
 #include "collectives/choose/choose.h"
 #include "collectives/schedule/layout.h"
 #include "collectives/choose/preference.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collectives/algorithms/table.h"
 #include "collectives/choose/fit.h"
 #include "collectives/choose/tuning.h"
 #include "rig/test.h"

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/algorithms/table.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/question.h"
 #include "rig/test.h"

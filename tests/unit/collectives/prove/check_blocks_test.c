@@ -3,6 +3,7 @@
  * cut into slices. In haste 1 to 5, 8, 11 and 16 ranks, then 33 and 100. */
 #include "rig/haste.h"
 
+#include "collectives/algorithms/table.h"
 #include "collectives/prove/check.h"
 #include "collectives/prove/play.h"
 #include "rig/test.h"
@@ -75,22 +76,12 @@ static void fill(struct tables *t, struct gyre_slice slice, enum lengths lengths
 
 /* -- proved ------------------------------------------------------------------------------------ */
 
-static bool odd(uint32_t rank)
-{
-    return rank % 2 == 1;
-}
-
-static bool all(uint32_t rank)
-{
-    return true;
-}
-
 static void prove(const struct gyre_algorithm *algorithm, struct tables *t)
 {
     struct gyre_trouble trouble = {0};
     for (int way = 0; way < 3; way++) {
         for (uint32_t rank = 0; rank < t->n; rank++)
-            t->of_rank[rank].in_place = way == 1 || (way == 2 && odd(rank));
+            t->of_rank[rank].in_place = way == 1 || (way == 2 && rank % 2 == 1);
         if (gyre_check_ranks(algorithm, t->of_rank, &trouble) != 0)
             fail_msg("%s", trouble.text);
     }
@@ -112,7 +103,8 @@ static void expect_played(const struct gyre_play *play)
 
 static void play(const struct gyre_algorithm *algorithm, const struct tables *t)
 {
-    static bool (*const in_place[])(uint32_t) = {NULL, odd, all};
+    static const enum gyre_play_in_place in_place[] = {GYRE_PLAY_NOBODY, GYRE_PLAY_ODD_RANKS,
+                                                       GYRE_PLAY_EVERYBODY};
     for (int way = 0; way < 3; way++) {
         struct gyre_play_options options = {
             .in_place = in_place[way], .seed = (uint64_t)way, .of_rank = t->of_rank};

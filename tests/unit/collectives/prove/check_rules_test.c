@@ -1,6 +1,7 @@
 /* The checker's rules, one by one: promises that a real schedule does not keep, and schedules of
  * two ranks that break one rule and keep all others. check_test.c comes from the other side, with
  * real schedules spoiled at random places. */
+#include "collectives/algorithms/table.h"
 #include "collectives/prove/check.h"
 #include "rig/test.h"
 

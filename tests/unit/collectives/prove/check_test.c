@@ -4,6 +4,7 @@
  * wrapper that changes one step of one rank (or both ends of one message, or the order of two
  * rounds, or what the extent promises). In haste one count at each number of ranks, and at 8 ranks
  * a third of the places. */
+#include "collectives/algorithms/table.h"
 #include "unit/collectives/prove/check_spoil.h"
 #include "rig/haste.h"
 
@@ -119,16 +120,6 @@ static uint32_t steps_of(const struct gyre_slice *slice, uint64_t index)
     return round.steps;
 }
 
-static bool odd(uint32_t rank)
-{
-    return rank % 2 == 1;
-}
-
-static bool all(uint32_t rank)
-{
-    return true;
-}
-
 static bool ends_right(const struct gyre_play *play)
 {
     bool right = true;
@@ -149,7 +140,8 @@ static bool ends_right(const struct gyre_play *play)
  * right numbers whoever works in place and in whatever order. */
 static bool plays_right(const struct gyre_algorithm *spoiled, const struct gyre_slice *slice)
 {
-    static bool (*const in_place[])(uint32_t) = {NULL, odd, all};
+    static const enum gyre_play_in_place in_place[] = {GYRE_PLAY_NOBODY, GYRE_PLAY_ODD_RANKS,
+                                                       GYRE_PLAY_EVERYBODY};
     const uint64_t step = in_haste() ? 5 : 1; /* each of the three once */
     bool right = true;
     for (uint64_t i = 0; right && i < 12; i += step) {

@@ -2,18 +2,9 @@
  * on others, in the given and in random order; and the player's own complaints. */
 #include "rig/haste.h"
 
+#include "collectives/algorithms/table.h"
 #include "collectives/prove/play.h"
 #include "rig/test.h"
-
-static bool odd(uint32_t rank)
-{
-    return rank % 2 == 1;
-}
-
-static bool all(uint32_t rank)
-{
-    return true;
-}
 
 /* Divisible by every n up to 9, so that an average is exact; different for every rank and element.
  */
@@ -104,7 +95,8 @@ static void play_all(const struct gyre_algorithm *algorithm, const struct gyre_s
 
 static void play_every_way(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
-    static bool (*const in_place[])(uint32_t) = {NULL, odd, all};
+    static const enum gyre_play_in_place in_place[] = {GYRE_PLAY_NOBODY, GYRE_PLAY_ODD_RANKS,
+                                                       GYRE_PLAY_EVERYBODY};
     static const uint64_t counts[] = {0, 1, 4, 23, 1031, 40009};
     const size_t most = sizeof counts / sizeof *counts - in_haste();
     const uint64_t seeds = in_haste() ? 2 : 4;
@@ -135,7 +127,7 @@ static void test_many_ranks(void **state)
     static const uint32_t ns[] = {33, 64, 67};
     for (const struct gyre_algorithm *const *it = gyre_algorithms; *it != NULL; it++)
         for (unsigned i = 0; i < 3 * GYRE_VERBS; i++) {
-            struct gyre_play_options options = {false, odd, input, i};
+            struct gyre_play_options options = {false, GYRE_PLAY_ODD_RANKS, input, i};
             struct gyre_slice slice = {
                 .verb = i / 3, .n = ns[i % 3], .element = 4, .count = 1100, .stride = 1100};
             play_all(*it, &slice, &options);

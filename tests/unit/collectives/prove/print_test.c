@@ -1,4 +1,5 @@
 /* What readers and programs get to see, letter by letter. */
+#include "collectives/algorithms/table.h"
 #include "collectives/prove/print.h"
 #include "rig/test.h"
 

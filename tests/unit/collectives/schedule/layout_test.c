@@ -6,6 +6,7 @@
  * ranks. In haste nothing above 64 ranks. */
 #include "rig/haste.h"
 
+#include "collectives/algorithms/table.h"
 #include "collectives/schedule/layout.h"
 
 #include "collectives/prove/check.h"

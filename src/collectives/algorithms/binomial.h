@@ -1,7 +1,6 @@
-/* The binomial tree of tree.c, for its files: who is whose child, and the verbs that move blocks
- * along it (tree_blocks.c). */
-#ifndef GYRE_COLLECTIVES_ALGORITHMS_TREE_H
-#define GYRE_COLLECTIVES_ALGORITHMS_TREE_H
+/* Who is whose child in the binomial tree, which tree.c draws. */
+#ifndef GYRE_COLLECTIVES_ALGORITHMS_BINOMIAL_H
+#define GYRE_COLLECTIVES_ALGORITHMS_BINOMIAL_H
 
 #include "collectives/algorithms/order.h"
 #include "collectives/schedule/schedule.h"
@@ -40,11 +39,5 @@ static inline bool gyre_tree_has_child(const struct gyre_slice *slice, uint32_t 
 {
     return gyre_tree_is_parent(slice, v, 1);
 }
-
-/* Gather and scatter. */
-struct gyre_extent gyre_tree_blocks_extent(const struct gyre_slice *slice);
-void gyre_tree_blocks_round(const struct gyre_slice *slice, uint64_t index,
-                            struct gyre_round *round);
-uint64_t gyre_tree_blocks_sent_bytes(const struct gyre_slice *slice);
 
 #endif

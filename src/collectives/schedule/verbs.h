@@ -1,0 +1,92 @@
+/* The verbs, and what is true of each: one table that every other room reads. */
+#ifndef GYRE_COLLECTIVES_SCHEDULE_VERBS_H
+#define GYRE_COLLECTIVES_SCHEDULE_VERBS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What one buffer of an operation holds: nothing, one block, or n of them, one per rank.
+ *
+ *                        INPUT            OUTPUT             in place
+ *   all_reduce           block            block              INPUT is OUTPUT
+ *   broadcast            block at root    block              at the root: INPUT is OUTPUT
+ *   reduce               block            block at root      at the root: INPUT is OUTPUT
+ *   all_gather           block            n blocks           INPUT is OUTPUT's block `rank`
+ *   reduce_scatter       n blocks         block              OUTPUT is INPUT's block `rank`
+ *   all_to_all           n blocks         n blocks           INPUT is OUTPUT
+ *   gather               block            n blocks at root   at the root, as all_gather
+ *   scatter              n at root        block              at the root, as reduce_scatter */
+enum gyre_verb {
+    GYRE_VERB_ALL_REDUCE,
+    GYRE_VERB_BROADCAST,
+    GYRE_VERB_REDUCE,
+    GYRE_VERB_ALL_GATHER,
+    GYRE_VERB_REDUCE_SCATTER,
+    GYRE_VERB_ALL_TO_ALL,
+    GYRE_VERB_GATHER,
+    GYRE_VERB_SCATTER,
+    GYRE_VERBS
+};
+
+enum gyre_buffer { GYRE_INPUT, GYRE_OUTPUT, GYRE_SCRATCH };
+
+struct gyre_verb_buffer {
+    bool blocks;    /* n of them, not one */
+    bool root_only; /* the other ranks have no such buffer */
+};
+
+struct gyre_verb_facts {
+    struct gyre_verb_buffer buffer[2]; /* INPUT, OUTPUT */
+    bool reduces;
+};
+
+/* Indexed by enum gyre_verb. */
+extern const struct gyre_verb_facts gyre_verb_facts[GYRE_VERBS];
+
+/* For people: "all_reduce". Indexed by enum gyre_verb. */
+extern const char *const gyre_verb_word[GYRE_VERBS];
+
+/* Has the verb n blocks in OUTPUT (somewhere)? */
+static inline bool gyre_verb_gathers(enum gyre_verb verb)
+{
+    return gyre_verb_facts[verb].buffer[GYRE_OUTPUT].blocks;
+}
+
+/* Has the verb n blocks in INPUT (somewhere)? */
+static inline bool gyre_verb_scatters(enum gyre_verb verb)
+{
+    return gyre_verb_facts[verb].buffer[GYRE_INPUT].blocks;
+}
+
+static inline bool gyre_verb_has_blocks(enum gyre_verb verb)
+{
+    return gyre_verb_gathers(verb) || gyre_verb_scatters(verb);
+}
+
+static inline bool gyre_verb_reduces(enum gyre_verb verb)
+{
+    return gyre_verb_facts[verb].reduces;
+}
+
+static inline bool gyre_verb_has_root(enum gyre_verb verb)
+{
+    const struct gyre_verb_facts *facts = &gyre_verb_facts[verb];
+    return facts->buffer[GYRE_INPUT].root_only || facts->buffer[GYRE_OUTPUT].root_only;
+}
+
+/* Blocks that a rank, the root or not, has of INPUT or OUTPUT: 0, 1 or n. */
+static inline uint32_t gyre_verb_blocks(enum gyre_verb verb, enum gyre_buffer buffer, uint32_t n,
+                                        bool is_root)
+{
+    struct gyre_verb_buffer held = gyre_verb_facts[verb].buffer[buffer];
+    return held.root_only && !is_root ? 0 : held.blocks ? n : 1;
+}
+
+/* Which buffer is a block of the other in place. 1: INPUT is OUTPUT's block `rank`; -1: OUTPUT is
+ * INPUT's; 0: both begin at one place. */
+static inline int gyre_verb_nests(enum gyre_verb verb)
+{
+    return gyre_verb_gathers(verb) - gyre_verb_scatters(verb);
+}
+
+#endif
