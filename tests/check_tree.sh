@@ -63,10 +63,10 @@ collectives/calls        base collectives/comm collectives/plan collectives/kern
 collectives/group        base collectives/comm collectives/plan transport/stream
 collectives/comm         base collectives/messages collectives/mapped collectives/engine collectives/staging collectives/plan collectives/kernels collectives/choose collectives/schedule transport/domain transport/link/links.h transport/memory transport/stream transport/net device
 collectives/messages     base collectives/comm collectives/engine collectives/staging transport/domain transport/stream
-collectives/mapped       base collectives/staging collectives/plan collectives/kernels transport/domain
+collectives/mapped       base collectives/staging collectives/plan collectives/kernels collectives/choose/limits.h transport/domain
 collectives/engine       base collectives/mapped collectives/staging collectives/plan transport/domain transport/link/links.h
 collectives/staging      base collectives/plan collectives/kernels device
-collectives/plan         base collectives/mapped collectives/kernels collectives/choose collectives/schedule transport/stream/signature.h device
+collectives/plan         base collectives/kernels collectives/choose collectives/schedule transport/stream/signature.h device
 collectives/choose       base collectives/algorithms/table.h collectives/schedule
 collectives/prove        base collectives/algorithms/table.h collectives/schedule
 collectives/algorithms   base collectives/schedule

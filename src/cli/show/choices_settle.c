@@ -64,7 +64,7 @@ static int lay_out_ranks(struct gyre_choices_asked *a, bool tcp, struct gyre_tro
     }
     a->question.link_kinds.near = GYRE_LINK_SHM;
     a->question.link_kinds.far = several ? GYRE_LINK_NETWORK : GYRE_LINK_LOOPBACK;
-    a->question.mapped = !several && !tcp && whole->n <= GYRE_CHOOSE_MAPPED_RANKS;
+    a->question.mapped = !several && !tcp && whole->n <= GYRE_PEERS_MAPPED_MAX;
     whole->layout = several || tcp ? a->layout : NULL;
     return status;
 }

@@ -10,7 +10,7 @@
 /* The slice as the communicator ran it; false where the trial says nothing. */
 static bool describe_trial(const struct gyre_tune_scene *scene, int t, struct gyre_trial *trial)
 {
-    bool mesh = !scene->layout && scene->n <= GYRE_CHOOSE_MAPPED_RANKS,
+    bool mesh = !scene->layout && scene->n <= GYRE_PEERS_MAPPED_MAX,
          direct = !strcmp(gyre_tune_algorithm[t % GYRE_TUNE_ALGORITHMS], "direct"),
          fused = mesh && direct;
     struct gyre_question question = {

@@ -96,7 +96,7 @@ static uint64_t usual_slice(const struct gyre_question *q)
         bytes /= 2;
     if (q->slice_bytes)
         bytes = q->slice_bytes;
-    uint64_t most = q->mapped ? GYRE_CHOOSE_MAPPED_SLICE / blocks_of(q) : UINT64_MAX;
+    uint64_t most = q->mapped ? GYRE_MAPPED_SLICE / blocks_of(q) : UINT64_MAX;
     return bytes < most ? bytes : most;
 }
 
@@ -120,7 +120,7 @@ static struct gyre_choice candidate(struct chooser *chooser, const struct gyre_a
     const struct gyre_question *q = chooser->question;
     struct gyre_choice few_bytes = {.algorithm = algorithm,
                                     .slice_bytes = slice_bytes,
-                                    .small = q->mapped ? GYRE_CHOOSE_MAPPED_SMALL : FEW_BYTES};
+                                    .small = q->mapped ? GYRE_EXCHANGE_MAX : FEW_BYTES};
     struct gyre_choice few_rounds = few_bytes;
     price(chooser, &few_bytes, limit);
     if (q->mapped || q->whole.count * q->whole.element > SMALL_OPERATION ||
@@ -248,7 +248,7 @@ static bool choose_mapped(const struct gyre_question *q, struct gyre_choice *bes
         return false;
     *best = (struct gyre_choice){.algorithm = taken,
                                  .slice_bytes = usual_slice(q),
-                                 .small = GYRE_CHOOSE_MAPPED_SMALL,
+                                 .small = GYRE_EXCHANGE_MAX,
                                  .lanes = q->lanes ? q->lanes : LANES,
                                  .cost_ps = GYRE_COST_NEVER};
     return true;

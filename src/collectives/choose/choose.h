@@ -4,12 +4,7 @@
 #define GYRE_COLLECTIVES_CHOOSE_CHOOSE_H
 
 #include "collectives/choose/cost.h"
-
-/* Of mapped memory, as collectives/mapped/board.h has it: ranks, bytes that travel in the entry lines, and bytes of a
- * slice of all blocks, whose last may be twice as long. */
-#define GYRE_CHOOSE_MAPPED_RANKS 64u
-#define GYRE_CHOOSE_MAPPED_SMALL 4096u
-#define GYRE_CHOOSE_MAPPED_SLICE (256u * 1024)
+#include "collectives/choose/limits.h"
 
 struct gyre_question {
     struct gyre_slice whole; /* the operation in one slice; rank, small, in_place do not count */

@@ -44,11 +44,11 @@ static int plan_make(struct gyre_engine *engine, const struct gyre_shape *shape,
     *place = *out = plan;
     if (plan->form != GYRE_FORM_STEPS)
         return 0;
-    engine->extent = gyre_extent_larger(engine->extent, plan->extent);
-    status = gyre_steps_fit(engine, plan->lanes);
-    return status ? gyre_trouble_set(trouble, status,
-                                     "no memory for %llu bytes of scratch in %u lanes",
-                                     (unsigned long long)engine->extent.scratch_bytes, plan->lanes)
+    engine->extent = gyre_extent_larger(engine->extent, plan->steps.extent);
+    status = gyre_steps_fit(engine, plan->steps.lanes);
+    return status ? gyre_trouble_set(
+                        trouble, status, "no memory for %llu bytes of scratch in %u lanes",
+                        (unsigned long long)engine->extent.scratch_bytes, plan->steps.lanes)
                   : 0;
 }
 

@@ -300,7 +300,7 @@ static bool grant_lanes(struct gyre_engine *engine)
         struct gyre_operation *op = engine->order[i];
         if (op->plan->form != GYRE_FORM_STEPS)
             continue;
-        while (op->lanes < op->plan->lanes && op->next_slice < op->plan->slices) {
+        while (op->lanes < op->plan->steps.lanes && op->next_slice < op->plan->slices) {
             struct gyre_lane *lane = idle_lane(engine);
             if (!lane || !has_slice(engine, op) || lane_fit(engine, lane))
                 return granted;

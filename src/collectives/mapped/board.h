@@ -16,17 +16,16 @@
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 
+#include "collectives/choose/limits.h"
+
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GYRE_BOARD_SLOTS      16u
-#define GYRE_LINE_PAYLOAD     48u
-#define GYRE_EXCHANGE_MAX     4096u
-#define GYRE_STAGE_SLOTS      4u
-#define GYRE_STAGE_BYTES      (512u * 1024)
-#define GYRE_PEERS_MAPPED_MAX 64u /* ranks of one mapped operation */
+#define GYRE_BOARD_SLOTS  16u
+#define GYRE_LINE_PAYLOAD 48u
+#define GYRE_STAGE_SLOTS  4u
 
 /* Where a rank's buffers are: a region of its own that peers have mapped, or 0: through stage and
  * inbox. */

@@ -16,7 +16,8 @@ static const uint8_t *payload_of(const struct gyre_board *board, const struct gy
                                  uint64_t turn)
 {
     uint32_t slot = turn % GYRE_BOARD_SLOTS;
-    return plan->line_bytes <= GYRE_LINE_PAYLOAD ? board->line[slot].payload : board->payload[slot];
+    return plan->exchange.line_bytes <= GYRE_LINE_PAYLOAD ? board->line[slot].payload
+                                                          : board->payload[slot];
 }
 
 /* A rank whose input nobody reads stamps its line too: whoever is in another operation finds out
@@ -25,9 +26,9 @@ void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan,
                            uint64_t fingerprint)
 {
     struct gyre_line *line = gyre_own_line(mesh, mesh->turn);
-    if (plan->published_bytes)
+    if (plan->exchange.published_bytes)
         gyre_copy((uint8_t *)(uintptr_t)payload_of(mesh->mine, plan, mesh->turn), input,
-                  plan->published_bytes);
+                  plan->exchange.published_bytes);
     line->fingerprint = fingerprint;
     atomic_store_explicit(&line->stamp, mesh->turn, memory_order_release);
 }
@@ -36,8 +37,8 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
                           const uint8_t *input, uint8_t *output)
 {
     uint64_t pitch = plan->shape.count * plan->element; /* of blocks in INPUT */
-    for (uint32_t m = 0; m < plan->full->moves; m++) {
-        const struct gyre_move *move = &plan->full->move[m];
+    for (uint32_t m = 0; m < plan->exchange.moves->moves; m++) {
+        const struct gyre_move *move = &plan->exchange.moves->move[m];
         const struct gyre_block_ref *end = move->destination;
         const void *from[GYRE_PEERS_MAPPED_MAX];
         void *to = output + gyre_plan_block_at(plan, end->block) + end->offset;
@@ -59,7 +60,7 @@ static void prefetch_next(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     const uint8_t *payload = payload_of(mesh->mine, plan, mesh->turn + 1);
     gyre_prefetch_to_write(gyre_own_line(mesh, mesh->turn + 1));
-    for (uint64_t at = 0; at < plan->published_bytes; at += 64)
+    for (uint64_t at = 0; at < plan->exchange.published_bytes; at += 64)
         gyre_prefetch_to_write(payload + at);
 }
 
@@ -79,9 +80,9 @@ int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, co
 static int await_lines(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                        struct gyre_op_name name, uint32_t spins)
 {
-    for (uint32_t m = 0; m < plan->full->moves; m++)
-        for (uint32_t s = 0; s < plan->full->move[m].sources; s++) {
-            uint32_t rank = plan->full->move[m].source[s].rank;
+    for (uint32_t m = 0; m < plan->exchange.moves->moves; m++)
+        for (uint32_t s = 0; s < plan->exchange.moves->move[m].sources; s++) {
+            uint32_t rank = plan->exchange.moves->move[m].source[s].rank;
             int state = rank == mesh->rank ? 0 : gyre_line_state(mesh, rank, name.fingerprint);
             for (uint32_t i = 0; state == GYRE_AGAIN && i < spins; i++) {
                 gyre_pause_between_looks(i);

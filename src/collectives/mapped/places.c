@@ -15,12 +15,12 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
     enum gyre_memory_kind kind = op->direct ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
-    turn->staging = plan->stage_in_place &&
+    turn->staging = plan->push.stage_in_place &&
                     gyre_shape_in_place(&plan->shape, mesh->rank, op->input, op->output);
-    if (plan->read_by_peers && !turn->staging)
+    if (plan->push.read_by_peers && !turn->staging)
         places->input_region = gyre_domain_locate(mesh->domain, kind, op->input, plan->input_bytes,
                                                   &places->input_offset);
-    if (plan->written_by_peers || plan->spread_full)
+    if (plan->push.written_by_peers || plan->push.spread_full)
         places->output_region = gyre_domain_locate(mesh->domain, kind, op->output,
                                                    plan->output_bytes, &places->output_offset);
     places->device = op->direct;
@@ -28,11 +28,12 @@ static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
     turn->output_region = places->output_region;
     turn->input[mesh->rank] = op->input;
     turn->output[mesh->rank] = op->output;
-    turn->staged = (places->input_region && !op->direct) || !plan->read_by_peers ? plan->slices : 0;
+    turn->staged =
+        (places->input_region && !op->direct) || !plan->push.read_by_peers ? plan->slices : 0;
     turn->open = places->output_region && !op->direct;
     turn->spread = false;
     turn->drained =
-        (places->output_region && !op->direct) || !plan->written_by_peers ? plan->slices : 0;
+        (places->output_region && !op->direct) || !plan->push.written_by_peers ? plan->slices : 0;
 }
 
 void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op)
@@ -96,7 +97,7 @@ bool gyre_places_resolve(struct gyre_mesh *mesh, struct gyre_operation *op)
         if (state)
             return turn->resolved > before;
     }
-    if (turn->resolved > before && op->plan->spread_full && turn->open == mesh->n) {
+    if (turn->resolved > before && op->plan->push.spread_full && turn->open == mesh->n) {
         turn->spread = true;
         turn->staged = op->plan->slices;
     }

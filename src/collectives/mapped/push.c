@@ -30,8 +30,8 @@ static const struct gyre_rank_moves *rank_moves_of(const struct gyre_turn *turn,
     const struct gyre_plan *plan = turn->op->plan;
     bool full = slice + 1 < plan->slices;
     if (turn->spread)
-        return full ? plan->spread_full : plan->spread_last;
-    return full ? plan->full : plan->last;
+        return full ? plan->push.spread_full : plan->push.spread_last;
+    return full ? plan->push.full : plan->push.last;
 }
 
 static bool input_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_t slice)
@@ -81,13 +81,14 @@ static void push_bytes(const struct gyre_plan *plan, void *const *to, uint32_t d
                        const void *const *from, uint32_t sources, uint64_t bytes)
 {
     struct gyre_store_choice way = {.nontemporal = plan->stream};
-    if (plan->store_policy && bytes >= GYRE_STORE_POLICY_LEAST &&
+    if (plan->push.store_policy && bytes >= GYRE_STORE_POLICY_LEAST &&
         !gyre_turn_overwrites(to, destinations, from, sources))
-        way = gyre_store_policy_next(plan->store_policy);
+        way = gyre_store_policy_next(plan->push.store_policy);
     uint64_t start = way.timed ? gyre_now_ns() : 0;
     gyre_turn_fold(plan, to, destinations, from, sources, bytes, way.nontemporal);
     if (way.timed)
-        gyre_store_policy_took(plan->store_policy, way.nontemporal, bytes, gyre_now_ns() - start);
+        gyre_store_policy_took(plan->push.store_policy, way.nontemporal, bytes,
+                               gyre_now_ns() - start);
 }
 
 /* At most `most` bytes of the move under way, from `done` on; then the next one is. Returns how
@@ -144,7 +145,7 @@ static bool slot_is_free(struct gyre_mesh *mesh, const struct gyre_plan *plan)
         return true;
     uint64_t before = next - GYRE_STAGE_SLOTS; /* the slice that had it */
     return gyre_slices_pushed_by_all(mesh, before + 1) > before &&
-           (!plan->stage_in_inbox || mesh->current.drained > before);
+           (!plan->push.stage_in_inbox || mesh->current.drained > before);
 }
 
 /* Copies what peers read of the next slice of INPUT into the stage. */
@@ -152,13 +153,13 @@ static bool stage_some(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
-    if (turn->staged == plan->slices || (plan->spread_full && turn->resolved < mesh->n) ||
+    if (turn->staged == plan->slices || (plan->push.spread_full && turn->resolved < mesh->n) ||
         !slot_is_free(mesh, plan) || !slice_is_here(mesh, turn->staged))
         return false;
     uint64_t slice = turn->staged, pitch = gyre_slices_pitch(plan, slice);
     const struct gyre_rank_moves *rank_moves = rank_moves_of(turn, slice);
-    uint8_t *stage = (plan->stage_in_inbox ? mesh->inbox[mesh->rank]->stage
-                                           : mesh->mine->stage)[slice % GYRE_STAGE_SLOTS];
+    uint8_t *stage = (plan->push.stage_in_inbox ? mesh->inbox[mesh->rank]->stage
+                                                : mesh->mine->stage)[slice % GYRE_STAGE_SLOTS];
     for (uint32_t p = 0; p < rank_moves->reads; p++) {
         const struct gyre_block_part *part = &rank_moves->read[p];
         uint32_t limit = plan->blocks.count ? mesh->rank : part->block;

@@ -30,10 +30,10 @@ bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan
     if (!(in_bytes + out_bytes) || (in_bytes && !gyre_fold_queue_owns(fold_queue, input)) ||
         (out_bytes && !gyre_fold_queue_owns(fold_queue, output)))
         return false;
-    if (plan->stage_in_place && gyre_shape_in_place(shape, mesh->rank, input, output))
+    if (plan->push.stage_in_place && gyre_shape_in_place(shape, mesh->rank, input, output))
         return false;
-    return (!plan->read_by_peers || is_mapped(mesh, input, in_bytes)) &&
-           (!plan->written_by_peers || is_mapped(mesh, output, out_bytes)) &&
+    return (!plan->push.read_by_peers || is_mapped(mesh, input, in_bytes)) &&
+           (!plan->push.written_by_peers || is_mapped(mesh, output, out_bytes)) &&
            gyre_plan_bind_whole(plan, mesh->n, mesh->rank);
 }
 
@@ -85,9 +85,9 @@ bool gyre_push_on_device(struct gyre_mesh *mesh, const struct gyre_operation *op
     struct gyre_turn *turn = &mesh->current;
     const struct gyre_plan *plan = op->plan;
     uint32_t before = turn->move;
-    while (turn->move < plan->whole->moves && gyre_fold_queue_room(fold_queue))
-        turn->ticket = launch_move(mesh, plan, &plan->whole->move[turn->move++]);
-    if (turn->move == plan->whole->moves && turn->pushed < plan->slices &&
+    while (turn->move < plan->push.whole->moves && gyre_fold_queue_room(fold_queue))
+        turn->ticket = launch_move(mesh, plan, &plan->push.whole->move[turn->move++]);
+    if (turn->move == plan->push.whole->moves && turn->pushed < plan->slices &&
         gyre_fold_queue_done(fold_queue, turn->ticket)) {
         turn->drained = plan->slices;
         gyre_slices_tell_pushed(mesh, plan->slices);

@@ -38,7 +38,8 @@ static inline const uint8_t *gyre_slices_stage(const struct gyre_mesh *mesh,
                                                uint64_t slice)
 {
     uint64_t slot = slice % GYRE_STAGE_SLOTS;
-    return plan->stage_in_inbox ? mesh->inbox[rank]->stage[slot] : mesh->board[rank]->stage[slot];
+    return plan->push.stage_in_inbox ? mesh->inbox[rank]->stage[slot]
+                                     : mesh->board[rank]->stage[slot];
 }
 
 /* Where bytes of a rank's INPUT are read: in the buffer, or in its stage. */

@@ -61,15 +61,6 @@ static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_sl
     return gyre_extent_larger(apart, plan->algorithm->extent(&slice));
 }
 
-static void measure_extent(struct gyre_plan *plan, const struct gyre_plan_options *options)
-{
-    struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
-    struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
-    plan->extent = gyre_extent_larger(extent_of(plan, full), extent_of(plan, last));
-    if (plan->lanes > plan->slices)
-        plan->lanes = (uint32_t)plan->slices;
-}
-
 /* -- binding ----------------------------------------------------------------------------------- */
 
 /* Both kinds of slice, and what holds for both. False if one does not bind. */
@@ -100,26 +91,37 @@ static uint64_t longest_input(const struct gyre_shape *shape, uint32_t n)
     return blocks * shape->count * gyre_type_size(shape->type);
 }
 
-static void note_use(struct gyre_plan *plan, const struct gyre_plan_options *options)
+/* Binds both kinds of slice. Where all blocks end at one rank, that rank would copy alone: their
+ * senders do it together. */
+static bool bind_moves(const struct gyre_plan *plan, const struct gyre_plan_options *options,
+                       bool to_one, struct gyre_plan_push *push, struct gyre_binding *binding)
 {
-    plan->line_bytes = longest_input(&plan->shape, options->n);
-    plan->read_by_peers = plan->full->reads || plan->last->reads;
-    plan->written_by_peers = plan->full->writes || plan->last->writes;
-    plan->published_bytes = plan->read_by_peers ? plan->input_bytes : 0;
+    bool bound = false;
+    *push = (struct gyre_plan_push){.copier = GYRE_SENDER_COPIES};
+    if (to_one)
+        bound = bind_both(plan, options, push->copier, &push->full, &push->last, binding);
+    if (!bound) {
+        push->copier = GYRE_RECEIVER_COPIES;
+        bound = bind_both(plan, options, push->copier, &push->full, &push->last, binding);
+    }
+    push->read_by_peers = bound && (push->full->reads || push->last->reads);
+    push->written_by_peers = bound && (push->full->writes || push->last->writes);
+    return bound;
 }
 
 /* An all-gather reads each INPUT once if its rank writes it into all OUTPUTs, which pays where all
  * of them can be mapped: else what is written goes through inboxes, and is copied twice. */
 static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *options)
 {
+    struct gyre_plan_push *push = &plan->push;
     struct gyre_binding binding;
-    if (plan->form == GYRE_FORM_PUSH && plan->shape.verb == GYRE_VERB_ALL_GATHER &&
-        bind_both(plan, options, GYRE_SENDER_COPIES, &plan->spread_full, &plan->spread_last,
+    if (plan->shape.verb == GYRE_VERB_ALL_GATHER &&
+        bind_both(plan, options, GYRE_SENDER_COPIES, &push->spread_full, &push->spread_last,
                   &binding) &&
         !binding.safe_in_place) {
-        free(plan->spread_full);
-        free(plan->spread_last);
-        plan->spread_full = plan->spread_last = NULL;
+        free(push->spread_full);
+        free(push->spread_last);
+        push->spread_full = push->spread_last = NULL;
     }
 }
 
@@ -131,29 +133,60 @@ static bool can_stage_in_inbox(const struct gyre_plan *plan, const struct gyre_b
            !gyre_verb_scatters(plan->shape.verb);
 }
 
-/* Where all blocks end at one rank, that rank would copy alone: their senders do it together. */
-static void bind(struct gyre_plan *plan, const struct gyre_plan_options *options)
+/* -- forms ------------------------------------------------------------------------------------- */
+
+static void form_steps(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                       uint32_t lanes)
 {
+    struct gyre_slice full = gyre_plan_slice(plan, options->n, options->rank, 0);
+    struct gyre_slice last = gyre_plan_slice(plan, options->n, options->rank, plan->slices - 1);
+    uint32_t most = plan->slices < GYRE_LANES_MAX ? (uint32_t)plan->slices : GYRE_LANES_MAX;
+    plan->form = GYRE_FORM_STEPS;
+    plan->steps.lanes = lanes < most ? lanes : most;
+    plan->steps.extent = gyre_extent_larger(extent_of(plan, full), extent_of(plan, last));
+}
+
+static void form_exchange(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                          const struct gyre_plan_push *bound)
+{
+    plan->form = GYRE_FORM_EXCHANGE;
+    plan->exchange.moves = bound->full;
+    plan->exchange.line_bytes = longest_input(&plan->shape, options->n);
+    plan->exchange.published_bytes = bound->read_by_peers ? plan->input_bytes : 0;
+    free(bound->last);
+}
+
+static void form_push(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                      const struct gyre_plan_push *bound, const struct gyre_binding *binding)
+{
+    struct gyre_plan_push *push = &plan->push;
+    plan->form = GYRE_FORM_PUSH;
+    *push = *bound;
+    push->stage_in_place = !binding->safe_in_place;
+    push->stage_in_inbox = can_stage_in_inbox(plan, binding);
+    if (!plan->stream && !plan->shape.fold)
+        push->store_policy = calloc(1, sizeof(*push->store_policy)); /* or do without */
+    bind_spread(plan, options);
+}
+
+static void choose_form(struct gyre_plan *plan, const struct gyre_plan_options *options,
+                        uint32_t lanes)
+{
+    struct gyre_plan_push bound;
     struct gyre_binding binding;
     bool small = plan->slices == 1 && longest_input(&plan->shape, options->n) <= GYRE_EXCHANGE_MAX;
     bool to_one = !small && plan->shape.verb == GYRE_VERB_GATHER;
-    plan->form = GYRE_FORM_STEPS;
-    if (!options->mapped)
-        return;
-    plan->copier = GYRE_SENDER_COPIES;
-    if (!(to_one && bind_both(plan, options, plan->copier, &plan->full, &plan->last, &binding))) {
-        plan->copier = GYRE_RECEIVER_COPIES;
-        if (!bind_both(plan, options, plan->copier, &plan->full, &plan->last, &binding))
-            return;
+    if (!options->mapped || !bind_moves(plan, options, to_one, &bound, &binding)) {
+        form_steps(plan, options, lanes);
+    } else if (small && binding.stays_at_home) {
+        form_exchange(plan, options, &bound);
+    } else if (binding.safe_in_place || binding.stays_at_home) {
+        form_push(plan, options, &bound, &binding);
+    } else {
+        free(bound.full);
+        free(bound.last);
+        form_steps(plan, options, lanes);
     }
-    note_use(plan, options);
-    if (small && binding.stays_at_home)
-        plan->form = GYRE_FORM_EXCHANGE;
-    else if (binding.safe_in_place || binding.stays_at_home)
-        plan->form = GYRE_FORM_PUSH;
-    plan->stage_in_place = !binding.safe_in_place;
-    plan->stage_in_inbox = can_stage_in_inbox(plan, &binding);
-    bind_spread(plan, options);
 }
 
 static uint64_t fingerprint(const struct gyre_plan *plan, uint32_t n)
@@ -214,7 +247,6 @@ static void settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *
         gyre_reduce_table_for(GYRE_MEMORY_HOST, shape->count * plan->element);
     plan->algorithm = choice->algorithm;
     plan->small = choice->small;
-    plan->lanes = choice->lanes < GYRE_LANES_MAX ? choice->lanes : GYRE_LANES_MAX;
     plan->fold = shape->fold ? shape->fold : table->fold[shape->type][shape->op];
     plan->copy = table->fold[GYRE_U8][GYRE_MAX]; /* the most of one byte is that byte */
     plan->divisor = gyre_verb_reduces(shape->verb) && shape->op == GYRE_AVG ? options->n : 0;
@@ -226,8 +258,7 @@ static void settle_plan(struct gyre_plan *plan, const struct gyre_plan_options *
     plan->output_bytes = gyre_shape_output_bytes(shape, options->n, options->rank);
     plan->in_place = gyre_shape_distance(shape, options->rank);
     cut(plan, choice->slice_bytes);
-    measure_extent(plan, options);
-    bind(plan, options);
+    choose_form(plan, options, choice->lanes);
     plan->fingerprint = fingerprint(plan, options->n);
 }
 
@@ -251,8 +282,6 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
         return status;
     }
     settle_plan(plan, options, &choice);
-    if (plan->form == GYRE_FORM_PUSH && !plan->stream && !shape->fold)
-        plan->store_policy = calloc(1, sizeof(*plan->store_policy)); /* or do without */
     *out = plan;
     return 0;
 }
@@ -260,28 +289,37 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
 bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank)
 {
     struct gyre_slice slice = gyre_plan_slice(plan, n, rank, 0);
+    struct gyre_plan_push *push = &plan->push;
     struct gyre_binding binding;
-    if (plan->whole)
+    if (push->whole)
         return true;
     slice.count = plan->shape.count;
-    plan->whole = gyre_bind_rank_moves(plan->algorithm, &slice, plan->copier, &binding);
-    if (!plan->whole || binding.safe_in_place || binding.stays_at_home)
-        return plan->whole;
-    free(plan->whole);
-    plan->whole = NULL;
+    push->whole = gyre_bind_rank_moves(plan->algorithm, &slice, push->copier, &binding);
+    if (!push->whole || binding.safe_in_place || binding.stays_at_home)
+        return push->whole;
+    free(push->whole);
+    push->whole = NULL;
     return false;
+}
+
+static void push_destroy(struct gyre_plan_push *push)
+{
+    free(push->full);
+    free(push->last);
+    free(push->spread_full);
+    free(push->spread_last);
+    free(push->whole);
+    free(push->store_policy);
 }
 
 void gyre_plan_destroy(struct gyre_plan *plan)
 {
     if (!plan)
         return;
-    free(plan->full);
-    free(plan->last);
-    free(plan->spread_full);
-    free(plan->spread_last);
-    free(plan->whole);
-    free(plan->store_policy);
+    if (plan->form == GYRE_FORM_EXCHANGE)
+        free(plan->exchange.moves);
+    if (plan->form == GYRE_FORM_PUSH)
+        push_destroy(&plan->push);
     free((uint64_t *)(uintptr_t)plan->blocks.count);
     free(plan);
 }

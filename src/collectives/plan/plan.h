@@ -1,33 +1,28 @@
 /* A plan is an operation prepared: which algorithm, how it is cut, and the form in which the engine
  * will run it.
  *
- * It depends only on what is equal on all ranks (operation, count, type, reduction, root,
+ * A plan depends only on what is equal on all ranks (operation, count, type, reduction, root,
  * algorithm, cut): never on addresses, alignment, kind of memory or in-place. So every rank makes
  * the same plan without asking anybody, and a plan is made once and then found again.
  *
  *   STEPS      rounds over message links, in lanes
  *   EXCHANGE   up to 4 KiB on mapped memory: inputs travel in the entry lines, everybody folds
  *   PUSH       larger, on mapped memory: one pass from n sources to m destinations, in place
+ *   BLOCKS     an all_to_all_v: one message to every rank and one from it, each of its own length
  *
- * The last two are what the binder makes of a schedule when all ranks share memory: it follows each
- * byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds. */
+ * EXCHANGE and PUSH are what the binder makes of a schedule when all ranks share memory: it follows
+ * each byte from the INPUT where it starts to the OUTPUTs where it ends, and keeps only the folds.
+ * A plan of form BLOCKS has no schedule; who sends the messages makes it. */
 #ifndef GYRE_COLLECTIVES_PLAN_PLAN_H
 #define GYRE_COLLECTIVES_PLAN_PLAN_H
 
-#include "collectives/mapped/board.h"
 #include "collectives/kernels/reduce.h"
-#include "collectives/mapped/store_policy.h"
-#include "collectives/choose/preference.h"
-#include "collectives/plan/shape.h"
+#include "collectives/plan/question.h"
+#include "collectives/plan/store_policy.h"
 
 #define GYRE_LANES_MAX 8u
 
-enum gyre_plan_form {
-    GYRE_FORM_STEPS,
-    GYRE_FORM_EXCHANGE,
-    GYRE_FORM_PUSH,
-    GYRE_FORM_BLOCKS /* one message to every rank and one from it, each of its own length */
-};
+enum gyre_plan_form { GYRE_FORM_STEPS, GYRE_FORM_EXCHANGE, GYRE_FORM_PUSH, GYRE_FORM_BLOCKS };
 
 /* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
  * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where
@@ -62,6 +57,29 @@ struct gyre_rank_moves {
 /* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
 enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
 
+struct gyre_plan_steps {
+    uint32_t lanes;            /* slices under way at a time */
+    struct gyre_extent extent; /* the larger of full and last slice */
+};
+
+struct gyre_plan_exchange {
+    struct gyre_rank_moves *moves;
+    uint64_t line_bytes;      /* the longest INPUT of any rank */
+    uint64_t published_bytes; /* of this rank's, 0 if nobody folds it */
+};
+
+struct gyre_plan_push {
+    enum gyre_copier copier;             /* in the next two, and in `whole` */
+    struct gyre_rank_moves *full, *last; /* of a full and of the last slice */
+    /* The same done by the senders of copies, which is better where peers can map every OUTPUT. */
+    struct gyre_rank_moves *spread_full, *spread_last;
+    struct gyre_rank_moves *whole;          /* in one slice, for devices; NULL: not asked for */
+    struct gyre_store_policy *store_policy; /* NULL: as the plan's `stream` says */
+    bool read_by_peers, written_by_peers;   /* this rank's INPUT, its OUTPUT */
+    bool stage_in_place; /* a rank that runs in place shows its INPUT through its stage */
+    bool stage_in_inbox; /* what peers write takes the place of what they read of a stage */
+};
+
 struct gyre_plan {
     struct gyre_shape shape;
     const struct gyre_algorithm *algorithm;
@@ -75,43 +93,21 @@ struct gyre_plan {
     uint64_t slice_count;             /* elements of every slice but the last */
     uint64_t small;                   /* as in struct gyre_slice */
     const struct gyre_layout *layout; /* the communicator's; NULL: all on one node */
-    uint32_t lanes;                   /* slices under way at a time */
-    struct gyre_extent extent;        /* the larger of full and last slice */
 
     gyre_fold fold;
     gyre_fold copy;   /* of bytes, from one source, whatever their alignment */
     uint32_t divisor; /* of an average, 0 otherwise */
     bool stream;      /* all buffers together are larger than the cache */
-    struct gyre_store_policy
-        *store_policy; /* PUSH: how it stores where they are not; NULL: as `stream` says */
-
-    enum gyre_copier copier;             /* in the next two, and in `whole` */
-    struct gyre_rank_moves *full, *last; /* EXCHANGE, PUSH: of a full and of the last slice */
-    /* PUSH: the same done by the senders of copies, better where peers can map every OUTPUT */
-    struct gyre_rank_moves *spread_full, *spread_last;
-    struct gyre_rank_moves
-        *whole;               /* the same in one slice, for devices; NULL: not asked for, or none */
-    uint64_t line_bytes;      /* EXCHANGE: the longest INPUT of any rank */
-    uint64_t published_bytes; /* EXCHANGE: of this rank's, 0 if nobody folds it */
-    bool read_by_peers, written_by_peers; /* PUSH: this rank's INPUT, its OUTPUT */
-    bool stage_in_place; /* PUSH: a rank that runs in place shows its INPUT through its stage */
-    bool stage_in_inbox; /* PUSH: what peers write takes the place of what they read of a stage */
 
     uint64_t input_bytes, output_bytes; /* of this rank's buffers */
     uintptr_t in_place;                 /* gyre_shape_distance() */
     uint64_t used;                      /* when, for the cache */
-};
 
-/* How the caller wants it cut and served; equal on all ranks. */
-struct gyre_plan_options {
-    uint32_t n, rank;
-    bool mapped;                              /* every pair of ranks shares memory */
-    const struct gyre_layout *layout;         /* NULL: all on one node; outlives the plan */
-    enum gyre_link_kind near, far;            /* links inside a node and to the others */
-    const struct gyre_preference *preference; /* NULL: none, and the built-in prices */
-    const struct gyre_algorithm *algorithm;   /* NULL: select */
-    uint64_t slice_bytes;                     /* 0: select */
-    uint32_t lanes;                           /* 0: select */
+    union { /* by form; BLOCKS has nothing of its own */
+        struct gyre_plan_steps steps;
+        struct gyre_plan_exchange exchange;
+        struct gyre_plan_push push;
+    };
 };
 
 /* Makes a plan on the heap. GYRE_INVALID: the algorithm cannot build this operation. */

@@ -1,10 +1,6 @@
 /* Selection: what the communicator is and what the user wants, put as a question to collectives/choose/choose.c. */
 #include "collectives/plan/question.h"
 
-_Static_assert(GYRE_CHOOSE_MAPPED_RANKS == GYRE_PEERS_MAPPED_MAX, "ranks that share boards");
-_Static_assert(GYRE_CHOOSE_MAPPED_SMALL == GYRE_EXCHANGE_MAX, "bytes in a line's payload");
-_Static_assert(GYRE_CHOOSE_MAPPED_SLICE == GYRE_STAGE_BYTES / 2, "half of a stage's slot");
-
 static struct gyre_slice whole_of(const struct gyre_shape *shape,
                                   const struct gyre_plan_options *options)
 {

@@ -4,7 +4,20 @@
 #define GYRE_COLLECTIVES_PLAN_QUESTION_H
 
 #include "collectives/choose/choose.h"
-#include "collectives/plan/plan.h"
+#include "collectives/choose/preference.h"
+#include "collectives/plan/shape.h"
+
+/* How the caller wants operations cut and served; equal on all ranks. */
+struct gyre_plan_options {
+    uint32_t n, rank;
+    bool mapped;                              /* every pair of ranks shares memory */
+    const struct gyre_layout *layout;         /* NULL: all on one node; outlives the plans */
+    enum gyre_link_kind near, far;            /* links inside a node and to the others */
+    const struct gyre_preference *preference; /* NULL: none, and the built-in prices */
+    const struct gyre_algorithm *algorithm;   /* NULL: select */
+    uint64_t slice_bytes;                     /* 0: select */
+    uint32_t lanes;                           /* 0: select */
+};
 
 /* The places of the shape's unequal blocks are filled in. GYRE_INVALID with the story where no
  * algorithm, or not the one that was asked for, builds it; -ENOMEM. */

@@ -62,7 +62,7 @@ static void only_all_to_all_stages_in_place(void **state)
         for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb < GYRE_VERBS; verb++) {
             struct gyre_plan *plan = make("direct", verb, n, 0, 100003, true);
             assert_int_equal(plan->form, GYRE_FORM_PUSH);
-            assert_int_equal(plan->stage_in_place, verb == GYRE_VERB_ALL_TO_ALL);
+            assert_int_equal(plan->push.stage_in_place, verb == GYRE_VERB_ALL_TO_ALL);
             gyre_plan_destroy(plan);
         }
 }
@@ -74,7 +74,7 @@ static void single_blocks_stage_in_the_inbox(void **state)
     for (uint32_t n = 2; n <= 9; n++)
         for (enum gyre_verb verb = GYRE_VERB_ALL_REDUCE; verb < GYRE_VERBS; verb++) {
             struct gyre_plan *plan = make("direct", verb, n, 0, 100003, true);
-            assert_int_equal(plan->stage_in_inbox,
+            assert_int_equal(plan->push.stage_in_inbox,
                              verb == GYRE_VERB_ALL_REDUCE || verb == GYRE_VERB_REDUCE);
             gyre_plan_destroy(plan);
         }
@@ -85,14 +85,14 @@ static void own_blocks_are_not_staged(void **state)
 {
     for (uint32_t rank = 0; rank < 4; rank++) {
         struct gyre_plan *plan = make("direct", GYRE_VERB_REDUCE_SCATTER, 4, rank, 5000, true);
-        assert_int_equal(plan->full->reads, 3);
-        assert_int_equal(plan->full->writes, 0);
+        assert_int_equal(plan->push.full->reads, 3);
+        assert_int_equal(plan->push.full->writes, 0);
         for (uint32_t p = 0; p < 3; p++)
-            assert_int_not_equal(plan->full->read[p].block, rank);
+            assert_int_not_equal(plan->push.full->read[p].block, rank);
         gyre_plan_destroy(plan);
         plan = make("direct", GYRE_VERB_GATHER, 4, rank, 5000, true);
-        assert_int_equal(plan->written_by_peers, rank == 0);
-        assert_int_equal(plan->read_by_peers, 0); /* the senders copy */
+        assert_int_equal(plan->push.written_by_peers, rank == 0);
+        assert_int_equal(plan->push.read_by_peers, 0); /* the senders copy */
         gyre_plan_destroy(plan);
     }
 }
@@ -167,8 +167,10 @@ static void slices_cover_everything(void **state)
 static void mark(const struct gyre_plan *plan, uint32_t n, uint8_t *const *written)
 {
     bool reduces = gyre_verb_reduces(plan->shape.verb);
-    for (uint32_t m = 0; m < plan->full->moves; m++) {
-        const struct gyre_move *move = &plan->full->move[m];
+    const struct gyre_rank_moves *own =
+        plan->form == GYRE_FORM_EXCHANGE ? plan->exchange.moves : plan->push.full;
+    for (uint32_t m = 0; m < own->moves; m++) {
+        const struct gyre_move *move = &own->move[m];
         assert_int_equal(move->sources, reduces ? n : 1);
         for (uint32_t s = 0; s < move->sources && reduces; s++)
             assert_int_equal(move->source[s].rank, s); /* in rank order */

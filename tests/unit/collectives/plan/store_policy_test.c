@@ -1,6 +1,6 @@
 /* Plain stores or stores around the cache, on machines whose prices are known. */
 
-#include "collectives/mapped/store_policy.h"
+#include "collectives/plan/store_policy.h"
 #include "rig/test.h"
 
 struct machine {

@@ -1,4 +1,4 @@
-#include "collectives/mapped/store_policy.h"
+#include "collectives/plan/store_policy.h"
 
 #define FIRST_TRY  8u   /* pieces: all before are timed, for the first ones find cold memory */
 #define TRY_EVERY  512u /* in the end; what goes to memory is cold for the next piece too */

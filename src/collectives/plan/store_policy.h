@@ -9,8 +9,8 @@
  *
  * What a way costs is the least of what it took lately: a sample that was too long (somebody else
  * had the core) raises it by an eighth at most. */
-#ifndef GYRE_COLLECTIVES_MAPPED_STORE_POLICY_H
-#define GYRE_COLLECTIVES_MAPPED_STORE_POLICY_H
+#ifndef GYRE_COLLECTIVES_PLAN_STORE_POLICY_H
+#define GYRE_COLLECTIVES_PLAN_STORE_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>
