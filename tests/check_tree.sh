@@ -42,7 +42,7 @@ rooms() {
 cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch
 cli/doctor               base cli device/device.h
 cli/inspect              base cli checkpoint data data/files data/safetensors
-cli/show                 base cli collectives/algorithms/table.h collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/stream/signature.h
+cli/show                 base cli collectives/algorithms/table.h collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h
 cli/train                base cli launch train
 cli/tune                 base cli collectives/algorithms/table.h collectives/choose collectives/schedule
 launch                   base transport/job/job.h transport/join/join.h transport/net/crypto.h

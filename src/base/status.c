@@ -1,4 +1,4 @@
-/* The names of statuses and types, and the record of a first failure.
+/* The names of statuses, and the record of a first failure.
  *
  * A trouble is written once. Code that fails because something else failed before it calls
  * gyre_trouble_set() too, but finds the record taken, so what the user reads is the cause; layers
@@ -44,23 +44,6 @@ const char *gyre_status_name(int status)
     }
     const char *text = status < 0 && status > -1000 ? strerrordesc_np(-status) : NULL;
     return text ? text : "unknown status";
-}
-
-size_t gyre_type_size(enum gyre_type type)
-{
-    static const unsigned char size[] = {
-        [GYRE_F32] = 4, [GYRE_F64] = 8, [GYRE_F16] = 2,    [GYRE_BF16] = 2,   [GYRE_I32] = 4,
-        [GYRE_I64] = 8, [GYRE_U8] = 1,  [GYRE_I8] = 1,     [GYRE_U32] = 4,    [GYRE_U64] = 8,
-        [GYRE_I16] = 2, [GYRE_U16] = 2, [GYRE_F8E4M3] = 1, [GYRE_F8E5M2] = 1,
-    };
-    return (unsigned)type < sizeof size ? size[type] : 0;
-}
-
-const char *gyre_type_name(uint32_t type)
-{
-    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
-                                        "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
-    return type < sizeof names / sizeof *names ? names[type] : "?";
 }
 
 /* A text that did not fit ends in "...", so that nobody takes the cut for the end of the story. */

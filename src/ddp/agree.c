@@ -8,6 +8,7 @@
  * Values are compared the same way: a sum over all parameters first, sums of each where they differ.
  */
 #include "base/crc.h"
+#include "base/types.h"
 #include "ddp/inside.h"
 
 #include <errno.h>

@@ -2,10 +2,9 @@
 #include "cli/show/choices_asked.h"
 
 #include "base/env.h"
-#include "collectives/kernels/reduce.h"
+#include "base/types.h"
 #include "collectives/schedule/layout.h"
 #include "collectives/plan/shape.h"
-#include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <stdio.h>

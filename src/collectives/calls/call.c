@@ -4,6 +4,7 @@
 #include "collectives/calls/call.h"
 
 #include "base/size.h"
+#include "base/types.h"
 
 #include <stdlib.h>
 

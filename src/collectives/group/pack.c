@@ -24,6 +24,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/types.h"
 #include "transport/stream/signature.h"
 
 #include <errno.h>

@@ -19,13 +19,8 @@
 #ifndef GYRE_COLLECTIVES_KERNELS_REDUCE_H
 #define GYRE_COLLECTIVES_KERNELS_REDUCE_H
 
+#include "base/types.h"
 #include "device/device.h"
-
-#define GYRE_TYPE_COUNT 14
-#define GYRE_OP_COUNT   8
-
-/* Whether the reduction is known and defined for the type: bits are combined in integers only. */
-bool gyre_op_suits(enum gyre_type type, enum gyre_op op);
 
 struct gyre_reduce_table {
     const char *variant[GYRE_TYPE_COUNT][GYRE_OP_COUNT]; /* its set's name, for the bench */

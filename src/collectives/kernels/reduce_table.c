@@ -14,17 +14,6 @@ static pthread_once_t built = PTHREAD_ONCE_INIT;
 static struct gyre_reduce_table host_table[WORDS_MAX]; /* built from sets 0 … i */
 static int host_sets;
 
-bool gyre_op_suits(enum gyre_type type, enum gyre_op op)
-{
-    static const bool is_float[GYRE_TYPE_COUNT] = {
-        [GYRE_F32] = true,  [GYRE_F64] = true,    [GYRE_F16] = true,
-        [GYRE_BF16] = true, [GYRE_F8E4M3] = true, [GYRE_F8E5M2] = true,
-    };
-    if ((unsigned)type >= GYRE_TYPE_COUNT || (unsigned)op >= GYRE_OP_COUNT)
-        return false;
-    return !is_float[type] || op < GYRE_AND;
-}
-
 /* The index of the fastest set that may be used. */
 static int read_cap(int *cap, struct gyre_trouble *trouble)
 {

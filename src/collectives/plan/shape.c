@@ -8,6 +8,7 @@
 #include "collectives/plan/shape.h"
 
 #include "base/rng.h"
+#include "base/types.h"
 
 #include <string.h>
 
@@ -123,7 +124,7 @@ bool gyre_shape_in_place(const struct gyre_shape *shape, uint32_t rank, const vo
 bool gyre_shape_rounds_partials(const struct gyre_shape *shape)
 {
     bool scaled = shape->fold && !shape->in_order;
-    bool sums = scaled || shape->op == GYRE_SUM || shape->op == GYRE_AVG || shape->op == GYRE_PROD;
-    return sums && (shape->type == GYRE_F16 || shape->type == GYRE_BF16 ||
-                    shape->type == GYRE_F8E4M3 || shape->type == GYRE_F8E5M2);
+    bool known = (unsigned)shape->op < GYRE_OP_COUNT;
+    bool computes = scaled || (known && gyre_op_rows[shape->op].computes);
+    return computes && gyre_type_rows[shape->type].small_float;
 }

@@ -1,15 +1,11 @@
 /* Signatures as text. */
 #include "transport/stream/signature.h"
 
+#include "base/types.h"
 #include "transport/stream/match.h"
 
 #include <stdbool.h>
 #include <stdio.h>
-
-static const char *pick(const char *const *names, uint32_t count, uint32_t index)
-{
-    return index < count ? names[index] : "?";
-}
 
 const char *gyre_verb_name(uint32_t verb)
 {
@@ -27,14 +23,8 @@ const char *gyre_verb_name(uint32_t verb)
     case GYRE_SIGNATURE_BARRIER:
         return "barrier";
     default:
-        return pick(names, 8, verb);
+        return verb < 8 ? names[verb] : "?";
     }
-}
-
-const char *gyre_op_name(uint32_t op)
-{
-    static const char *const names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
-    return pick(names, 8, op);
 }
 
 /* Behind a type. */

@@ -42,7 +42,6 @@ static inline uint64_t gyre_signature_calls(uint32_t calls)
 }
 
 const char *gyre_verb_name(uint32_t verb); /* "all_reduce", "broadcast", "barrier", "?" */
-const char *gyre_op_name(uint32_t op);     /* "sum" */
 
 /* What two ends that disagree about a message mean: `mine` is this rank's, `theirs` the peer's
  * fingerprint. */

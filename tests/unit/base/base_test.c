@@ -96,15 +96,6 @@ static void test_status_names(void **state)
         assert_memory_equal(gyre_status_name(status), "GYRE_", 5);
 }
 
-static void test_type_sizes(void **state)
-{
-    static const size_t size[] = {4, 8, 2, 2, 4, 8, 1, 1, 4, 8, 2, 2, 1, 1};
-    for (int type = 0; type < 14; type++)
-        assert_int_equal(gyre_type_size((enum gyre_type)type), size[type]);
-    assert_int_equal(gyre_type_size((enum gyre_type)14), 0);
-    assert_int_equal(gyre_type_size((enum gyre_type) - 1), 0);
-}
-
 static void test_first_trouble_wins(void **state)
 {
     struct gyre_trouble trouble = {0};
@@ -590,7 +581,6 @@ int main(void)
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_slow_copies_are_known),
         cmocka_unit_test(test_status_names),
-        cmocka_unit_test(test_type_sizes),
         cmocka_unit_test(test_first_trouble_wins),
         cmocka_unit_test(test_long_trouble_is_marked),
         cmocka_unit_test(test_integers),
