@@ -33,5 +33,4 @@ struct gyre_trouble *gyre_thread_trouble(void);
 /* Writes what is wrong there, in place of what was, and returns GYRE_INVALID. */
 int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-
 #endif
