@@ -7,7 +7,7 @@
 #define GYRE_TESTS_RIG_LOCAL_RIG_H
 
 #include "rig/collectives_rig.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"
 #include "rig/haste.h"

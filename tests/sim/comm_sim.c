@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "collectives/comm/helper.h"
 #include "collectives/comm/progress.h"
 #include "transport/link/driver.h"
 #include "transport/link/sim/world.h"

@@ -4,7 +4,73 @@
  *     gyre_broadcast_start(…)    ├─▶ struct gyre_call ─▶ check ─┼─ gyre_comm_begin() ─▶ *work
  *     gyre_broadcast_on(…)      ─┘                              └─ gyre_comm_begin_on(), by a stream
  */
-#include "collectives/calls/call.h"
+#include "collectives/comm/arguments.h"
+#include "collectives/comm/operations.h"
+#include "collectives/comm/reductions.h"
+#include "collectives/group/collect.h"
+
+#include <stdlib.h>
+
+/* -- the ways of a call ------------------------------------------------------------------------ */
+
+/* A reduction that multiplies does so now; the input is free then, but for the copy in `buffer`. */
+static int prepare_call(struct gyre_comm *comm, struct gyre_call *call, void **buffer)
+{
+    *buffer = NULL;
+    int status = gyre_call_check(comm, call);
+    if (!status && call->shape.fold)
+        status = gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
+    return gyre_comm_refused(comm, status);
+}
+
+static int run_call(struct gyre_comm *comm, struct gyre_call *call)
+{
+    void *buffer;
+    int status = gyre_comm_check(comm, call->name);
+    if (status || (!comm->group.depth &&
+                   gyre_comm_run_again(comm, &call->shape, call->input, call->output, &status)))
+        return status;
+    status = prepare_call(comm, call, &buffer);
+    if (!status && comm->group.depth)
+        return gyre_comm_refused(
+            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL));
+    if (!status)
+        status = gyre_comm_run(comm, &call->shape, call->input, call->output);
+    free(buffer);
+    return status;
+}
+
+static int start_call(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work)
+{
+    void *buffer = NULL;
+    if (!work)
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("%s: the place for the handle is NULL", call->name));
+    *work = NULL;
+    int status = gyre_comm_check(comm, call->name);
+    if (!status)
+        status = prepare_call(comm, call, &buffer);
+    if (!status && comm->group.depth)
+        return gyre_comm_refused(
+            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work));
+    if (!status)
+        status = gyre_comm_begin(comm, &call->shape, call->input, call->output, buffer, work);
+    if (status)
+        free(buffer);
+    return status;
+}
+
+static int run_call_on(struct gyre_comm *comm, struct gyre_call *call, void *stream)
+{
+    int status = gyre_comm_check(comm, call->name);
+    if (status)
+        return status;
+    status = gyre_call_check(comm, call);
+    if (!status)
+        status = gyre_call_check_stream(comm, call, stream);
+    return status ? gyre_comm_refused(comm, status)
+                  : gyre_comm_begin_on(comm, &call->shape, call->input, call->output, stream);
+}
 
 /* -- the calls --------------------------------------------------------------------------------- */
 
@@ -35,7 +101,7 @@ int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output, uin
 {
     struct gyre_call call =
         reducing("gyre_all_reduce", GYRE_VERB_ALL_REDUCE, input, output, count, type, op);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -43,7 +109,7 @@ int gyre_all_reduce_start(struct gyre_comm *comm, const void *input, void *outpu
 {
     struct gyre_call call =
         reducing("gyre_all_reduce_start", GYRE_VERB_ALL_REDUCE, input, output, count, type, op);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_all_reduce_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -51,7 +117,7 @@ int gyre_all_reduce_on(struct gyre_comm *comm, const void *input, void *output, 
 {
     struct gyre_call call =
         reducing("gyre_all_reduce_on", GYRE_VERB_ALL_REDUCE, input, output, count, type, op);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -59,7 +125,7 @@ int gyre_broadcast(struct gyre_comm *comm, const void *input, void *output, uint
 {
     struct gyre_call call =
         rooted(moving("gyre_broadcast", GYRE_VERB_BROADCAST, input, output, count, type), root);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -67,7 +133,7 @@ int gyre_broadcast_start(struct gyre_comm *comm, const void *input, void *output
 {
     struct gyre_call call = rooted(
         moving("gyre_broadcast_start", GYRE_VERB_BROADCAST, input, output, count, type), root);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_broadcast_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -75,7 +141,7 @@ int gyre_broadcast_on(struct gyre_comm *comm, const void *input, void *output, u
 {
     struct gyre_call call =
         rooted(moving("gyre_broadcast_on", GYRE_VERB_BROADCAST, input, output, count, type), root);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 int gyre_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -83,7 +149,7 @@ int gyre_reduce(struct gyre_comm *comm, const void *input, void *output, uint64_
 {
     struct gyre_call call =
         rooted(reducing("gyre_reduce", GYRE_VERB_REDUCE, input, output, count, type, op), root);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_reduce_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -91,7 +157,7 @@ int gyre_reduce_start(struct gyre_comm *comm, const void *input, void *output, u
 {
     struct gyre_call call = rooted(
         reducing("gyre_reduce_start", GYRE_VERB_REDUCE, input, output, count, type, op), root);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_reduce_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -99,7 +165,7 @@ int gyre_reduce_on(struct gyre_comm *comm, const void *input, void *output, uint
 {
     struct gyre_call call =
         rooted(reducing("gyre_reduce_on", GYRE_VERB_REDUCE, input, output, count, type, op), root);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 int gyre_all_gather(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -107,7 +173,7 @@ int gyre_all_gather(struct gyre_comm *comm, const void *input, void *output, uin
 {
     struct gyre_call call =
         moving("gyre_all_gather", GYRE_VERB_ALL_GATHER, input, output, count, type);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_all_gather_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -115,7 +181,7 @@ int gyre_all_gather_start(struct gyre_comm *comm, const void *input, void *outpu
 {
     struct gyre_call call =
         moving("gyre_all_gather_start", GYRE_VERB_ALL_GATHER, input, output, count, type);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_all_gather_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -123,7 +189,7 @@ int gyre_all_gather_on(struct gyre_comm *comm, const void *input, void *output, 
 {
     struct gyre_call call =
         moving("gyre_all_gather_on", GYRE_VERB_ALL_GATHER, input, output, count, type);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 static struct gyre_call unequal(struct gyre_call call, const uint64_t *counts, const uint64_t *at)
@@ -138,7 +204,7 @@ int gyre_all_gather_v(struct gyre_comm *comm, const void *input, void *output,
 {
     struct gyre_call call = unequal(
         moving("gyre_all_gather_v", GYRE_VERB_ALL_GATHER, input, output, 0, type), counts, at);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_all_gather_v_start(struct gyre_comm *comm, const void *input, void *output,
@@ -148,7 +214,7 @@ int gyre_all_gather_v_start(struct gyre_comm *comm, const void *input, void *out
     struct gyre_call call =
         unequal(moving("gyre_all_gather_v_start", GYRE_VERB_ALL_GATHER, input, output, 0, type),
                 counts, at);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_reduce_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -156,7 +222,7 @@ int gyre_reduce_scatter(struct gyre_comm *comm, const void *input, void *output,
 {
     struct gyre_call call =
         reducing("gyre_reduce_scatter", GYRE_VERB_REDUCE_SCATTER, input, output, count, type, op);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_reduce_scatter_start(struct gyre_comm *comm, const void *input, void *output,
@@ -165,7 +231,7 @@ int gyre_reduce_scatter_start(struct gyre_comm *comm, const void *input, void *o
 {
     struct gyre_call call = reducing("gyre_reduce_scatter_start", GYRE_VERB_REDUCE_SCATTER, input,
                                      output, count, type, op);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_reduce_scatter_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -173,7 +239,7 @@ int gyre_reduce_scatter_on(struct gyre_comm *comm, const void *input, void *outp
 {
     struct gyre_call call = reducing("gyre_reduce_scatter_on", GYRE_VERB_REDUCE_SCATTER, input,
                                      output, count, type, op);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 int gyre_all_to_all(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -181,7 +247,7 @@ int gyre_all_to_all(struct gyre_comm *comm, const void *input, void *output, uin
 {
     struct gyre_call call =
         moving("gyre_all_to_all", GYRE_VERB_ALL_TO_ALL, input, output, count, type);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_all_to_all_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -189,7 +255,7 @@ int gyre_all_to_all_start(struct gyre_comm *comm, const void *input, void *outpu
 {
     struct gyre_call call =
         moving("gyre_all_to_all_start", GYRE_VERB_ALL_TO_ALL, input, output, count, type);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_all_to_all_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -197,7 +263,7 @@ int gyre_all_to_all_on(struct gyre_comm *comm, const void *input, void *output, 
 {
     struct gyre_call call =
         moving("gyre_all_to_all_on", GYRE_VERB_ALL_TO_ALL, input, output, count, type);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 int gyre_gather(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -205,7 +271,7 @@ int gyre_gather(struct gyre_comm *comm, const void *input, void *output, uint64_
 {
     struct gyre_call call =
         rooted(moving("gyre_gather", GYRE_VERB_GATHER, input, output, count, type), root);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_gather_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -213,7 +279,7 @@ int gyre_gather_start(struct gyre_comm *comm, const void *input, void *output, u
 {
     struct gyre_call call =
         rooted(moving("gyre_gather_start", GYRE_VERB_GATHER, input, output, count, type), root);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_gather_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -221,7 +287,7 @@ int gyre_gather_on(struct gyre_comm *comm, const void *input, void *output, uint
 {
     struct gyre_call call =
         rooted(moving("gyre_gather_on", GYRE_VERB_GATHER, input, output, count, type), root);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 int gyre_scatter(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -229,7 +295,7 @@ int gyre_scatter(struct gyre_comm *comm, const void *input, void *output, uint64
 {
     struct gyre_call call =
         rooted(moving("gyre_scatter", GYRE_VERB_SCATTER, input, output, count, type), root);
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_scatter_start(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -237,7 +303,7 @@ int gyre_scatter_start(struct gyre_comm *comm, const void *input, void *output, 
 {
     struct gyre_call call =
         rooted(moving("gyre_scatter_start", GYRE_VERB_SCATTER, input, output, count, type), root);
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }
 
 int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
@@ -245,7 +311,7 @@ int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *output, uin
 {
     struct gyre_call call =
         rooted(moving("gyre_scatter_on", GYRE_VERB_SCATTER, input, output, count, type), root);
-    return gyre_call_run_on(comm, &call, stream);
+    return run_call_on(comm, &call, stream);
 }
 
 static struct gyre_call barrier(struct gyre_comm *comm, const char *name)
@@ -262,11 +328,11 @@ static struct gyre_call barrier(struct gyre_comm *comm, const char *name)
 int gyre_barrier(struct gyre_comm *comm)
 {
     struct gyre_call call = barrier(comm, "gyre_barrier");
-    return gyre_call_run(comm, &call);
+    return run_call(comm, &call);
 }
 
 int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work)
 {
     struct gyre_call call = barrier(comm, "gyre_barrier_start");
-    return gyre_call_begin(comm, &call, work);
+    return start_call(comm, &call, work);
 }

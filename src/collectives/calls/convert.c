@@ -4,8 +4,11 @@
  *                     f32 ────▶ bf16          sums in f32       bf16 ─▶ f32
  *
  * No rank but this one takes part, so nothing of it is in the books; a call that is refused keeps nobody
- * waiting. In a stream's order it is a kernel on that stream. */
-#include "collectives/calls/call.h"
+ * waiting. In a stream's order it is a kernel on that stream.
+ *
+ * Tested by tests/program/cuda/convert.c. */
+#include "collectives/comm/arguments.h"
+#include "collectives/comm/progress.h"
 #include "collectives/kernels/reduce_cuda.h"
 
 struct conversion {
@@ -48,9 +51,9 @@ static int check_conversion(struct gyre_comm *comm, const struct conversion *con
     if (status || !convert->count)
         return status;
     fold_queue = &comm->progress->fold_queue;
-    status = gyre_call_admit(comm, convert->call, convert->from);
+    status = gyre_comm_admit(comm, convert->call, convert->from);
     if (!status)
-        status = gyre_call_admit(comm, convert->call, convert->to);
+        status = gyre_comm_admit(comm, convert->call, convert->to);
     if (!status && gyre_fold_queue_owns(fold_queue, convert->from) !=
                        gyre_fold_queue_owns(fold_queue, convert->to))
         return gyre_refuse(
@@ -64,7 +67,7 @@ static int check_conversion(struct gyre_comm *comm, const struct conversion *con
 static int check_stream(const struct gyre_comm *comm, const struct conversion *convert,
                         const void *stream)
 {
-    if (gyre_call_check_stream(convert->call, stream))
+    if (gyre_comm_check_stream(convert->call, stream))
         return GYRE_INVALID;
     if (convert->count && !gyre_fold_queue_owns(&comm->progress->fold_queue, convert->from))
         return gyre_refuse("%s: the buffers are the host's memory, which no stream reaches in its "

@@ -1,6 +1,6 @@
 /* What the cost model expects of an operation that is not started: the same question as a plan's,
- * asked for its price. */
-#include "collectives/comm/comm.h"
+ * asked for its price. Tested by tests/program/collectives/comm.c. */
+#include "collectives/comm/communicator.h"
 #include "collectives/plan/question.h"
 
 #include "base/size.h"

@@ -1,4 +1,4 @@
-/* Handles of started work, and the calls on them.
+/* Handles of started work.
  *
  *   handle    [ generation 28 | place 20 | communicator 16 ]     a number in a pointer's clothes
  *                                │              │
@@ -12,15 +12,16 @@
  * handle is another, so the same number returns after 2^28 uses of one of at least 64 places.
  *
  * An operation that has ended holds one of the engine's GYRE_OPS_MAX until its handle is waited for.
- * When the engine has none left, collect() takes them back: the handles keep the status. */
+ * When the engine has none left, results.c takes them back: the handles keep the status.
+ *
+ * Tested by tests/program/collectives/handles.c. */
 #include "collectives/comm/handles.h"
 
-#include "base/clock.h"
 #include "base/rng.h"
-#include "collectives/comm/comm.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define NUMBER_BITS     16
@@ -35,28 +36,28 @@ _Static_assert(NUMBER_BITS + PLACE_BITS + GENERATION_BITS == 8 * sizeof(uintptr_
 
 /* -- communicators by number ------------------------------------------------------------------- */
 
-static _Atomic(struct gyre_comm *) table[TABLES]; /* 0 stays empty: no handle is NULL */
+static _Atomic(struct gyre_work_table *) table[TABLES]; /* 0 stays empty: no handle is NULL */
 static pthread_mutex_t numbering = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t numbered;            /* the last one that was given; the next is free for longest */
 static _Atomic uint64_t chunks_made; /* generations begin elsewhere in each */
 
-static int take_number(struct gyre_comm *comm)
+static int take_number(struct gyre_work_table *work)
 {
     pthread_mutex_lock(&numbering);
-    for (uint32_t i = 0; i < TABLES && !comm->work.number; i++) {
+    for (uint32_t i = 0; i < TABLES && !work->number; i++) {
         numbered = (numbered + 1) % TABLES;
         if (numbered && !atomic_load(&table[numbered]))
-            comm->work.number = numbered;
+            work->number = numbered;
     }
-    if (comm->work.number)
-        atomic_store(&table[comm->work.number], comm);
+    if (work->number)
+        atomic_store(&table[work->number], work);
     pthread_mutex_unlock(&numbering);
-    return comm->work.number ? 0 : -ENOMEM;
+    return work->number ? 0 : -ENOMEM;
 }
 
 /* -- a table ----------------------------------------------------------------------------------- */
 
-static struct gyre_started *at(const struct gyre_work_table *work, uint32_t place)
+struct gyre_started *gyre_work_at(const struct gyre_work_table *work, uint32_t place)
 {
     return &work->chunk[place / CHUNK][place % CHUNK];
 }
@@ -72,9 +73,8 @@ static void put_started(struct gyre_work_table *work, struct gyre_started *start
     work->last = started;
 }
 
-static int grow_table(struct gyre_comm *comm)
+static int grow_table(struct gyre_work_table *work)
 {
-    struct gyre_work_table *work = &comm->work;
     uint32_t chunks = work->places / CHUNK;
     uint32_t first = (uint32_t)gyre_mix64(atomic_fetch_add(&chunks_made, 1));
     void *more = realloc(work->chunk, (chunks + 1) * sizeof(*work->chunk));
@@ -93,21 +93,22 @@ static int grow_table(struct gyre_comm *comm)
     return 0;
 }
 
-int gyre_work_init(struct gyre_comm *comm, struct gyre_trouble *trouble)
+int gyre_work_init(struct gyre_work_table *work, struct gyre_comm *comm,
+                   struct gyre_trouble *trouble)
 {
-    int status = take_number(comm);
+    work->comm = comm;
+    int status = take_number(work);
     if (!status)
-        status = grow_table(comm);
+        status = grow_table(work);
     return status ? gyre_trouble_set(trouble, status, "no memory for the handles of a communicator")
                   : 0;
 }
 
-void gyre_work_deinit(struct gyre_comm *comm)
+void gyre_work_deinit(struct gyre_work_table *work)
 {
-    struct gyre_work_table *work = &comm->work;
     for (uint32_t place = 0; place < work->places; place++)
-        if (at(work, place)->handle)
-            free(at(work, place)->buffer);
+        if (gyre_work_at(work, place)->handle)
+            free(gyre_work_at(work, place)->buffer);
     for (uint32_t chunk = 0; chunk < work->places / CHUNK; chunk++)
         free(work->chunk[chunk]);
     free(work->chunk);
@@ -124,139 +125,44 @@ static struct gyre_work *name(const struct gyre_work_table *work,
     return (struct gyre_work *)(uintptr_t)number;
 }
 
-static int refuse_more(const struct gyre_comm *comm, int status)
+static int refuse_more(const struct gyre_work_table *work, int status)
 {
     struct gyre_trouble *trouble = gyre_thread_trouble();
     *trouble = (struct gyre_trouble){0};
     return gyre_trouble_set(trouble, status,
                             "no room for another handle; %u are started and not waited for: "
                             "gyre_work_wait() for some first",
-                            comm->work.places);
+                            work->places);
 }
 
-int gyre_work_new(struct gyre_comm *comm, struct gyre_started **out)
+int gyre_work_new(struct gyre_work_table *work, struct gyre_started **out)
 {
-    struct gyre_work_table *work = &comm->work;
     if (!work->first && work->places == PLACES_MAX)
-        return refuse_more(comm, GYRE_INVALID);
-    if (!work->first && grow_table(comm))
-        return refuse_more(comm, -ENOMEM);
+        return refuse_more(work, GYRE_INVALID);
+    if (!work->first && grow_table(work))
+        return refuse_more(work, -ENOMEM);
     struct gyre_started *started = work->first;
     work->first = started->next;
     *started = (struct gyre_started){
-        .comm = comm, .place = started->place, .generation = started->generation + 1};
+        .comm = work->comm, .place = started->place, .generation = started->generation + 1};
     started->handle = name(work, started);
     *out = started;
     return 0;
 }
 
-void gyre_work_free(struct gyre_started *started)
+void gyre_work_free(struct gyre_work_table *work, struct gyre_started *started)
 {
     started->handle = NULL;
-    put_started(&started->comm->work, started);
+    put_started(work, started);
 }
 
-/* NULL: it is spent, or never was one. */
-static struct gyre_started *find_started(const struct gyre_work *handle)
+struct gyre_started *gyre_work_find(const struct gyre_work *handle)
 {
     uint64_t number = (uintptr_t)handle;
-    const struct gyre_comm *comm = atomic_load(&table[number % TABLES]);
+    const struct gyre_work_table *work = atomic_load(&table[number % TABLES]);
     uint32_t place = (uint32_t)(number >> NUMBER_BITS) % PLACES_MAX;
-    if (!comm || place >= comm->work.places)
+    if (!work || place >= work->places)
         return NULL;
-    struct gyre_started *started = at(&comm->work, place);
+    struct gyre_started *started = gyre_work_at(work, place);
     return started->handle == handle ? started : NULL;
-}
-
-/* -- ends -------------------------------------------------------------------------------------- */
-
-/* Out of the engine; the handle keeps how it ended. */
-static void take_result(struct gyre_started *started)
-{
-    started->status = started->op->status;
-    if (started->pack)
-        gyre_group_settle(started, started->status);
-    else
-        gyre_engine_release(started->comm->engine, started->op);
-    started->pack = NULL;
-    started->op = NULL;
-}
-
-void gyre_work_collect(struct gyre_comm *comm)
-{
-    const struct gyre_work_table *work = &comm->work;
-    for (uint32_t place = 0; place < work->places; place++) {
-        struct gyre_started *started = at(work, place);
-        if (started->handle && started->op && started->op->status != GYRE_AGAIN)
-            take_result(started);
-    }
-}
-
-static int end_if_over(struct gyre_started *started)
-{
-    if (started->op && started->op->status == GYRE_AGAIN)
-        return GYRE_AGAIN;
-    if (started->op)
-        take_result(started);
-    free(started->buffer);
-    gyre_work_free(started);
-    return started->status;
-}
-
-/* -- the calls --------------------------------------------------------------------------------- */
-
-static bool op_over(void *context)
-{
-    const struct gyre_operation *op = context;
-    return atomic_load_explicit(&op->status, memory_order_acquire) != GYRE_AGAIN;
-}
-
-static int await_started(struct gyre_started *started, uint64_t deadline)
-{
-    struct gyre_comm *comm = started->comm;
-    struct gyre_wait wait = {op_over, started->op, deadline, {0}};
-    if (started->message)
-        return gyre_message_await(started, deadline);
-    if (!started->op)
-        return end_if_over(started);
-    gyre_domain_enter(comm->domain);
-    gyre_comm_focus(comm);
-    gyre_progress_wait(comm->progress, &wait);
-    int status = end_if_over(started);
-    gyre_domain_leave(comm->domain);
-    return status;
-}
-
-static int check_handle(const struct gyre_work *handle, const char *call, struct gyre_started **out)
-{
-    struct gyre_started *started = *out = find_started(handle);
-    if (!started)
-        return gyre_refuse("%s: the handle is %s", call,
-                           handle ? "spent: it was waited for already, or its communicator has "
-                                    "ended"
-                                  : "NULL");
-    if (gyre_domain_forked(started->comm->domain))
-        return GYRE_FORKED;
-    return started->deferred
-               ? gyre_refuse("%s: the handle's group is open; gyre_group_end() first", call)
-               : 0;
-}
-
-int gyre_work_test(struct gyre_work *work)
-{
-    struct gyre_started *started;
-    int status = check_handle(work, "gyre_work_test", &started);
-    return status ? status : await_started(started, 0);
-}
-
-int gyre_work_wait(struct gyre_work *work, int timeout_ms)
-{
-    struct gyre_started *started;
-    int status = check_handle(work, "gyre_work_wait", &started);
-    if (status)
-        return status;
-    return await_started(started, timeout_ms < 0 ? UINT64_MAX
-                                  : timeout_ms == 0
-                                      ? 0
-                                      : gyre_now_ns() + (uint64_t)timeout_ms * GYRE_MS);
 }

@@ -1,5 +1,5 @@
-/* Handles of started work, as one communicator keeps them. What a handle stands for is here, for the
- * files of this room; users see a number only. One thread at a time, as the calls that start. */
+/* Handles of started work, as one communicator keeps them, and what a handle stands for. Users see a
+ * number only. All calls: one thread at a time, as the calls that start. */
 #ifndef GYRE_COLLECTIVES_COMM_HANDLES_H
 #define GYRE_COLLECTIVES_COMM_HANDLES_H
 
@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+struct gyre_comm;
 struct gyre_operation;
 struct gyre_message;
 struct gyre_pack;
@@ -36,21 +37,30 @@ struct gyre_started {
 };
 
 struct gyre_work_table {
-    uint32_t number; /* of the communicator among the process's; 0: it has no table yet */
+    struct gyre_comm *comm; /* whose handles they are */
+    uint32_t number;        /* of the communicator among the process's; 0: it has no table yet */
     uint32_t places;
     struct gyre_started **chunk;       /* WORK_CHUNK places each */
     struct gyre_started *first, *last; /* free ones, in the order in which they became it */
 };
 
-/* Room for the first handles. Deinit, which any state allows, ends all handles at once. */
-int gyre_work_init(struct gyre_comm *comm, struct gyre_trouble *trouble);
-void gyre_work_deinit(struct gyre_comm *comm);
+/* Makes room for the first handles of this communicator, in zeroed memory. */
+int gyre_work_init(struct gyre_work_table *work, struct gyre_comm *comm,
+                   struct gyre_trouble *trouble);
 
-/* A new handle; the table grows if need be. -ENOMEM or, where a million are out, GYRE_INVALID. */
-int gyre_work_new(struct gyre_comm *comm, struct gyre_started **started);
-void gyre_work_free(struct gyre_started *started); /* the handle is spent */
+/* Ends all handles at once. Any state allows it. */
+void gyre_work_deinit(struct gyre_work_table *work);
 
-/* Owner. Takes what has ended out of the engine, into the handles, which stay. */
-void gyre_work_collect(struct gyre_comm *comm);
+/* Makes a handle; the table grows if need be. -ENOMEM or, where a million are out, GYRE_INVALID. */
+int gyre_work_new(struct gyre_work_table *work, struct gyre_started **started);
+
+/* The handle is spent. */
+void gyre_work_free(struct gyre_work_table *work, struct gyre_started *started);
+
+/* What a handle of any communicator stands for; NULL: it is spent, or never was one. */
+struct gyre_started *gyre_work_find(const struct gyre_work *handle);
+
+/* What stands at a place, which may be free. */
+struct gyre_started *gyre_work_at(const struct gyre_work_table *work, uint32_t place);
 
 #endif

@@ -2,11 +2,14 @@
  *
  * It sleeps while there is no started work. With work it takes the domain whenever nobody is
  * inside, drives, and gives way as soon as somebody wants in: a blocking call never hands over to a
- * thread, it only takes the helper's place. */
-#include "collectives/comm/progress.h"
+ * thread, it only takes the helper's place.
+ *
+ * Tested by tests/program/collectives/handles.c. */
+#include "collectives/comm/helper.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "collectives/comm/progress.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,43 +1,35 @@
-/* The operations, once their arguments are known to be right (collectives/calls/calls.c): plan, start, drive.
+/* The operations, once their arguments are known to be right (arguments.c): plan, start, drive.
  *
  * A blocking call owns the domain while it runs and drives everything itself. Its shortest way, for
- * up to 4 KiB on mapped memory and nothing else in flight, is two calls into collectives/mapped/exchange.c without an
- * operation in between. */
-#include "collectives/comm/comm.h"
+ * up to 4 KiB on mapped memory and nothing else in flight, is two calls into
+ * collectives/mapped/exchange.c without an operation in between.
+ *
+ * Tested by tests/program/collectives/collectives.c. */
+#include "collectives/comm/operations.h"
 
-#include "base/clock.h"
+#include "collectives/comm/arguments.h"
+#include "collectives/comm/helper.h"
+#include "collectives/comm/progress.h"
+#include "collectives/comm/results.h"
 #include "collectives/mapped/exchange.h"
 #include "collectives/mapped/push_device.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* -- driving ----------------------------------------------------------------------------------- */
+/* -- starting ---------------------------------------------------------------------------------- */
 
-static bool op_over(void *context)
+static void note_operation(struct gyre_comm *comm, const struct gyre_plan *plan, uint64_t sequence,
+                           uint64_t fingerprint)
 {
-    const struct gyre_operation *op = context;
-    return atomic_load_explicit(&op->status, memory_order_acquire) != GYRE_AGAIN;
+    gyre_activity_enter(comm->activity, comm->name, sequence, fingerprint, plan->signature,
+                        plan->shape.count);
+    if (comm->progress->activities > 1)
+        gyre_comm_focus(comm);
 }
 
 int gyre_comm_drive(struct gyre_comm *comm, struct gyre_operation *op)
 {
-    struct gyre_wait wait = {op_over, op, UINT64_MAX, {0}};
-    gyre_progress_wait(comm->progress, &wait);
-    return op->status;
-}
-
-/* -- starting ---------------------------------------------------------------------------------- */
-
-struct room {
-    const struct gyre_engine *engine;
-    uint32_t orders; /* in flight when it was looked at */
-};
-
-static bool one_ended(void *context)
-{
-    const struct room *room = context;
-    return __atomic_load_n(&room->engine->orders, __ATOMIC_RELAXED) < room->orders;
+    return gyre_progress_await(comm->progress, &op->status);
 }
 
 /* Room for one more, in the engine and among the plans: handles give back what has ended, or one in
@@ -47,10 +39,9 @@ static int await_operation_room(struct gyre_comm *comm)
     const struct gyre_engine *engine = comm->engine;
     int status = 0;
     while (!status && !gyre_engine_has_room(engine)) {
-        struct room room = {engine, engine->orders};
-        struct gyre_wait wait = {one_ended, &room, UINT64_MAX, {0}};
-        gyre_work_collect(comm);
-        if (!room.orders)
+        struct gyre_wait wait = {&engine->orders, engine->orders, UINT64_MAX, {0}};
+        gyre_results_collect(comm);
+        if (!engine->orders)
             break;
         if (!gyre_engine_has_room(engine))
             status = gyre_progress_wait(comm->progress, &wait);
@@ -90,7 +81,7 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
     }
     (*op)->direct = direct;
     gyre_mirror_use(*op, mirror);
-    gyre_comm_note_started(comm, plan, (*op)->sequence, (*op)->fingerprint);
+    note_operation(comm, plan, (*op)->sequence, (*op)->fingerprint);
     gyre_progress_drive(comm);
     return 0;
 }
@@ -138,7 +129,7 @@ static bool go_the_long_way(struct gyre_comm *comm, const struct exchange *excha
 }
 
 /* The shortest way. The caller owns the domain and nothing is in flight. */
-static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
+static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                         void *output)
 {
     struct gyre_engine *engine = comm->engine;
@@ -153,7 +144,7 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     int status = 0;
     exchange.begun = gyre_exchange_begin(comm->mesh, plan, input, exchange.name) == 0;
     /* The books are kept while the line travels. */
-    gyre_comm_note_started(comm, plan, sequence, exchange.name.fingerprint);
+    note_operation(comm, plan, sequence, exchange.name.fingerprint);
     while (!exchange.begun && !status) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
@@ -173,7 +164,7 @@ static int run_exchange(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     if (status)
         gyre_progress_fail(comm->progress, status);
     else
-        gyre_comm_note_finished(comm);
+        gyre_progress_note_finished(comm);
     return status;
 }
 
@@ -220,7 +211,7 @@ bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape,
                  gyre_shape_same(&plan->shape, shape, comm->n) &&
                  gyre_plan_takes(plan, input, output) && at_home(comm, input, output);
     if (again)
-        *status = run_exchange(comm, plan, input, output);
+        *status = run_shortest(comm, plan, input, output);
     gyre_domain_leave(comm->domain);
     return again;
 }
@@ -236,7 +227,7 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
     int status = find_plan(comm, shape, &plan);
     if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
         at_home(comm, input, output)) {
-        status = run_exchange(comm, plan, input, output);
+        status = run_shortest(comm, plan, input, output);
     } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
         status = gyre_comm_drive(comm, op);
         gyre_engine_release(comm->engine, op);
@@ -249,7 +240,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
                     void *output, void *buffer, struct gyre_work **out)
 {
     struct gyre_started *started;
-    int status = gyre_work_new(comm, &started);
+    int status = gyre_work_new(&comm->work, &started);
     if (status)
         return gyre_comm_refused(comm, status);
     if (comm->n == 1) {
@@ -265,7 +256,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     }
     started->buffer = status ? NULL : buffer;
     if (status)
-        gyre_work_free(started);
+        gyre_work_free(&comm->work, started);
     else
         *out = started->handle;
     return status;

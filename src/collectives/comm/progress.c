@@ -7,11 +7,16 @@
  *
  * Only communicators with something in flight are looked at, so a thousand idle ones cost a
  * blocking call nothing. One failure ends all of them: it is the job's, and the job's story is
- * told. */
+ * told.
+ *
+ * Tested by tests/sim/comm.c. */
 #include "collectives/comm/progress.h"
 
 #include "base/clock.h"
-#include "collectives/comm/comm.h"
+#include "collectives/messages/point_to_point.h"
+#include "collectives/messages/token.h"
+
+#include <errno.h>
 
 #define COMPLETIONS 64
 #define DEVICE_NAP  UINT64_C(50000) /* ns: nobody rings when a device has finished */
@@ -48,13 +53,32 @@ void gyre_progress_drive(struct gyre_comm *comm)
     struct gyre_progress_engine *progress = comm->progress;
     if (comm->busy)
         return;
-    comm->busy = true;
+    comm->busy = 1;
     progress->busy[progress->busy_count++] = comm;
+}
+
+int gyre_progress_add_messages(struct gyre_comm *comm, struct gyre_trouble *trouble)
+{
+    struct gyre_progress_engine *progress = comm->progress;
+    struct gyre_message_route route = {.rank = comm->rank,
+                                       .n = comm->n,
+                                       .comm = comm->id,
+                                       .world = comm->world,
+                                       .domain = comm->domain,
+                                       .links = progress->links,
+                                       .engine = comm->engine,
+                                       .fold_queue = &progress->fold_queue};
+    if (comm->p2p)
+        return 0;
+    if (gyre_p2p_create(&route, &comm->p2p))
+        return gyre_trouble_set(trouble, -ENOMEM, "no memory for another message");
+    progress->activities++;
+    return 0;
 }
 
 static bool comm_idle(const struct gyre_comm *comm)
 {
-    return gyre_engine_idle(comm->engine) && gyre_p2p_idle(comm);
+    return gyre_engine_idle(comm->engine) && gyre_p2p_idle(comm->p2p);
 }
 
 /* -- one turn ---------------------------------------------------------------------------------- */
@@ -64,11 +88,12 @@ static bool take_completions(struct gyre_progress_engine *progress)
     struct gyre_completion done[COMPLETIONS];
     int count = gyre_links_poll(progress->links, gyre_now_ns(), done, COMPLETIONS);
     for (int i = 0; i < count; i++) {
-        struct gyre_comm *comm = progress->comm[done[i].token >> 48 & (GYRE_COMM_IDS - 1)];
+        struct gyre_comm *comm =
+            progress->comm[gyre_token_comm(done[i].token) & (GYRE_COMM_IDS - 1)];
         if (!comm) /* its last message was withdrawn when it ended */
             continue;
-        if ((done[i].token >> 32 & 0xffff) == GYRE_TOKEN_MESSAGE)
-            gyre_p2p_complete(comm, &done[i]);
+        if (gyre_token_is_message(done[i].token))
+            gyre_p2p_complete(comm->p2p, &done[i]);
         else
             gyre_engine_complete(comm->engine, &done[i]);
     }
@@ -82,9 +107,9 @@ static bool run_busy(struct gyre_progress_engine *progress)
     for (uint32_t i = 0; i < progress->busy_count;) {
         struct gyre_comm *comm = progress->busy[i];
         uint32_t before = comm->engine->orders;
-        bool mine = gyre_p2p_run(comm);
+        bool mine = gyre_p2p_run(comm->p2p);
         if (gyre_engine_run(comm->engine) || mine) {
-            gyre_comm_note_finished(comm);
+            gyre_progress_note_finished(comm);
             moved = true;
         }
         if (comm->engine->orders != before)
@@ -171,20 +196,33 @@ int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *
     return status;
 }
 
+static bool is_over(void *context)
+{
+    const struct gyre_wait *wait = context;
+    return __atomic_load_n((const uint32_t *)wait->word, __ATOMIC_ACQUIRE) != wait->old;
+}
+
 int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *wait)
 {
-    while (!wait->over(wait->context)) {
+    while (!is_over(wait)) {
         int status = gyre_progress_turn(progress, wait);
         if (status)
             return status;
         if (wait->deadline != UINT64_MAX && gyre_now_ns() >= wait->deadline)
-            return wait->over(wait->context) ? 0 : GYRE_AGAIN;
+            return is_over(wait) ? 0 : GYRE_AGAIN;
         if (gyre_domain_wanted(progress->domain)) {
             gyre_domain_leave(progress->domain);
-            gyre_domain_stand_by(progress->domain, wait->over, wait->context, wait->deadline);
+            gyre_domain_stand_by(progress->domain, is_over, wait, wait->deadline);
         }
     }
     return 0;
+}
+
+int gyre_progress_await(struct gyre_progress_engine *progress, const _Atomic int *status)
+{
+    struct gyre_wait wait = {status, GYRE_AGAIN, UINT64_MAX, {0}};
+    gyre_progress_wait(progress, &wait);
+    return *status;
 }
 
 /* -- failure ----------------------------------------------------------------------------------- */
@@ -192,7 +230,7 @@ int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *
 static void fail_one(struct gyre_comm *comm, int status)
 {
     gyre_engine_fail(comm->engine, status);
-    gyre_p2p_fail(comm, status);
+    gyre_p2p_fail(comm->p2p, status);
 }
 
 void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
@@ -208,7 +246,15 @@ void gyre_progress_fail(struct gyre_progress_engine *progress, int status)
         if (progress->comm[id] && progress->comm[id]->engine)
             fail_one(progress->comm[id], status);
     for (; progress->busy_count; progress->busy_count--)
-        progress->busy[progress->busy_count - 1]->busy = false;
+        progress->busy[progress->busy_count - 1]->busy = 0;
+}
+
+const char *gyre_progress_story(const struct gyre_progress_engine *progress)
+{
+    const struct gyre_health *health = gyre_domain_health(progress->domain);
+    if (atomic_load_explicit(&health->status, memory_order_acquire))
+        return health->failure.text;
+    return progress->trouble.status ? progress->trouble.text : gyre_thread_trouble()->text;
 }
 
 void gyre_progress_tell_fault(struct gyre_comm *comm)

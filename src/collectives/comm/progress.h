@@ -7,9 +7,8 @@
 #ifndef GYRE_COLLECTIVES_COMM_PROGRESS_H
 #define GYRE_COLLECTIVES_COMM_PROGRESS_H
 
+#include "collectives/comm/communicator.h"
 #include "collectives/staging/device_queue.h"
-#include "collectives/engine/engine.h"
-#include "transport/domain/domain.h"
 #include "transport/link/links.h"
 
 #include <pthread.h>
@@ -17,10 +16,10 @@
 #define GYRE_COMM_ID_BITS 12u /* of matches and tokens; the watch puts the lowest rank above */
 #define GYRE_COMM_IDS     (1u << GYRE_COMM_ID_BITS)
 
-struct gyre_comm;
-struct gyre_local;
+struct gyre_process_ranks;
 
-/* A thread that drives started work while nobody is inside a call. Made by the first start. */
+/* A thread that drives started work while nobody is inside a call (helper.c). Made by the first
+ * start. */
 struct gyre_helper {
     pthread_t thread;
     bool made;
@@ -33,10 +32,10 @@ struct gyre_helper {
 
 struct gyre_progress_engine {
     struct gyre_domain *domain;
-    struct gyre_local *local;    /* the ranks of this process; NULL: only this one */
-    struct gyre_links *links;    /* NULL in a world of 1 */
-    _Atomic int failed;          /* status of every call on every communicator from now on */
-    struct gyre_trouble trouble; /* of a world of 1; otherwise the domain's health */
+    struct gyre_process_ranks *ranks; /* of this process; NULL: only this one */
+    struct gyre_links *links;         /* NULL in a world of 1 */
+    _Atomic int failed;               /* status of every call on every communicator from now on */
+    struct gyre_trouble trouble;      /* of a world of 1; otherwise the domain's health */
     bool fault_told;
     bool helping;     /* the helper drives: no thread of the application waits */
     uint64_t moves;   /* turns in which something moved */
@@ -64,16 +63,27 @@ void gyre_progress_remove(struct gyre_progress_engine *progress,
 /* Something of this communicator is in flight: it is driven until it is idle. */
 void gyre_progress_drive(struct gyre_comm *comm);
 
+/* Makes the communicator's messages, comm->p2p, where it has none yet. -ENOMEM. */
+int gyre_progress_add_messages(struct gyre_comm *comm, struct gyre_trouble *trouble);
+
+/* Tells the watch how far the communicator's operations are over. */
+static inline void gyre_progress_note_finished(struct gyre_comm *comm)
+{
+    const struct gyre_engine *engine = comm->engine;
+    uint64_t finished = engine->orders ? engine->order[0]->sequence - 1 : engine->sequence;
+    gyre_activity_finish(comm->activity, finished);
+}
+
 /* Moves everything that can move, on every communicator. True if anything did. */
 bool gyre_progress_poll(struct gyre_progress_engine *progress);
 
 /* Is anything in flight, on any communicator? */
 bool gyre_progress_pending(const struct gyre_progress_engine *progress);
 
-/* What a thread waits for. over() is asked by threads that do not own the domain, too. */
+/* What a thread waits for: that a word, which any thread may read, is another than `old`. */
 struct gyre_wait {
-    bool (*over)(void *context);
-    void *context;
+    const void *word; /* of 32 bits */
+    uint32_t old;
     uint64_t deadline;
     struct gyre_idle idle;
 };
@@ -82,18 +92,21 @@ struct gyre_wait {
  * is read or written, 256 KiB at most at a time; it is returned, and every communicator's then. */
 int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
-/* Turns until over(): 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way to threads
- * that want in and may stand by meanwhile; it is the owner again when it returns. */
+/* Turns until the word is another: 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way to
+ * threads that want in, and may stand by meanwhile; the owner again when it returns. */
 int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *wait);
+
+/* Waits until a status is not GYRE_AGAIN, or the job has failed. Returns the status. */
+int gyre_progress_await(struct gyre_progress_engine *progress, const _Atomic int *status);
 
 /* Only the waiting of a turn, for callers that look for themselves. */
 int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
                             bool (*ready)(void *context), void *context, uint64_t deadline);
+
+/* The story of the first failure; without one, of the thread's trouble. */
+const char *gyre_progress_story(const struct gyre_progress_engine *progress);
+
 void gyre_progress_fail(struct gyre_progress_engine *progress, int status);
 void gyre_progress_tell_fault(struct gyre_comm *comm); /* to the job, if it has one; once */
-
-/* helper.c. poke: work was started; makes the thread on first use. */
-int gyre_helper_poke(struct gyre_progress_engine *progress);
-void gyre_helper_stop(struct gyre_progress_engine *progress);
 
 #endif

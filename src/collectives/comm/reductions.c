@@ -5,23 +5,27 @@
  *   user     a fold that calls the function: ((rank 0 · rank 1) · rank 2) …, never otherwise
  *
  * A handle is GYRE_OP_MADE + its place in the communicator's table. It and what it is are
- * part of the operation's fingerprint, so ranks must make their reductions in the same order. */
-#include "collectives/comm/comm.h"
+ * part of the operation's fingerprint, so ranks must make their reductions in the same order.
+ *
+ * Tested by tests/program/collectives/own.c. */
+#include "collectives/comm/reductions.h"
+
+#include "base/types.h"
+#include "collectives/comm/progress.h"
 #include "collectives/kernels/reduce_cuda.h"
 
 #include "transport/stream/signature.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 _Static_assert(GYRE_OP_MADE == GYRE_SIGNATURE_FUNCTION &&
                    GYRE_OP_MADE + GYRE_REDUCTIONS_MAX <= GYRE_SIGNATURE_SCALED,
                "a handle's number in a signature");
 
-/* -- handles ----------------------------------------------------------------------------------- */
+/* -- the table --------------------------------------------------------------------------------- */
 
-static struct gyre_reduction *find_reduction(struct gyre_comm *comm, enum gyre_op op)
+struct gyre_reduction *gyre_reduction_find(struct gyre_comm *comm, enum gyre_op op)
 {
     uint32_t place = (uint32_t)op - GYRE_OP_MADE;
     return (uint32_t)op >= GYRE_OP_MADE && place < GYRE_REDUCTIONS_MAX &&
@@ -30,70 +34,19 @@ static struct gyre_reduction *find_reduction(struct gyre_comm *comm, enum gyre_o
                : NULL;
 }
 
-static int make_reduction(struct gyre_comm *comm, const char *call, enum gyre_op *op,
-                          struct gyre_reduction **out)
+struct gyre_reduction *gyre_reduction_free_place(struct gyre_comm *comm)
 {
-    int status = gyre_comm_check(comm, call);
-    if (status)
-        return status;
-    if (!op)
-        return gyre_refuse("%s: the place for the reduction is NULL", call);
     for (uint32_t place = 0; place < GYRE_REDUCTIONS_MAX; place++)
-        if (comm->reduction[place].kind == GYRE_REDUCTION_NONE) {
-            *op = (enum gyre_op)(GYRE_OP_MADE + place);
-            *out = &comm->reduction[place];
-            return 0;
-        }
-    return gyre_refuse("%s: %u reductions are made already; gyre_op_free() some", call,
-                       GYRE_REDUCTIONS_MAX);
-}
-
-int gyre_op_scaled(struct gyre_comm *comm, const void *scalar, enum gyre_type type,
-                   enum gyre_op *op)
-{
-    struct gyre_reduction *made = NULL;
-    int status = make_reduction(comm, "gyre_op_scaled", op, &made);
-    if (status)
-        return status;
-    if (!scalar || !gyre_type_size(type))
-        return gyre_refuse("gyre_op_scaled: %s",
-                           scalar ? "the type is unknown" : "the scalar is NULL");
-    *made = (struct gyre_reduction){.kind = GYRE_REDUCTION_SCALED, .type = type};
-    memcpy(made->scalar, scalar, gyre_type_size(type));
-    return 0;
-}
-
-int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *context, enum gyre_op *op)
-{
-    struct gyre_reduction *made = NULL;
-    int status = make_reduction(comm, "gyre_op_user", op, &made);
-    if (status)
-        return status;
-    if (!fold)
-        return gyre_refuse("gyre_op_user: the function is NULL");
-    *made = (struct gyre_reduction){.kind = GYRE_REDUCTION_USER};
-    for (int type = 0; type < GYRE_TYPE_COUNT; type++)
-        made->user[type] = (struct gyre_user_op){fold, context, (enum gyre_type)type};
-    return 0;
-}
-
-int gyre_op_free(struct gyre_comm *comm, enum gyre_op op)
-{
-    int status = gyre_comm_check(comm, "gyre_op_free");
-    if (status)
-        return status;
-    struct gyre_reduction *made = find_reduction(comm, op);
-    if (!made)
-        return gyre_refuse("gyre_op_free: %d is no reduction of this communicator", (int)op);
-    made->kind = GYRE_REDUCTION_NONE;
-    return 0;
+        if (comm->reduction[place].kind == GYRE_REDUCTION_NONE)
+            return &comm->reduction[place];
+    return NULL;
 }
 
 /* -- what becomes of a call -------------------------------------------------------------------- */
 
 int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape)
 {
-    struct gyre_reduction *made = find_reduction(comm, shape->op);
+    struct gyre_reduction *made = gyre_reduction_find(comm, shape->op);
     if (!made)
         return gyre_refuse("%s: reduction %d is unknown", call, (int)shape->op);
     if (made->kind == GYRE_REDUCTION_USER) {
@@ -127,7 +80,7 @@ static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum
 }
 
 /* Nowhere to multiply: the fold queue has no memory of its own. */
-static int check_place(const struct gyre_comm *comm, const void *input, const void *to)
+static int check_scale_place(const struct gyre_comm *comm, const void *input, const void *to)
 {
     const struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
     if (gyre_fold_queue_owns(fold_queue, input) == gyre_fold_queue_owns(fold_queue, to))
@@ -140,7 +93,7 @@ static int check_place(const struct gyre_comm *comm, const void *input, const vo
 int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
                          void *output, void **buffer)
 {
-    const struct gyre_reduction *made = find_reduction(comm, shape->op);
+    const struct gyre_reduction *made = gyre_reduction_find(comm, shape->op);
     uint64_t bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
     bool fits = gyre_shape_output_bytes(shape, comm->n, comm->rank) == bytes;
     void *to = output;
@@ -150,7 +103,7 @@ int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape,
     if (!fits && !(to = *buffer = malloc(bytes)))
         return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "no memory for %llu scaled bytes",
                                 (unsigned long long)bytes);
-    int status = check_place(comm, *input, to);
+    int status = check_scale_place(comm, *input, to);
     if (status) {
         free(*buffer);
         *buffer = NULL;

@@ -8,10 +8,6 @@
 #include "transport/domain/domain.h"
 #include "transport/link/links.h"
 
-/* A token holds the communicator's id above 16 bits that say what the lower 32 mean: a lane's
- * number, or this for a message of collectives/messages/point_to_point.h. */
-#define GYRE_TOKEN_MESSAGE 0xffffu
-
 #define GYRE_OPS_MAX   64u /* operations in flight */
 #define GYRE_LANE_POOL 8u  /* lanes that run at a time, over all operations */
 #define GYRE_PLANS_MAX 64u /* plans kept */

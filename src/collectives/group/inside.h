@@ -1,8 +1,9 @@
-/* Calls of a group, and packs of them: the inside of group.c and pack.c. */
+/* The inside of groups: calls, packs of them, and a group that runs. */
 #ifndef GYRE_COLLECTIVES_GROUP_INSIDE_H
 #define GYRE_COLLECTIVES_GROUP_INSIDE_H
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/all_to_all_v.h"
+#include "collectives/comm/pack_memory.h"
 
 #define GYRE_PACK_BYTES   (256u * 1024) /* of all blocks of a pack */
 #define GYRE_PACK_UNASKED (64u * 1024)  /* what TCP sends before the peer is asked */
@@ -22,13 +23,6 @@ struct gyre_group_call {
     struct gyre_pack_share share; /* in the pack */
 };
 
-struct gyre_pack {
-    struct gyre_pack *next;
-    uint32_t holders;     /* the group and handles, until they have taken their results; 0: free */
-    uint64_t room, pitch; /* bytes of its memory; from block to block in it */
-    uint8_t *bytes, *input, *output;
-};
-
 /* An operation of the group that is under way: one call, or a pack of several. */
 struct gyre_flight {
     struct gyre_operation *op;
@@ -44,22 +38,33 @@ struct gyre_group_run {
     int status;    /* the first failure */
 };
 
-/* group.c. Starts the next call of a group, false when all are started; waits for all of them. Owner.
- * Leaves the domain, to the helper if there is more to do. */
-bool gyre_run_start_next(struct gyre_group_run *run);
-void gyre_run_end(struct gyre_group_run *run);
-void gyre_group_leave(struct gyre_comm *comm);
+/* -- collect.c --------------------------------------------------------------------------------- */
 
-/* Runs a whole group, of one communicator. Then its calls are over. */
-int gyre_group_run(struct gyre_comm *comm);
-void gyre_group_empty(struct gyre_group *group);
 int gyre_group_no_memory(struct gyre_group *group);
 
-/* local.c. Of one of several ranks in this process: lists the group that this thread opens;
- * takes it off; ends it, which waits for those that the thread has open on other ranks. */
+/* -- run.c ------------------------------------------------------------------------------------- */
+
+/* Starts the next call of a group; false when all are started. Waits for all of them. Owner. */
+bool gyre_run_start_next(struct gyre_group_run *run);
+void gyre_run_end(struct gyre_group_run *run);
+
+/* Leaves the domain, to the helper if there is more to do. */
+void gyre_group_leave(struct gyre_comm *comm);
+
+/* Runs a whole group, of one communicator. Then its calls are over, and emptied. */
+int gyre_group_run(struct gyre_comm *comm);
+void gyre_group_empty(struct gyre_group *group);
+
+/* -- together.c: of one of several ranks in this process ---------------------------------------- */
+
+/* Lists the group that this thread opens; takes it off the list. */
 int gyre_group_list(struct gyre_comm *comm);
 void gyre_group_unlist(struct gyre_comm *comm);
+
+/* Ends the group, together with those that the thread has open on other ranks. */
 int gyre_group_end_with_others(struct gyre_comm *comm);
+
+/* -- pack.c ------------------------------------------------------------------------------------ */
 
 /* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is NULL
  * where the call stays alone. -ENOMEM. */

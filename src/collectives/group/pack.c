@@ -16,15 +16,16 @@
  * and one reduction.
  *
  * Only what is equal on all ranks decides who goes with whom. All that the calls are is in the
- * pattern, a part of the pack's fingerprint, so ranks whose groups differ are told. A pack is held by
- * the group and by every handle in it until they have taken their results; the last one ends the
- * operation too. */
+ * pattern, a part of the pack's fingerprint, so ranks whose groups differ are told.
+ *
+ * Tested by tests/program/collectives/packs.c. */
 #include "collectives/group/inside.h"
 
-#include "base/copy.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/types.h"
+#include "collectives/comm/progress.h"
+#include "collectives/kernels/reduce.h"
 #include "transport/stream/signature.h"
 
 #include <errno.h>
@@ -44,13 +45,13 @@ static const struct gain {
     [GYRE_VERB_GATHER] = {4096, 8192},         [GYRE_VERB_SCATTER] = {4096, 8192},
 };
 
-static uint64_t block_bytes(const struct gyre_group_call *call)
+static uint64_t call_block_bytes(const struct gyre_group_call *call)
 {
     return call->shape.count * gyre_type_size(call->shape.type);
 }
 
 /* Of the longest buffer of any rank. */
-static uint32_t blocks_of(const struct gyre_comm *comm, enum gyre_verb verb)
+static uint32_t pack_blocks(const struct gyre_comm *comm, enum gyre_verb verb)
 {
     return gyre_verb_gathers(verb) || gyre_verb_scatters(verb) ? comm->n : 1;
 }
@@ -59,7 +60,7 @@ static uint32_t blocks_of(const struct gyre_comm *comm, enum gyre_verb verb)
  * asked first. */
 static uint64_t most_together(const struct gyre_comm *comm, enum gyre_verb verb)
 {
-    uint64_t most = GYRE_PACK_BYTES / blocks_of(comm, verb);
+    uint64_t most = GYRE_PACK_BYTES / pack_blocks(comm, verb);
     return gyre_verb_has_root(verb) && !comm->mesh && most > GYRE_PACK_UNASKED ? GYRE_PACK_UNASKED
                                                                                : most;
 }
@@ -69,7 +70,8 @@ static bool suits(const struct gyre_comm *comm, const struct gyre_group_call *ca
     const struct gain *gain = &gains[call->shape.verb];
     uint64_t most = comm->mesh ? gain->mapped : gain->links;
     return !call->pack && !call->v_call && !call->shape.blocks.count && most &&
-           block_bytes(call) <= most && block_bytes(call) <= most_together(comm, call->shape.verb);
+           call_block_bytes(call) <= most &&
+           call_block_bytes(call) <= most_together(comm, call->shape.verb);
 }
 
 /* A reduction of the program's own is what its handle says. */
@@ -80,8 +82,8 @@ static bool same_kind(const struct gyre_shape *a, const struct gyre_shape *b)
 }
 
 /* Takes call `first` and as many of its kind as fit; *shape is what they are together. How many. */
-static uint32_t choose(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack,
-                       struct gyre_shape *shape)
+static uint32_t choose_calls(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack,
+                             struct gyre_shape *shape)
 {
     struct gyre_group *group = &comm->group;
     uint64_t bytes = 0, most = most_together(comm, group->call[first].shape.verb);
@@ -91,11 +93,11 @@ static uint32_t choose(struct gyre_comm *comm, uint32_t first, struct gyre_pack 
     for (uint32_t i = first; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
         if (!suits(comm, call) || !same_kind(&call->shape, &group->call[first].shape) ||
-            bytes + block_bytes(call) > most)
+            bytes + call_block_bytes(call) > most)
             continue;
         call->pack = pack;
         call->leader = first;
-        bytes += block_bytes(call);
+        bytes += call_block_bytes(call);
         shape->pattern =
             gyre_mix64(shape->pattern + call->shape.count * GYRE_TYPE_COUNT + call->shape.type + 1);
         shape->calls++;
@@ -108,24 +110,13 @@ static uint32_t choose(struct gyre_comm *comm, uint32_t first, struct gyre_pack 
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-static struct gyre_pack *free_pack(struct gyre_group *group)
-{
-    struct gyre_pack *pack = group->pack;
-    while (pack && pack->holders)
-        pack = pack->next;
-    if (pack || !(pack = calloc(1, sizeof(*pack))))
-        return pack;
-    pack->next = group->pack;
-    return group->pack = pack;
-}
-
 /* Room for the pack, and where in it this rank's buffers begin. */
 static bool lay_out_pack(const struct gyre_comm *comm, struct gyre_pack *pack,
                          const struct gyre_shape *shape)
 {
     bool gathers = gyre_verb_gathers(shape->verb), scatters = gyre_verb_scatters(shape->verb);
     uint64_t block = shape->count * gyre_type_size(shape->type);
-    uint64_t bytes = blocks_of(comm, shape->verb) * block;
+    uint64_t bytes = pack_blocks(comm, shape->verb) * block;
     uint64_t apart = gyre_shape_displacement(shape, comm->rank);
     if (bytes > pack->room || !pack->bytes) {
         free(pack->bytes);
@@ -142,47 +133,6 @@ static bool lay_out_pack(const struct gyre_comm *comm, struct gyre_pack *pack,
 
 /* -- bytes into the pack, and out of it -------------------------------------------------------- */
 
-/* Blocks of one call, on the one side and on the other, so many bytes in all. */
-struct strides {
-    uint64_t block, to, from, bytes;
-};
-
-static void move_strided(struct gyre_fold_queue *fold_queue, uint8_t *to, const uint8_t *from,
-                         const struct strides *strides)
-{
-    bool on_device = gyre_fold_queue_owns(fold_queue, to) || gyre_fold_queue_owns(fold_queue, from);
-    uint64_t ticket = 0;
-    if (!strides->bytes || (on_device && gyre_fold_queue_open(fold_queue, &fold_queue->trouble)))
-        return;
-    for (uint64_t moved = 0; moved < strides->bytes; moved += strides->block) {
-        if (on_device)
-            ticket = gyre_fold_queue_copy(fold_queue, to, from, strides->block);
-        else
-            gyre_copy(to, from, strides->block);
-        to += strides->to;
-        from += strides->from;
-    }
-    if (on_device)
-        gyre_fold_queue_await(fold_queue, ticket);
-}
-
-static void put_in(struct gyre_comm *comm, const struct gyre_group_call *call, uint64_t at)
-{
-    struct strides strides = {
-        .block = block_bytes(call),
-        .to = call->pack->pitch,
-        .from = block_bytes(call),
-        .bytes = gyre_shape_input_bytes(&call->shape, comm->n, comm->rank),
-    };
-    move_strided(&comm->progress->fold_queue, call->pack->input + at, call->input, &strides);
-}
-
-static void take_out(struct gyre_comm *comm, const struct gyre_pack_share *share)
-{
-    struct strides strides = {share->block, share->block, share->pitch, share->bytes};
-    move_strided(&comm->progress->fold_queue, share->to, share->from, &strides);
-}
-
 static void fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *pack)
 {
     struct gyre_group *group = &comm->group;
@@ -191,15 +141,17 @@ static void fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *
         struct gyre_group_call *call = &group->call[i];
         if (!gyre_pack_has(group, first, i))
             continue;
-        put_in(comm, call, at);
+        gyre_pack_put_in(&comm->progress->fold_queue, pack->input + at, pack->pitch, call->input,
+                         call_block_bytes(call),
+                         gyre_shape_input_bytes(&call->shape, comm->n, comm->rank));
         call->share = (struct gyre_pack_share){
             .from = pack->output + at,
             .to = call->output,
-            .block = block_bytes(call),
+            .block = call_block_bytes(call),
             .bytes = gyre_shape_output_bytes(&call->shape, comm->n, comm->rank),
             .pitch = pack->pitch,
         };
-        at += block_bytes(call);
+        at += call_block_bytes(call);
     }
 }
 
@@ -212,10 +164,10 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **ou
     *out = NULL;
     if (!suits(comm, leader))
         return 0;
-    struct gyre_pack *pack = free_pack(&comm->group);
+    struct gyre_pack *pack = gyre_pack_take(&comm->group.pack);
     if (!pack)
         return -ENOMEM;
-    if (choose(comm, first, pack, shape) == 1) {
+    if (choose_calls(comm, first, pack, shape) == 1) {
         leader->pack = NULL;
         return 0;
     }
@@ -230,20 +182,6 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **ou
 bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call)
 {
     return call == first || (group->call[call].pack && group->call[call].leader == first);
-}
-
-/* Whoever holds it last ends the operation too. */
-static void leave_pack(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre_operation *op)
-{
-    if (--pack->holders == 0)
-        gyre_engine_release(comm->engine, op);
-}
-
-void gyre_group_settle(struct gyre_started *started, int status)
-{
-    if (!status)
-        take_out(started->comm, &started->share);
-    leave_pack(started->comm, started->pack, started->op);
 }
 
 /* Another rank's group is another: the story says which operation that is, and this line what its
@@ -275,6 +213,6 @@ void gyre_pack_empty(struct gyre_comm *comm, struct gyre_pack *pack, struct gyre
         tell_calls(comm, first, op->sequence);
     for (uint32_t i = first; !status && i < group->calls; i++)
         if (gyre_pack_has(group, first, i) && !group->call[i].started)
-            take_out(comm, &group->call[i].share);
-    leave_pack(comm, pack, op);
+            gyre_pack_take_out(&comm->progress->fold_queue, &group->call[i].share);
+    gyre_pack_leave(pack, comm->engine, op);
 }

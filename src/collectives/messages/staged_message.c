@@ -17,9 +17,11 @@
  * What is short there is one piece without a header. */
 #include "collectives/messages/staged_message.h"
 
-#include "collectives/comm/comm.h"
-#include "collectives/messages/point_to_point.h"
+#include "collectives/engine/engine.h"
+#include "collectives/messages/token.h"
+#include "collectives/staging/device_queue.h"
 #include "collectives/staging/pinned.h"
+#include "transport/link/links.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,9 +60,10 @@ static uint64_t least_bytes(uint64_t a, uint64_t b)
 
 /* -- storage ----------------------------------------------------------------------------------- */
 
-static void free_staged(struct gyre_comm *comm, struct gyre_staged_message *staged_message)
+static void free_staged(const struct gyre_message_route *route,
+                        struct gyre_staged_message *staged_message)
 {
-    gyre_pinned_drop(&comm->progress->fold_queue, &staged_message->pinned);
+    gyre_pinned_drop(route->fold_queue, &staged_message->pinned);
     free(staged_message);
 }
 
@@ -81,10 +84,11 @@ static struct gyre_staged_message *take_staged(struct gyre_staged_pool *pool, ui
 }
 
 /* For all staging slots, of a device's memory. */
-static int make_memory(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
-                       uint64_t bytes, struct gyre_trouble *trouble)
+static int make_slot_memory(const struct gyre_message_route *route,
+                            struct gyre_staged_message *staged_message, uint64_t bytes,
+                            struct gyre_trouble *trouble)
 {
-    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    struct gyre_fold_queue *fold_queue = route->fold_queue;
     int status = gyre_fold_queue_open(fold_queue, trouble);
     if (status)
         return status;
@@ -97,15 +101,15 @@ static int make_memory(struct gyre_comm *comm, struct gyre_staged_message *stage
     return status ? gyre_trouble_set(trouble, status, "no memory for pieces of a message") : 0;
 }
 
-void gyre_staged_drop(struct gyre_comm *comm, struct gyre_message *message)
+void gyre_staged_drop(const struct gyre_message_route *route, struct gyre_staged_pool *pool,
+                      struct gyre_message *message)
 {
     struct gyre_staged_message *staged_message = message->staged_message;
-    struct gyre_staged_pool *pool = &comm->staged_pool;
     message->staged_message = NULL;
     if (!staged_message)
         return;
     if (pool->count == IDLE_MOST || staged_message->pinned.bytes > SLOTS_MOST * PIECE_BYTES) {
-        free_staged(comm, staged_message);
+        free_staged(route, staged_message);
         return;
     }
     staged_message->next = pool->first;
@@ -113,13 +117,12 @@ void gyre_staged_drop(struct gyre_comm *comm, struct gyre_message *message)
     pool->count++;
 }
 
-void gyre_staged_deinit(struct gyre_comm *comm)
+void gyre_staged_deinit(const struct gyre_message_route *route, struct gyre_staged_pool *pool)
 {
-    struct gyre_staged_pool *pool = &comm->staged_pool;
     while (pool->first) {
         struct gyre_staged_message *staged_message = pool->first;
         pool->first = staged_message->next;
-        free_staged(comm, staged_message);
+        free_staged(route, staged_message);
     }
     pool->count = 0;
 }
@@ -127,37 +130,38 @@ void gyre_staged_deinit(struct gyre_comm *comm)
 /* -- what a message needs ---------------------------------------------------------------------- */
 
 /* Of a device's memory, at either end, as far as both know. */
-static bool is_long(const struct gyre_comm *comm, const struct gyre_message *message)
+static bool is_long(const struct gyre_message_route *route, const struct gyre_message *message)
 {
-    uint32_t here = gyre_comm_world(comm, comm->rank), there = gyre_comm_world(comm, message->peer);
-    return message->bytes > PIECE_BYTES &&
-           (gyre_domain_has_cuda(comm->domain, here) || gyre_domain_has_cuda(comm->domain, there));
+    uint32_t here = gyre_route_world(route, route->rank),
+             there = gyre_route_world(route, message->peer);
+    return message->bytes > PIECE_BYTES && (gyre_domain_has_cuda(route->domain, here) ||
+                                            gyre_domain_has_cuda(route->domain, there));
 }
 
-static bool is_near(const struct gyre_comm *comm, const struct gyre_message *message)
+static bool is_peer_near(const struct gyre_message_route *route, const struct gyre_message *message)
 {
-    return gyre_domain_mapped(comm->domain, gyre_comm_world(comm, message->peer));
+    return gyre_domain_mapped(route->domain, gyre_route_world(route, message->peer));
 }
 
-static bool is_on_device(const struct gyre_comm *comm, const struct gyre_message *message)
+static bool is_on_device(const struct gyre_message_route *route, const struct gyre_message *message)
 {
-    return message->bytes && gyre_fold_queue_owns(&comm->progress->fold_queue, message->data);
+    return message->bytes && gyre_fold_queue_owns(route->fold_queue, message->data);
 }
 
 /* The link takes its bytes where they lie, or puts them there. */
-static bool is_carried(const struct gyre_comm *comm, const struct gyre_message *message)
+static bool is_carried(const struct gyre_message_route *route, const struct gyre_message *message)
 {
-    return gyre_link_carries(comm->progress->links, gyre_comm_world(comm, message->peer),
-                             message->data, message->bytes, message->send);
+    return gyre_link_carries(route->links, gyre_route_world(route, message->peer), message->data,
+                             message->bytes, message->send);
 }
 
 /* Inside a node: the receiver, or its device, reads them where they lie. */
-static bool is_seen(const struct gyre_comm *comm, const struct gyre_message *message)
+static bool is_seen(const struct gyre_message_route *route, const struct gyre_message *message)
 {
     uint64_t offset;
-    return is_on_device(comm, message)
-               ? is_carried(comm, message)
-               : gyre_domain_locate(comm->domain, GYRE_MEMORY_HOST, message->data, message->bytes,
+    return is_on_device(route, message)
+               ? is_carried(route, message)
+               : gyre_domain_locate(route->domain, GYRE_MEMORY_HOST, message->data, message->bytes,
                                     &offset) != 0;
 }
 
@@ -167,7 +171,8 @@ static void begin_piece(const struct gyre_staged_message *staged_message,
     slot->state = staged_message->on_device && message->send ? LOAD : POST;
 }
 
-static int lay_out_pieces(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
+static int lay_out_pieces(const struct gyre_message_route *route,
+                          struct gyre_staged_message *staged_message,
                           const struct gyre_message *message, uint64_t piece, bool on_device,
                           struct gyre_trouble *trouble)
 {
@@ -180,53 +185,54 @@ static int lay_out_pieces(struct gyre_comm *comm, struct gyre_staged_message *st
         staged_message->slot[i] = (struct staging_slot){.at = i * piece};
         begin_piece(staged_message, message, &staged_message->slot[i]);
     }
-    return on_device
-               ? make_memory(comm, staged_message,
-                             least_bytes(message->bytes, staged_message->slots * piece), trouble)
-               : 0;
+    return on_device ? make_slot_memory(route, staged_message,
+                                        least_bytes(message->bytes, staged_message->slots * piece),
+                                        trouble)
+                     : 0;
 }
 
 /* Inside a node, and long: the receiver learns the rest from the header. */
-static int lay_out_near(struct gyre_comm *comm, struct gyre_staged_message *staged_message,
+static int lay_out_near(const struct gyre_message_route *route,
+                        struct gyre_staged_message *staged_message,
                         const struct gyre_message *message, struct gyre_trouble *trouble)
 {
     staged_message->header = TO_POST;
     staged_message->slots = staged_message->done = 0;
     if (!message->send)
         return 0;
-    bool seen = is_seen(comm, message);
-    return lay_out_pieces(comm, staged_message, message, seen ? message->bytes : PIECE_BYTES,
-                          !seen && is_on_device(comm, message), trouble);
+    bool seen = is_seen(route, message);
+    return lay_out_pieces(route, staged_message, message, seen ? message->bytes : PIECE_BYTES,
+                          !seen && is_on_device(route, message), trouble);
 }
 
-int gyre_staged_make(struct gyre_comm *comm, struct gyre_message *message,
-                     struct gyre_trouble *trouble)
+int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_pool *pool,
+                     struct gyre_message *message, struct gyre_trouble *trouble)
 {
-    if (message->peer == comm->rank)
+    if (message->peer == route->rank)
         return 0;
-    bool cut = is_long(comm, message), near = is_near(comm, message);
-    bool on_device = is_on_device(comm, message) && ((near && cut) || !is_carried(comm, message));
+    bool cut = is_long(route, message), near = is_peer_near(route, message);
+    bool on_device = is_on_device(route, message) && ((near && cut) || !is_carried(route, message));
     if (!cut && !on_device)
         return 0;
-    struct gyre_staged_message *staged_message = take_staged(
-        &comm->staged_pool, on_device ? least_bytes(message->bytes, SLOTS_MOST * PIECE_BYTES) : 0);
+    struct gyre_staged_message *staged_message =
+        take_staged(pool, on_device ? least_bytes(message->bytes, SLOTS_MOST * PIECE_BYTES) : 0);
     if (!staged_message)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory for the pieces of a message");
     staged_message->header = NONE;
     int status = near && cut
-                     ? lay_out_near(comm, staged_message, message, trouble)
-                     : lay_out_pieces(comm, staged_message, message,
+                     ? lay_out_near(route, staged_message, message, trouble)
+                     : lay_out_pieces(route, staged_message, message,
                                       cut ? PIECE_BYTES : message->bytes, on_device, trouble);
     message->staged_message = staged_message;
     if (status)
-        gyre_staged_drop(comm, message);
+        gyre_staged_drop(route, pool, message);
     return status;
 }
 
 /* -- on the way -------------------------------------------------------------------------------- */
 
 struct copying {
-    struct gyre_comm *comm;
+    const struct gyre_message_route *route;
     const struct gyre_message *message;
     struct gyre_staged_message *staged_message;
     uint32_t *posted, most;
@@ -256,7 +262,7 @@ static uint8_t *link_bytes(const struct copying *copying, const struct staging_s
 
 static bool copy_slot(const struct copying *copying, struct staging_slot *slot)
 {
-    struct gyre_fold_queue *fold_queue = &copying->comm->progress->fold_queue;
+    struct gyre_fold_queue *fold_queue = copying->route->fold_queue;
     uint8_t *device = caller_bytes(copying, slot), *host = link_bytes(copying, slot);
     uint64_t bytes = length_of(copying, slot);
     if (!gyre_fold_queue_room(fold_queue))
@@ -272,9 +278,9 @@ static bool post_bytes(struct copying *copying, uint32_t number, uint16_t order,
                        uint64_t bytes)
 {
     const struct gyre_message *message = copying->message;
-    struct gyre_links *links = copying->comm->progress->links;
-    uint32_t peer = gyre_comm_world(copying->comm, message->peer);
-    uint64_t token = gyre_message_token(copying->comm, message, number);
+    struct gyre_links *links = copying->route->links;
+    uint32_t peer = gyre_route_world(copying->route, message->peer);
+    uint64_t token = gyre_token_of_message(copying->route->comm, message->index, number);
     struct gyre_match match = message->match;
     if (*copying->posted >= copying->most)
         return false;
@@ -300,25 +306,25 @@ static bool post_slot(struct copying *copying, struct staging_slot *slot)
 
 /* The receiver's staging slots begin when it has come. What fails is this rank's affair, not its
  * link's. */
-static bool heed(struct copying *copying)
+static bool heed_header(struct copying *copying)
 {
-    struct gyre_comm *comm = copying->comm;
+    const struct gyre_message_route *route = copying->route;
     struct gyre_staged_message *staged_message = copying->staged_message;
     struct gyre_trouble trouble = {0};
     const struct gyre_message *message = copying->message;
     bool whole = staged_message->piece == message->bytes;
-    bool carried = whole && is_carried(comm, message);
+    bool carried = whole && is_carried(route, message);
     staged_message->header = NONE;
     if (!whole && staged_message->piece != PIECE_BYTES)
         copying->status = gyre_trouble_set(
             &trouble, GYRE_CORRUPT, "a message of %llu bytes was announced in pieces of %llu",
             (unsigned long long)message->bytes, (unsigned long long)staged_message->piece);
     else
-        copying->status = lay_out_pieces(comm, staged_message, message, staged_message->piece,
-                                         !carried && is_on_device(comm, message), &trouble);
+        copying->status = lay_out_pieces(route, staged_message, message, staged_message->piece,
+                                         !carried && is_on_device(route, message), &trouble);
     if (copying->status)
-        gyre_engine_fault(comm->engine, copying->status, gyre_comm_world(comm, comm->rank), false,
-                          &trouble);
+        gyre_engine_fault(route->engine, copying->status, gyre_route_world(route, route->rank),
+                          false, &trouble);
     return !copying->status;
 }
 
@@ -326,7 +332,7 @@ static bool run_header(struct copying *copying)
 {
     struct gyre_staged_message *staged_message = copying->staged_message;
     if (staged_message->header == CAME)
-        return heed(copying);
+        return heed_header(copying);
     if (staged_message->header != TO_POST ||
         !post_bytes(copying, HEADER, 0, &staged_message->piece, sizeof staged_message->piece))
         return false;
@@ -365,7 +371,7 @@ static bool step(struct copying *copying, struct staging_slot *slot)
         return copy_slot(copying, slot);
     case LOADING:
     case UNLOADING:
-        if (!gyre_fold_queue_done(&copying->comm->progress->fold_queue, slot->ticket))
+        if (!gyre_fold_queue_done(copying->route->fold_queue, slot->ticket))
             return false;
         end_copy(copying, slot);
         return true;
@@ -378,10 +384,10 @@ static bool step(struct copying *copying, struct staging_slot *slot)
     return false;
 }
 
-int gyre_staged_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
-                    uint32_t most)
+int gyre_staged_run(const struct gyre_message_route *route, const struct gyre_message *message,
+                    uint32_t *posted, uint32_t most)
 {
-    struct copying copying = {comm, message, message->staged_message, posted, most, 0};
+    struct copying copying = {route, message, message->staged_message, posted, most, 0};
     int moved = run_header(&copying);
     for (uint32_t i = 0; i < copying.staged_message->slots && !copying.status; i++)
         while (step(&copying, &copying.staged_message->slot[i]))

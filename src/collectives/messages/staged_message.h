@@ -16,12 +16,8 @@
 #ifndef GYRE_COLLECTIVES_MESSAGES_STAGED_MESSAGE_H
 #define GYRE_COLLECTIVES_MESSAGES_STAGED_MESSAGE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "collectives/messages/message.h"
 
-struct gyre_comm;
-struct gyre_message;
-struct gyre_staged_message;
 struct gyre_trouble;
 
 /* Idle ones, with their memory. Zeroed: none. */
@@ -32,13 +28,13 @@ struct gyre_staged_pool {
 
 /* Stages the message if it needs that: message->staged_message is NULL otherwise. -ENOMEM, or what
  * has become of the device. */
-int gyre_staged_make(struct gyre_comm *comm, struct gyre_message *message,
-                     struct gyre_trouble *trouble);
+int gyre_staged_make(const struct gyre_message_route *route, struct gyre_staged_pool *pool,
+                     struct gyre_message *message, struct gyre_trouble *trouble);
 
 /* Moves what can be moved, with at most `most` posts at the link, which *posted counts. Returns 1
  * if anything moved, 0, or what the link has refused a post with. */
-int gyre_staged_run(struct gyre_comm *comm, const struct gyre_message *message, uint32_t *posted,
-                    uint32_t most);
+int gyre_staged_run(const struct gyre_message_route *route, const struct gyre_message *message,
+                    uint32_t *posted, uint32_t most);
 
 /* The link has done with the staging slot of this number. */
 void gyre_staged_complete(const struct gyre_message *message, uint32_t slot);
@@ -47,8 +43,10 @@ void gyre_staged_complete(const struct gyre_message *message, uint32_t slot);
 bool gyre_staged_over(const struct gyre_message *message);
 
 /* Gives its staging back; none: nothing. No work uses its memory any more. */
-void gyre_staged_drop(struct gyre_comm *comm, struct gyre_message *message);
+void gyre_staged_drop(const struct gyre_message_route *route, struct gyre_staged_pool *pool,
+                      struct gyre_message *message);
 
-void gyre_staged_deinit(struct gyre_comm *comm); /* frees the pool */
+/* Frees what the pool holds. */
+void gyre_staged_deinit(const struct gyre_message_route *route, struct gyre_staged_pool *pool);
 
 #endif

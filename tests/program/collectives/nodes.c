@@ -3,7 +3,7 @@
  * shared memory, between nodes over TCP. */
 #include <stdlib.h>
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "rig/comm_rig.h"
 #include "rig/test.h"
 

@@ -6,7 +6,7 @@
  * Every byte is looked at by tests/rig/collectives_rig.c. The engine's own count says how many
  * operations a group was. */
 #include "rig/collectives_rig.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "rig/test.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "rig/comm_rig.h"
 #include "stand_in/fakecuda/fakecuda.h"
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * counted there. */
 #include "program/cuda/messages_rig.h"
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "rig/test.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * tests/gpu/run has the first group run on real devices. */
 #include "program/cuda/messages_rig.h"
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "rig/test.h"
 
 #include <pthread.h>

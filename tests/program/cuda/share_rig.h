@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "stand_in/fakecuda/fakecuda.h"
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "transport/domain/inside.h"
 
 enum { RANKS = 3, LENGTH = 3 << 20, PART = 4096, SECONDS = 20 };

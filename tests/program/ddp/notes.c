@@ -4,7 +4,7 @@
 #include <gyre/ddp.h>
 
 #include "base/rng.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/communicator.h"
 #include "rig/comm_rig.h"
 #include "program/ddp/hooks.h"
 #include "rig/test.h"

@@ -1,26 +1,32 @@
-/* Groups of a thread that holds several ranks of its process (collectives/comm/local.c).
+/* Groups of a thread that holds several ranks of its process (collectives/lifecycle/process_ranks.c).
  *
  *     group_start 0, 1, 2    calls on each    group_end 0 ─▶ waits    1 ─▶ waits    2 ─▶ runs all
  *
  * A rank's operations wait for all ranks, so groups that the thread has open on several end together,
  * with the last. Calls are started by turns, one of each rank, so that none is ever further than one
  * call before the others; the helpers drive meanwhile. A group that waits for others' end counts as
- * open: what is called on its communicator until then is collected too. */
+ * open: what is called on its communicator until then is collected too.
+ *
+ * Tested by tests/program/collectives/local.c. */
+#include "collectives/comm/progress.h"
 #include "collectives/group/inside.h"
-#include "collectives/comm/local_inside.h"
+#include "collectives/lifecycle/process_ranks.h"
+#include "collectives/messages/point_to_point.h"
+
+#include <stdlib.h>
 
 /* Lists a group that this thread opens. */
 int gyre_group_list(struct gyre_comm *comm)
 {
-    struct gyre_local *local = comm->progress->local;
+    struct gyre_process_ranks *ranks = comm->progress->ranks;
     struct gyre_group *group = &comm->group;
     if (!group->room && !(group->room = malloc(sizeof(*group->room))))
         return gyre_group_no_memory(group);
-    pthread_mutex_lock(&local->lock);
+    pthread_mutex_lock(&ranks->lock);
     group->thread = pthread_self();
-    group->next = local->groups;
-    local->groups = comm;
-    pthread_mutex_unlock(&local->lock);
+    group->next = ranks->groups;
+    ranks->groups = comm;
+    pthread_mutex_unlock(&ranks->lock);
     return 0;
 }
 
@@ -28,7 +34,7 @@ int gyre_group_list(struct gyre_comm *comm)
  * whose they are, other threads write theirs without it. */
 static bool waits_for_others(const struct gyre_comm *comm)
 {
-    const struct gyre_comm *at = comm->progress->local->groups;
+    const struct gyre_comm *at = comm->progress->ranks->groups;
     while (at && (!pthread_equal(at->group.thread, comm->group.thread) ||
                   at->progress == comm->progress || at->group.ended))
         at = at->group.next;
@@ -36,9 +42,9 @@ static bool waits_for_others(const struct gyre_comm *comm)
 }
 
 /* Takes the thread's groups that have ended out of the list: their chain. Under the lock. */
-static struct gyre_comm *take_ended(struct gyre_local *local, pthread_t thread)
+static struct gyre_comm *take_ended(struct gyre_process_ranks *ranks, pthread_t thread)
 {
-    struct gyre_comm *taken = NULL, **at = &local->groups;
+    struct gyre_comm *taken = NULL, **at = &ranks->groups;
     while (*at) {
         struct gyre_comm *comm = *at;
         if (!pthread_equal(comm->group.thread, thread) || !comm->group.ended) {
@@ -92,11 +98,11 @@ static int run_together(struct gyre_comm *first)
 
 int gyre_group_end_with_others(struct gyre_comm *comm)
 {
-    struct gyre_local *local = comm->progress->local;
-    pthread_mutex_lock(&local->lock);
+    struct gyre_process_ranks *ranks = comm->progress->ranks;
+    pthread_mutex_lock(&ranks->lock);
     comm->group.ended = true;
-    struct gyre_comm *first = waits_for_others(comm) ? NULL : take_ended(local, comm->group.thread);
-    pthread_mutex_unlock(&local->lock);
+    struct gyre_comm *first = waits_for_others(comm) ? NULL : take_ended(ranks, comm->group.thread);
+    pthread_mutex_unlock(&ranks->lock);
     if (!first)
         return 0;
     if (first->group.next)
@@ -109,12 +115,12 @@ int gyre_group_end_with_others(struct gyre_comm *comm)
 /* One that ends with a group open. */
 void gyre_group_unlist(struct gyre_comm *comm)
 {
-    struct gyre_local *local = comm->progress->local;
-    pthread_mutex_lock(&local->lock);
-    struct gyre_comm **at = &local->groups;
+    struct gyre_process_ranks *ranks = comm->progress->ranks;
+    pthread_mutex_lock(&ranks->lock);
+    struct gyre_comm **at = &ranks->groups;
     while (*at && *at != comm)
         at = &(*at)->group.next;
     if (*at)
         *at = comm->group.next;
-    pthread_mutex_unlock(&local->lock);
+    pthread_mutex_unlock(&ranks->lock);
 }

@@ -14,10 +14,16 @@
  * The key of the ranks' job comes from the session of the first one, which is over then.
  *
  * One thread may hold all of the process's communicators. What it starts is driven by each one's
- * helper; what must wait for other ranks waits for the last of them: groups (collectives/group/group.c), and the end. */
-#include "collectives/comm/local_inside.h"
+ * helper; what must wait for other ranks waits for the last of them: groups
+ * (collectives/group/together.c), and the end.
+ *
+ * Tested by tests/program/collectives/local.c and local_wrong.c. */
+#include "collectives/lifecycle/process_ranks.h"
 
-#include "base/log.h"
+#include "collectives/comm/arguments.h"
+#include "collectives/comm/operations.h"
+#include "collectives/comm/progress.h"
+#include "collectives/lifecycle/world.h"
 #include "transport/net/crypto.h"
 
 #include <errno.h>
@@ -28,7 +34,7 @@
 #include <unistd.h>
 
 /* What processes tell each other. */
-struct word {
+struct process_word {
     int32_t status, count;
     uint32_t port; /* of process 0: the meeting place of all ranks */
     char host[64];
@@ -40,9 +46,9 @@ struct muster {
     const int *devices;
     int count, first, world, place; /* ranks here; before; of all; before on this node */
     struct gyre_comm *processes;
-    struct word *word;
+    struct process_word *word;
     struct gyre_job job; /* of each rank, but for its number */
-    struct gyre_local *local;
+    struct gyre_process_ranks *ranks;
     struct gyre_trouble *trouble;
 };
 
@@ -113,22 +119,27 @@ static int run_all(struct task *task, int count, void (*work)(struct task *task)
 
 /* -- processes --------------------------------------------------------------------------------- */
 
-static uint32_t number(const struct muster *muster)
+static uint32_t process_number(const struct muster *muster)
 {
     return muster->processes->rank;
 }
 
 /* Every process's word to every process: the first failure is everybody's. */
-static int exchange_words(struct muster *muster, struct word *mine)
+static int exchange_words(struct muster *muster, struct process_word *mine)
 {
     struct gyre_trouble *trouble = muster->trouble;
     const struct gyre_member *member = gyre_domain_joined(muster->processes->domain)->member;
     uint32_t n = muster->processes->n;
     mine->status = trouble->status;
     snprintf(mine->text, sizeof mine->text, "%s", trouble->text);
-    int status = gyre_all_gather(muster->processes, mine, muster->word, sizeof *mine, GYRE_U8);
+    const struct gyre_shape shape = {
+        .verb = GYRE_VERB_ALL_GATHER, .type = GYRE_U8, .count = sizeof *mine};
+    int status = gyre_comm_check(muster->processes, "gyre_init_local");
+    if (!status)
+        status = gyre_comm_run(muster->processes, &shape, mine, muster->word);
     if (status)
-        return gyre_trouble_set(trouble, status, "%s", gyre_error(muster->processes));
+        return gyre_trouble_set(trouble, status, "%s",
+                                gyre_progress_story(muster->processes->progress));
     for (uint32_t i = 0; i < n && n > 1; i++)
         if (muster->word[i].status) {
             *trouble = (struct gyre_trouble){0};
@@ -141,18 +152,18 @@ static int exchange_words(struct muster *muster, struct word *mine)
 
 static int check_count(const struct muster *muster)
 {
-    if (muster->count >= 1 && muster->count <= GYRE_LOCAL_MAX)
+    if (muster->count >= 1 && muster->count <= GYRE_PROCESS_RANKS_MAX)
         return 0;
     return gyre_trouble_set(muster->trouble, GYRE_INVALID,
                             "gyre_init_local: a process of %d ranks: 1 to %d are possible",
-                            muster->count, GYRE_LOCAL_MAX);
+                            muster->count, GYRE_PROCESS_RANKS_MAX);
 }
 
 /* Ranks of a process follow those of the processes before it. */
 static int count_ranks(struct muster *muster)
 {
     const struct gyre_joined *joined = gyre_domain_joined(muster->processes->domain);
-    struct word mine = {.count = muster->count};
+    struct process_word mine = {.count = muster->count};
     check_count(muster);
     int status = exchange_words(muster, &mine);
     for (uint32_t i = 0; !status && i < joined->n; i++) {
@@ -167,14 +178,15 @@ static int count_ranks(struct muster *muster)
 
 /* -- the ranks' job ---------------------------------------------------------------------------- */
 
-static int derive(const struct muster *muster, const char *purpose, uint8_t *out, size_t length)
+static int derive_from_session(const struct muster *muster, const char *purpose, uint8_t *out,
+                               size_t length)
 {
     const uint8_t *session = gyre_domain_joined(muster->processes->domain)->session_key;
     struct gyre_piece salt = {"gyre_init_local", 15}, info = {purpose, strlen(purpose)};
     int status =
         gyre_hkdf_sha256((struct gyre_piece){session, GYRE_KEY_BYTES}, salt, info, out, length);
     return status ? gyre_trouble_set(muster->trouble, status,
-                                     "gyre_init_local: libcrypto cannot derive a key")
+                                     "gyre_init_local: libcrypto cannot derive_from_session a key")
                   : 0;
 }
 
@@ -189,10 +201,10 @@ static int make_job(struct muster *muster)
     job->root_fd = -1;
     job->first_here = muster->first;
     job->ranks_here = muster->count;
-    int status = derive(muster, "id", job->id, sizeof job->id);
+    int status = derive_from_session(muster, "id", job->id, sizeof job->id);
     if (!status)
-        status = derive(muster, "key", job->key, sizeof job->key);
-    return status ? status : derive(muster, "key id", job->key_id, sizeof job->key_id);
+        status = derive_from_session(muster, "key", job->key, sizeof job->key);
+    return status ? status : derive_from_session(muster, "key id", job->key_id, sizeof job->key_id);
 }
 
 static int make_ranks(struct muster *muster)
@@ -203,9 +215,9 @@ static int make_ranks(struct muster *muster)
         muster->job.rank = muster->first + i;
         muster->job.local_rank = muster->place + i;
         options.device = muster->devices ? &muster->devices[i] : NULL;
-        status = gyre_world_create(&options, &muster->local->rank[i], muster->trouble);
+        status = gyre_world_create(&options, &muster->ranks->rank[i], muster->trouble);
         if (!status && muster->count > 1)
-            muster->local->rank[i]->progress->local = muster->local;
+            muster->ranks->rank[i]->progress->ranks = muster->ranks;
     }
     return status;
 }
@@ -213,15 +225,15 @@ static int make_ranks(struct muster *muster)
 /* Every process has its ranks, or none goes on; then all know where rank 0 is. */
 static int agree_in_muster(struct muster *muster)
 {
-    struct word mine = {.count = muster->count};
+    struct process_word mine = {.count = muster->count};
     uint16_t port = 0;
     int fd = -1;
-    if (number(muster) == 0 && !muster->trouble->status)
+    if (process_number(muster) == 0 && !muster->trouble->status)
         fd = gyre_domain_listen(muster->processes->domain, mine.host, &port, muster->trouble);
     mine.port = port;
     int status = exchange_words(muster, &mine);
     for (int i = 0; i < muster->count && !status; i++)
-        gyre_domain_set_root(muster->local->rank[i]->domain, muster->word[0].host,
+        gyre_domain_set_root(muster->ranks->rank[i]->domain, muster->word[0].host,
                              (uint16_t)muster->word[0].port, fd);
     muster->job.root_fd = fd;
     return status;
@@ -245,7 +257,7 @@ static int meet_all(struct muster *muster)
     if (!task)
         return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
     for (int i = 0; i < muster->count; i++)
-        task[i].comm = muster->local->rank[i];
+        task[i].comm = muster->ranks->rank[i];
     int status = run_all(task, muster->count, meet_ranks);
     if (status)
         gyre_trouble_set(muster->trouble, status, "gyre_init_local: no thread for each rank: %s",
@@ -257,36 +269,53 @@ static int meet_all(struct muster *muster)
     return status;
 }
 
-static void end_rank(struct task *task)
+static struct gyre_process_ranks *create_ranks(int count)
+{
+    struct gyre_process_ranks *ranks =
+        calloc(1, sizeof(*ranks) + (size_t)count * sizeof(struct gyre_comm *));
+    if (ranks) {
+        ranks->count = count;
+        pthread_mutex_init(&ranks->lock, NULL);
+    }
+    return ranks;
+}
+
+static void free_list(struct gyre_process_ranks *ranks)
+{
+    pthread_mutex_destroy(&ranks->lock);
+    free(ranks);
+}
+
+static void end_one_rank(struct task *task)
 {
     task->status = gyre_world_end(task->comm, &task->trouble);
 }
 
 /* Where there are no threads a rank waits for its peers in vain, but not for ever. */
-static int end_all(struct gyre_local *local, struct gyre_trouble *trouble)
+static int end_all_ranks(struct gyre_process_ranks *ranks, struct gyre_trouble *trouble)
 {
-    int count = local->count, status = 0;
-    struct task task[GYRE_LOCAL_MAX] = {{.status = 0}};
+    int count = ranks->count, status = 0;
+    struct task task[GYRE_PROCESS_RANKS_MAX] = {{.status = 0}};
     for (int i = 0; i < count; i++)
-        task[i].comm = local->rank[i];
-    bool one_by_one = run_all(task, count, end_rank) != 0;
+        task[i].comm = ranks->rank[i];
+    bool one_by_one = run_all(task, count, end_one_rank) != 0;
     for (int i = 0; i < count; i++) {
         if (one_by_one)
-            end_rank(&task[i]);
+            end_one_rank(&task[i]);
         if (!status && task[i].trouble.status)
             *trouble = task[i].trouble;
         status = status ? status : task[i].status;
     }
-    gyre_local_free(local);
+    free_list(ranks);
     return status;
 }
 
-static void free_ranks(struct gyre_local *local)
+static void free_ranks(struct gyre_process_ranks *ranks)
 {
-    for (int i = 0; i < local->count; i++)
-        if (local->rank[i])
-            gyre_world_free(local->rank[i], NULL);
-    gyre_local_free(local);
+    for (int i = 0; i < ranks->count; i++)
+        if (ranks->rank[i])
+            gyre_world_free(ranks->rank[i], NULL);
+    free_list(ranks);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
@@ -309,8 +338,8 @@ static int open_ranks(struct muster *muster)
     int status = count_ranks(muster);
     if (status)
         return status;
-    muster->local = gyre_local_create(muster->count);
-    if (muster->local)
+    muster->ranks = create_ranks(muster->count);
+    if (muster->ranks)
         make_ranks(muster);
     else
         gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
@@ -324,8 +353,8 @@ static int open_ranks(struct muster *muster)
 
 static void close_muster(struct muster *muster, int status)
 {
-    if (status && muster->local)
-        free_ranks(muster->local);
+    if (status && muster->ranks)
+        free_ranks(muster->ranks);
     if (muster->processes && status)
         gyre_world_free(muster->processes, NULL);
     else if (muster->processes)
@@ -335,51 +364,38 @@ static void close_muster(struct muster *muster, int status)
 }
 
 /* One rank alone is as gyre_init() has made it. */
-static void hand_over(struct muster *muster, struct gyre_comm **comms)
+static void hand_ranks_over(struct muster *muster, struct gyre_comm **comms)
 {
-    memcpy(comms, muster->local->rank, (size_t)muster->count * sizeof *comms);
+    memcpy(comms, muster->ranks->rank, (size_t)muster->count * sizeof *comms);
     if (muster->count == 1)
-        gyre_local_free(muster->local);
+        free_list(muster->ranks);
 }
 
-int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
-                    const struct gyre_options *options)
+int gyre_process_ranks_init(struct gyre_comm **comms, int count, const int *devices,
+                            const struct gyre_options *options, struct gyre_trouble *trouble)
 {
-    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
-    struct gyre_options taken;
-    struct muster muster = {.options = &taken,
+    struct muster muster = {.options = options,
                             .devices = devices,
                             .count = count,
                             .job.root_fd = -1,
-                            .trouble = &story};
-    *trouble = (struct gyre_trouble){0};
-    if (!comms)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_init_local: the place for the communicators is NULL");
-    for (int i = 0; i < count; i++)
-        comms[i] = NULL;
-    int status = gyre_options_take(options, &taken, &story);
-    if (!status)
-        status = open_processes(&muster);
+                            .trouble = trouble};
+    int status = open_processes(&muster);
     if (!status)
         status = open_ranks(&muster);
     if (!status)
-        hand_over(&muster, comms);
+        hand_ranks_over(&muster, comms);
     close_muster(&muster, status);
-    if (status)
-        gyre_trouble_set(&story, status, "gyre_init_local: %s", gyre_status_name(status));
-    *trouble = story;
     return status;
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-int gyre_local_leave(struct gyre_comm *world, struct gyre_trouble *trouble)
+int gyre_process_ranks_leave(struct gyre_comm *world, struct gyre_trouble *trouble)
 {
-    struct gyre_local *local = world->progress->local;
+    struct gyre_process_ranks *ranks = world->progress->ranks;
     int status = gyre_world_status(world, trouble);
-    pthread_mutex_lock(&local->lock);
-    bool last = ++local->left == local->count;
-    pthread_mutex_unlock(&local->lock);
-    return last ? end_all(local, trouble) : status;
+    pthread_mutex_lock(&ranks->lock);
+    bool last = ++ranks->left == ranks->count;
+    pthread_mutex_unlock(&ranks->lock);
+    return last ? end_all_ranks(ranks, trouble) : status;
 }

@@ -14,10 +14,17 @@
  *
  * The watch's states are older than that: some still tell of the old one when the new one, under the
  * same id, is in use. So operations are not counted from 1 again but go on from where any rank of
- * the child has been under its id: then a state that is late is only behind. */
-#include "collectives/comm/comm.h"
+ * the child has been under its id: then a state that is late is only behind.
+ *
+ * Tested by tests/program/collectives/split.c. */
+#include "collectives/lifecycle/split.h"
 
 #include "base/log.h"
+#include "collectives/comm/arguments.h"
+#include "collectives/comm/operations.h"
+#include "collectives/comm/progress.h"
+#include "collectives/lifecycle/setup.h"
+#include "collectives/messages/point_to_point.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,7 +33,7 @@ struct claim { /* what a rank says of itself; rows of two are summed, others bei
     int64_t color, key;
 };
 
-struct member {
+struct part_member {
     int64_t key;
     uint32_t rank; /* the parent's */
 };
@@ -84,7 +91,7 @@ static uint32_t free_id(const struct ballot *ballot)
 }
 
 /* Who is what, and which id the new ones get. */
-static int vote(struct ballot *ballot, int color, int key, uint32_t *id)
+static int vote_on_parts(struct ballot *ballot, int color, int key, uint32_t *id)
 {
     struct gyre_comm *parent = ballot->parent;
     ballot->claim[parent->rank] = (struct claim){color, key};
@@ -103,9 +110,9 @@ static int vote(struct ballot *ballot, int color, int key, uint32_t *id)
 
 /* -- a child ----------------------------------------------------------------------------------- */
 
-static int by_key(const void *a, const void *b)
+static int by_member_key(const void *a, const void *b)
 {
-    const struct member *one = a, *two = b;
+    const struct part_member *one = a, *two = b;
     if (one->key != two->key)
         return one->key < two->key ? -1 : 1;
     return one->rank < two->rank ? -1 : 1;
@@ -115,13 +122,13 @@ static int by_key(const void *a, const void *b)
 static int gather_members(const struct ballot *ballot, struct gyre_comm *child)
 {
     struct gyre_comm *parent = ballot->parent;
-    struct member *member = calloc(parent->n, sizeof(*member));
+    struct part_member *member = calloc(parent->n, sizeof(*member));
     if (!member)
         return -ENOMEM;
     for (uint32_t rank = 0; rank < parent->n; rank++)
         if (ballot->claim[rank].color == ballot->claim[parent->rank].color)
-            member[child->n++] = (struct member){ballot->claim[rank].key, rank};
-    qsort(member, child->n, sizeof(*member), by_key);
+            member[child->n++] = (struct part_member){ballot->claim[rank].key, rank};
+    qsort(member, child->n, sizeof(*member), by_member_key);
     child->above = calloc(child->n, sizeof(*child->above));
     child->world = calloc(child->n, sizeof(*child->world));
     for (uint32_t rank = 0; child->above && child->world && rank < child->n; rank++) {
@@ -198,7 +205,7 @@ static int meet_members(const struct ballot *ballot, struct gyre_comm *child)
 }
 
 /* Counts on from the furthest that a rank of the child has been under its id. */
-static void go_on(const struct ballot *ballot, struct gyre_comm *child)
+static void count_on(const struct ballot *ballot, struct gyre_comm *child)
 {
     int64_t reached = 0;
     for (uint32_t rank = 0; rank < child->n; rank++) {
@@ -217,7 +224,7 @@ static int open_child(const struct ballot *ballot, struct gyre_comm *child)
     if (!status)
         status = gyre_comm_open_engine(child, ballot->trouble);
     if (!status)
-        go_on(ballot, child);
+        count_on(ballot, child);
     return status;
 }
 
@@ -243,18 +250,18 @@ static int complete(struct ballot *ballot, struct gyre_comm *child, int status)
     return child ? open_child(ballot, child) : 0;
 }
 
-static void enlist(struct gyre_comm *child)
+static void enlist_part(struct gyre_comm *child)
 {
     gyre_domain_enter(child->domain);
     gyre_progress_add(child->progress, child);
     gyre_domain_leave(child->domain);
 }
 
-static int split(struct ballot *ballot, int color, int key, struct gyre_comm **out)
+static int split_by_ballot(struct ballot *ballot, int color, int key, struct gyre_comm **out)
 {
     struct gyre_comm *child = NULL;
     uint32_t id;
-    int status = vote(ballot, color, key, &id);
+    int status = vote_on_parts(ballot, color, key, &id);
     if (status)
         return status;
     if (color >= 0) {
@@ -268,27 +275,17 @@ static int split(struct ballot *ballot, int color, int key, struct gyre_comm **o
         gyre_comm_free(child);
     }
     if (!status && child)
-        enlist(child);
+        enlist_part(child);
     *out = status ? NULL : child;
     return status;
 }
 
-int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
+int gyre_comm_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
 {
     struct ballot ballot = {0};
-    if (!out)
-        return gyre_comm_refused(comm,
-                                 gyre_refuse("gyre_split: the place for the communicator is NULL"));
-    *out = NULL;
-    int status = gyre_comm_check(comm, "gyre_split");
-    if (status)
-        return status;
-    if (comm->group.depth)
-        return gyre_comm_refused(comm, gyre_refuse("gyre_split: a group is open on the "
-                                                   "communicator; gyre_group_end() it"));
-    status = gyre_comm_refused(comm, ballot_open(&ballot, comm));
+    int status = gyre_comm_refused(comm, ballot_open(&ballot, comm));
     if (!status)
-        status = split(&ballot, color, key, out);
+        status = split_by_ballot(&ballot, color, key, out);
     ballot_close(&ballot);
     return status;
 }
@@ -313,11 +310,11 @@ int gyre_comm_end(struct gyre_comm *child)
     int64_t lost = 0;
     gyre_comm_finish_work(child);
     int status = atomic_load(&progress->failed);
-    lost = gyre_p2p_balance(child);
+    lost = gyre_p2p_balance(child->p2p);
     if (!status)
         status = sum_lost(child, &lost);
     gyre_domain_enter(child->domain);
-    gyre_p2p_withdraw(child);
+    gyre_p2p_withdraw(child->p2p);
     gyre_progress_remove(progress, child);
     gyre_domain_leave(child->domain);
     progress->retired[child->id] = status || lost;

@@ -1,12 +1,15 @@
-/* A call's way: one check for all, and then it is run to the end (collectives/comm/operations.c), or started, or put
- * in the order of a stream. Nothing is started and the communicator is unharmed when a check fails;
- * but peers may wait in theirs, so that it failed stands in the books until a call follows. */
-#include "collectives/calls/call.h"
+/* The checks of a call's arguments, one for all, and what a call leaves behind that they refuse.
+ * Nothing is started and the communicator is unharmed; but peers may wait in theirs, so the refusal
+ * stands in the books until a call follows.
+ *
+ * Tested by tests/program/collectives/refused.c. */
+#include "collectives/comm/arguments.h"
 
 #include "base/size.h"
 #include "base/types.h"
-
-#include <stdlib.h>
+#include "collectives/comm/progress.h"
+#include "collectives/comm/reductions.h"
+#include "collectives/messages/point_to_point.h"
 
 /* -- checks ------------------------------------------------------------------------------------ */
 
@@ -82,7 +85,7 @@ __attribute__((noinline)) static int admit_on_device(const struct gyre_fold_queu
                                                            : 0;
 }
 
-int gyre_call_admit(const struct gyre_comm *comm, const char *name, const void *memory)
+int gyre_comm_admit(const struct gyre_comm *comm, const char *name, const void *memory)
 {
     struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
     if (gyre_fold_queue_is_foreign(fold_queue, memory))
@@ -110,12 +113,11 @@ static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *c
             "%s: input and output overlap; they must be apart, or in place as the call "
             "describes it",
             call->name);
-    int status = in_bytes ? gyre_call_admit(comm, call->name, call->input) : 0;
-    return status || !out_bytes ? status : gyre_call_admit(comm, call->name, call->output);
+    int status = in_bytes ? gyre_comm_admit(comm, call->name, call->input) : 0;
+    return status || !out_bytes ? status : gyre_comm_admit(comm, call->name, call->output);
 }
 
-/* On a communicator that gyre_comm_check() lets pass. */
-static int admit_call(struct gyre_comm *comm, struct gyre_call *call)
+int gyre_call_check(struct gyre_comm *comm, struct gyre_call *call)
 {
     int status = check_call_words(comm, call);
     if (!status)
@@ -123,56 +125,7 @@ static int admit_call(struct gyre_comm *comm, struct gyre_call *call)
     return status ? status : check_buffers(comm, call);
 }
 
-/* -- all ways ---------------------------------------------------------------------------------- */
-
-/* A reduction that multiplies does so now; the input is free then, but for the copy in `buffer`. */
-static int prepare_call(struct gyre_comm *comm, struct gyre_call *call, void **buffer)
-{
-    *buffer = NULL;
-    int status = admit_call(comm, call);
-    if (!status && call->shape.fold)
-        status = gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
-    return gyre_comm_refused(comm, status);
-}
-
-int gyre_call_run(struct gyre_comm *comm, struct gyre_call *call)
-{
-    void *buffer;
-    int status = gyre_comm_check(comm, call->name);
-    if (status || (!comm->group.depth &&
-                   gyre_comm_run_again(comm, &call->shape, call->input, call->output, &status)))
-        return status;
-    status = prepare_call(comm, call, &buffer);
-    if (!status && comm->group.depth)
-        return gyre_comm_refused(
-            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL));
-    if (!status)
-        status = gyre_comm_run(comm, &call->shape, call->input, call->output);
-    free(buffer);
-    return status;
-}
-
-int gyre_call_begin(struct gyre_comm *comm, struct gyre_call *call, struct gyre_work **work)
-{
-    void *buffer = NULL;
-    if (!work)
-        return gyre_comm_refused(comm,
-                                 gyre_refuse("%s: the place for the handle is NULL", call->name));
-    *work = NULL;
-    int status = gyre_comm_check(comm, call->name);
-    if (!status)
-        status = prepare_call(comm, call, &buffer);
-    if (!status && comm->group.depth)
-        return gyre_comm_refused(
-            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work));
-    if (!status)
-        status = gyre_comm_begin(comm, &call->shape, call->input, call->output, buffer, work);
-    if (status)
-        free(buffer);
-    return status;
-}
-
-int gyre_call_check_stream(const char *name, const void *stream)
+int gyre_comm_check_stream(const char *name, const void *stream)
 {
     return stream ? 0
                   : gyre_refuse("%s: the stream is NULL; give one of your own, or "
@@ -181,12 +134,13 @@ int gyre_call_check_stream(const char *name, const void *stream)
 }
 
 /* What happens at the call, and not when its turn comes, would be too early. */
-static int check_on(const struct gyre_comm *comm, const struct gyre_call *call, const void *stream)
+int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call *call,
+                           const void *stream)
 {
     if (comm->group.depth)
         return gyre_refuse("%s: a group is open; calls of a group are in no stream's order",
                            call->name);
-    if (gyre_call_check_stream(call->name, stream))
+    if (gyre_comm_check_stream(call->name, stream))
         return GYRE_INVALID;
     if (!comm->progress->fold_queue.device)
         return gyre_refuse("%s: this process has no CUDA device, and so no streams; see "
@@ -199,14 +153,57 @@ static int check_on(const struct gyre_comm *comm, const struct gyre_call *call, 
     return 0;
 }
 
-int gyre_call_run_on(struct gyre_comm *comm, struct gyre_call *call, void *stream)
+int gyre_message_check(const struct gyre_comm *comm, const char *call,
+                       const struct gyre_message_terms *terms, int peer)
 {
-    int status = gyre_comm_check(comm, call->name);
-    if (status)
+    uint64_t element = gyre_type_size(terms->type), bytes;
+    if (peer < 0 || peer >= (int)comm->n)
+        return gyre_refuse("%s: peer %d is not a rank of 0 … %u", call, peer, comm->n - 1);
+    if (!element)
+        return gyre_refuse("%s: type %d is unknown", call, (int)terms->type);
+    if (!gyre_mul_u64(terms->count, element, &bytes) || bytes > INT64_MAX)
+        return gyre_refuse("%s: %llu elements of %llu bytes are more than memory can hold", call,
+                           (unsigned long long)terms->count, (unsigned long long)element);
+    if (bytes && !terms->data)
+        return gyre_refuse("%s: the buffer is NULL, with %llu elements", call,
+                           (unsigned long long)terms->count);
+    return bytes ? gyre_comm_admit(comm, call, terms->data) : 0;
+}
+
+/* -- refusals ---------------------------------------------------------------------------------- */
+
+/* Somebody may wait for what this rank calls. */
+static bool counted_on(const struct gyre_comm *comm)
+{
+    return comm && !gyre_domain_forked(comm->domain) && comm->n > 1 &&
+           !atomic_load_explicit(&comm->progress->failed, memory_order_relaxed);
+}
+
+int gyre_comm_refused(struct gyre_comm *comm, int status)
+{
+    if (!status || !counted_on(comm))
         return status;
-    status = admit_call(comm, call);
-    if (!status)
-        status = check_on(comm, call, stream);
-    return status ? gyre_comm_refused(comm, status)
-                  : gyre_comm_begin_on(comm, &call->shape, call->input, call->output, stream);
+    gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->activity, comm->engine->sequence + 1,
+                      gyre_thread_trouble()->text);
+    comm->group.refused = comm->group.depth > 0;
+    return status;
+}
+
+void gyre_comm_refused_in_group(struct gyre_comm *comm)
+{
+    if (comm->group.refused)
+        gyre_watch_refuse(gyre_domain_watch(comm->domain), comm->activity,
+                          comm->engine->sequence + 1, NULL);
+    comm->group.refused = false;
+}
+
+int gyre_message_refused(struct gyre_comm *comm, int status)
+{
+    if (!status || !counted_on(comm))
+        return status;
+    gyre_domain_enter(comm->domain);
+    if (gyre_progress_add_messages(comm, NULL) == 0)
+        gyre_p2p_refuse(comm->p2p, gyre_thread_trouble()->text);
+    gyre_domain_leave(comm->domain);
+    return status;
 }

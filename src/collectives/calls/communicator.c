@@ -1,0 +1,187 @@
+/* The calls that make, end and ask a communicator: its ranks, its links, its failure.
+ * Tested by tests/program/collectives/comm.c. */
+#include "collectives/comm/arguments.h"
+#include "collectives/comm/progress.h"
+#include "collectives/group/group.h"
+#include "collectives/lifecycle/process_ranks.h"
+#include "collectives/lifecycle/split.h"
+#include "collectives/lifecycle/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int gyre_version(void)
+{
+    return GYRE_VERSION_MAJOR * 10000 + GYRE_VERSION_MINOR * 100 + GYRE_VERSION_PATCH;
+}
+
+/* -- its beginning and end --------------------------------------------------------------------- */
+
+/* What a program was compiled with may end before the newest fields, which then are as if unset. */
+static int take_init_options(const struct gyre_options *given, struct gyre_options *options,
+                             struct gyre_trouble *trouble)
+{
+    const size_t first = offsetof(struct gyre_options, devices);
+    *options = (struct gyre_options)GYRE_OPTIONS_INIT;
+    if (!given)
+        return 0;
+    if (given->size != first && given->size != sizeof(*options))
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_options.size is %zu, this library knows %zu and %zu: set it "
+                                "to sizeof(struct gyre_options)",
+                                given->size, first, sizeof(*options));
+    memcpy(options, given, given->size);
+    return 0;
+}
+
+int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    struct gyre_options taken;
+    struct gyre_domain_options domain = {.user = &taken};
+    struct gyre_comm *comm = NULL;
+    *trouble = (struct gyre_trouble){0};
+    if (!out)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_init: the place for the communicator is NULL");
+    *out = NULL;
+    int status = take_init_options(options, &taken, trouble);
+    if (!status)
+        status = gyre_world_create(&domain, &comm, trouble);
+    if (!status && (status = gyre_world_meet(comm, "gyre_init", trouble)))
+        gyre_world_free(comm, NULL);
+    if (status)
+        return gyre_trouble_set(trouble, status, "gyre_init: %s", gyre_status_name(status));
+    *out = comm;
+    return 0;
+}
+
+int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
+                    const struct gyre_options *options)
+{
+    struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
+    struct gyre_options taken;
+    *trouble = (struct gyre_trouble){0};
+    if (!comms)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_init_local: the place for the communicators is NULL");
+    for (int i = 0; i < count; i++)
+        comms[i] = NULL;
+    int status = take_init_options(options, &taken, &story);
+    if (!status)
+        status = gyre_process_ranks_init(comms, count, devices, &taken, &story);
+    if (status)
+        gyre_trouble_set(&story, status, "gyre_init_local: %s", gyre_status_name(status));
+    *trouble = story;
+    return status;
+}
+
+int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_comm **out)
+{
+    if (!out)
+        return gyre_comm_refused(comm,
+                                 gyre_refuse("gyre_split: the place for the communicator is NULL"));
+    *out = NULL;
+    int status = gyre_comm_check(comm, "gyre_split");
+    if (status)
+        return status;
+    if (comm->group.depth)
+        return gyre_comm_refused(comm, gyre_refuse("gyre_split: a group is open on the "
+                                                   "communicator; gyre_group_end() it"));
+    return gyre_comm_split(comm, color, key, out);
+}
+
+int gyre_finalize(struct gyre_comm *comm)
+{
+    if (!comm)
+        return 0;
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    int open = gyre_group_left_open(comm);
+    int ended = comm->id                ? gyre_comm_end(comm)
+                : comm->progress->ranks ? gyre_process_ranks_leave(comm, trouble)
+                                        : gyre_world_end(comm, trouble);
+    return ended ? ended : open;
+}
+
+/* -- failure ----------------------------------------------------------------------------------- */
+
+int gyre_abort(struct gyre_comm *comm, const char *reason)
+{
+    char text[512];
+    if (!comm)
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_INVALID,
+                                "gyre_abort: the communicator is NULL");
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    uint32_t rank = gyre_domain_joined(comm->domain)->rank;
+    snprintf(text, sizeof(text), "rank %u called gyre_abort()%s%.400s", rank, reason ? ": " : "",
+             reason ? reason : "");
+    if (gyre_domain_watch(comm->domain)) {
+        gyre_watch_report(gyre_domain_watch(comm->domain), GYRE_ABORTED, rank, false, text);
+        return 0;
+    }
+    gyre_trouble_set(&comm->progress->trouble, GYRE_ABORTED, "%s", text);
+    int fine = 0;
+    atomic_compare_exchange_strong(&comm->progress->failed, &fine, GYRE_ABORTED);
+    return 0;
+}
+
+const char *gyre_error(const struct gyre_comm *comm)
+{
+    return comm ? gyre_progress_story(comm->progress) : gyre_thread_trouble()->text;
+}
+
+/* -- who --------------------------------------------------------------------------------------- */
+
+int gyre_rank(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->rank : -1;
+}
+
+int gyre_size(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->n : -1;
+}
+
+int gyre_local_rank(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->node_place.local_rank : -1;
+}
+
+int gyre_local_size(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->node_place.local_size : -1;
+}
+
+int gyre_node(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->node_place.node : -1;
+}
+
+int gyre_nodes(const struct gyre_comm *comm)
+{
+    return comm ? (int)comm->node_place.nodes : -1;
+}
+
+int gyre_device(const struct gyre_comm *comm)
+{
+    return comm ? gyre_domain_cuda(comm->domain) : -1;
+}
+
+int gyre_link_name(const struct gyre_comm *comm, int rank, char *text, size_t room)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    *trouble = (struct gyre_trouble){0};
+    if (!comm || !text || !room || rank < 0 || rank >= (int)comm->n)
+        return gyre_trouble_set(trouble, GYRE_INVALID,
+                                "gyre_link_name: rank %d: expected a communicator, one of its %d "
+                                "ranks and room for the text",
+                                rank, gyre_size(comm));
+    if (gyre_domain_forked(comm->domain))
+        return GYRE_FORKED;
+    gyre_link_describe(gyre_domain_links(comm->domain), gyre_comm_world(comm, (uint32_t)rank), text,
+                       room);
+    return 0;
+}

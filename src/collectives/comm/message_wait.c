@@ -1,0 +1,66 @@
+/* Messages of a communicator: started, and waited for.
+ *
+ * A blocking send ends when its buffer may be written again, which may be before the other end has
+ * called. To the own rank it goes on from a copy; a receive from the own rank must find its message
+ * there, for nobody else could send it.
+ *
+ * Tested by tests/program/collectives/point_to_point.c. */
+#include "collectives/comm/message_wait.h"
+
+#include "collectives/comm/progress.h"
+
+struct gyre_message *gyre_message_start(struct gyre_comm *comm,
+                                        const struct gyre_message_terms *terms)
+{
+    struct gyre_trouble *trouble = gyre_thread_trouble();
+    trouble->status = 0; /* of an earlier call */
+    if (gyre_progress_add_messages(comm, trouble))
+        return NULL;
+    struct gyre_message *message = gyre_p2p_start(comm->p2p, terms);
+    if (message && message->status == GYRE_AGAIN && message->peer != comm->rank)
+        gyre_progress_drive(comm);
+    return message;
+}
+
+/* Nobody else can bring it: the caller would wait for ever. */
+static int end_own(struct gyre_comm *comm, struct gyre_message *message)
+{
+    if (message->send)
+        return gyre_p2p_detach_own(comm->p2p, message);
+    gyre_p2p_withdraw_own(comm->p2p, message);
+    return gyre_refuse("gyre_recv: rank %u has sent nothing to itself that it could receive",
+                       comm->rank);
+}
+
+int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message)
+{
+    if (message->peer == comm->rank && message->status == GYRE_AGAIN)
+        return end_own(comm, message);
+    int status = gyre_progress_await(comm->progress, &message->status);
+    gyre_p2p_release(comm->p2p, message);
+    return status;
+}
+
+int gyre_message_await(struct gyre_started *started, uint64_t deadline)
+{
+    struct gyre_comm *comm = started->comm;
+    struct gyre_message *message = started->message;
+    struct gyre_wait wait = {&message->status, GYRE_AGAIN, deadline, {0}};
+    gyre_domain_enter(comm->domain);
+    bool own = message->peer == comm->rank && message->status == GYRE_AGAIN;
+    gyre_p2p_focus(comm->p2p);
+    if (!own && comm->n > 1)
+        gyre_progress_wait(comm->progress, &wait);
+    int status = message->status;
+    if (own && deadline == UINT64_MAX)
+        status =
+            gyre_refuse("gyre_work_wait: rank %u waits for itself: it has not called the other "
+                        "end of this message",
+                        comm->rank);
+    else if (status != GYRE_AGAIN) {
+        gyre_work_free(&comm->work, started);
+        gyre_p2p_release(comm->p2p, message);
+    }
+    gyre_domain_leave(comm->domain);
+    return status;
+}

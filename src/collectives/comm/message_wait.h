@@ -1,0 +1,18 @@
+/* Messages of a communicator: started, and waited for. */
+#ifndef GYRE_COLLECTIVES_COMM_MESSAGE_WAIT_H
+#define GYRE_COLLECTIVES_COMM_MESSAGE_WAIT_H
+
+#include "collectives/comm/communicator.h"
+#include "collectives/messages/point_to_point.h"
+
+/* Starts a message, which progress drives from then on. NULL: the thread's trouble tells. Owner. */
+struct gyre_message *gyre_message_start(struct gyre_comm *comm,
+                                        const struct gyre_message_terms *terms);
+
+/* Waits for a message and frees it. Owner. */
+int gyre_message_end(struct gyre_comm *comm, struct gyre_message *message);
+
+/* As gyre_work_wait(), for the handle of a message. Not the owner. */
+int gyre_message_await(struct gyre_started *started, uint64_t deadline);
+
+#endif

@@ -1,0 +1,21 @@
+/* Reductions that the caller made: gyre_op_scaled() and gyre_op_user(). */
+#ifndef GYRE_COLLECTIVES_COMM_REDUCTIONS_H
+#define GYRE_COLLECTIVES_COMM_REDUCTIONS_H
+
+#include "collectives/comm/communicator.h"
+
+/* NULL: the communicator has none of that number. */
+struct gyre_reduction *gyre_reduction_find(struct gyre_comm *comm, enum gyre_op op);
+
+/* NULL: all places are taken. */
+struct gyre_reduction *gyre_reduction_free_place(struct gyre_comm *comm);
+
+/* Puts the caller's own reduction into the shape. */
+int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape);
+
+/* Multiplies INPUT where the shape's reduction says so, into OUTPUT or into a buffer that the caller
+ * frees after the operation. */
+int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
+                         void *output, void **buffer);
+
+#endif
