@@ -19,13 +19,13 @@
  *
  * Gradients live in the engine's memory from the start, in buckets: parameters whose gradients are
  * ready one after the other lie side by side and travel together. Buckets are launched strictly in
- * their order on every rank. After the first step in which rank 0 has samples they are cut once more,
- * in the order in which its gradients became ready; so addresses from gyre_ddp_gradient() (and, of a
- * sharded engine, gyre_ddp_value()) may change in that gyre_ddp_wait(), and never again.
+ * their order on every rank. After the first step in which rank 0 has samples they are cut once
+ * more, in the order in which its gradients became ready; so addresses from gyre_ddp_gradient()
+ * (and, of a sharded engine, gyre_ddp_value()) may change in that gyre_ddp_wait(), and never again.
  *
  * Calls return GYRE_OK or a negative status; gyre_error() of the communicator tells the story. A
- * failure of one rank is a failure of all: none is left waiting. Every call is collective unless it
- * says "local". All are for one thread.
+ * failure of one rank is a failure of all: none is left waiting. Every rank makes every call, but
+ * for those marked "not collective". All are for one thread.
  */
 #ifndef GYRE_DDP_H
 #define GYRE_DDP_H
@@ -38,7 +38,7 @@ extern "C" {
 
 struct gyre_ddp; /* opaque */
 
-/* -- construction ------------------------------------------------------------------------------ */
+/* -- making an engine -------------------------------------------------------------------------- */
 
 #define GYRE_DDP_DIMENSIONS 8
 
@@ -81,9 +81,9 @@ struct gyre_ddp_parcel {
  * reduced over ranks, and what comes of that is decoded into the sum of all ranks' gradients.
  *
  * A gradient comes as its rank wrote it, a sum over samples: times the scale it has about the size
- * of a mean, and may overflow less. With feedback (unless `no_feedback`) a rank also decodes its own
- * elements, and adds what they do not bring back to its gradients of the next step. As with `wire`
- * nothing is encoded before the end of the first step with samples, nor by one rank alone.
+ * of a mean, and may overflow less. With feedback (unless `no_feedback`) a rank also decodes its
+ * own elements, and adds what they do not bring back to its gradients of the next step. As with
+ * `wire` nothing is encoded before the end of the first step with samples, nor by one rank alone.
  *
  * Both functions are called on the thread that is in gyre_ddp_ready() or gyre_ddp_wait(), bucket by
  * bucket, in the same order on every rank; both pointers are at the parcel's first gradient and its
@@ -104,8 +104,8 @@ struct gyre_ddp_hook {
     void *context;
 };
 
-/* Where gradients are looked at for NaN and infinity before they travel. To look at all is 1 to 2.5 %
- * of a step that only computes (784-500-10 by 100, 8 layers of 1024 by 64). */
+/* Where gradients are looked at for NaN and infinity before they travel. To look at all is 1 to
+ * 2.5 % of a step that only computes (784-500-10 by 100, 8 layers of 1024 by 64). */
 enum gyre_ddp_look {
     GYRE_DDP_LOOK_SMALL = 0, /* in parameters of up to 16,384 elements, biases among them */
     GYRE_DDP_LOOK_ALL = 1,
@@ -151,25 +151,25 @@ GYRE_API int gyre_ddp_create(struct gyre_ddp **ddp, struct gyre_comm *comm,
                              const struct gyre_ddp_parameter *parameter, int parameters,
                              const struct gyre_ddp_options *options);
 
-/* Frees the engine; started reductions are waited for. NULL is allowed. Local. */
+/* Frees the engine; started reductions are waited for. NULL is allowed. Not collective. */
 GYRE_API void gyre_ddp_destroy(struct gyre_ddp *ddp);
 
 /* -- a step ------------------------------------------------------------------------------------ */
 
 /* Begins a step in which this rank has `samples` samples. Every rank begins every step; one that is
- * out of data gives 0, writes no gradient, and goes on until gyre_ddp_result()->done: then no rank had
- * samples, gradients are zeros, and the loop ends on all ranks at once.
+ * out of data gives 0, writes no gradient, and goes on until gyre_ddp_result()->done: then no rank
+ * had samples, gradients are zeros, and the loop ends on all ranks at once.
  *   Errors:    GYRE_INVALID (the step before was not waited for), GYRE_CORRUPT (ranks hold other
  *              values of a parameter, which is named with the rank). */
 GYRE_API int gyre_ddp_begin(struct gyre_ddp *ddp, uint64_t samples);
 
 /* Where the gradient of a parameter is written in the step, row-major; and where its value is: the
- * caller's memory, or the engine's if it is sharded. NULL for an unknown index. Local. */
+ * caller's memory, or the engine's if it is sharded. NULL for an unknown index. Not collective. */
 GYRE_API void *gyre_ddp_gradient(struct gyre_ddp *ddp, int parameter);
 GYRE_API void *gyre_ddp_value(struct gyre_ddp *ddp, int parameter);
 
 /* Must this backward pass add to the gradients, because a part of the same step before it has
- * written them (gyre_ddp_no_sync)? Local. */
+ * written them (gyre_ddp_no_sync)? Not collective. */
 GYRE_API int gyre_ddp_adds(const struct gyre_ddp *ddp);
 
 /* The gradient of this parameter is written. Starts every bucket that is complete and whose turn it
@@ -178,14 +178,16 @@ GYRE_API int gyre_ddp_adds(const struct gyre_ddp *ddp);
  *   Errors:    GYRE_INVALID (said twice, outside of a step, unknown index). */
 GYRE_API int gyre_ddp_ready(struct gyre_ddp *ddp, int parameter);
 
-/* Looks at this gradient for NaN and infinity, whatever `look` says. For who knows of most gradients
- * that they hold none, and asks for the others, before gyre_ddp_ready(). Local, within a step.
+/* Looks at this gradient for NaN and infinity, whatever `look` says. For who knows of most
+ * gradients that they hold none, and asks for the others, before gyre_ddp_ready(). Not collective;
+ * within a step.
  *   Errors:    GYRE_INVALID. */
 GYRE_API int gyre_ddp_look_at(struct gyre_ddp *ddp, int parameter);
 
 /* Between on = 1 and on = 0, steps are parts of one: what is begun and waited for adds up its
  * samples and gradients on this rank, and nothing travels until a step is waited for with on = 0.
- * Between begin and wait it cannot be changed. Local, equal on all ranks.
+ * Between begin and wait it cannot be changed. Not collective, but equal on
+ * all ranks.
  *   Errors:    GYRE_INVALID. */
 GYRE_API int gyre_ddp_no_sync(struct gyre_ddp *ddp, int on);
 
@@ -195,24 +197,25 @@ GYRE_API int gyre_ddp_no_sync(struct gyre_ddp *ddp, int on);
  *              gyre_all_reduce(). */
 GYRE_API int gyre_ddp_wait(struct gyre_ddp *ddp);
 
-/* -- what ranks tell each other on the way ----------------------------------------------------- */
+/* -- sums and votes of a step, and its result -------------------------------------------------- */
 
 /* Samples, sums, votes and who has a NaN travel behind the gradients of the last bucket, in its own
- * reduction: they cost no message, and arrive as they were given, whatever gradients travel in. Each
- * rank adds them up in the order of ranks, so all decide alike, on the same bits.
+ * reduction: they cost no message, and arrive as they were given, whatever gradients travel in.
+ * Each rank adds them up in the order of ranks, so all decide alike, on the same bits.
  *
  * A sharded engine's ranks get a part of each sum, so there they are gathered by an operation of
- * their own: in a group with the last bucket's, or, where `norm` is asked for, behind it, as the one
- * that makes the norm. So they are beside a hook that does not sum, or sums i8 or an 8-bit float,
- * which hold no byte. */
+ * their own: in a group with the last bucket's, or, where `norm` is asked for, behind it, as the
+ * one that makes the norm. So they are beside a hook that does not sum, or sums i8 or an 8-bit
+ * float, which hold no byte. */
 
 #define GYRE_DDP_SUMS 8
 
 /* Adds to a number that is summed over all ranks with this step's gradients: loss, right answers,
- * whatever. `which` is 0 … GYRE_DDP_SUMS - 1. Local, within a step. */
+ * whatever. `which` is 0 … GYRE_DDP_SUMS - 1. Not collective; within a step. */
 GYRE_API int gyre_ddp_add(struct gyre_ddp *ddp, int which, double value);
 
-/* Asks all ranks to end training after this step, or not to update in it. Local, within a step. */
+/* Asks all ranks to end training after this step, or not to update in it. Not collective; within a
+ * step. */
 GYRE_API int gyre_ddp_ask_stop(struct gyre_ddp *ddp);
 GYRE_API int gyre_ddp_ask_skip(struct gyre_ddp *ddp);
 
@@ -235,18 +238,19 @@ struct gyre_ddp_result {
     int buckets;
 };
 
-/* Ownership: the engine's, until the next gyre_ddp_wait(). Local. */
+/* Ownership: the engine's, until the next gyre_ddp_wait(). Not collective. */
 GYRE_API const struct gyre_ddp_result *gyre_ddp_result(const struct gyre_ddp *ddp);
 
 /* After the wait, before the update: multiplies all gradients by min(1, most / (norm + 1e-6)), as
- * torch.nn.utils.clip_grad_norm_() does, where norm is the step's; of an `unscaled` engine the step's
- * factor instead. A norm that is not finite changes nothing: then `nonfinite` says not to update.
- * With losses multiplied by a scale give `most` multiplied by it. Local; the same on all ranks.
+ * torch.nn.utils.clip_grad_norm_() does, where norm is the step's; of an `unscaled` engine the
+ * step's factor instead. A norm that is not finite changes nothing: then `nonfinite` says not to
+ * update. With losses multiplied by a scale give `most` multiplied by it. Not collective, but the
+ * same on all ranks.
  *   Errors:    GYRE_INVALID (`norm` was not asked for, no step has ended since the last clip or at
  *              all, `most` is not above 0). */
 GYRE_API int gyre_ddp_clip(struct gyre_ddp *ddp, double most);
 
-/* -- sharded ----------------------------------------------------------------------------------- */
+/* -- pieces that this rank updates ------------------------------------------------------------- */
 
 /* A part of a parameter that this rank updates; addresses of its first element. */
 struct gyre_ddp_piece {
@@ -256,32 +260,35 @@ struct gyre_ddp_piece {
 };
 
 /* The pieces of this rank, in the order of memory; of an engine that is not sharded, every whole
- * parameter. They are final after the first step in which rank 0 has samples: make the optimiser's state
- * then. Returns GYRE_AGAIN past the last. Local. */
+ * parameter. They are final after the first step in which rank 0 has samples: make the optimiser's
+ * state then. Returns -ENOENT past the last. Not collective. */
 GYRE_API int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_piece *piece);
 
 /* After the update of its pieces: gives every rank all values. Nothing to do unless sharded. */
 GYRE_API int gyre_ddp_gather(struct gyre_ddp *ddp);
 
-/* -- going on ---------------------------------------------------------------------------------- */
+/* -- state to keep between runs ---------------------------------------------------------------- */
 
-/* With another type on the way, by `wire` or a hook, an engine has a state of its own: what was lost
- * of this rank's gradients so far, which is added to the next, and the power of two that all are
- * multiplied by. To go on with a run bit for bit, keep both after a step, and put them into a new
- * engine of as many ranks before its first.
+/* With another type on the way, by `wire` or a hook, an engine has a state of its own: what was
+ * lost of this rank's gradients so far, which is added to the next, and the power of two that all
+ * are multiplied by. To go on with a run bit for bit, keep both after a step, and put them into a
+ * new engine of as many ranks before its first.
  *
  * f32 as many as the parameter has elements; NULL where nothing is kept (one rank, GYRE_F64, no
- * other type, `no_feedback`), and for an unknown index. Moves with gyre_ddp_gradient(). Local. */
+ * other type, `no_feedback`), and for an unknown index. Moves with gyre_ddp_gradient(). Not
+ * collective. */
 GYRE_API float *gyre_ddp_feedback(struct gyre_ddp *ddp, int parameter);
 
-/* 0 before the end of the first step: it travels as it is. Local; set equally on all ranks.
+/* 0 before the end of the first step: it travels as it is. Not collective, but set
+ * equally on all ranks.
  *   Errors:    GYRE_INVALID (no power of two, within a step, gradients travel as they are). */
 GYRE_API double gyre_ddp_wire_scale(const struct gyre_ddp *ddp);
 GYRE_API int gyre_ddp_set_wire_scale(struct gyre_ddp *ddp, double scale);
 
-/* -- what it looks like ------------------------------------------------------------------------ */
+/* -- buckets ----------------------------------------------------------------------------------- */
 
-/* Bytes of gradients in a bucket, and how many parameters; GYRE_AGAIN past the last. Local. */
+/* Bytes of gradients in a bucket, and how many parameters; -ENOENT past the last. Not
+ * collective. */
 GYRE_API int gyre_ddp_bucket(const struct gyre_ddp *ddp, int index, uint64_t *bytes,
                              int *parameters);
 

@@ -82,6 +82,16 @@ int gyre_refuse(const char *format, ...)
     return GYRE_INVALID;
 }
 
+int gyre_check_size(const char *options, size_t size, size_t known, struct gyre_trouble *trouble)
+{
+    if (size == known)
+        return 0;
+    trouble->status = 0;
+    return gyre_trouble_set(trouble, GYRE_INVALID,
+                            "%s.size is %zu, this library knows %zu: set it to sizeof(struct %s)",
+                            options, size, known, options);
+}
+
 int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
 {
     if (!trouble || !trouble->status)

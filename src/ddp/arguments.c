@@ -35,10 +35,8 @@ static int check_hook(const struct gyre_ddp_options *options)
 
 static int check_ddp_options(const struct gyre_ddp_options *options)
 {
-    if (options->size != sizeof *options)
-        return gyre_refuse("gyre_ddp_options.size is %zu, this library knows %zu: set it to "
-                           "sizeof(struct gyre_ddp_options)",
-                           options->size, sizeof *options);
+    if (gyre_check_size("gyre_ddp_options", options->size, sizeof *options, gyre_thread_trouble()))
+        return GYRE_INVALID;
     if ((unsigned)options->mean > GYRE_DDP_MEAN_OF_RANKS)
         return gyre_refuse("gyre_ddp_create: mean %d is unknown", (int)options->mean);
     if ((unsigned)options->wire > GYRE_DDP_WIRE_F16)

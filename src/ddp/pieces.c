@@ -7,6 +7,8 @@
  * Tested by tests/program/ddp/ddp.c. */
 #include "ddp/inside.h"
 
+#include <errno.h>
+
 /* -- parameters -------------------------------------------------------------------------------- */
 
 static bool known(const struct gyre_ddp *ddp, int parameter)
@@ -31,7 +33,7 @@ int gyre_ddp_bucket(const struct gyre_ddp *ddp, int index, uint64_t *bytes, int 
     if (!ddp || index < 0)
         return gyre_refuse("gyre_ddp_bucket: bucket %d", index);
     if ((uint32_t)index >= ddp->cut.buckets)
-        return GYRE_AGAIN;
+        return -ENOENT;
     const struct gyre_bucket *bucket = &ddp->cut.bucket[index];
     *bytes = bucket->elements * gyre_type_size(bucket->type);
     *parameters = (int)bucket->items;
@@ -86,5 +88,5 @@ int gyre_ddp_piece(struct gyre_ddp *ddp, int index, struct gyre_ddp_piece *piece
             .gradient = (uint8_t *)gyre_ddp_gradient(ddp, (int)i) + first * size};
         return 0;
     }
-    return GYRE_AGAIN;
+    return -ENOENT;
 }

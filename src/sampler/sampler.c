@@ -100,11 +100,8 @@ static int check_sampler_options(const struct gyre_sampler_options *o, struct gy
 {
     if (!o)
         return gyre_trouble_set(trouble, GYRE_INVALID, "the options are NULL");
-    if (o->size != sizeof *o)
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_sampler_options.size is %zu, this library knows %zu: set it "
-                                "to sizeof(struct gyre_sampler_options)",
-                                o->size, sizeof *o);
+    if (gyre_check_size("gyre_sampler_options", o->size, sizeof *o, trouble))
+        return GYRE_INVALID;
     if (o->samples < 1 || o->samples > SAMPLES_MAX)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "%" PRIu64 " samples: expected 1 to %" PRIu64, o->samples,

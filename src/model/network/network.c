@@ -43,10 +43,9 @@ static int told(struct gyre_network *network, int status)
 
 static int check_network_options(const struct gyre_network_options *options)
 {
-    if (options->size != sizeof *options)
-        return gyre_refuse("gyre_network_options.size is %zu, this library knows %zu: set it to "
-                           "sizeof(struct gyre_network_options)",
-                           options->size, sizeof *options);
+    if (gyre_check_size("gyre_network_options", options->size, sizeof *options,
+                        gyre_thread_trouble()))
+        return GYRE_INVALID;
     if ((unsigned)options->method > GYRE_NETWORK_ADAMW)
         return gyre_refuse("gyre_network_options.method %d is unknown", (int)options->method);
     return 0;

@@ -6,6 +6,7 @@
 #include "program/ddp/model.h"
 #include "rig/test.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -334,7 +335,7 @@ static int misuse(struct gyre_comm *comm, struct rig *rig)
     bad |= rig_check(gyre_ddp_gradient(ddp, 1) == NULL && gyre_ddp_value(ddp, -1) == NULL, comm,
                      "NULL");
     bad |= rig_check(gyre_ddp_bucket(ddp, 0, &bytes, &count) == 0 && bytes == 64 && count == 1 &&
-                         gyre_ddp_bucket(ddp, 1, &bytes, &count) == GYRE_AGAIN,
+                         gyre_ddp_bucket(ddp, 1, &bytes, &count) == -ENOENT,
                      comm, "buckets");
     gyre_ddp_destroy(ddp);
     gyre_ddp_destroy(NULL);
