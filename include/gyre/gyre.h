@@ -16,10 +16,10 @@
  * same status at once, gyre_error() tells the story, and gyre_finalize() releases it. No call ever
  * exits the process or prints to standard output.
  *
- * Refused calls. A call that returns GYRE_INVALID has started nothing: correct it and call again. But
- * where only one rank got it wrong the others wait for it, in the call or in gyre_finalize(): if no
- * call takes its place for half of the dead time, all ranks end with GYRE_MISMATCH and a story that
- * says which rank refused what.
+ * Refused calls. A call that returns GYRE_INVALID has started nothing: correct it and call again.
+ * But where only one rank got it wrong the others wait for it, in the call or in gyre_finalize():
+ * if no call takes its place for half of the dead time, all ranks end with GYRE_MISMATCH and a
+ * story that says which rank refused what.
  *
  * Calls. The comment of a call says what it does and then, a line for each, what else it promises:
  *
@@ -122,7 +122,7 @@ enum gyre_op {
  *   Threads:   any thread. */
 GYRE_API size_t gyre_type_size(enum gyre_type type);
 
-/* -- communicator ------------------------------------------------------------------------------ */
+/* -- communicators ----------------------------------------------------------------------------- */
 
 struct gyre_comm; /* a group of ranks; opaque */
 struct gyre_work; /* an operation that was started; opaque, and no address */
@@ -166,27 +166,29 @@ struct gyre_options {
 GYRE_API int gyre_init(struct gyre_comm **comm, const struct gyre_options *options);
 
 /* The same for a process that has several ranks, such as one for each of its GPUs: writes `count`
- * communicators, 1 … 64, to comms[0 …]. Under a launcher each process calls this, with a count of its
- * own, and options.rank and options.world (or the environment) number processes: ranks of a process
- * follow each other and those of lower processes. Alone, the world is `count`.
+ * communicators, 1 … 64, to comms[0 …]. Under a launcher each process calls this, with a count of
+ * its own, and options.rank and options.world (or the environment) number processes: ranks of a
+ * process follow each other and those of lower processes. Alone, the world is `count`.
  *
- * comms[i] uses CUDA device devices[i], which must be there; -1: none, host memory only; several may
- * name one device. `devices` NULL: as with gyre_init(), by the place of the rank on its machine,
- * except that the current device does not count: with a count of all that are visible, each has one.
+ * comms[i] uses CUDA device devices[i], which must be there; -1: none, host memory only; several
+ * may name one device. `devices` NULL: as with gyre_init(), by the place of the rank on its
+ * machine, except that the current device does not count: with a count of all that are visible,
+ * each has one.
  *
- * Ranks of one process are ranks like others: each is used by a thread of its own, or one thread uses
- * several. What that thread starts (gyre_*_start(), gyre_*_on()) proceeds by itself, and groups that
- * it has opened on several of these ranks are run together, by the last gyre_group_end(): so no rank
- * waits for one that has not been called yet. Calls that wait for all ranks by themselves, gyre_split()
- * and blocking operations outside a group, need a thread each, also beside gyre_group_end().
+ * Ranks of one process are ranks like others: each is used by a thread of its own, or one thread
+ * uses several. What that thread starts (gyre_*_start(), gyre_*_on()) proceeds by itself, and
+ * groups that it has opened on several of these ranks are run together, by the last
+ * gyre_group_end(): so no rank waits for one that has not been called yet. Calls that wait for all
+ * ranks by themselves, gyre_split() and blocking operations outside a group, need a thread each,
+ * also beside gyre_group_end().
  *   Blocks:    as gyre_init(), for all processes.
- *   Ownership: the caller owns all of them and ends each by gyre_finalize(); on failure all are NULL,
- *              nothing is held, and gyre_error(NULL) tells why.
- *   Errors:    as gyre_init(); what is wrong on one process, such as a device that it has not, fails
- *              all with its story. A failure or gyre_abort() of one rank is all ranks'.
+ *   Ownership: the caller owns all of them and ends each by gyre_finalize(); on failure all are
+ *              NULL, nothing is held, and gyre_error(NULL) tells why.
+ *   Errors:    as gyre_init(); what is wrong on one process, such as a device that it has not,
+ *              fails all with its story. A failure or gyre_abort() of one rank is all ranks'.
  *   Threads:   one thread. */
-GYRE_API int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
-                             const struct gyre_options *options);
+GYRE_API int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices,
+                                  const struct gyre_options *options);
 
 /* Makes communicators of the parts of `comm`: every rank of it calls this, those of equal color
  * become one, ranked by key and, where keys are equal, by their rank in `comm`. With a negative
@@ -204,8 +206,8 @@ GYRE_API int gyre_split(struct gyre_comm *comm, int color, int key, struct gyre_
 /* Waits for all started work of this rank and for its peers to need nothing more from it, says
  * goodbye and frees the communicator and all memory still held from gyre_alloc() and
  * gyre_alloc_device(); parts made by gyre_split() are freed with it. Of a part: every rank of it
- * calls this, and only the part is freed. Of several from gyre_init_local(): the call for the last of
- * them does all that for all of them, and the others return at once. NULL is allowed.
+ * calls this, and only the part is freed. Of several from gyre_init_in_process(): the call for the
+ * last of them does all that for all of them, and the others return at once. NULL is allowed.
  *   Blocks:    until its own work is over, and then at most the dead time for peers.
  *   Returns:   GYRE_OK, or the first failure of the communicator; it is freed in either case. Ranks
  *              that part after different operations are told so here: GYRE_MISMATCH, and
@@ -226,10 +228,10 @@ GYRE_API int gyre_node(const struct gyre_comm *comm);       /* this node's numbe
 GYRE_API int gyre_nodes(const struct gyre_comm *comm);
 GYRE_API int gyre_device(const struct gyre_comm *comm); /* the CUDA device in use; -1: none */
 
-/* Writes to `text` how messages reach a rank, as driver/what serves it: "shm/ring", "cuda_ipc/exported"
- * (a rank with a device, to one of its node), "tcp/io_uring", "tcp/epoll", "verbs/mlx5_0"; "none" for
- * this rank itself. For logs: what is chosen may change. At
- * most `room` bytes are written, the end with them.
+/* Writes to `text` how messages reach a rank, as driver/what serves it: "shm/ring",
+ * "cuda_ipc/exported" (a rank with a device, to one of its node), "tcp/io_uring", "tcp/epoll",
+ * "verbs/mlx5_0"; "none" for this rank itself. For logs: what is chosen may change. At most `room`
+ * bytes are written, the end with them.
  *   Blocks:    never.
  *   Errors:    GYRE_INVALID.
  *   Threads:   any thread. */
@@ -243,8 +245,8 @@ GYRE_API int gyre_link_name(const struct gyre_comm *comm, int rank, char *text, 
 GYRE_API int gyre_abort(struct gyre_comm *comm, const char *reason);
 
 /* The full story of the communicator's first failure: what, which value, which rank and host, what
- * to do. "" if none. With NULL: why this thread's last gyre_init() or gyre_finalize() (or other call
- * without a communicator) failed.
+ * to do. "" if none. With NULL: why this thread's last gyre_init() or gyre_finalize() (or other
+ * call without a communicator) failed.
  *   Ownership: the text stays valid until gyre_finalize(), or until this thread's next failing call
  *              for NULL.
  *   Threads:   any thread. */
@@ -287,6 +289,23 @@ GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
 
 /* -- collectives ------------------------------------------------------------------------------- */
 
+/* The operations, and the forms of each. A blocking call and a _start may be collected by a group
+ * (gyre_group_start()); the last column says whether a group sends small calls of one kind as one.
+ *
+ *                           blocking  _start  _on  packed
+ *     gyre_all_reduce           ×        ×     ×      ×
+ *     gyre_broadcast            ×        ×     ×      ×
+ *     gyre_reduce               ×        ×     ×      ×
+ *     gyre_all_gather           ×        ×     ×      ×
+ *     gyre_all_gather_v         ×        ×     –      –
+ *     gyre_reduce_scatter       ×        ×     ×      ×
+ *     gyre_all_to_all           ×        ×     ×      ×
+ *     gyre_all_to_all_v         ×        ×     –      –
+ *     gyre_gather               ×        ×     ×      ×
+ *     gyre_scatter              ×        ×     ×      ×
+ *     gyre_barrier              ×        ×     –      ×
+ *     gyre_send, gyre_recv      ×        ×     –      – */
+
 /* output[i] = op over all ranks' input[i], bitwise the same on every rank. count may be 0 and may
  * exceed 2^32; any alignment.
  *   In place:  `input == output`; other overlap is GYRE_INVALID.
@@ -298,15 +317,6 @@ GYRE_API int gyre_unregister(struct gyre_comm *comm, void *memory);
  *   Threads:   one thread. */
 GYRE_API int gyre_all_reduce(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type, enum gyre_op op);
-
-/* What the cost model expects an all-reduce (sum) of this size to take on this communicator: the
- * table's prices or those of `gyre tune`, not a measurement. The same on every rank; 0 for one rank
- * alone.
- *   Blocks:    never; computes for some microseconds.
- *   Errors:    GYRE_INVALID, -ENOMEM.
- *   Threads:   one thread. */
-GYRE_API int gyre_all_reduce_cost(const struct gyre_comm *comm, uint64_t count, enum gyre_type type,
-                                  uint64_t *nanoseconds);
 
 /* output = the root's input, on every rank. `input` is read on the root only and may be NULL
  * elsewhere.
@@ -353,6 +363,19 @@ GYRE_API int gyre_reduce_scatter(struct gyre_comm *comm, const void *input, void
 GYRE_API int gyre_all_to_all(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type);
 
+/* As gyre_all_to_all(), with blocks of unequal length: send_counts[i] elements go to rank i, from
+ * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of
+ * `output`. A table of places may be NULL: blocks are behind each other, in the order of ranks.
+ * What rank i sends to rank j must be what rank j expects from it: else GYRE_MISMATCH tells both
+ * numbers. Blocks of `output` must not overlap; elements between them are not touched.
+ *   In place:  `input == output`, and costs a copy of the input.
+ *   Ownership: tables are read before the call returns.
+ *   Otherwise: as gyre_all_reduce(). */
+GYRE_API int gyre_all_to_all_v(struct gyre_comm *comm, const void *input,
+                               const uint64_t *send_counts, const uint64_t *send_at, void *output,
+                               const uint64_t *recv_counts, const uint64_t *recv_at,
+                               enum gyre_type type);
+
 /* The root's output (n blocks) = every rank's input (one block). */
 GYRE_API int gyre_gather(struct gyre_comm *comm, const void *input, void *output, uint64_t count,
                          enum gyre_type type, int root);
@@ -365,6 +388,17 @@ GYRE_API int gyre_scatter(struct gyre_comm *comm, const void *input, void *outpu
  *   Errors:    as gyre_all_reduce().
  *   Threads:   one thread. */
 GYRE_API int gyre_barrier(struct gyre_comm *comm);
+
+/* What the cost model expects an all-reduce (sum) of this size to take on this communicator: the
+ * table's prices or those of `gyre tune`, not a measurement. The same on every rank; 0 for one rank
+ * alone.
+ *   Blocks:    never; computes for some microseconds.
+ *   Errors:    GYRE_INVALID, -ENOMEM.
+ *   Threads:   one thread. */
+GYRE_API int gyre_all_reduce_cost(const struct gyre_comm *comm, uint64_t count, enum gyre_type type,
+                                  uint64_t *nanoseconds);
+
+/* -- collectives, started ---------------------------------------------------------------------- */
 
 /* Start the same operations without waiting. A helper thread drives started work while nobody is
  * inside a Gyre call.
@@ -394,6 +428,11 @@ GYRE_API int gyre_reduce_scatter_start(struct gyre_comm *comm, const void *input
                                        struct gyre_work **work);
 GYRE_API int gyre_all_to_all_start(struct gyre_comm *comm, const void *input, void *output,
                                    uint64_t count, enum gyre_type type, struct gyre_work **work);
+GYRE_API int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input,
+                                     const uint64_t *send_counts, const uint64_t *send_at,
+                                     void *output, const uint64_t *recv_counts,
+                                     const uint64_t *recv_at, enum gyre_type type,
+                                     struct gyre_work **work);
 GYRE_API int gyre_gather_start(struct gyre_comm *comm, const void *input, void *output,
                                uint64_t count, enum gyre_type type, int root,
                                struct gyre_work **work);
@@ -402,12 +441,14 @@ GYRE_API int gyre_scatter_start(struct gyre_comm *comm, const void *input, void 
                                 struct gyre_work **work);
 GYRE_API int gyre_barrier_start(struct gyre_comm *comm, struct gyre_work **work);
 
+/* -- collectives, in a CUDA stream's order ----------------------------------------------------- */
+
 /* The same operations in the order of a CUDA stream: each begins when what is on the stream now has
- * finished, and what is put on the stream later begins when it has. So nobody waits on the host, and
- * work before, between and behind them needs no synchronisation. Buffers may be device or host
+ * finished, and what is put on the stream later begins when it has. So nobody waits on the host,
+ * and work before, between and behind them needs no synchronisation. Buffers may be device or host
  * memory. `stream` is a cudaStream_t of this process's device, and not NULL: the default stream is
- * cudaStreamLegacy or cudaStreamPerThread. Ranks may choose streams as they like; what must be alike
- * is the order of the calls.
+ * cudaStreamLegacy or cudaStreamPerThread. Ranks may choose streams as they like; what must be
+ * alike is the order of the calls.
  *   Blocks:    as the calls that start; for a communicator of one rank, until the stream is there.
  *   Ownership: there is no handle. Buffers are borrowed until the stream has come past it. The
  *              communicator may end before: gyre_finalize() waits for the operation, not for the
@@ -436,25 +477,7 @@ GYRE_API int gyre_gather_on(struct gyre_comm *comm, const void *input, void *out
 GYRE_API int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *output,
                              uint64_t count, enum gyre_type type, int root, void *stream);
 
-/* As gyre_all_to_all(), with blocks of unequal length: send_counts[i] elements go to rank i, from
- * element send_at[i] of `input` on; recv_counts[i] come from rank i to element recv_at[i] of
- * `output`. A table of places may be NULL: blocks are behind each other, in the order of ranks.
- * What rank i sends to rank j must be what rank j expects from it: else GYRE_MISMATCH tells both
- * numbers. Blocks of `output` must not overlap; elements between them are not touched.
- *   In place:  `input == output`, and costs a copy of the input.
- *   Ownership: tables are read before the call returns.
- *   Otherwise: as gyre_all_reduce(). */
-GYRE_API int gyre_all_to_all_v(struct gyre_comm *comm, const void *input,
-                               const uint64_t *send_counts, const uint64_t *send_at, void *output,
-                               const uint64_t *recv_counts, const uint64_t *recv_at,
-                               enum gyre_type type);
-GYRE_API int gyre_all_to_all_v_start(struct gyre_comm *comm, const void *input,
-                                     const uint64_t *send_counts, const uint64_t *send_at,
-                                     void *output, const uint64_t *recv_counts,
-                                     const uint64_t *recv_at, enum gyre_type type,
-                                     struct gyre_work **work);
-
-/* -- reductions of the caller's ---------------------------------------------------------------- */
+/* -- the caller's own reductions --------------------------------------------------------------- */
 
 /* A reduction that multiplies this rank's input by its own scalar (one element of `type`, copied
  * now) and sums the products; for operations of that type. Each product is rounded to `type` before
@@ -484,13 +507,13 @@ GYRE_API int gyre_op_user(struct gyre_comm *comm, gyre_user_fold fold, void *con
  *   Threads:   one thread. */
 GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
 
-/* -- shorter on the way ------------------------------------------------------------------------ */
+/* -- conversion of types ----------------------------------------------------------------------- */
 
-/* to[i] = from[i], rounded once to nearest even, for `count` elements: from GYRE_F32 to GYRE_BF16 or
- * GYRE_F16, or back. For what is GYRE_F32 and shall travel in half the bytes: convert it, reduce that
- * (halves are accumulated in f32), and convert the result back. Both buffers are the host's, or both are
- * this rank's device's; any alignment. It is no operation: no other rank takes part, and groups take no
- * notice of it.
+/* to[i] = from[i], rounded once to nearest even, for `count` elements: from GYRE_F32 to GYRE_BF16
+ * or GYRE_F16, or back. For what is GYRE_F32 and shall travel in half the bytes: convert it, reduce
+ * that (halves are accumulated in f32), and convert the result back. Both buffers are the host's,
+ * or both are this rank's device's; any alignment. It is no operation: no other rank takes part,
+ * and groups take no notice of it.
  *   In place:  no overlap is allowed.
  *   Blocks:    until `to` is complete.
  *   Ownership: the caller owns both buffers; they are borrowed until the call returns, or until the
@@ -501,15 +524,15 @@ GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
 GYRE_API int gyre_convert(struct gyre_comm *comm, const void *from, enum gyre_type from_type,
                           void *to, enum gyre_type to_type, uint64_t count);
 
-/* The same by a kernel on a CUDA stream, between the calls *_on() that it belongs to; both buffers are
- * the device's. The stream may be one that is being captured into a graph. `stream` is what it is for
- * those, and not NULL.
+/* The same by a kernel on a CUDA stream, between the calls *_on() that it belongs to; both buffers
+ * are the device's. The stream may be one that is being captured into a graph. `stream` is what it
+ * is for those, and not NULL.
  *   Blocks:    no.
  *   Otherwise: as gyre_convert(). */
 GYRE_API int gyre_convert_on(struct gyre_comm *comm, const void *from, enum gyre_type from_type,
                              void *to, enum gyre_type to_type, uint64_t count, void *stream);
 
-/* -- messages ---------------------------------------------------------------------------------- */
+/* -- messages from rank to rank ---------------------------------------------------------------- */
 
 /* Sends to, or receives from, one rank of the communicator, itself included. The n-th send to a
  * rank meets that rank's n-th receive from here; both ends must give the same type and count. Sends
@@ -528,16 +551,16 @@ GYRE_API int gyre_send_start(struct gyre_comm *comm, const void *data, uint64_t 
 GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
                              enum gyre_type type, int peer, struct gyre_work **work);
 
-/* -- groups ------------------------------------------------------------------------------------ */
+/* -- groups of calls --------------------------------------------------------------------------- */
 
 /* Calls between these two are started together by the last gyre_group_end(); until then they return
- * at once, and handles of started ones cannot be tested. So all ranks may send first, and small calls
- * of one operation go as one, in hardly more than the time of one: blocks of up to 4 KiB (where not
- * all ranks share memory, 8), of one root, and where they reduce of one type and reduction; barriers,
- * too, but not gyre_all_gather_v() and gyre_all_to_all_v(). All others are under way side by side. Any
- * number of calls; groups may be nested; ranks must collect the same operations in the same order.
- * gyre_finalize() of a communicator with an open group returns GYRE_INVALID, and if calls were
- * collected the whole job fails with it.
+ * at once, and handles of started ones cannot be tested. So all ranks may send first, and small
+ * calls of one operation go as one, in hardly more than the time of one: blocks of up to 4 KiB
+ * (where not all ranks share memory, 8), of one root, and where they reduce of one type and
+ * reduction; barriers, too, but not gyre_all_gather_v() and gyre_all_to_all_v(). All others are
+ * under way side by side. Any number of calls; groups may be nested; ranks must collect the same
+ * operations in the same order. gyre_finalize() of a communicator with an open group returns
+ * GYRE_INVALID, and if calls were collected the whole job fails with it.
  *   Blocks:    the last gyre_group_end() waits for all calls that are blocking by themselves.
  *   Ownership: buffers stay borrowed until the last gyre_group_end(), those of handles until their
  *              wait; tables of counts and places are copied by the call.
@@ -547,7 +570,7 @@ GYRE_API int gyre_recv_start(struct gyre_comm *comm, void *data, uint64_t count,
 GYRE_API int gyre_group_start(struct gyre_comm *comm);
 GYRE_API int gyre_group_end(struct gyre_comm *comm);
 
-/* -- work -------------------------------------------------------------------------------------- */
+/* -- handles of started work ------------------------------------------------------------------- */
 
 /* Whether started work has finished.
  *   Blocks:    never.

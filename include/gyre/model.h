@@ -105,8 +105,8 @@ enum gyre_network_sum {
 /* Begins a step of the engine and does forward, loss and backward of this rank's rows: each
  * gradient starts to travel as soon as it is there. gyre_ddp_wait() ends the step. Every rank calls
  * it in every step; one without rows gives `samples` 0, and may give NULL for both arrays.
- * learn_classes: cross-entropy; a label is 0 … outputs - 1. learn_targets: mean over a row's outputs
- * of (output - target)²; `targets` is samples × outputs.
+ * learn_classes: cross-entropy; a label is 0 … outputs - 1. learn_targets: mean over a row's
+ * outputs of (output - target)²; `targets` is samples × outputs.
  *   Ownership: the caller's arrays are needed until the call returns.
  *   Errors:    GYRE_INVALID (more rows than `batch`, a label that is none: no step has begun), as
  *              gyre_ddp_begin(). */
@@ -149,15 +149,15 @@ GYRE_API int gyre_network_score_targets(struct gyre_network *network, const floa
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-/* Writes parameters and buffers as safetensors, as PyTorch's state_dict has them, and puts the whole
- * file in the place of what was there. One rank does it; the values are the same on all, but for
- * the running means of batch norm.
+/* Writes parameters and buffers as safetensors, as PyTorch's state_dict has them, and puts the
+ * whole file in the place of what was there. One rank does it; the values are the same on all, but
+ * for the running means of batch norm.
  *   Errors:    -errno, GYRE_INVALID. */
 GYRE_API int gyre_network_save(struct gyre_network *network, const char *path);
 
-/* Reads what gyre_network_save() or PyTorch wrote: exactly these names, types and shapes, or nothing
- * is changed and the first difference is told. The optimiser goes on with what it has. Before
- * gyre_network_join() on rank 0 or all, after it on every rank.
+/* Reads what gyre_network_save() or PyTorch wrote: exactly these names, types and shapes, or
+ * nothing is changed and the first difference is told. The optimiser goes on with what it has.
+ * Before gyre_network_join() on rank 0 or all, after it on every rank.
  *   Errors:    -errno, GYRE_INVALID. */
 GYRE_API int gyre_network_load(struct gyre_network *network, const char *path);
 

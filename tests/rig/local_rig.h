@@ -111,7 +111,7 @@ static inline int sit_down(struct table *table, const struct plan *plan, int pro
     int devices[RANKS];
     list_devices(plan, devices);
     *table = (struct table){.count = plan->ranks[process]};
-    if (gyre_init_local(table->comm, table->count, devices, NULL)) {
+    if (gyre_init_in_process(table->comm, table->count, devices, NULL)) {
         fprintf(stderr, "process %d: %s\n", process, gyre_error(NULL));
         return 1;
     }

@@ -84,7 +84,7 @@ int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
     return status;
 }
 
-/* For gyre_init_local(), which nobody calls. */
+/* For gyre_init_in_process(), which nobody calls. */
 const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
 {
     (void)domain;

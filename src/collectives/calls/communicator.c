@@ -25,11 +25,9 @@ static int take_init_options(const struct gyre_options *given, struct gyre_optio
     *options = (struct gyre_options)GYRE_OPTIONS_INIT;
     if (!given)
         return 0;
-    if (given->size != first && given->size != sizeof(*options))
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_options.size is %zu, this library knows %zu and %zu: set it "
-                                "to sizeof(struct gyre_options)",
-                                given->size, first, sizeof(*options));
+    if (given->size != first &&
+        gyre_check_size("gyre_options", given->size, sizeof(*options), trouble))
+        return GYRE_INVALID;
     memcpy(options, given, given->size);
     return 0;
 }
@@ -56,7 +54,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
     return 0;
 }
 
-int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
+int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices,
                     const struct gyre_options *options)
 {
     struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
@@ -64,14 +62,14 @@ int gyre_init_local(struct gyre_comm **comms, int count, const int *devices,
     *trouble = (struct gyre_trouble){0};
     if (!comms)
         return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "gyre_init_local: the place for the communicators is NULL");
+                                "gyre_init_in_process: the place for the communicators is NULL");
     for (int i = 0; i < count; i++)
         comms[i] = NULL;
     int status = take_init_options(options, &taken, &story);
     if (!status)
         status = gyre_process_ranks_init(comms, count, devices, &taken, &story);
     if (status)
-        gyre_trouble_set(&story, status, "gyre_init_local: %s", gyre_status_name(status));
+        gyre_trouble_set(&story, status, "gyre_init_in_process: %s", gyre_status_name(status));
     *trouble = story;
     return status;
 }

@@ -7,9 +7,10 @@
  * No rank knows what others send to each other, so none can make a plan of it, and there is nothing
  * to select: it is one message in each direction for every pair. An empty one costs a header of 32
  * bytes, and without it a rank that expects something from one that sends nothing would wait for
- * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d; all steps are
- * posted at once. What ranks do not know the checker does: tests/unit/collectives/prove/check_messages_test.c proves that
- * nobody waits for ever, not even if each step began when the one before has ended.
+ * ever, told by nobody. In step d a rank sends to rank + d and receives from rank - d; all steps
+ * are posted at once. What ranks do not know the checker does:
+ * tests/unit/collectives/prove/check_messages_test.c proves that nobody waits for ever, not even if
+ * each step began when the one before has ended.
  *
  * Tested by tests/unit/collectives/prove/check_messages_test.c and
  * tests/program/collectives/counts.c. */
@@ -38,7 +39,8 @@ static uint64_t block_offset(const struct gyre_all_to_all_v_side *side, uint32_t
     return at;
 }
 
-/* Elements up to the end of its last block; UINT64_MAX: more than memory can hold, as of that rank. */
+/* Elements up to the end of its last block; UINT64_MAX: more than memory can hold, as of that
+ * rank. */
 static uint64_t side_end(const struct gyre_all_to_all_v_side *side, uint32_t n, uint64_t element,
                          uint32_t *beyond)
 {

@@ -11,8 +11,8 @@
  * that has been free for longest first, and each time a place is given the generation of its next
  * handle is another, so the same number returns after 2^28 uses of one of at least 64 places.
  *
- * An operation that has ended holds one of the engine's GYRE_OPS_MAX until its handle is waited for.
- * When the engine has none left, results.c takes them back: the handles keep the status.
+ * An operation that has ended holds one of the engine's GYRE_OPS_MAX until its handle is waited
+ * for. When the engine has none left, results.c takes them back: the handles keep the status.
  *
  * Tested by tests/program/collectives/handles.c. */
 #include "collectives/comm/handles.h"

@@ -1,5 +1,5 @@
-/* Handles of started work, as one communicator keeps them, and what a handle stands for. Users see a
- * number only. All calls: one thread at a time, as the calls that start. */
+/* Handles of started work, as one communicator keeps them, and what a handle stands for. Users see
+ * a number only. All calls: one thread at a time, as the calls that start. */
 #ifndef GYRE_COLLECTIVES_COMM_HANDLES_H
 #define GYRE_COLLECTIVES_COMM_HANDLES_H
 

@@ -191,8 +191,8 @@ static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, con
     return bytes && input != to ? gyre_comm_copy(comm, to, input, bytes) : 0;
 }
 
-/* The CPU can touch both. Astray is what a call's checks refuse: one that is run again without them asks
- * here. */
+/* The CPU can touch both. Astray is what a call's checks refuse: one that is run again without them
+ * asks here. */
 static bool at_home(const struct gyre_comm *comm, const void *input, const void *output)
 {
     struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;

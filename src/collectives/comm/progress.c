@@ -131,7 +131,8 @@ bool gyre_progress_pending(const struct gyre_progress_engine *progress)
     return false;
 }
 
-/* What is over by itself, as short messages that left at once, leaves nothing to ask the links for. */
+/* What is over by itself, as short messages that left at once, leaves nothing to ask the links
+ * for. */
 static bool asks_links(struct gyre_progress_engine *progress, bool moved)
 {
     return progress->busy_count || !moved || ++progress->unasked % LINKS_EVERY == 0;

@@ -92,8 +92,8 @@ struct gyre_wait {
  * is read or written, 256 KiB at most at a time; it is returned, and every communicator's then. */
 int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
-/* Turns until the word is another: 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way to
- * threads that want in, and may stand by meanwhile; the owner again when it returns. */
+/* Turns until the word is another: 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way
+ * to threads that want in, and may stand by meanwhile; the owner again when it returns. */
 int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
 /* Waits until a status is not GYRE_AGAIN, or the job has failed. Returns the status. */

@@ -13,8 +13,8 @@ struct gyre_reduction *gyre_reduction_free_place(struct gyre_comm *comm);
 /* Puts the caller's own reduction into the shape. */
 int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre_shape *shape);
 
-/* Multiplies INPUT where the shape's reduction says so, into OUTPUT or into a buffer that the caller
- * frees after the operation. */
+/* Multiplies INPUT where the shape's reduction says so, into OUTPUT or into a buffer that the
+ * caller frees after the operation. */
 int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
                          void *output, void **buffer);
 

@@ -55,7 +55,8 @@ void gyre_group_leave(struct gyre_comm *comm);
 int gyre_group_run(struct gyre_comm *comm);
 void gyre_group_empty(struct gyre_group *group);
 
-/* -- together.c: of one of several ranks in this process ---------------------------------------- */
+/* -- together.c: of one of several ranks in this process
+ * ---------------------------------------- */
 
 /* Lists the group that this thread opens; takes it off the list. */
 int gyre_group_list(struct gyre_comm *comm);
@@ -66,8 +67,8 @@ int gyre_group_end_with_others(struct gyre_comm *comm);
 
 /* -- pack.c ------------------------------------------------------------------------------------ */
 
-/* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is NULL
- * where the call stays alone. -ENOMEM. */
+/* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is
+ * NULL where the call stays alone. -ENOMEM. */
 int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pack,
                    struct gyre_shape *shape);
 

@@ -12,8 +12,8 @@
  *
  * So every operation can be packed, and what this file knows of one is its line in gains[]. A pack
  * runs in place, as its operation means it, in one piece of memory: the longer of its buffers. What
- * only moves may be of different types, for the pack counts its bytes; what is reduced is of one type
- * and one reduction.
+ * only moves may be of different types, for the pack counts its bytes; what is reduced is of one
+ * type and one reduction.
  *
  * Only what is equal on all ranks decides who goes with whom. All that the calls are is in the
  * pattern, a part of the pack's fingerprint, so ranks whose groups differ are told.
@@ -34,8 +34,8 @@
 
 /* -- which go together ------------------------------------------------------------------------- */
 
-/* Bytes of a block up to which a call gains from company, on mapped memory and over links; 0: it goes
- * alone. A line per operation. */
+/* Bytes of a block up to which a call gains from company, on mapped memory and over links; 0: it
+ * goes alone. A line per operation. */
 static const struct gain {
     uint32_t mapped, links;
 } gains[GYRE_VERBS] = {
@@ -56,8 +56,8 @@ static uint32_t pack_blocks(const struct gyre_comm *comm, enum gyre_verb verb)
     return gyre_verb_gathers(verb) || gyre_verb_scatters(verb) ? comm->n : 1;
 }
 
-/* Bytes of a pack's block. What goes one way only is under way pack after pack, if no peer has to be
- * asked first. */
+/* Bytes of a pack's block. What goes one way only is under way pack after pack, if no peer has to
+ * be asked first. */
 static uint64_t most_together(const struct gyre_comm *comm, enum gyre_verb verb)
 {
     uint64_t most = GYRE_PACK_BYTES / pack_blocks(comm, verb);

@@ -1,11 +1,12 @@
-/* Groups of a thread that holds several ranks of its process (collectives/lifecycle/process_ranks.c).
+/* Groups of a thread that holds several ranks of its process
+ * (collectives/lifecycle/process_ranks.c).
  *
  *     group_start 0, 1, 2    calls on each    group_end 0 ─▶ waits    1 ─▶ waits    2 ─▶ runs all
  *
- * A rank's operations wait for all ranks, so groups that the thread has open on several end together,
- * with the last. Calls are started by turns, one of each rank, so that none is ever further than one
- * call before the others; the helpers drive meanwhile. A group that waits for others' end counts as
- * open: what is called on its communicator until then is collected too.
+ * A rank's operations wait for all ranks, so groups that the thread has open on several end
+ * together, with the last. Calls are started by turns, one of each rank, so that none is ever
+ * further than one call before the others; the helpers drive meanwhile. A group that waits for
+ * others' end counts as open: what is called on its communicator until then is collected too.
  *
  * Tested by tests/program/collectives/local.c. */
 #include "collectives/comm/progress.h"
@@ -30,8 +31,8 @@ int gyre_group_list(struct gyre_comm *comm)
     return 0;
 }
 
-/* Has the thread a group on another rank that has not ended? Under the lock; but for their chain and
- * whose they are, other threads write theirs without it. */
+/* Has the thread a group on another rank that has not ended? Under the lock; but for their chain
+ * and whose they are, other threads write theirs without it. */
 static bool waits_for_others(const struct gyre_comm *comm)
 {
     const struct gyre_comm *at = comm->progress->ranks->groups;

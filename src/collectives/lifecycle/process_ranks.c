@@ -1,8 +1,8 @@
-/* Several ranks in one process: gyre_init_local().
+/* Several ranks in one process: gyre_init_in_process().
  *
  * Each rank is what it would be in a process of its own: a domain with its watch, its links, its
- * device and its queue there. So nothing above or below tells such ranks from others, but for memory
- * of a device, which a rank of this process maps by its handle and not by a descriptor
+ * device and its queue there. So nothing above or below tells such ranks from others, but for
+ * memory of a device, which a rank of this process maps by its handle and not by a descriptor
  * (transport/watch/share.c).
  *
  *     processes      process 0 (3 devices)      process 1 (1 device)
@@ -134,7 +134,7 @@ static int exchange_words(struct muster *muster, struct process_word *mine)
     snprintf(mine->text, sizeof mine->text, "%s", trouble->text);
     const struct gyre_shape shape = {
         .verb = GYRE_VERB_ALL_GATHER, .type = GYRE_U8, .count = sizeof *mine};
-    int status = gyre_comm_check(muster->processes, "gyre_init_local");
+    int status = gyre_comm_check(muster->processes, "gyre_init_in_process");
     if (!status)
         status = gyre_comm_run(muster->processes, &shape, mine, muster->word);
     if (status)
@@ -155,7 +155,7 @@ static int check_count(const struct muster *muster)
     if (muster->count >= 1 && muster->count <= GYRE_PROCESS_RANKS_MAX)
         return 0;
     return gyre_trouble_set(muster->trouble, GYRE_INVALID,
-                            "gyre_init_local: a process of %d ranks: 1 to %d are possible",
+                            "gyre_init_in_process: a process of %d ranks: 1 to %d are possible",
                             muster->count, GYRE_PROCESS_RANKS_MAX);
 }
 
@@ -185,8 +185,9 @@ static int derive_from_session(const struct muster *muster, const char *purpose,
     struct gyre_piece salt = {"gyre_init_local", 15}, info = {purpose, strlen(purpose)};
     int status =
         gyre_hkdf_sha256((struct gyre_piece){session, GYRE_KEY_BYTES}, salt, info, out, length);
-    return status ? gyre_trouble_set(muster->trouble, status,
-                                     "gyre_init_local: libcrypto cannot derive_from_session a key")
+    return status ? gyre_trouble_set(
+                        muster->trouble, status,
+                        "gyre_init_in_process: libcrypto cannot derive_from_session a key")
                   : 0;
 }
 
@@ -244,7 +245,7 @@ static int agree_in_muster(struct muster *muster)
 /* A rank that fails alone would leave the others waiting. */
 static void meet_ranks(struct task *task)
 {
-    task->status = gyre_world_meet(task->comm, "gyre_init_local", &task->trouble);
+    task->status = gyre_world_meet(task->comm, "gyre_init_in_process", &task->trouble);
     struct gyre_watch *watch = gyre_domain_watch(task->comm->domain);
     if (task->status && watch)
         gyre_watch_report(watch, task->status, gyre_domain_joined(task->comm->domain)->rank, false,
@@ -255,12 +256,13 @@ static int meet_all(struct muster *muster)
 {
     struct task *task = calloc((size_t)muster->count, sizeof *task);
     if (!task)
-        return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
+        return gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_in_process: no memory");
     for (int i = 0; i < muster->count; i++)
         task[i].comm = muster->ranks->rank[i];
     int status = run_all(task, muster->count, meet_ranks);
     if (status)
-        gyre_trouble_set(muster->trouble, status, "gyre_init_local: no thread for each rank: %s",
+        gyre_trouble_set(muster->trouble, status,
+                         "gyre_init_in_process: no thread for each rank: %s",
                          gyre_status_name(status));
     for (int i = 0; i < muster->count && !status; i++)
         if ((status = task[i].status))
@@ -327,9 +329,9 @@ static int open_processes(struct muster *muster)
     struct gyre_domain_options options = {.user = muster->options, .device = &none};
     int status = gyre_world_create(&options, &muster->processes, muster->trouble);
     if (!status)
-        status = gyre_world_meet(muster->processes, "gyre_init_local", muster->trouble);
+        status = gyre_world_meet(muster->processes, "gyre_init_in_process", muster->trouble);
     if (!status && !(muster->word = calloc(muster->processes->n, sizeof *muster->word)))
-        status = gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
+        status = gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_in_process: no memory");
     return status;
 }
 
@@ -342,7 +344,7 @@ static int open_ranks(struct muster *muster)
     if (muster->ranks)
         make_ranks(muster);
     else
-        gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_local: no memory");
+        gyre_trouble_set(muster->trouble, -ENOMEM, "gyre_init_in_process: no memory");
     status = agree_in_muster(muster);
     if (!status)
         status = meet_all(muster);

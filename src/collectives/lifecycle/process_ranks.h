@@ -13,8 +13,8 @@ struct gyre_process_ranks {
     struct gyre_comm *rank[]; /* their worlds */
 };
 
-/* Makes the worlds of `count` ranks; devices and options as gyre_init_local() has them. On failure
- * nothing is held. */
+/* Makes the worlds of `count` ranks; devices and options as gyre_init_in_process() has them. On
+ * failure nothing is held. */
 int gyre_process_ranks_init(struct gyre_comm **comms, int count, const int *devices,
                             const struct gyre_options *options, struct gyre_trouble *trouble);
 

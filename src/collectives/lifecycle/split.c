@@ -12,9 +12,9 @@
  * a rank until that rank has left the child's last operation, so no message of an old one can meet
  * a new one's. That last operation goes by messages: it ends when nobody looks at a board any more.
  *
- * The watch's states are older than that: some still tell of the old one when the new one, under the
- * same id, is in use. So operations are not counted from 1 again but go on from where any rank of
- * the child has been under its id: then a state that is late is only behind.
+ * The watch's states are older than that: some still tell of the old one when the new one, under
+ * the same id, is in use. So operations are not counted from 1 again but go on from where any rank
+ * of the child has been under its id: then a state that is late is only behind.
  *
  * Tested by tests/program/collectives/split.c. */
 #include "collectives/lifecycle/split.h"

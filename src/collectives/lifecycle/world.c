@@ -4,7 +4,8 @@
  *
  * A world of 1 has a domain without peers and no engine: its operations are copies.
  *
- * Tested by tests/unit/collectives/comm/world_of_one_test.c and tests/program/collectives/comm.c. */
+ * Tested by tests/unit/collectives/comm/world_of_one_test.c and
+ * tests/program/collectives/comm.c. */
 #include "collectives/lifecycle/world.h"
 
 #include "base/env.h"

@@ -15,7 +15,8 @@ int gyre_world_meet(struct gyre_comm *world, const char *made_by, struct gyre_tr
 /* The first failure so far; 0: none. */
 int gyre_world_status(const struct gyre_comm *world, struct gyre_trouble *trouble);
 
-/* Ends a world, after its work or at once. Both return its first failure, up to the last goodbye. */
+/* Ends a world, after its work or at once. Both return its first failure, up to the last
+ * goodbye. */
 int gyre_world_end(struct gyre_comm *world, struct gyre_trouble *trouble);
 int gyre_world_free(struct gyre_comm *world, struct gyre_trouble *trouble);
 

@@ -22,7 +22,8 @@ struct gyre_message_terms {
     enum gyre_type type;
 };
 
-/* Step d, 1 … n-1, of an all_to_all_v: who gets this rank's block, and whose block this rank gets. */
+/* Step d, 1 … n-1, of an all_to_all_v: who gets this rank's block, and whose block this rank
+ * gets. */
 static inline uint32_t gyre_p2p_to(uint32_t rank, uint32_t n, uint32_t d)
 {
     return (rank + d) % n;

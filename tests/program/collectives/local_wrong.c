@@ -33,7 +33,7 @@ static int refused(struct rig *rig, int process)
     int status =
         process && wrong->other_call
             ? gyre_init(comm, &options)
-            : gyre_init_local(comm, wrong->count[process], wrong->list ? NULL : devices, &options);
+            : gyre_init_in_process(comm, wrong->count[process], wrong->list ? NULL : devices, &options);
     bool told =
         strstr(gyre_error(NULL), wrong->story[0]) && strstr(gyre_error(NULL), wrong->story[1]);
     bool fine = status == wrong->status && told && (wrong->count[process] < 1 || !comm[0]);
@@ -82,7 +82,7 @@ static void wrong_counts_are_told(void **state)
                                     {-1, -1},
                                     NULL,
                                     GYRE_REFUSED,
-                                    {"made_by: gyre_init_local here", "gyre_init there"},
+                                    {"made_by: gyre_init_in_process here", "gyre_init there"},
                                     true});
 }
 
@@ -92,10 +92,10 @@ static int wrong_pointers(struct rig *rig, int process)
     struct gyre_options short_options = {.size = 3};
     int bad = 0;
     (void)rig, (void)process;
-    bad |= gyre_init_local(NULL, 2, NULL, NULL) != GYRE_INVALID;
-    bad |= gyre_init_local(first, 2, NULL, &short_options) != GYRE_INVALID;
-    bad |= gyre_init_local(first, 2, NULL, NULL) != 0;
-    bad |= gyre_init_local(second, 2, NULL, NULL) != GYRE_INVALID;
+    bad |= gyre_init_in_process(NULL, 2, NULL, NULL) != GYRE_INVALID;
+    bad |= gyre_init_in_process(first, 2, NULL, &short_options) != GYRE_INVALID;
+    bad |= gyre_init_in_process(first, 2, NULL, NULL) != 0;
+    bad |= gyre_init_in_process(second, 2, NULL, NULL) != GYRE_INVALID;
     bad |= !strstr(gyre_error(NULL), "has a communicator already") || second[0] || second[1];
     bad |= gyre_init(second, NULL) != GYRE_INVALID;
     pid_t child = fork();
@@ -107,7 +107,7 @@ static int wrong_pointers(struct rig *rig, int process)
     bad |= gyre_finalize(first[0]) != 0;
     bad |= gyre_init(second, NULL) != GYRE_INVALID; /* until the last has gone */
     bad |= gyre_finalize(first[1]) != 0;
-    bad |= gyre_init_local(first, 1, NULL, NULL) != 0 || gyre_finalize(first[0]) != 0;
+    bad |= gyre_init_in_process(first, 1, NULL, NULL) != 0 || gyre_finalize(first[0]) != 0;
     return rig_check(!bad, NULL, "wrong pointers");
 }
 

@@ -196,7 +196,11 @@ static int in_rank_order(struct gyre_comm *comm, struct rig *rig)
     (void)rig;
     for (int r = 1; r <= n; r++)
         expected = expected * 10 + r;
+    first = op = GYRE_PROD;
     bad |= rig_check(gyre_op_user(comm, NULL, NULL, &op) == GYRE_INVALID, comm, "no function");
+    bad |=
+        rig_check(gyre_op_scaled(comm, NULL, GYRE_F32, &first) == GYRE_INVALID, comm, "no scalar");
+    bad |= rig_check(op == GYRE_PROD && first == GYRE_PROD, comm, "refused, and nothing written");
     bad |= rig_check(!gyre_op_user(comm, append_digit, &calls, &first), comm, "make");
     bad |=
         rig_check(!gyre_op_user(comm, append_digit, &calls, &op) && op != first, comm, "another");
