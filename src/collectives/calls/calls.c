@@ -18,8 +18,8 @@ static int prepare_call(struct gyre_comm *comm, struct gyre_call *call, void **b
 {
     *buffer = NULL;
     int status = gyre_call_check(comm, call);
-    if (!status && call->shape.fold)
-        status = gyre_reduction_scale(comm, &call->shape, &call->input, call->output, buffer);
+    if (!status && call->request.shape.fold)
+        status = gyre_reduction_scale(comm, &call->request, buffer);
     return gyre_comm_refused(comm, status);
 }
 
@@ -27,15 +27,13 @@ static int run_call(struct gyre_comm *comm, struct gyre_call *call)
 {
     void *buffer;
     int status = gyre_comm_check(comm, call->name);
-    if (status || (!comm->group.depth &&
-                   gyre_comm_run_again(comm, &call->shape, call->input, call->output, &status)))
+    if (status || (!comm->group.depth && gyre_comm_run_again(comm, &call->request, &status)))
         return status;
     status = prepare_call(comm, call, &buffer);
     if (!status && comm->group.depth)
-        return gyre_comm_refused(
-            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, NULL));
+        return gyre_comm_refused(comm, gyre_group_add(comm, &call->request, buffer, NULL));
     if (!status)
-        status = gyre_comm_run(comm, &call->shape, call->input, call->output);
+        status = gyre_comm_run(comm, &call->request);
     free(buffer);
     return status;
 }
@@ -51,10 +49,9 @@ static int start_call(struct gyre_comm *comm, struct gyre_call *call, struct gyr
     if (!status)
         status = prepare_call(comm, call, &buffer);
     if (!status && comm->group.depth)
-        return gyre_comm_refused(
-            comm, gyre_group_add(comm, &call->shape, call->input, call->output, buffer, work));
+        return gyre_comm_refused(comm, gyre_group_add(comm, &call->request, buffer, work));
     if (!status)
-        status = gyre_comm_begin(comm, &call->shape, call->input, call->output, buffer, work);
+        status = gyre_comm_begin(comm, &call->request, buffer, work);
     if (status)
         free(buffer);
     return status;
@@ -69,7 +66,7 @@ static int run_call_on(struct gyre_comm *comm, struct gyre_call *call, void *str
     if (!status)
         status = gyre_call_check_stream(comm, call, stream);
     return status ? gyre_comm_refused(comm, status)
-                  : gyre_comm_begin_on(comm, &call->shape, call->input, call->output, stream);
+                  : gyre_comm_begin_on(comm, &call->request, stream);
 }
 
 /* -- the calls --------------------------------------------------------------------------------- */
@@ -77,10 +74,11 @@ static int run_call_on(struct gyre_comm *comm, struct gyre_call *call, void *str
 static struct gyre_call reducing(const char *name, enum gyre_verb verb, const void *input,
                                  void *output, uint64_t count, enum gyre_type type, enum gyre_op op)
 {
-    return (struct gyre_call){.name = name,
-                              .shape = {.verb = verb, .type = type, .op = op, .count = count},
-                              .input = input,
-                              .output = output};
+    return (struct gyre_call){
+        .name = name,
+        .request = {.shape = {.verb = verb, .type = type, .op = op, .count = count},
+                    .input.address = (void *)(uintptr_t)input,
+                    .output.address = output}};
 }
 
 static struct gyre_call moving(const char *name, enum gyre_verb verb, const void *input,
@@ -92,7 +90,7 @@ static struct gyre_call moving(const char *name, enum gyre_verb verb, const void
 static struct gyre_call rooted(struct gyre_call call, int root)
 {
     call.root = root;
-    call.shape.root = (uint32_t)root;
+    call.request.shape.root = (uint32_t)root;
     return call;
 }
 
@@ -195,7 +193,7 @@ int gyre_all_gather_on(struct gyre_comm *comm, const void *input, void *output, 
 static struct gyre_call unequal(struct gyre_call call, const uint64_t *counts, const uint64_t *at)
 {
     call.unequal = true;
-    call.shape.blocks = (struct gyre_blocks){at, counts};
+    call.request.shape.blocks = (struct gyre_blocks){at, counts};
     return call;
 }
 
@@ -317,7 +315,7 @@ int gyre_scatter_on(struct gyre_comm *comm, const void *input, void *output, uin
 static struct gyre_call barrier(struct gyre_comm *comm, const char *name)
 {
     struct gyre_call call = reducing(name, GYRE_VERB_ALL_REDUCE, NULL, NULL, 1, GYRE_U8, GYRE_MAX);
-    call.shape.barrier = true;
+    call.request.shape.barrier = true;
     if (comm) {
         call.input = &comm->barrier_in;
         call.output = &comm->barrier_out;

@@ -55,7 +55,7 @@ int gyre_init(struct gyre_comm **out, const struct gyre_options *options)
 }
 
 int gyre_init_in_process(struct gyre_comm **comms, int count, const int *devices,
-                    const struct gyre_options *options)
+                         const struct gyre_options *options)
 {
     struct gyre_trouble story = {0}, *trouble = gyre_thread_trouble();
     struct gyre_options taken;

@@ -43,34 +43,32 @@ static int check_conversion_words(const struct conversion *convert)
     return 0;
 }
 
-static int check_conversion(struct gyre_comm *comm, const struct conversion *convert)
+static int check_conversion(struct gyre_comm *comm, const struct conversion *convert,
+                            enum gyre_memory_kind *kind)
 {
-    const struct gyre_fold_queue *fold_queue;
+    enum gyre_memory_kind to_kind;
     int status = gyre_comm_check(comm, convert->call);
     if (!status)
         status = check_conversion_words(convert);
     if (status || !convert->count)
         return status;
-    fold_queue = &comm->progress->fold_queue;
-    status = gyre_comm_admit(comm, convert->call, convert->from);
+    status = gyre_comm_admit(comm, convert->call, convert->from, kind);
     if (!status)
-        status = gyre_comm_admit(comm, convert->call, convert->to);
-    if (!status && gyre_fold_queue_owns(fold_queue, convert->from) !=
-                       gyre_fold_queue_owns(fold_queue, convert->to))
+        status = gyre_comm_admit(comm, convert->call, convert->to, &to_kind);
+    if (!status && *kind != to_kind)
         return gyre_refuse(
             "%s: %s is the host's memory and the other buffer a device's; both must be "
             "of one kind",
-            convert->call,
-            gyre_fold_queue_owns(fold_queue, convert->from) ? "the result" : "the source");
+            convert->call, *kind == GYRE_MEMORY_HOST ? "the source" : "the result");
     return status;
 }
 
-static int check_stream(const struct gyre_comm *comm, const struct conversion *convert,
+static int check_stream(const struct conversion *convert, enum gyre_memory_kind kind,
                         const void *stream)
 {
     if (gyre_comm_check_stream(convert->call, stream))
         return GYRE_INVALID;
-    if (convert->count && !gyre_fold_queue_owns(&comm->progress->fold_queue, convert->from))
+    if (convert->count && kind == GYRE_MEMORY_HOST)
         return gyre_refuse("%s: the buffers are the host's memory, which no stream reaches in its "
                            "order; give a device's",
                            convert->call);
@@ -107,11 +105,12 @@ int gyre_convert(struct gyre_comm *comm, const void *from, enum gyre_type from_t
                  enum gyre_type to_type, uint64_t count)
 {
     const struct conversion convert = {"gyre_convert", from, to, from_type, to_type, count};
+    enum gyre_memory_kind kind;
     gyre_thread_trouble()->status = 0; /* of an earlier call */
-    int status = check_conversion(comm, &convert);
+    int status = check_conversion(comm, &convert, &kind);
     if (status || !count)
         return status;
-    if (gyre_fold_queue_owns(&comm->progress->fold_queue, from))
+    if (kind != GYRE_MEMORY_HOST)
         return run_away(comm, &convert);
     const struct gyre_fold_task task = task_of(&convert);
     gyre_cast(from_type, to_type)(&task, NULL);
@@ -122,10 +121,11 @@ int gyre_convert_on(struct gyre_comm *comm, const void *from, enum gyre_type fro
                     enum gyre_type to_type, uint64_t count, void *stream)
 {
     const struct conversion convert = {"gyre_convert_on", from, to, from_type, to_type, count};
+    enum gyre_memory_kind kind = GYRE_MEMORY_HOST;
     gyre_thread_trouble()->status = 0;
-    int status = check_conversion(comm, &convert);
+    int status = check_conversion(comm, &convert, &kind);
     if (!status)
-        status = check_stream(comm, &convert, stream);
+        status = check_stream(&convert, kind, stream);
     if (status || !count)
         return status;
     const struct gyre_fold_task task = task_of(&convert);

@@ -74,7 +74,8 @@ static int check_side(const struct gyre_comm *comm, const struct gyre_all_to_all
         return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", v_call->call,
                            side->name, (unsigned long long)elements);
     *bytes = elements * element;
-    return elements ? gyre_comm_admit(comm, v_call->call, side->data) : 0;
+    enum gyre_memory_kind kind;
+    return elements ? gyre_comm_admit(comm, v_call->call, side->data, &kind) : 0;
 }
 
 static int check_v_tables(const struct gyre_comm *comm, const struct gyre_all_to_all_v_call *v_call)

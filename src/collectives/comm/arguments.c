@@ -27,7 +27,7 @@ int gyre_comm_check(struct gyre_comm *comm, const char *call)
 
 static int check_call_words(struct gyre_comm *comm, struct gyre_call *call)
 {
-    struct gyre_shape *shape = &call->shape;
+    struct gyre_shape *shape = &call->request.shape;
     if (gyre_verb_has_root(shape->verb) && (call->root < 0 || call->root >= (int)comm->n))
         return gyre_refuse("%s: root %d is not a rank of 0 … %u", call->name, call->root,
                            comm->n - 1);
@@ -43,7 +43,7 @@ static int check_call_words(struct gyre_comm *comm, struct gyre_call *call)
 
 static int check_call_size(const struct gyre_comm *comm, const struct gyre_call *call)
 {
-    const struct gyre_shape *shape = &call->shape;
+    const struct gyre_shape *shape = &call->request.shape;
     bool blocks = gyre_verb_gathers(shape->verb) || gyre_verb_scatters(shape->verb);
     uint64_t element = gyre_type_size(shape->type), times = blocks ? comm->n : 1, bytes;
     if (gyre_mul_u64(shape->count, element * times, &bytes) && bytes <= INT64_MAX)
@@ -56,7 +56,7 @@ static int check_call_size(const struct gyre_comm *comm, const struct gyre_call 
 /* Finds the largest block, the count by which the operation is cut and named. */
 static int check_blocks(const struct gyre_comm *comm, struct gyre_call *call)
 {
-    struct gyre_shape *shape = &call->shape;
+    struct gyre_shape *shape = &call->request.shape;
     uint64_t element = gyre_type_size(shape->type), end = 0, bytes;
     if (!shape->blocks.count)
         return gyre_refuse("%s: the array of counts is NULL", call->name);
@@ -81,11 +81,13 @@ __attribute__((noinline)) static int admit_on_device(const struct gyre_fold_queu
                                                      const char *name, const void *memory)
 {
     struct gyre_trouble why = {0};
-    return gyre_fold_queue_admit(fold_queue, memory, &why) ? gyre_refuse("%s: %s", name, why.text)
-                                                           : 0;
+    return fold_queue->device->admit(fold_queue->index, memory, &why)
+               ? gyre_refuse("%s: %s", name, why.text)
+               : 0;
 }
 
-int gyre_comm_admit(const struct gyre_comm *comm, const char *name, const void *memory)
+int gyre_comm_admit(const struct gyre_comm *comm, const char *name, const void *memory,
+                    enum gyre_memory_kind *kind)
 {
     struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
     if (gyre_fold_queue_is_foreign(fold_queue, memory))
@@ -94,27 +96,31 @@ int gyre_comm_admit(const struct gyre_comm *comm, const char *name, const void *
             "run --devices, GYRE_DEVICES or options.devices, or use CUDA before the "
             "rank joins",
             name, memory);
-    return gyre_fold_queue_owns(fold_queue, memory) ? admit_on_device(fold_queue, name, memory) : 0;
+    *kind = gyre_fold_queue_owns(fold_queue, memory) ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
+    return *kind == GYRE_MEMORY_HOST ? 0 : admit_on_device(fold_queue, name, memory);
 }
 
-static int check_buffers(const struct gyre_comm *comm, const struct gyre_call *call)
+static int check_buffers(const struct gyre_comm *comm, struct gyre_call *call)
 {
-    const struct gyre_shape *shape = &call->shape;
-    uint64_t in_bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
-    uint64_t out_bytes = gyre_shape_output_bytes(shape, comm->n, comm->rank);
-    if ((in_bytes && !call->input) || (out_bytes && !call->output))
+    const struct gyre_shape *shape = &call->request.shape;
+    struct gyre_buffer *input = &call->request.input, *output = &call->request.output;
+    input->bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
+    output->bytes = gyre_shape_output_bytes(shape, comm->n, comm->rank);
+    bool no_input = input->bytes && !input->address;
+    if (no_input || (output->bytes && !output->address))
         return gyre_refuse("%s: the %s buffer is NULL, with %llu elements", call->name,
-                           in_bytes && !call->input ? "input" : "output",
-                           (unsigned long long)shape->count);
-    uintptr_t in = (uintptr_t)call->input, out = (uintptr_t)call->output;
-    if (gyre_buffers_overlap(in, in_bytes, out, out_bytes) &&
-        !gyre_shape_in_place(shape, comm->rank, call->input, call->output))
+                           no_input ? "input" : "output", (unsigned long long)shape->count);
+    if (gyre_buffers_overlap((uintptr_t)input->address, input->bytes, (uintptr_t)output->address,
+                             output->bytes) &&
+        !gyre_shape_in_place(shape, comm->rank, input->address, output->address))
         return gyre_refuse(
             "%s: input and output overlap; they must be apart, or in place as the call "
             "describes it",
             call->name);
-    int status = in_bytes ? gyre_comm_admit(comm, call->name, call->input) : 0;
-    return status || !out_bytes ? status : gyre_comm_admit(comm, call->name, call->output);
+    int status = input->bytes ? gyre_comm_admit(comm, call->name, input->address, &input->kind) : 0;
+    return status || !output->bytes
+               ? status
+               : gyre_comm_admit(comm, call->name, output->address, &output->kind);
 }
 
 int gyre_call_check(struct gyre_comm *comm, struct gyre_call *call)
@@ -146,7 +152,7 @@ int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call 
         return gyre_refuse("%s: this process has no CUDA device, and so no streams; see "
                            "gyre_alloc_device()",
                            call->name);
-    if (call->shape.fold && !call->shape.in_order)
+    if (call->request.shape.fold && !call->request.shape.in_order)
         return gyre_refuse("%s: a reduction by gyre_op_scaled() multiplies at the call; it is not "
                            "offered in a stream's order",
                            call->name);
@@ -167,7 +173,8 @@ int gyre_message_check(const struct gyre_comm *comm, const char *call,
     if (bytes && !terms->data)
         return gyre_refuse("%s: the buffer is NULL, with %llu elements", call,
                            (unsigned long long)terms->count);
-    return bytes ? gyre_comm_admit(comm, call, terms->data) : 0;
+    enum gyre_memory_kind kind;
+    return bytes ? gyre_comm_admit(comm, call, terms->data, &kind) : 0;
 }
 
 /* -- refusals ---------------------------------------------------------------------------------- */

@@ -3,23 +3,22 @@
 #define GYRE_COLLECTIVES_COMM_ARGUMENTS_H
 
 #include "collectives/comm/communicator.h"
+#include "collectives/comm/request.h"
 
 struct gyre_message_terms;
 
 /* A collective call, as it was given. */
 struct gyre_call {
     const char *name;
-    struct gyre_shape shape;
     int root;
-    const void *input;
-    void *output;
-    bool unequal; /* blocks are in shape.blocks; the check finds the largest */
+    bool unequal; /* blocks are in the shape; the check finds the largest */
+    struct gyre_request request;
 };
 
 /* 0 if a call of this name may go on; otherwise why not. */
 int gyre_comm_check(struct gyre_comm *comm, const char *call);
 
-/* Checks a call that may go on, and completes its shape. */
+/* Checks a call that may go on, completes its shape, and measures its buffers. */
 int gyre_call_check(struct gyre_comm *comm, struct gyre_call *call);
 
 /* Checks what a call in a stream's order must not be. */
@@ -30,8 +29,9 @@ int gyre_call_check_stream(const struct gyre_comm *comm, const struct gyre_call 
 int gyre_message_check(const struct gyre_comm *comm, const char *call,
                        const struct gyre_message_terms *terms, int peer);
 
-/* Refuses memory of a device that this rank cannot reach. */
-int gyre_comm_admit(const struct gyre_comm *comm, const char *call, const void *memory);
+/* Finds out of which kind memory is, and refuses a device's that this rank cannot reach. */
+int gyre_comm_admit(const struct gyre_comm *comm, const char *call, const void *memory,
+                    enum gyre_memory_kind *kind);
 
 /* Refuses a stream that is none. */
 int gyre_comm_check_stream(const char *call, const void *stream);

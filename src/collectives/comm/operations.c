@@ -86,12 +86,14 @@ int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const v
     return 0;
 }
 
-int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, struct gyre_operation **op)
+int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
+                    struct gyre_operation **op)
 {
     struct gyre_plan *plan;
-    int status = find_plan(comm, shape, &plan);
-    return status ? status : gyre_comm_start_plan(comm, plan, input, output, op);
+    int status = find_plan(comm, &request->shape, &plan);
+    return status ? status
+                  : gyre_comm_start_plan(comm, plan, request->input.address,
+                                         request->output.address, op);
 }
 
 struct exchange {
@@ -183,50 +185,60 @@ int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t 
 }
 
 /* One rank alone has one block, and every verb is a copy of it. */
-static int run_alone(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                     void *output)
+static int run_alone(struct gyre_comm *comm, const struct gyre_request *request)
 {
-    uint64_t bytes = gyre_shape_input_bytes(shape, 1, 0);
-    uint8_t *to = (uint8_t *)output + gyre_shape_displacement(shape, 0);
-    return bytes && input != to ? gyre_comm_copy(comm, to, input, bytes) : 0;
+    const struct gyre_buffer *input = &request->input;
+    uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
+    return input->bytes && input->address != to
+               ? gyre_comm_copy(comm, to, input->address, input->bytes)
+               : 0;
 }
 
-/* The CPU can touch both. Astray is what a call's checks refuse: one that is run again without them
- * asks here. */
-static bool at_home(const struct gyre_comm *comm, const void *input, const void *output)
+/* The CPU can touch both. */
+static bool is_at_home(const struct gyre_request *request)
 {
-    struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
+    return request->input.kind == GYRE_MEMORY_HOST && request->output.kind == GYRE_MEMORY_HOST;
+}
+
+/* Of buffers that are not measured; memory of a device that a call's checks would refuse is no home
+ * either. */
+static bool are_at_home(struct gyre_fold_queue *fold_queue, const void *input, const void *output)
+{
     return gyre_fold_queue_is_host(fold_queue, input) &&
            gyre_fold_queue_is_host(fold_queue, output);
 }
 
-bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                         void *output, int *status)
+bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *request, int *status)
 {
+    const struct gyre_shape *shape = &request->shape;
+    const void *input = request->input.address;
+    void *output = request->output.address;
     if (!comm->mesh || shape->count > GYRE_EXCHANGE_MAX) /* bytes: no exchange has more elements */
         return false;
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan = comm->engine->recent;
     bool again = plan && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
                  gyre_shape_same(&plan->shape, shape, comm->n) &&
-                 gyre_plan_takes(plan, input, output) && at_home(comm, input, output);
+                 gyre_plan_takes(plan, input, output) &&
+                 are_at_home(&comm->progress->fold_queue, input, output);
     if (again)
         *status = run_shortest(comm, plan, input, output);
     gyre_domain_leave(comm->domain);
     return again;
 }
 
-int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                  void *output)
+int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request)
 {
+    const void *input = request->input.address;
+    void *output = request->output.address;
     if (comm->n == 1)
-        return run_alone(comm, shape, input, output);
+        return run_alone(comm, request);
     gyre_domain_enter(comm->domain);
     struct gyre_plan *plan;
     struct gyre_operation *op;
-    int status = find_plan(comm, shape, &plan);
+    int status = find_plan(comm, &request->shape, &plan);
     if (!status && plan->form == GYRE_FORM_EXCHANGE && comm->progress->busy_count == 0 &&
-        at_home(comm, input, output)) {
+        is_at_home(request)) {
         status = run_shortest(comm, plan, input, output);
     } else if (!status && !(status = gyre_comm_start_plan(comm, plan, input, output, &op))) {
         status = gyre_comm_drive(comm, op);
@@ -236,18 +248,18 @@ int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const 
     return status;
 }
 
-int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, void *buffer, struct gyre_work **out)
+int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, void *buffer,
+                    struct gyre_work **out)
 {
     struct gyre_started *started;
     int status = gyre_work_new(&comm->work, &started);
     if (status)
         return gyre_comm_refused(comm, status);
     if (comm->n == 1) {
-        started->status = run_alone(comm, shape, input, output);
+        started->status = run_alone(comm, request);
     } else {
         gyre_domain_enter(comm->domain);
-        status = gyre_comm_start(comm, shape, input, output, &started->op);
+        status = gyre_comm_start(comm, request, &started->op);
         if (!status && gyre_progress_poll(comm->progress))
             gyre_domain_ring(comm->domain);
         gyre_domain_leave(comm->domain);
@@ -265,8 +277,7 @@ int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, cons
 /* -- streams ----------------------------------------------------------------------------------- */
 
 /* Nobody else is waited for: the host waits for the stream. */
-static int run_alone_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                        void *output, void *stream)
+static int run_alone_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     uint64_t stream_mark;
     gyre_domain_enter(comm->domain);
@@ -277,25 +288,25 @@ static int run_alone_on(struct gyre_comm *comm, const struct gyre_shape *shape, 
                      ? comm->progress->fold_queue.status
                      : 0;
     gyre_domain_leave(comm->domain);
-    return status ? status : run_alone(comm, shape, input, output);
+    return status ? status : run_alone(comm, request);
 }
 
 /* Owner. */
-static int begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, void *stream)
+static int begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     struct gyre_plan *plan;
     struct gyre_operation *op;
     uint64_t stream_mark;
     struct gyre_trouble *trouble = gyre_thread_trouble();
-    int status = find_plan(comm, shape, &plan);
+    int status = find_plan(comm, &request->shape, &plan);
     if (!status)
         status = gyre_stream_wait_open(comm->progress->fold_queue.device,
                                        comm->progress->fold_queue.index, trouble);
     if (!status)
         status = gyre_fold_queue_mark(&comm->progress->fold_queue, stream, &stream_mark, trouble);
     if (!status)
-        status = gyre_comm_start_plan(comm, plan, input, output, &op);
+        status =
+            gyre_comm_start_plan(comm, plan, request->input.address, request->output.address, &op);
     if (status)
         return status;
     status = gyre_engine_bind_stream(comm->engine, op, stream_mark, stream, trouble);
@@ -306,13 +317,12 @@ static int begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, cons
     return status;
 }
 
-int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                       void *output, void *stream)
+int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream)
 {
     if (comm->n == 1)
-        return run_alone_on(comm, shape, input, output, stream);
+        return run_alone_on(comm, request, stream);
     gyre_domain_enter(comm->domain);
-    int status = begin_on(comm, shape, input, output, stream);
+    int status = begin_on(comm, request, stream);
     if (!status && gyre_progress_poll(comm->progress))
         gyre_domain_ring(comm->domain);
     bool more = comm->progress->busy_count > 0;

@@ -3,27 +3,25 @@
 #define GYRE_COLLECTIVES_COMM_OPERATIONS_H
 
 #include "collectives/comm/communicator.h"
+#include "collectives/comm/request.h"
 
 /* -- not the owner ----------------------------------------------------------------------------- */
 
 /* Runs an operation to its end. */
-int gyre_comm_run(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                  void *output);
+int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request);
 
-/* Runs an operation, unchecked, where it goes the shortest way and its shape is that of the
+/* Runs an operation whose buffers are not measured, unchecked, where it goes the shortest way and its shape is that of the
  * operation before, as in a loop: what the plan was made of has passed the checks. False: it does
  * not, and nothing was done. */
-bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                         void *output, int *status);
+bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *request, int *status);
 
 /* Starts an operation and hands out the handle, which takes over `buffer`. */
-int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, void *buffer, struct gyre_work **work);
+int gyre_comm_begin(struct gyre_comm *comm, const struct gyre_request *request, void *buffer,
+                    struct gyre_work **work);
 
 /* Starts an operation in the order of a stream: it waits for what is on the stream, and what is put
  * on the stream later waits for it. */
-int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                       void *output, void *stream);
+int gyre_comm_begin_on(struct gyre_comm *comm, const struct gyre_request *request, void *stream);
 
 /* Copies between memories of any kind; done when it returns. */
 int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t bytes);
@@ -31,8 +29,8 @@ int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t 
 /* -- owner ------------------------------------------------------------------------------------- */
 
 /* Starts an operation, waiting for room if need be. */
-int gyre_comm_start(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                    void *output, struct gyre_operation **op);
+int gyre_comm_start(struct gyre_comm *comm, const struct gyre_request *request,
+                    struct gyre_operation **op);
 int gyre_comm_start_plan(struct gyre_comm *comm, struct gyre_plan *plan, const void *input,
                          void *output, struct gyre_operation **op);
 

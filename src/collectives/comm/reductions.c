@@ -63,10 +63,12 @@ int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre
     return 0;
 }
 
-static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum gyre_type type)
+static int scale_input(struct gyre_comm *comm, const struct gyre_fold_task *task,
+                       const struct gyre_request *request)
 {
     struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
-    if (!gyre_fold_queue_owns(fold_queue, task->destination[0])) {
+    enum gyre_type type = request->shape.type;
+    if (request->input.kind == GYRE_MEMORY_HOST) {
         gyre_scale(type)(task, NULL);
         return 0;
     }
@@ -79,43 +81,42 @@ static int scale(struct gyre_comm *comm, const struct gyre_fold_task *task, enum
     return status;
 }
 
-/* Nowhere to multiply: the fold queue has no memory of its own. */
-static int check_scale_place(const struct gyre_comm *comm, const void *input, const void *to)
+/* Where the products go: the output, or a buffer of the host's; the fold queue has no memory of its
+ * own. */
+static int find_scale_room(const struct gyre_request *request, struct gyre_buffer *to,
+                           void **buffer)
 {
-    const struct gyre_fold_queue *fold_queue = &comm->progress->fold_queue;
-    if (gyre_fold_queue_owns(fold_queue, input) == gyre_fold_queue_owns(fold_queue, to))
-        return 0;
-    return gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
-                            "a reduction by gyre_op_scaled() wants input and output in one kind of "
-                            "memory and of one length, where the input is a device's");
+    *to = request->output;
+    if (to->bytes != request->input.bytes)
+        *to = (struct gyre_buffer){.bytes = request->input.bytes, .kind = GYRE_MEMORY_HOST};
+    if (to->kind != request->input.kind)
+        return gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
+                                "a reduction by gyre_op_scaled() wants input and output in one "
+                                "kind of memory and of one length, where the input is a device's");
+    if (!to->address && !(to->address = *buffer = malloc(to->bytes)))
+        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "no memory for %llu scaled bytes",
+                                (unsigned long long)to->bytes);
+    return 0;
 }
 
-int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
-                         void *output, void **buffer)
+int gyre_reduction_scale(struct gyre_comm *comm, struct gyre_request *request, void **buffer)
 {
-    const struct gyre_reduction *made = gyre_reduction_find(comm, shape->op);
-    uint64_t bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
-    bool fits = gyre_shape_output_bytes(shape, comm->n, comm->rank) == bytes;
-    void *to = output;
+    const struct gyre_reduction *made = gyre_reduction_find(comm, request->shape.op);
+    const void *from = request->input.address;
+    struct gyre_buffer to;
     *buffer = NULL;
-    if (!made || made->kind != GYRE_REDUCTION_SCALED || !bytes)
+    if (!made || made->kind != GYRE_REDUCTION_SCALED || !request->input.bytes)
         return 0;
-    if (!fits && !(to = *buffer = malloc(bytes)))
-        return gyre_trouble_set(gyre_thread_trouble(), -ENOMEM, "no memory for %llu scaled bytes",
-                                (unsigned long long)bytes);
-    int status = check_scale_place(comm, *input, to);
-    if (status) {
-        free(*buffer);
-        *buffer = NULL;
+    int status = find_scale_room(request, &to, buffer);
+    if (status)
         return status;
-    }
-    const struct gyre_fold_task task = {.destination = &to,
+    const struct gyre_fold_task task = {.destination = &to.address,
                                         .destinations = 1,
-                                        .source = input,
+                                        .source = &from,
                                         .sources = 1,
-                                        .count = bytes / gyre_type_size(shape->type),
+                                        .count = to.bytes / gyre_type_size(request->shape.type),
                                         .context = made->scalar};
-    status = scale(comm, &task, shape->type);
-    *input = to;
+    status = scale_input(comm, &task, request);
+    request->input = to;
     return status;
 }

@@ -3,6 +3,7 @@
 #define GYRE_COLLECTIVES_COMM_REDUCTIONS_H
 
 #include "collectives/comm/communicator.h"
+#include "collectives/comm/request.h"
 
 /* NULL: the communicator has none of that number. */
 struct gyre_reduction *gyre_reduction_find(struct gyre_comm *comm, enum gyre_op op);
@@ -15,7 +16,6 @@ int gyre_reduction_resolve(struct gyre_comm *comm, const char *call, struct gyre
 
 /* Multiplies INPUT where the shape's reduction says so, into OUTPUT or into a buffer that the
  * caller frees after the operation. */
-int gyre_reduction_scale(struct gyre_comm *comm, const struct gyre_shape *shape, const void **input,
-                         void *output, void **buffer);
+int gyre_reduction_scale(struct gyre_comm *comm, struct gyre_request *request, void **buffer);
 
 #endif

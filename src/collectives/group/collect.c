@@ -56,17 +56,17 @@ static const uint64_t *keep_table(const uint64_t *table, uint32_t n, uint64_t **
     return memcpy(kept, table, n * sizeof(*table));
 }
 
-int gyre_group_add(struct gyre_comm *comm, const struct gyre_shape *shape, const void *input,
-                   void *output, void *buffer, struct gyre_work **out)
+int gyre_group_add(struct gyre_comm *comm, const struct gyre_request *request, void *buffer,
+                   struct gyre_work **out)
 {
-    struct gyre_group_call call = {
-        .shape = *shape, .input = input, .output = output, .buffer = buffer};
-    if (shape->blocks.count) {
+    const struct gyre_blocks *blocks = &request->shape.blocks;
+    struct gyre_group_call call = {.request = *request, .buffer = buffer};
+    if (blocks->count) {
         uint64_t *room = call.buffer = malloc(2 * comm->n * sizeof(*room));
         if (!room)
             return gyre_group_no_memory(&comm->group);
-        call.shape.blocks.count = keep_table(shape->blocks.count, comm->n, &room);
-        call.shape.blocks.at = keep_table(shape->blocks.at, comm->n, &room);
+        call.request.shape.blocks.count = keep_table(blocks->count, comm->n, &room);
+        call.request.shape.blocks.at = keep_table(blocks->at, comm->n, &room);
     }
     int status = add_call(comm, &call, out);
     if (status)
@@ -81,7 +81,7 @@ int gyre_group_add_all_to_all_v(struct gyre_comm *comm, const struct gyre_all_to
     struct gyre_all_to_all_v_call *kept =
         malloc(sizeof(*kept) + 4 * comm->n * sizeof(uint64_t) + aside);
     struct gyre_group_call call = {
-        .shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .v_call = kept};
+        .request.shape.verb = GYRE_VERB_ALL_TO_ALL, .buffer = kept, .v_call = kept};
     if (!kept)
         return gyre_group_no_memory(&comm->group);
     uint64_t *room = (uint64_t *)(kept + 1);

@@ -4,6 +4,7 @@
 
 #include "collectives/comm/all_to_all_v.h"
 #include "collectives/comm/pack_memory.h"
+#include "collectives/comm/request.h"
 
 #define GYRE_PACK_BYTES   (256u * 1024) /* of all blocks of a pack */
 #define GYRE_PACK_UNASKED (64u * 1024)  /* what TCP sends before the peer is asked */
@@ -11,9 +12,7 @@
 #define GYRE_GROUP_WINDOW 32u           /* operations of a group in flight */
 
 struct gyre_group_call {
-    struct gyre_shape shape;
-    const void *input;
-    void *output;
+    struct gyre_request request;
     struct gyre_started *started; /* of one with a handle; NULL: the group waits */
     void *buffer;                 /* of a scaled input, or of tables; freed at the end */
     const struct gyre_all_to_all_v_call
@@ -67,10 +66,10 @@ int gyre_group_end_with_others(struct gyre_comm *comm);
 
 /* -- pack.c ------------------------------------------------------------------------------------ */
 
-/* Takes call `first` and as many of its kind as fit; *shape is what they are together. *pack is
+/* Takes call `first` and as many of its kind as fit; *together is what they go as. *pack is
  * NULL where the call stays alone. -ENOMEM. */
 int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **pack,
-                   struct gyre_shape *shape);
+                   struct gyre_request *together);
 
 /* Is the call in the pack that call `first` leads, or that call itself? */
 bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call);

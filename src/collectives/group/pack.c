@@ -47,7 +47,7 @@ static const struct gain {
 
 static uint64_t call_block_bytes(const struct gyre_group_call *call)
 {
-    return call->shape.count * gyre_type_size(call->shape.type);
+    return call->request.shape.count * gyre_type_size(call->request.shape.type);
 }
 
 /* Of the longest buffer of any rank. */
@@ -67,11 +67,11 @@ static uint64_t most_together(const struct gyre_comm *comm, enum gyre_verb verb)
 
 static bool suits(const struct gyre_comm *comm, const struct gyre_group_call *call)
 {
-    const struct gain *gain = &gains[call->shape.verb];
+    const struct gain *gain = &gains[call->request.shape.verb];
     uint64_t most = comm->mesh ? gain->mapped : gain->links;
-    return !call->pack && !call->v_call && !call->shape.blocks.count && most &&
+    return !call->pack && !call->v_call && !call->request.shape.blocks.count && most &&
            call_block_bytes(call) <= most &&
-           call_block_bytes(call) <= most_together(comm, call->shape.verb);
+           call_block_bytes(call) <= most_together(comm, call->request.shape.verb);
 }
 
 /* A reduction of the program's own is what its handle says. */
@@ -86,20 +86,21 @@ static uint32_t choose_calls(struct gyre_comm *comm, uint32_t first, struct gyre
                              struct gyre_shape *shape)
 {
     struct gyre_group *group = &comm->group;
-    uint64_t bytes = 0, most = most_together(comm, group->call[first].shape.verb);
-    *shape = group->call[first].shape;
+    uint64_t bytes = 0, most = most_together(comm, group->call[first].request.shape.verb);
+    *shape = group->call[first].request.shape;
     if (!gyre_verb_reduces(shape->verb))
         shape->type = GYRE_U8;
     for (uint32_t i = first; i < group->calls; i++) {
         struct gyre_group_call *call = &group->call[i];
-        if (!suits(comm, call) || !same_kind(&call->shape, &group->call[first].shape) ||
+        if (!suits(comm, call) ||
+            !same_kind(&call->request.shape, &group->call[first].request.shape) ||
             bytes + call_block_bytes(call) > most)
             continue;
         call->pack = pack;
         call->leader = first;
         bytes += call_block_bytes(call);
-        shape->pattern =
-            gyre_mix64(shape->pattern + call->shape.count * GYRE_TYPE_COUNT + call->shape.type + 1);
+        shape->pattern = gyre_mix64(shape->pattern + call->request.shape.count * GYRE_TYPE_COUNT +
+                                    call->request.shape.type + 1);
         shape->calls++;
     }
     shape->count = bytes / gyre_type_size(shape->type);
@@ -141,14 +142,14 @@ static void fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *
         struct gyre_group_call *call = &group->call[i];
         if (!gyre_pack_has(group, first, i))
             continue;
-        gyre_pack_put_in(&comm->progress->fold_queue, pack->input + at, pack->pitch, call->input,
-                         call_block_bytes(call),
-                         gyre_shape_input_bytes(&call->shape, comm->n, comm->rank));
+        gyre_pack_put_in(&comm->progress->fold_queue, pack->input + at, pack->pitch,
+                         call->request.input.address, call_block_bytes(call),
+                         call->request.input.bytes);
         call->share = (struct gyre_pack_share){
             .from = pack->output + at,
-            .to = call->output,
+            .to = call->request.output.address,
             .block = call_block_bytes(call),
-            .bytes = gyre_shape_output_bytes(&call->shape, comm->n, comm->rank),
+            .bytes = call->request.output.bytes,
             .pitch = pack->pitch,
         };
         at += call_block_bytes(call);
@@ -158,8 +159,9 @@ static void fill_pack(struct gyre_comm *comm, uint32_t first, struct gyre_pack *
 /* -- a pack's life ----------------------------------------------------------------------------- */
 
 int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **out,
-                   struct gyre_shape *shape)
+                   struct gyre_request *together)
 {
+    struct gyre_shape *shape = &together->shape;
     struct gyre_group_call *leader = &comm->group.call[first];
     *out = NULL;
     if (!suits(comm, leader))
@@ -174,6 +176,8 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **ou
     if (!lay_out_pack(comm, pack, shape))
         return -ENOMEM;
     fill_pack(comm, first, pack);
+    together->input = (struct gyre_buffer){.address = pack->input};
+    together->output = (struct gyre_buffer){.address = pack->output};
     *out = pack;
     return 0;
 }
@@ -189,15 +193,15 @@ bool gyre_pack_has(const struct gyre_group *group, uint32_t first, uint32_t call
 static void tell_calls(const struct gyre_comm *comm, uint32_t first, uint64_t sequence)
 {
     const struct gyre_group *group = &comm->group;
-    const struct gyre_shape *shape = &group->call[first].shape;
+    const struct gyre_shape *shape = &group->call[first].request.shape;
     char calls[400];
     size_t used = 0;
     for (uint32_t i = first; i < group->calls && used + 40 < sizeof(calls); i++)
         if (gyre_pack_has(group, first, i))
             used +=
                 (size_t)snprintf(calls + used, sizeof(calls) - used, "%s%llu %s", used ? ", " : "",
-                                 (unsigned long long)group->call[i].shape.count,
-                                 gyre_type_name(group->call[i].shape.type));
+                                 (unsigned long long)group->call[i].request.shape.count,
+                                 gyre_type_name(group->call[i].request.shape.type));
     gyre_log(GYRE_LOG_WARN,
              "operation %llu of communicator %u is here a group of %s; elements of its calls: %s%s",
              (unsigned long long)sequence, comm->id,

@@ -71,7 +71,7 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
     struct gyre_group *group = &run->comm->group;
     const struct gyre_group_call *call = &group->call[first];
     struct gyre_operation *op = NULL;
-    struct gyre_shape together;
+    struct gyre_request together;
     struct gyre_pack *pack;
     int status;
     if (run->begun - run->ended == GYRE_GROUP_WINDOW)
@@ -79,11 +79,11 @@ static void start_one(struct gyre_group_run *run, uint32_t first)
     if (gyre_pack_make(run->comm, first, &pack, &together))
         status = gyre_comm_refused(run->comm, gyre_group_no_memory(group));
     else if (pack)
-        status = gyre_comm_start(run->comm, &together, pack->input, pack->output, &op);
+        status = gyre_comm_start(run->comm, &together, &op);
     else if (call->v_call)
         status = gyre_all_to_all_v_begin(run->comm, call->v_call, &op);
     else
-        status = gyre_comm_start(run->comm, &call->shape, call->input, call->output, &op);
+        status = gyre_comm_start(run->comm, &call->request, &op);
     tell_waiters(run, first, status, op);
 }
 
@@ -150,7 +150,7 @@ static int run_group(struct gyre_comm *comm)
 static int run_call_alone(struct gyre_comm *comm, const struct gyre_group_call *call)
 {
     return call->v_call ? gyre_all_to_all_v_run_alone(comm, call->v_call)
-                        : gyre_comm_run(comm, &call->shape, call->input, call->output);
+                        : gyre_comm_run(comm, &call->request);
 }
 
 static int run_group_alone(struct gyre_comm *comm)

@@ -132,11 +132,13 @@ static int exchange_words(struct muster *muster, struct process_word *mine)
     uint32_t n = muster->processes->n;
     mine->status = trouble->status;
     snprintf(mine->text, sizeof mine->text, "%s", trouble->text);
-    const struct gyre_shape shape = {
-        .verb = GYRE_VERB_ALL_GATHER, .type = GYRE_U8, .count = sizeof *mine};
+    const struct gyre_request request = {
+        .shape = {.verb = GYRE_VERB_ALL_GATHER, .type = GYRE_U8, .count = sizeof *mine},
+        .input = {.address = mine, .bytes = sizeof *mine},
+        .output = {.address = muster->word, .bytes = n * sizeof *mine}};
     int status = gyre_comm_check(muster->processes, "gyre_init_in_process");
     if (!status)
-        status = gyre_comm_run(muster->processes, &shape, mine, muster->word);
+        status = gyre_comm_run(muster->processes, &request);
     if (status)
         return gyre_trouble_set(trouble, status, "%s",
                                 gyre_progress_story(muster->processes->progress));

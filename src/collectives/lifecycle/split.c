@@ -55,9 +55,11 @@ struct ballot {
 static int reduce_table(struct gyre_comm *parent, void *table, uint64_t count, enum gyre_type type,
                         enum gyre_op op)
 {
-    const struct gyre_shape shape = {
-        .verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count};
-    return gyre_comm_run(parent, &shape, table, table);
+    const struct gyre_request request = {
+        .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = type, .op = op, .count = count},
+        .input.address = table,
+        .output.address = table};
+    return gyre_comm_run(parent, &request);
 }
 
 static int ballot_open(struct ballot *ballot, struct gyre_comm *parent)
@@ -296,12 +298,14 @@ int gyre_comm_split(struct gyre_comm *comm, int color, int key, struct gyre_comm
  * by anybody are the sum over all ranks. */
 static int sum_lost(struct gyre_comm *child, int64_t *lost)
 {
-    const struct gyre_shape shape = {
-        .verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true};
+    const struct gyre_request request = {
+        .shape = {.verb = GYRE_VERB_ALL_REDUCE, .type = GYRE_I64, .count = 1, .barrier = true},
+        .input.address = lost,
+        .output.address = lost};
     if (child->n == 1)
         return 0;
     child->engine->planning.mapped = false;
-    return gyre_comm_run(child, &shape, lost, lost);
+    return gyre_comm_run(child, &request);
 }
 
 int gyre_comm_end(struct gyre_comm *child)
