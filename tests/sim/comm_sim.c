@@ -145,11 +145,8 @@ struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain)
 
 /* A turn of waiting. The first one only looks again, as the real one does; then nothing moves here
  * until the world says so. */
-int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
-                     bool (*ready)(void *context), void *context, uint64_t deadline)
+int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, uint64_t deadline)
 {
-    (void)ready;
-    (void)context;
     (void)deadline;
     if (idle->turns++)
         hand_back(domain);
@@ -184,13 +181,30 @@ bool gyre_domain_attended(const struct gyre_domain *domain)
     return false;
 }
 
-void gyre_domain_stand_by(struct gyre_domain *domain, bool (*over)(void *context), void *context,
-                          uint64_t deadline)
+void gyre_domain_sleep(struct gyre_domain *domain, bool found)
 {
     (void)domain;
-    (void)over;
-    (void)context;
+    (void)found;
+}
+
+uint32_t gyre_domain_stand_aside(struct gyre_domain *domain)
+{
+    (void)domain;
+    return 0;
+}
+
+bool gyre_domain_stand_by(struct gyre_domain *domain, uint32_t *seen, uint64_t deadline)
+{
+    (void)domain;
+    (void)seen;
     (void)deadline;
+    return true;
+}
+
+void gyre_domain_stand_down(struct gyre_domain *domain, bool owner)
+{
+    (void)domain;
+    (void)owner;
 }
 
 void gyre_domain_tell_standing(struct gyre_domain *domain)

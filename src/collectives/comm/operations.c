@@ -105,12 +105,20 @@ struct exchange {
 };
 
 /* Peers may send what this rank will receive later: it is read before anybody sleeps. */
-static bool exchange_came(void *context)
+static bool exchange_came(const struct exchange *exchange)
 {
-    const struct exchange *exchange = context;
     bool moved = gyre_progress_poll(exchange->progress);
     return moved ||
            gyre_exchange_ready(exchange->mesh, exchange->plan, exchange->name, exchange->begun);
+}
+
+static int await_exchange(const struct exchange *exchange, struct gyre_idle *idle)
+{
+    int status = gyre_progress_idle_turn(exchange->progress, idle, UINT64_MAX);
+    if (status != GYRE_IDLE_ASLEEP)
+        return status;
+    gyre_domain_sleep(exchange->progress->domain, exchange_came(exchange));
+    return 0;
 }
 
 /* Another thread wants in, and will drive: from here on it is an operation like any other. False
@@ -150,8 +158,7 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
     while (!exchange.begun && !status) {
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
-        status =
-            gyre_progress_idle_turn(comm->progress, &idle, exchange_came, &exchange, UINT64_MAX);
+        status = await_exchange(&exchange, &idle);
         exchange.begun = gyre_exchange_begin(comm->mesh, plan, input, exchange.name) == 0;
     }
     idle = (struct gyre_idle){.turns = GYRE_LOOKS}; /* the first looks were inside */
@@ -159,8 +166,7 @@ static int run_shortest(struct gyre_comm *comm, struct gyre_plan *plan, const vo
         if (go_the_long_way(comm, &exchange, input, output, &status))
             return status;
         gyre_progress_tell_fault(comm);
-        status =
-            gyre_progress_idle_turn(comm->progress, &idle, exchange_came, &exchange, UINT64_MAX);
+        status = await_exchange(&exchange, &idle);
     }
     gyre_engine_remember(engine, exchange.name.fingerprint);
     if (status)

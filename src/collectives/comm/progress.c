@@ -156,9 +156,8 @@ bool gyre_progress_poll(struct gyre_progress_engine *progress)
     return moved;
 }
 
-static bool something_came(void *context)
+static bool something_came(struct gyre_progress_engine *progress)
 {
-    struct gyre_progress_engine *progress = context;
     bool came = gyre_progress_poll(progress);
     if (came)
         gyre_domain_ring(progress->domain);
@@ -166,7 +165,7 @@ static bool something_came(void *context)
 }
 
 int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
-                            bool (*ready)(void *context), void *context, uint64_t deadline)
+                            uint64_t deadline)
 {
     if (!progress->helping)
         gyre_activity_look(gyre_domain_activity(progress->domain));
@@ -175,7 +174,7 @@ int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_i
         uint64_t nap = gyre_now_ns() + DEVICE_NAP;
         deadline = deadline < nap ? deadline : nap;
     }
-    return gyre_domain_idle(progress->domain, idle, ready, context, deadline);
+    return gyre_domain_idle(progress->domain, idle, deadline);
 }
 
 int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *wait)
@@ -190,17 +189,29 @@ int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *
     for (uint32_t i = 0; i < progress->busy_count; i++)
         gyre_progress_tell_fault(progress->busy[i]);
     if (!status)
-        status = gyre_progress_idle_turn(progress, &wait->idle, something_came, progress,
-                                         wait->deadline);
+        status = gyre_progress_idle_turn(progress, &wait->idle, wait->deadline);
+    if (status == GYRE_IDLE_ASLEEP) {
+        gyre_domain_sleep(progress->domain, something_came(progress));
+        return 0;
+    }
     if (status)
         gyre_progress_fail(progress, status);
     return status;
 }
 
-static bool is_over(void *context)
+static bool is_over(const struct gyre_wait *wait)
 {
-    const struct gyre_wait *wait = context;
     return __atomic_load_n((const uint32_t *)wait->word, __ATOMIC_ACQUIRE) != wait->old;
+}
+
+/* Another thread wants to drive: this one waits for what it brings about. */
+static void stand_by(struct gyre_domain *domain, const struct gyre_wait *wait)
+{
+    uint32_t seen = gyre_domain_stand_aside(domain);
+    bool owner = false;
+    while (!owner && !is_over(wait))
+        owner = gyre_domain_stand_by(domain, &seen, wait->deadline);
+    gyre_domain_stand_down(domain, owner);
 }
 
 int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *wait)
@@ -211,10 +222,8 @@ int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *
             return status;
         if (wait->deadline != UINT64_MAX && gyre_now_ns() >= wait->deadline)
             return is_over(wait) ? 0 : GYRE_AGAIN;
-        if (gyre_domain_wanted(progress->domain)) {
-            gyre_domain_leave(progress->domain);
-            gyre_domain_stand_by(progress->domain, is_over, wait, wait->deadline);
-        }
+        if (gyre_domain_wanted(progress->domain))
+            stand_by(progress->domain, wait);
     }
     return 0;
 }

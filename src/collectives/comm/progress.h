@@ -99,9 +99,9 @@ int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *
 /* Waits until a status is not GYRE_AGAIN, or the job has failed. Returns the status. */
 int gyre_progress_await(struct gyre_progress_engine *progress, const _Atomic int *status);
 
-/* Only the waiting of a turn, for callers that look for themselves. */
+/* The waiting of a turn, for callers that look for themselves; returns as gyre_domain_idle(). */
 int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_idle *idle,
-                            bool (*ready)(void *context), void *context, uint64_t deadline);
+                            uint64_t deadline);
 
 /* The story of the first failure; without one, of the thread's trouble. */
 const char *gyre_progress_story(const struct gyre_progress_engine *progress);

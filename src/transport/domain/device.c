@@ -12,7 +12,9 @@
  * where the machine has no driver is not wrong: the same command line serves both.
  *
  * UUIDs travel in the roster, because processes may number devices differently; so ranks that share
- * a device are known to all, and the lowest of them says so. */
+ * a device are known to all, and the lowest of them says so.
+ *
+ * Tested by tests/program/cuda/devices.c. */
 #include "transport/domain/inside.h"
 
 #include "base/log.h"

@@ -4,7 +4,9 @@
  * shared in the node ─▶ links
  *
  * open() goes down this line and close() goes back up; both tolerate any half-built state, so there
- * is one way out. */
+ * is one way out.
+ *
+ * Tested by tests/program/collectives/comm.c. */
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"
@@ -14,7 +16,6 @@
 #include "transport/join/join.h"
 #include "transport/net/address.h"
 #include "transport/memory/copy_queue.h"
-#include "transport/link/table.h"
 #include "transport/net/socket.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@
 #include <string.h>
 #include <time.h>
 
-#define QUEUE_BYTES    (128u * 1024) /* from one rank to one peer of its node */
 #define LISTEN_BACKLOG 4096
 
 /* -- those of this process --------------------------------------------------------------------- */
@@ -136,93 +136,7 @@ static int start_watch(struct gyre_domain *domain, struct gyre_trouble *trouble)
     return status;
 }
 
-/* -- links ------------------------------------------------------------------------------------- */
-
-int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
-                          uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble)
-{
-    const struct gyre_joined *joined = domain->joined;
-    const struct gyre_job *job = &domain->job;
-    bool told =
-        job->local_rank >= 0 && job->local_world > 0; /* of the machine, whatever is shared */
-    struct gyre_wire_options options = {
-        .rank = joined->rank,
-        .n = joined->n,
-        .local_rank = told ? job->local_rank : (int)joined->local_rank,
-        .local_size = told ? job->local_world : (int)joined->local_size,
-        .epoch = domain->job.epoch,
-        .peers = peers,
-        .failover = domain->settings.failover,
-        .bare_payload = domain->settings.bare_payload,
-        .dead_time_ms = (int)domain->settings.dead_time_ms,
-        .variant = domain->settings.poller,
-        .address = &joined->member[joined->rank].address,
-        .lookup = &domain->lookup};
-    return driver->open(&options, wire, trouble);
-}
-
-/* Links to the peers of this node, by the first mapped driver that there is here. Returns the wire's
- * number. */
-static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
-{
-    struct gyre_wire *opened;
-    struct gyre_trouble absent = {0};
-    int status = GYRE_UNSUPPORTED;
-    for (const struct gyre_driver *const *it = gyre_drivers; *it && status == GYRE_UNSUPPORTED;
-         it++) {
-        if (!(*it)->mapped)
-            continue;
-        absent = (struct gyre_trouble){0};
-        status = gyre_domain_open_wire(domain, *it, (uint32_t)domain->joined->local_size, &opened,
-                                       &absent);
-        if (!status)
-            return gyre_links_add_wire(domain->links, *it, opened);
-    }
-    return gyre_trouble_set(trouble, status, "%s", absent.text);
-}
-
-/* The queue from the owner of `base` to the peer whose place in the node is `local_rank`. */
-static struct gyre_region shm_queue_of(void *base, int local_rank)
-{
-    return (struct gyre_region){.base = (uint8_t *)base + (size_t)local_rank * QUEUE_BYTES,
-                                .length = QUEUE_BYTES};
-}
-
-static int attach_mapped(struct gyre_domain *domain, int wire, uint32_t peer,
-                         struct gyre_trouble *trouble)
-{
-    const struct gyre_joined *joined = domain->joined;
-    void *view;
-    int status = gyre_domain_await_view(domain, peer, GYRE_REGION_QUEUES,
-                                        domain->queue_region.length, &view, trouble);
-    if (status)
-        return status;
-    struct gyre_region mine =
-        shm_queue_of(domain->queue_region.base, joined->member[peer].local_rank);
-    struct gyre_region theirs = shm_queue_of(view, (int)joined->local_rank);
-    struct gyre_channel channel = {.peer = peer, .mine = &mine, .theirs = &theirs};
-    return gyre_links_attach(domain->links, wire, &channel, trouble);
-}
-
-static int attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble)
-{
-    const struct gyre_joined *joined = domain->joined;
-    const struct gyre_device *host = gyre_device_of(GYRE_MEMORY_HOST);
-    if (joined->local_size < 2)
-        return 0;
-    int wire = open_mapped(domain, trouble);
-    if (wire < 0)
-        return wire;
-    int status = host->alloc(0, (uint64_t)joined->local_size * QUEUE_BYTES, GYRE_SHARE_SEALED,
-                             &domain->queue_region, trouble);
-    if (!status)
-        status = gyre_watch_share(domain->watch, GYRE_REGION_QUEUES, &domain->queue_region,
-                                  GYRE_SHARE_SEALED, trouble);
-    for (uint32_t peer = 0; !status && peer < joined->n; peer++)
-        if (gyre_domain_mapped(domain, peer))
-            status = attach_mapped(domain, wire, peer, trouble);
-    return status;
-}
+/* -- open and close ---------------------------------------------------------------------------- */
 
 /* Processes on this machine, whatever node they play. */
 static uint32_t ranks_here(const struct gyre_domain *domain)
@@ -233,8 +147,6 @@ static uint32_t ranks_here(const struct gyre_domain *domain)
         here += strcmp(joined->member[i].host, joined->member[joined->rank].host) == 0;
     return here;
 }
-
-/* -- open and close ---------------------------------------------------------------------------- */
 
 static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
@@ -254,8 +166,9 @@ static int open_peers(struct gyre_domain *domain, struct gyre_trouble *trouble)
         return status;
     if (domain->joined->local_size > 1 && (status = gyre_domain_bell_meet(domain, trouble)))
         return status;
-    return (status = attach_node(domain, trouble)) ? status
-                                                   : gyre_domain_attach_remote(domain, trouble);
+    return (status = gyre_domain_attach_node(domain, trouble))
+               ? status
+               : gyre_domain_attach_remote(domain, trouble);
 }
 
 static int find_job(struct gyre_domain *domain, const struct gyre_domain_options *options,
@@ -380,66 +293,4 @@ int gyre_domain_close(struct gyre_domain *domain, struct gyre_trouble *trouble)
     strike(domain);
     free(domain);
     return status;
-}
-
-/* -- what it is -------------------------------------------------------------------------------- */
-
-int gyre_domain_cuda(const struct gyre_domain *domain)
-{
-    return domain->cuda_device;
-}
-
-const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
-{
-    return &domain->job;
-}
-
-const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)
-{
-    return domain->joined;
-}
-
-struct gyre_links *gyre_domain_links(struct gyre_domain *domain)
-{
-    return domain->links;
-}
-
-struct gyre_health *gyre_domain_health(struct gyre_domain *domain)
-{
-    return &domain->health;
-}
-
-struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain)
-{
-    return domain->watch;
-}
-
-struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain)
-{
-    return &domain->activity;
-}
-
-bool gyre_domain_forked(const struct gyre_domain *domain)
-{
-    return domain->forked;
-}
-
-bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
-{
-    return domain->oversubscribed;
-}
-
-bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
-{
-    return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
-}
-
-bool gyre_domain_is_copying(const struct gyre_domain *domain)
-{
-    return gyre_copy_queue_busy(domain->lookup.copy_queue);
-}
-
-bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
-{
-    return domain->watch && gyre_watch_peer_ended(domain->watch, peer);
 }

@@ -68,31 +68,46 @@ bool gyre_domain_try_enter(struct gyre_domain *domain);
 void gyre_domain_leave(struct gyre_domain *domain);
 bool gyre_domain_wanted(const struct gyre_domain *domain); /* somebody waits in enter() */
 
-/* For a thread that waits for something which another, the owner, will bring about. The owner gives
- * way to whoever wants in, and stands by from then on: until over(context), or until nobody owns
- * the domain, or the deadline. Not the owner; the owner when it returns. tell_standing() has those
- * that stand by look: something has ended. */
-void gyre_domain_stand_by(struct gyre_domain *domain, bool (*over)(void *context), void *context,
-                          uint64_t deadline);
-bool gyre_domain_attended(const struct gyre_domain *domain); /* some stand by, or want in */
+/* Waiting for something that another thread, the owner, will bring about:
+ *
+ *     uint32_t seen = gyre_domain_stand_aside(domain);
+ *     bool owner = false;
+ *     while (!owner && !over)
+ *         owner = gyre_domain_stand_by(domain, &seen, deadline);
+ *     gyre_domain_stand_down(domain, owner);
+ *
+ * stand_aside() gives ownership up. stand_by() waits until tell_standing() or for some
+ * milliseconds; true: this thread is the owner, because nobody was, or the deadline has passed, or
+ * the job has failed. stand_down() makes it the owner in any case. */
+uint32_t gyre_domain_stand_aside(struct gyre_domain *domain);
+bool gyre_domain_stand_by(struct gyre_domain *domain, uint32_t *seen, uint64_t deadline);
+void gyre_domain_stand_down(struct gyre_domain *domain, bool owner);
+
+/* Has the threads that stand by look: something has ended. */
 void gyre_domain_tell_standing(struct gyre_domain *domain);
+bool gyre_domain_attended(const struct gyre_domain *domain); /* some stand by, or want in */
 
 /* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner;
  * cheap if all are awake. */
 void gyre_domain_ring(struct gyre_domain *domain);
 
-/* One turn of waiting without progress: spins, yields or sleeps, depending on how long it has been
- * and on whether ranks outnumber cores. `ready(context)` is asked once more between announcing
- * sleep and sleeping. Returns 0, or the job's failure (gyre_health). Zero the struct before the
- * first turn and after each progress. Owner. */
+/* How long this thread has waited. Zero the struct before the first turn and after each progress. */
 struct gyre_idle {
     uint32_t turns;
     uint64_t since; /* when the wait began, 0: not read yet */
     bool long_wait;
     bool aside; /* nobody is in a call: the program computes, so sleep soon */
 };
-int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle,
-                     bool (*ready)(void *context), void *context, uint64_t deadline);
+
+/* One turn of waiting without progress, which spins or yields. Returns 0; negative: the job's
+ * failure (gyre_health); GYRE_IDLE_ASLEEP: peers have been told that this rank sleeps, so look once
+ * more, and call sleep(). Owner. */
+#define GYRE_IDLE_ASLEEP 1
+int gyre_domain_idle(struct gyre_domain *domain, struct gyre_idle *idle, uint64_t deadline);
+
+/* Sleeps until a peer rings, or the links wake it, or for at most 50 ms or until the deadline; not
+ * at all if that last look `found` something. Owner, after GYRE_IDLE_ASLEEP. */
+void gyre_domain_sleep(struct gyre_domain *domain, bool found);
 
 /* -- shared memory ----------------------------------------------------------------------------- */
 

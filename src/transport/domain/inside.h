@@ -61,6 +61,8 @@ struct gyre_domain {
     bool light_ring;     /* sleepers fence for this process too: it need not */
     bool sockets;        /* some peer is reached by descriptors: sleep on those */
     bool oversubscribed; /* ranks of this machine outnumber its cores */
+    uint32_t bell_seen;  /* the word, when this rank said that it sleeps */
+    uint64_t sleep_ns;   /* how long it will */
 
     /* ownership of progress */
     _Atomic uint32_t owner;  /* 1: somebody drives */
@@ -92,12 +94,26 @@ int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
 
 /* After the join: one line, by the lowest of them, if other ranks use this rank's device. */
 void gyre_domain_device_tell(const struct gyre_domain *domain);
+
+/* The doorbell: makes it; gives it to the node's peers and takes theirs; frees it. */
 int gyre_domain_bell_init(struct gyre_domain *domain, struct gyre_trouble *trouble);
 int gyre_domain_bell_meet(struct gyre_domain *domain, struct gyre_trouble *trouble);
 void gyre_domain_bell_deinit(struct gyre_domain *domain);
 
+/* Wakes the owner, if it sleeps. Any thread. */
+void gyre_domain_wake_owner(struct gyre_domain *domain);
+
+/* Tells peers that this rank sleeps. False: the fence for all failed, and a ring may be missed. */
+bool gyre_domain_say_asleep(struct gyre_domain *domain);
+void gyre_domain_say_awake(struct gyre_domain *domain);
+
+/* Opens a wire of that driver for so many peers. */
+
 int gyre_domain_open_wire(struct gyre_domain *domain, const struct gyre_driver *driver,
                           uint32_t peers, struct gyre_wire **wire, struct gyre_trouble *trouble);
+
+/* Links to every peer of this node. */
+int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 /* Links to every peer of another node, each over the best driver that both ends have. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);

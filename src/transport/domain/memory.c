@@ -3,7 +3,9 @@
  *     share     make a region ─▶ the table of regions ─▶ the watch offers it ─▶ peers have mapped it
  *     unshare   out of the table ─▶ the watch has peers let go ─▶ no copy is under way ─▶ freed
  *
- * The table is transport/memory/lookup.h, in which drivers look, too. */
+ * The table is transport/memory/lookup.h, in which drivers look, too.
+ *
+ * Tested by tests/program/cuda/share.c. */
 #include "transport/domain/inside.h"
 
 #include "base/clock.h"

@@ -10,7 +10,9 @@
  * connections.
  *
  * Where a better driver was to be had but does not serve everybody, one line says so. A machine
- * without it is no news. */
+ * without it is no news.
+ *
+ * Tested by tests/program/collectives/nodes.c. */
 #include "transport/domain/inside.h"
 
 #include "base/bytes.h"

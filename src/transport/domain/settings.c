@@ -1,4 +1,6 @@
-/* The transport's settings: gyre_init()'s options first, then the environment, then defaults. */
+/* The transport's settings: gyre_init()'s options first, then the environment, then defaults.
+ *
+ * Tested by tests/unit/collectives/comm/world_of_one_test.c. */
 #include "transport/domain/inside.h"
 
 #include "base/env.h"

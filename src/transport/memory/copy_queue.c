@@ -4,7 +4,9 @@
  *     watch    halt: lock, until nothing is under way ▶ unmap ▶ resume: unlock
  *
  * So memory is looked up and its copy posted in one breath, and what is unmapped is read by
- * nobody. Posts finish in the order in which they were made: a ticket is a post's number. */
+ * nobody. Posts finish in the order in which they were made: a ticket is a post's number.
+ *
+ * Tested by tests/unit/transport/stream/device_test.c. */
 #include "transport/memory/copy_queue.h"
 
 #include "base/status.h"

@@ -5,7 +5,9 @@
  *
  * A peer copies by way of memory of its own device, since that is what its operations do: device to
  * device. Where such memory is classic the host takes its place, because to allocate and free it may
- * wait for all that a device has to do, and this is done in the watch's thread. */
+ * wait for all that a device has to do, and this is done in the watch's thread.
+ *
+ * Tested by tests/program/cuda/unshared.c. */
 #include "transport/memory/proof.h"
 
 #include "base/rng.h"

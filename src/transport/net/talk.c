@@ -5,7 +5,9 @@
  * Each recv() asks for exactly what the current message still lacks. That costs two calls per
  * record and buys that the socket can be handed on at any record's end. The record number is part
  * of the code, so records cannot be repeated, dropped or reordered unseen; a length beyond the
- * limit ends the conversation before anything is allocated for it. */
+ * limit ends the conversation before anything is allocated for it.
+ *
+ * Tested by tests/program/job/join_refused.c. */
 #include "transport/net/talk.h"
 
 #include "transport/net/cursor.h"

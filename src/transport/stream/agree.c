@@ -8,7 +8,9 @@
  *
  * So a rank that called another operation is found by the first frame or post of it, also where no
  * name is equal. Who differs decides what it is: both ends, GYRE_MISMATCH; the peer from itself,
- * GYRE_CORRUPT; this end from itself, GYRE_INVALID. */
+ * GYRE_CORRUPT; this end from itself, GYRE_INVALID.
+ *
+ * Tested by tests/unit/transport/stream/ends_test.c. */
 #include "transport/stream/inside.h"
 
 static struct gyre_match operation_of(const struct gyre_match *match)

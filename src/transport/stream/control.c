@@ -11,7 +11,9 @@
  *     VOID    the receive ends, its message will not come
  *     POINT   the message lies there: it is copied by fetch()
  *     TAKEN   so has the peer; the send ends
- *     BYE     so does everything that waits for the peer */
+ *     BYE     so does everything that waits for the peer
+ *
+ * Tested by tests/unit/transport/stream/ends_test.c. */
 #include "transport/stream/inside.h"
 
 #include "base/bytes.h"

@@ -15,7 +15,9 @@
  * A header is believed only as far as its length, and as the place of its payload, before the sum
  * is proved: what goes wrong about names or fingerprints is kept as a verdict, so that a flipped
  * bit is told as GYRE_CORRUPT and not as a MISMATCH. What no honest sum could excuse (a message
- * beyond the credit, a piece that was not granted) fails at once. */
+ * beyond the credit, a piece that was not granted) fails at once.
+ *
+ * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
 
 #include "base/copy.h"

@@ -16,7 +16,9 @@
  * may be messages that the peer takes only after this one. It asks, and comes as a granted message
  * once its receive is posted; so whatever has its receive posted moves, however full the store is.
  * A long message asks too, but late: the grant is normally on its way, and the question only serves
- * to find a receive of another length. */
+ * to find a receive of another length.
+ *
+ * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
 
 #include "base/bytes.h"

@@ -5,7 +5,9 @@
  *     send(name) ── short: out.eager, as credit allows
  *               └── long: granted already? out.granted : sends[name] until the GRANT comes
  *
- * A post either takes one record and one place among the direction's `posts`, or takes nothing. */
+ * A post either takes one record and one place among the direction's `posts`, or takes nothing.
+ *
+ * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/inside.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Signatures as text. */
+/* Signatures as text.
+ *
+ * Tested by tests/unit/transport/watch/detect/audit_test.c. */
 #include "transport/stream/signature.h"
 
 #include "base/types.h"

@@ -4,7 +4,8 @@
  * block.
  *
  *      parcel ─▶ [64]─▶[64]─▶[ 9 ]          free ─▶[64]─▶[64]        fresh ─▶ untouched …
- */
+ *
+ * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/store.h"
 
 #include <assert.h>

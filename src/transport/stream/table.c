@@ -7,7 +7,9 @@
  *
  * Twice as many buckets as records keep chains at one record in the common case, so what is looked
  * for is the first thing looked at. New records go to the end of their chain: among equal names the
- * oldest is found first. */
+ * oldest is found first.
+ *
+ * Tested by tests/unit/transport/stream/stream_test.c. */
 #include "transport/stream/table.h"
 
 #include <assert.h>

@@ -12,7 +12,9 @@
  * out of reach: it ends when that is done.
  *
  * A receive that was granted stays as a record without a buffer and swallows its message when it
- * comes. */
+ * comes.
+ *
+ * Tested by tests/unit/transport/stream/ends_test.c. */
 #include "transport/stream/inside.h"
 
 #include <errno.h>

@@ -1,0 +1,66 @@
+/* What a domain is, for the layers above and for the other files of the domain.
+ *
+ * Tested by tests/program/collectives/comm.c. */
+#include "transport/domain/inside.h"
+
+#include "transport/memory/copy_queue.h"
+
+int gyre_domain_cuda(const struct gyre_domain *domain)
+{
+    return domain->cuda_device;
+}
+
+const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain)
+{
+    return &domain->job;
+}
+
+const struct gyre_joined *gyre_domain_joined(const struct gyre_domain *domain)
+{
+    return domain->joined;
+}
+
+struct gyre_links *gyre_domain_links(struct gyre_domain *domain)
+{
+    return domain->links;
+}
+
+struct gyre_health *gyre_domain_health(struct gyre_domain *domain)
+{
+    return &domain->health;
+}
+
+struct gyre_watch *gyre_domain_watch(struct gyre_domain *domain)
+{
+    return domain->watch;
+}
+
+struct gyre_activity *gyre_domain_activity(struct gyre_domain *domain)
+{
+    return &domain->activity;
+}
+
+bool gyre_domain_forked(const struct gyre_domain *domain)
+{
+    return domain->forked;
+}
+
+bool gyre_domain_oversubscribed(const struct gyre_domain *domain)
+{
+    return domain->oversubscribed;
+}
+
+bool gyre_domain_mapped(const struct gyre_domain *domain, uint32_t peer)
+{
+    return peer != domain->joined->rank && domain->joined->peer[peer].unix_fd >= 0;
+}
+
+bool gyre_domain_is_copying(const struct gyre_domain *domain)
+{
+    return gyre_copy_queue_busy(domain->lookup.copy_queue);
+}
+
+bool gyre_domain_peer_ended(struct gyre_domain *domain, uint32_t peer)
+{
+    return domain->watch && gyre_watch_peer_ended(domain->watch, peer);
+}
