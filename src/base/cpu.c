@@ -2,39 +2,69 @@
  * its affinity mask. */
 #include "base/cpu.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static long quota_of(const char *path)
+/* CPUs' worth of time in `folder`'s cpu.max ("200000 100000"; "max 100000" is no limit), rounded
+ * up. */
+static int quota_of(const char *folder)
 {
+    char path[PATH_MAX];
+    long quota, period;
+    int cpus = INT_MAX;
+    snprintf(path, sizeof path, "/sys/fs/cgroup%.4000s/cpu.max", folder);
     FILE *file = fopen(path, "re");
     if (!file)
-        return -1;
-    long quota = -1, period = 0;
-    int fields = fscanf(file, "%ld %ld", &quota, &period); /* "max 100000" reads nothing */
+        return cpus;
+    if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
+        cpus = (int)((quota + period - 1) / period);
     fclose(file);
-    return fields == 2 && quota > 0 && period > 0 ? (quota + period - 1) / period : -1;
+    return cpus;
 }
 
-/* cgroup v2: the process's own group, then the root of its namespace. */
-static long cgroup_cores(void)
+static long read_quota_number(const char *name)
 {
-    char line[512], path[640];
-    long cores = -1;
+    char path[64];
+    long value = 0;
+    snprintf(path, sizeof path, "/sys/fs/cgroup/cpu/cpu.cfs_%s_us", name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%ld", &value) != 1)
+        value = 0;
+    fclose(file);
+    return value;
+}
+
+static int quota_v1(void)
+{
+    long quota = read_quota_number("quota"), period = read_quota_number("period");
+    return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : INT_MAX;
+}
+
+/* The least quota from the process's own group up to the root: each level limits those below. */
+int gyre_cpu_quota(void)
+{
+    char line[PATH_MAX] = "";
+    int least = quota_v1();
     FILE *file = fopen("/proc/self/cgroup", "re");
-    while (file && fgets(line, sizeof(line), file)) {
-        line[strcspn(line, "\n")] = 0;
-        if (strncmp(line, "0::", 3) == 0) {
-            snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", line + 3);
-            cores = quota_of(path);
-        }
-    }
+    while (file && fgets(line, sizeof line, file) && strncmp(line, "0::", 3))
+        line[0] = 0;
     if (file)
         fclose(file);
-    return cores > 0 ? cores : quota_of("/sys/fs/cgroup/cpu.max");
+    line[strcspn(line, "\n")] = 0;
+    for (char *folder = *line ? line + 3 : line;;) {
+        int quota = quota_of(folder);
+        least = quota < least ? quota : least;
+        char *slash = strrchr(folder, '/');
+        if (!slash)
+            return least;
+        *slash = 0;
+    }
 }
 
 static int affinity_count(void)
@@ -45,8 +75,8 @@ static int affinity_count(void)
 
 static int within_quota(int count)
 {
-    long quota = cgroup_cores();
-    count = quota > 0 && quota < count ? (int)quota : count;
+    int quota = gyre_cpu_quota();
+    count = quota < count ? quota : count;
     return count > 0 ? count : 1;
 }
 

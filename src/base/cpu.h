@@ -39,6 +39,10 @@ static inline void gyre_prefetch_to_write(const void *at)
 /* Bytes of the last cache, 32 MiB where the system does not tell. Reads a file, once. */
 uint64_t gyre_cpu_cache_bytes(void);
 
+/* CPUs' worth of time that the cgroups of this process give, rounded up; INT_MAX: no limit. Reads
+ * files. */
+int gyre_cpu_quota(void);
+
 /* The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1. Reads files:
  * call once. */
 int gyre_cpu_count(void);

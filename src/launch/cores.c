@@ -11,9 +11,9 @@
  *     sorted    0  4 | 1  5 | 2  6 | 3  7   two ranks: {0 4 1 5} and {2 6 3 7} */
 #include "launch/cores.h"
 
+#include "base/cpu.h"
 #include "base/size.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,56 +65,11 @@ static void find_cpus(struct gyre_cores *cores)
         cores->cpu[i] = spot[i].cpu;
 }
 
-/* CPUs' worth of time in `folder`'s cpu.max ("200000 100000"; "max 100000" is no limit), rounded
- * up. */
-static int quota_of(const char *folder)
-{
-    char path[PATH_MAX];
-    long quota, period;
-    int cpus = INT_MAX;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%.4000s/cpu.max", folder);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return cpus;
-    if (fscanf(file, "%ld %ld", &quota, &period) == 2 && quota > 0 && period > 0)
-        cpus = (int)((quota + period - 1) / period);
-    fclose(file);
-    return cpus;
-}
-
-static int quota_v1(void)
-{
-    int quota = read_core_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", -1);
-    int period = read_core_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 0);
-    return quota > 0 && period > 0 ? (quota + period - 1) / period : INT_MAX;
-}
-
-/* The least quota from our own group up to the root, since each level limits those below. */
-static int find_quota(void)
-{
-    char line[PATH_MAX] = "";
-    int least = quota_v1();
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    while (file && fgets(line, sizeof line, file) && strncmp(line, "0::", 3))
-        line[0] = 0;
-    if (file)
-        fclose(file);
-    line[strcspn(line, "\n")] = 0;
-    for (char *folder = *line ? line + 3 : line;;) {
-        int quota = quota_of(folder);
-        least = quota < least ? quota : least;
-        char *slash = strrchr(folder, '/');
-        if (!slash)
-            return least;
-        *slash = 0;
-    }
-}
-
 void gyre_cores_find(struct gyre_cores *cores)
 {
     memset(cores, 0, sizeof *cores);
     find_cpus(cores);
-    int quota = find_quota();
+    int quota = gyre_cpu_quota();
     cores->count = cores->cpus < quota ? cores->cpus : quota;
     if (cores->count < 1)
         cores->count = 1;
