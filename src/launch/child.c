@@ -13,7 +13,9 @@
  * Invariants: the keeper outlives every rank, so the group's number cannot pass to strangers while
  * it may be signalled. Nobody but the launcher holds the pipe's write end: all descriptors are
  * close-on-exec but those a child is meant to have, and the keeper, which never execs, closes it by
- * hand. */
+ * hand.
+ *
+ * Tested by tests/program/launch/launch.c. */
 #include "launch/child.h"
 
 #include "base/rng.h"

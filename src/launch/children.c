@@ -12,7 +12,9 @@
  * Every descriptor has a fixed place in the poll table; a place that is not of interest now holds
  * -1:
  *
- *     [signals][exec][out][err] [pidfd, out, err of child 0] [… of child 1] … [line 0] [line 1] … */
+ *     [signals][exec][out][err] [pidfd, out, err of child 0] [… of child 1] … [line 0] [line 1] …
+ *
+ * Tested by tests/program/launch/launch.c. */
 #include "launch/children_inside.h"
 
 #include "base/clock.h"

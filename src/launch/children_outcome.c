@@ -11,7 +11,9 @@
  * sockets, and may then lose its core for some milliseconds before its parent hears of it. So a
  * mere exit code is doubted for a moment, in which a death by signal, or word from another
  * launcher, takes its place. Where in that moment all ranks ended with one and the same code, and
- * what they said is the same, they refused alike: then none of them was first. */
+ * what they said is the same, they refused alike: then none of them was first.
+ *
+ * Tested by tests/program/launch/launch.c. */
 #include "launch/children_inside.h"
 
 #include "base/clock.h"

@@ -8,7 +8,9 @@
  * package:
  *
  *     cpu       0  1  2  3  4  5  6  7      (core c has the hyper-threads c and c + 4)
- *     sorted    0  4 | 1  5 | 2  6 | 3  7   two ranks: {0 4 1 5} and {2 6 3 7} */
+ *     sorted    0  4 | 1  5 | 2  6 | 3  7   two ranks: {0 4 1 5} and {2 6 3 7}
+ *
+ * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/cores.h"
 
 #include "base/cpu.h"

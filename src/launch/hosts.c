@@ -10,7 +10,9 @@
  * Nothing secret is in an argument or an environment variable: other users of either machine can
  * list both. When we die, ssh dies with us, the far launcher's standard input ends, and it ends its
  * ranks. A host that is this machine needs no ssh: its launcher is started by a shell in the same
- * way. */
+ * way.
+ *
+ * Tested by tests/program/launch/hosts.c. */
 #include "launch/start.h"
 
 #include "base/hex.h"

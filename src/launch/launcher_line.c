@@ -2,10 +2,12 @@
  *
  * The buffer holds one line that is not complete yet, or complete lines that nobody has taken:
  *
- *     "signal 2\nfailed 3 rank 5 on b: ex"        gyre_launcher_line_next() cuts the first line off, then
- *                                                 waits for the rest
+ *     "signal 2\nfailed 3 rank 5 on b: ex"   gyre_launcher_line_next() cuts the first line off,
+ *                                            then waits for the rest
  *
- * A line longer than the buffer cannot come from a launcher; the connection is treated as ended. */
+ * A line longer than the buffer cannot come from a launcher; the connection is treated as ended.
+ *
+ * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/launcher_line.h"
 
 #include <errno.h>

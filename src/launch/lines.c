@@ -11,7 +11,9 @@
  *
  * The launcher's output may be a terminal whose O_NONBLOCK flag is shared with the user's shell, so
  * it is never set: writes are cut to PIPE_BUF, which a descriptor that poll(2) calls writable takes
- * at once. */
+ * at once.
+ *
+ * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/lines.h"
 
 #include <errno.h>

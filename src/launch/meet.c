@@ -10,7 +10,9 @@
  *
  * So the user's key, the rendezvous with its time limits, and its messages are the ones every job
  * has. Only the connection between node 0 and each other node is kept: what one node tells, node 0
- * passes on. */
+ * passes on.
+ *
+ * Tested by tests/program/launch/meet.c. */
 #include "launch/meet.h"
 
 #include "base/clock.h"

@@ -10,7 +10,9 @@
  *     GYRE_SIMULATED_NODE  the node this rank plays, where one machine plays several
  *
  * Threads of numerical libraries share the machine evenly unless the user says otherwise: n ranks
- * that each start a thread per core are slower than one. */
+ * that each start a thread per core are slower than one.
+ *
+ * Tested by tests/program/launch/launch.c. */
 #include "launch/start.h"
 
 #include "base/log.h"

@@ -8,7 +8,9 @@
  *     4,2      →  [4, 2]         4+2  →  [4, 2]
  *
  * Invariants: 1 ≤ nodes ≤ GYRE_NODES_MAX, 1 ≤ size ≤ GYRE_RANKS_PER_NODE_MAX; ranks are counted
- * node by node. */
+ * node by node.
+ *
+ * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/seating.h"
 
 #include "base/env.h"

@@ -233,8 +233,8 @@ static int64_t slurm_count(const char *name)
     return count;
 }
 
-/* SLURM_TASKS_PER_NODE is no sign: of a whole node taken for one process it may hold the cores. Beside
- * a number of tasks, tasks per node are a limit only. */
+/* SLURM_TASKS_PER_NODE is no sign: of a whole node taken for one process it may hold the cores.
+ * Beside a number of tasks, tasks per node are a limit only. */
 int gyre_slurm_stranded(const char **of)
 {
     if (!gyre_job_variable("SLURM_JOB_ID") || gyre_slurm_in_step()) {

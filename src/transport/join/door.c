@@ -5,7 +5,9 @@
  *     packet   one message of known size, with two descriptors or without
  *
  * The kernel says who opened the other end; another user is not talked to. Descriptors that come
- * unasked are closed. */
+ * unasked are closed.
+ *
+ * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/hex.h"

@@ -4,7 +4,9 @@
  * a former epoch) changes nothing for the others; rank 0 logs it. One whose start contradicts rank
  * 0's (size, version, settings) means that the job can never be complete, so the join fails at
  * once, on every rank, with the same sentence. The sentence names both sides' hosts and the values
- * that differ. */
+ * that differ.
+ *
+ * Tested by tests/program/job/join_refused.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"

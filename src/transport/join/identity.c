@@ -2,7 +2,9 @@
  *
  * Everything here works on bytes and structs alone, so tests and fuzzers reach all of it; only
  * gather() looks at the machine. "One machine" means one running kernel, whose boot id containers
- * share and reboots change. */
+ * share and reboots change.
+ *
+ * Tested by tests/program/job/join.c. */
 #include "transport/join/identity.h"
 #include "transport/job/boot.h"
 

@@ -49,8 +49,8 @@ size_t gyre_story_encode(const struct gyre_story *story, uint8_t out[GYRE_STORY_
 int gyre_story_decode(const struct gyre_record *record, struct gyre_story *story);
 
 /* Divides ranks into nodes. Each rank joins a lower rank's node if it shares memory with every rank
- * of that node, or opens a new one. `share` is a symmetric matrix of n × n bytes. Nodes are numbered
- * by their lowest rank. Returns how many nodes there are. */
+ * of that node, or opens a new one. `share` is a symmetric matrix of n × n bytes. Nodes are
+ * numbered by their lowest rank. Returns how many nodes there are. */
 uint32_t gyre_nodes_assign(uint32_t n, const uint8_t *share, uint32_t *node);
 
 #endif

@@ -80,7 +80,7 @@ int gyre_lobby_refuse(struct gyre_lobby *lobby, const struct gyre_arrival *arriv
 void gyre_lobby_tick(struct gyre_lobby *lobby, uint64_t now); /* hangs up on the silent */
 void gyre_lobby_destroy(struct gyre_lobby *lobby);
 
-/* -- place.c ------------------------------------------------------------------------------------ */
+/* -- place.c ----------------------------------------------------------------------------------- */
 
 struct gyre_rendezvous {
     int listener[4];
@@ -97,12 +97,12 @@ void gyre_rendezvous_close(struct gyre_rendezvous *place);
 int gyre_rendezvous_find(struct gyre_joining *join, struct sockaddr_storage *out, int max,
                          struct gyre_trouble *trouble);
 
-/* -- seek.c ------------------------------------------------------------------------------------- */
+/* -- seek.c ------------------------------------------------------------------------------------ */
 
 /* Blocks until rank 0 has proven itself over *talk. */
 int gyre_join_seek(struct gyre_joining *join, struct gyre_talk *talk);
 
-/* -- guest.c ------------------------------------------------------------------------------------ */
+/* -- guest.c ----------------------------------------------------------------------------------- */
 
 struct gyre_guest {
     struct gyre_claim claim;
@@ -119,7 +119,7 @@ int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *reco
 int gyre_guest_refuse_rank(struct gyre_joining *join, const struct gyre_guest *guest,
                            struct gyre_refusal *refusal);
 
-/* -- root.c ------------------------------------------------------------------------------------- */
+/* -- root.c ------------------------------------------------------------------------------------ */
 
 int gyre_root_open(struct gyre_joining *join);
 int gyre_root_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
@@ -133,7 +133,7 @@ void gyre_root_tell_failure(struct gyre_joining *join);
 bool gyre_root_lingers(const struct gyre_joining *join);
 void gyre_root_close(struct gyre_joining *join);
 
-/* -- door.c ------------------------------------------------------------------------------------- */
+/* -- door.c ------------------------------------------------------------------------------------ */
 
 int gyre_door_open(const uint8_t name[16]);    /* a listening Unix socket, or -errno */
 int gyre_door_connect(const uint8_t name[16]); /* a connection to one; -EPERM: another user's */
@@ -149,10 +149,10 @@ int gyre_packet_send(int socket_fd, const uint8_t *bytes, size_t length, const i
 int gyre_packet_receive(int socket_fd, uint8_t *bytes, size_t length, int fd[2]);
 void gyre_close_both(int fd[2]);
 
-/* -- pair.c ------------------------------------------------------------------------------------- */
+/* -- pair.c ------------------------------------------------------------------------------------ */
 
-/* open: before the introduction, makes the Unix socket of `mine`. start: after the roster. busy: some
- * pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
+/* open: before the introduction, makes the Unix socket of `mine`. start: after the roster. busy:
+ * some pair is not decided yet. why: the first reason for a pair that cannot share, "" without one.
  * settle: after the plan, closes what is no channel of this node. */
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine);
 int gyre_pairing_start(struct gyre_joining *join);
@@ -163,7 +163,7 @@ const char *gyre_pairing_why(const struct gyre_joining *join);
 void gyre_pairing_settle(struct gyre_joining *join);
 void gyre_pairing_close(struct gyre_joining *join);
 
-/* -- mesh.c ------------------------------------------------------------------------------------- */
+/* -- mesh.c ------------------------------------------------------------------------------------ */
 
 /* open: before the report, makes the data listener and says where it is. start: after the plan.
  * busy: some connection is missing. */

@@ -203,8 +203,8 @@ static void tell_join_failure(struct gyre_joining *join, int status)
 
 /* -- beginning and end ------------------------------------------------------------------------- */
 
-/* Room for a socket and a pidfd or all stripes to each peer, for each rank of the process, as far as
- * the hard limit goes. */
+/* Room for a socket and a pidfd or all stripes to each peer, for each rank of the process, as far
+ * as the hard limit goes. */
 static int raise_descriptors(struct gyre_joining *join)
 {
     struct rlimit limit;

@@ -1,10 +1,10 @@
 /* From "I am rank 2 of job X" to authenticated channels to every peer: rendezvous, handshake, mesh.
  *
- * Rank 0 listens at the job's root address. Everybody joins there, proves the key (transport/net/handshake.h),
- * tells what a peer needs to know (struct gyre_member) and receives the roster of all. Then each
- * pair meets: over an abstract Unix socket where both are on one machine and may share memory, over
- * TCP otherwise. Rank 0 gathers which pairs can share memory and hands the resulting nodes to all,
- * so every rank has the same picture. */
+ * Rank 0 listens at the job's root address. Everybody joins there, proves the key
+ * (transport/net/handshake.h), tells what a peer needs to know (struct gyre_member) and receives
+ * the roster of all. Then each pair meets: over an abstract Unix socket where both are on one
+ * machine and may share memory, over TCP otherwise. Rank 0 gathers which pairs can share memory and
+ * hands the resulting nodes to all, so every rank has the same picture. */
 #ifndef GYRE_TRANSPORT_JOIN_JOIN_H
 #define GYRE_TRANSPORT_JOIN_JOIN_H
 

@@ -7,7 +7,9 @@
  * A stranger costs one slot of a table made at the start and nothing else: no allocation, no
  * thread, no answer, at most 128 bytes read. When the table or one address's share of it is full,
  * the stranger that has waited longest there makes room, before any connection whose M1 held: an
- * honest rank needs a millisecond, so whoever floods mostly throws out itself. */
+ * honest rank needs a millisecond, so whoever floods mostly throws out itself.
+ *
+ * Tested by tests/program/job/join_hostile.c. */
 #include "transport/join/inside.h"
 
 #include "base/hex.h"

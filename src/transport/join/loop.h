@@ -1,9 +1,10 @@
-/* What all parts of a join share: its state, the descriptors it watches, and its control connections.
+/* What all parts of a join share: its state, the descriptors it watches, and its control
+ * connections.
  *
- * The loop calls nobody. gyre_join_wait() returns the slot whose descriptor is ready, and the caller
- * (join.c) hands the slot to the part that its `owner` names. A part that sees a connection break
- * records the loss here, and rank 0's two sides leave each other records in the inbox; join.c reads
- * both after every event. */
+ * The loop calls nobody. gyre_join_wait() returns the slot whose descriptor is ready, and the
+ * caller (join.c) hands the slot to the part that its `owner` names. A part that sees a connection
+ * break records the loss here, and rank 0's two sides leave each other records in the inbox; join.c
+ * reads both after every event. */
 #ifndef GYRE_TRANSPORT_JOIN_LOOP_H
 #define GYRE_TRANSPORT_JOIN_LOOP_H
 

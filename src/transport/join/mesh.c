@@ -8,7 +8,9 @@
  * Both sides file connection s under tcp[s], so the order agrees without a word about it. The
  * session's key (rank 0's nonce is in it) keeps out connections of the same job's former life. A
  * dial that fails is tried again until the phase's patience ends: a full lobby or a lost SYN is no
- * reason to fail; then the last error, both addresses and what to look at are told. */
+ * reason to fail; then the last error, both addresses and what to look at are told.
+ *
+ * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"

@@ -11,7 +11,9 @@
  * mapping and comparing it tries exactly what the shm driver will do. A pair shares memory when
  * both verdicts are 0; only the higher rank reports it, since it knows both. Each message is one
  * packet, descriptors travel with it, and a descriptor that was not asked for is closed. The kernel
- * says who the other side's user is; another user is hung up on before a byte is read. */
+ * says who the other side's user is; another user is hung up on before a byte is read.
+ *
+ * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"

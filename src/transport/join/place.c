@@ -9,7 +9,9 @@
  * Rank 0 binds the addresses that the host's name has here and no others. Two exceptions bind all:
  * none of them is this machine's (a forwarded or virtual address), or a name that is not
  * "localhost" leads to loopback, as Debian's /etc/hosts has it for a machine's own name, where no
- * other machine could ever arrive. */
+ * other machine could ever arrive.
+ *
+ * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"
 
 #include "base/log.h"

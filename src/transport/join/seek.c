@@ -11,7 +11,9 @@
  *
  * Waiting helps against an absent rank 0, not against a wrong key: a rank that every place hangs up
  * on gives up after ten seconds, not at the end of the join timeout. A look-up of a name blocks as
- * long as the machine's resolver does, also beyond that timeout. */
+ * long as the machine's resolver does, also beyond that timeout.
+ *
+ * Tested by tests/program/job/join_refused.c. */
 #include "transport/join/inside.h"
 
 #include "base/hex.h"

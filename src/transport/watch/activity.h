@@ -1,6 +1,7 @@
 /* What a rank is doing in its communicators, for the watch to tell others.
  *
- * The communicators write plain stores into structs; the watch's thread reads them for its beats. */
+ * The communicators write plain stores into structs; the watch's thread reads them for its
+ * beats. */
 #ifndef GYRE_TRANSPORT_WATCH_ACTIVITY_H
 #define GYRE_TRANSPORT_WATCH_ACTIVITY_H
 

@@ -3,7 +3,9 @@
  * A packet socket (inside a node) keeps message boundaries and carries descriptors; a stream
  * (control connections) is cut into messages by their length. What the socket does not take is
  * kept, in order; the failure detector asks only channels that keep nothing for more, so this list
- * holds at most one of its messages, plus shares and their replies. */
+ * holds at most one of its messages, plus shares and their replies.
+ *
+ * Tested by tests/program/failures/watch.c. */
 #include "transport/watch/channel.h"
 
 #include <errno.h>

@@ -6,7 +6,9 @@
  * All of it is done by the watch's thread, whatever the program computes. A region on trial is
  * mapped, tried (transport/memory/proof.h) and let go of before the answer; one without bytes is a
  * doorbell. Views are looked up without a lock (transport/memory/views.h); before one is unmapped
- * the copy queue, which copies from CUDA memory, is halted. */
+ * the copy queue, which copies from CUDA memory, is halted.
+ *
+ * Tested by tests/program/failures/watch_share.c. */
 #include "transport/watch/inside.h"
 
 #include "base/bytes.h"

@@ -10,7 +10,8 @@
  *     is believed.
  *   - health->failure is complete before health->status is set, and both before anybody is woken.
  *   - The lock is held while the thread works and never while it sleeps; nothing under it blocks.
- */
+ *
+ * Tested by tests/program/failures/watch.c. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "transport/watch/inside.h"

@@ -10,12 +10,15 @@
  * goodbye counts as having answered: it will not read the region, and if its end is a failure then
  * health says so.
  *
- * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told its
- * address and needs no descriptor, which the driver might not open where it comes from. Its UNSHARE is answered too, and
- * unshare() waits for that: the driver does not forgive memory that is freed while others have it
- * open. Where the device of a peer in this process cannot map it, but copies it, the answer says so.
+ * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told
+ * its address and needs no descriptor, which the driver might not open where it comes from. Its
+ * UNSHARE is answered too, and unshare() waits for that: the driver does not forgive memory that is
+ * freed while others have it open. Where the device of a peer in this process cannot map it, but
+ * copies it, the answer says so.
  *
- * Here is the owner's end; what its peers do is in import.c. */
+ * Here is the owner's end; what its peers do is in import.c.
+ *
+ * Tested by tests/program/failures/watch_share.c. */
 #include "transport/watch/inside.h"
 
 #include "base/bytes.h"
@@ -158,8 +161,9 @@ static uint64_t answer_time(const struct gyre_watch *watch)
     return wait_ms * GYRE_MS + ANSWER_EXTRA;
 }
 
-/* Sleeps for at most a moment. Returns how long it was, but no more than that moment: what is longer,
- * the whole job may have been stopped (Ctrl-Z, a suspended machine), and then nobody is late. */
+/* Sleeps for at most a moment. Returns how long it was, but no more than that moment: what is
+ * longer, the whole job may have been stopped (Ctrl-Z, a suspended machine), and then nobody is
+ * late. */
 static uint64_t doze(struct gyre_watch *watch, uint64_t most)
 {
     uint64_t began = gyre_now_ns(), slept;

@@ -7,7 +7,9 @@
  *
  * After a failure the thread goes on until stop(): peers' deaths still matter to whoever waits for
  * a writer to end. After fork() the child has the memory but no thread: there every call does
- * nothing and stop() only frees. */
+ * nothing and stop() only frees.
+ *
+ * Tested by tests/program/failures/watch.c. */
 #include "base/clock.h"
 #include "transport/watch/inside.h"
 

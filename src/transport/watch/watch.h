@@ -60,8 +60,8 @@ struct gyre_watch;
 int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
                      struct gyre_trouble *trouble);
 
-/* This rank has nothing more to do and waits for its peers, which its beats say from now on. Returns
- * until when it shall wait: for the dead time. */
+/* This rank has nothing more to do and waits for its peers, which its beats say from now on.
+ * Returns until when it shall wait: for the dead time. */
 uint64_t gyre_watch_part(struct gyre_watch *watch);
 
 /* Says goodbye, waits (until part() said, else at most the dead time) until all ranks have said it
@@ -71,9 +71,9 @@ void gyre_watch_stop(struct gyre_watch *watch);
 
 /* Tells the job of a failure seen or decided here. The first one known to the tree wins;
  * health->status is set before this returns, and the peers have been sent it. With `echo` the
- * failure may be the echo of another (a lost connection) and is held back up to 200 ms for the cause
- * to arrive; a mismatch, until the watches have told what both ranks called, or for little more than
- * half of the dead time. health is set after at most that. Any thread; does not block. */
+ * failure may be the echo of another (a lost connection) and is held back up to 200 ms for the
+ * cause to arrive; a mismatch, until the watches have told what both ranks called, or for little
+ * more than half of the dead time. health is set after at most that. Any thread; does not block. */
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text);
 
@@ -82,9 +82,9 @@ void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool
 void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity);
 void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity);
 
-/* A call was refused here that would have had that number, and nothing was started: if peers wait in
- * it, and none follows for half of the dead time, they are told why. `why` NULL: what was refused
- * last has this number now. Any thread; `watch` may be NULL. */
+/* A call was refused here that would have had that number, and nothing was started: if peers wait
+ * in it, and none follows for half of the dead time, they are told why. `why` NULL: what was
+ * refused last has this number now. Any thread; `watch` may be NULL. */
 void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
                        const char *why);
 
@@ -94,14 +94,14 @@ void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity,
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble);
 
-/* Whether some peer that has agreed to a region of a device cannot map it, but copies it: that peer is
- * in this process, and no kernel of its device may be given the region. Any thread. */
+/* Whether some peer that has agreed to a region of a device cannot map it, but copies it: that peer
+ * is in this process, and no kernel of its device may be given the region. Any thread. */
 bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id);
 
-/* Has each peer of this node try (transport/memory/proof.h) a region of CUDA memory that gyre_proof_begin() has filled,
- * and waits until all have answered; nobody keeps it. agreed[rank], of all ranks: that peer did. 0: all
- * have that are there; GYRE_CORRUPT: what some peer copied was wrong; GYRE_UNSUPPORTED: some peer
- * cannot map it. Any thread. */
+/* Has each peer of this node try (transport/memory/proof.h) a region of CUDA memory that
+ * gyre_proof_begin() has filled, and waits until all have answered; nobody keeps it. agreed[rank],
+ * of all ranks: that peer did. 0: all have that are there; GYRE_CORRUPT: what some peer copied was
+ * wrong; GYRE_UNSUPPORTED: some peer cannot map it. Any thread. */
 int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                    bool *agreed, struct gyre_trouble *trouble);
 

@@ -4,27 +4,22 @@
  * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation
  * when it has started it. Five questions are asked of the table:
  *
- *     rank   sequence  finished
- *      0        7         6     waits     1. do two waiting ranks hold different fingerprints under
- *      1        7         6     waits        one number? Then they will never finish.
- *      2        6         6     missing   2. did a rank call something else under the number in
- *      3        9         8     waits        which another waits, and get away with it (a
- *                                            broadcast's root does)? Every state tells its rank's
- *                                            last calls.
- *                                         3. do all wait, under different numbers or in different
- *                                            communicators, one of them for another that has not
- *                                            joined or has left, and nothing moves? Then they have
- *                                            parted long ago.
- *                                         4. does a rank wait for one that is in gyre_finalize(); or
- *                                            wait, also in gyre_finalize(), for one that refused that
- *                                            call and has not made it since? That one has half of the
- *                                            dead time, so all are told within it.
- *                                         5. has a rank waited too long in an operation that others
- *                                            have not joined? Those are named: first in a warning,
- *                                            then in the failure.
+ *     rank   sequence  finished           1. Do two waiting ranks hold different fingerprints
+ *      0        7         6     waits          under one number? They will never finish.
+ *      1        7         6     waits      2. Did a rank call something else under the number in
+ *      2        6         6     missing        which another waits, and go on, as a broadcast's
+ *      3        9         8     waits          root does? Every state tells its rank's last calls.
  *
- * 1 and 2 are asked in audit_differ.c, 3 and 4 in audit_left.c, 5 in audit_wait.c. This is the entry:
- * it keeps the table and asks them in turn; what they share is in audit_table.c.
+ *     3. Do all wait, under different numbers or in different communicators, one of them for
+ *        another that has not joined or has left, and nothing moves? They parted long ago.
+ *     4. Does a rank wait for one that is in gyre_finalize()? Or wait, also in gyre_finalize(), for
+ *        one that refused that call and has not made the call since? The latter has half of the
+ *        dead time, so all are told within the dead time.
+ *     5. Has a rank waited too long in an operation that others have not joined? Those are named:
+ *        first in a warning, then in the failure.
+ *
+ * 1 and 2 are asked in audit_differ.c, 3 and 4 in audit_left.c, 5 in audit_wait.c. This is the
+ * entry: it keeps the table and asks them in turn; what they share is in audit_table.c.
  *
  * A rank tells of one communicator in full, the one that it waits in, and of others how far it is:
  * so 3 to 5 know who belongs to a communicator and who has joined.

@@ -27,11 +27,12 @@ struct gyre_audit_finding {
     char text[GYRE_WATCH_TEXT_MAX];
 };
 
-/* `dead_ns`, 0 for never: when all ranks wait, in operations of different number, and nothing
- * has moved for so long, they stand still; a refused call that others wait in has half of it to be
- * made after all. `timeout_ns`, 0 for never: of one operation. */
+/* Durations; 0: no limit, of the last two. */
 struct gyre_audit_limits {
-    uint64_t patience_ns, dead_ns, timeout_ns;
+    uint64_t patience_ns; /* before ranks that have not joined an operation are named */
+    uint64_t dead_ns;     /* all wait, in operations of different numbers, and nothing moves: they
+                             stand still. Half of this: a refused call that others wait in is due */
+    uint64_t timeout_ns;  /* of one operation */
 };
 
 int gyre_audit_create(uint32_t n, const struct gyre_audit_limits *limits,
@@ -42,20 +43,21 @@ void gyre_audit_destroy(struct gyre_call_audit *audit);
 void gyre_audit_hear(struct gyre_call_audit *audit, uint64_t clock,
                      const struct gyre_watch_state *state);
 
-/* Looks for the worst finding. O(n), and only when something changed or a limit has passed. */
+/* Looks for the worst finding, if something has changed or a limit has passed. Takes O(n). */
 void gyre_audit_judge(struct gyre_call_audit *audit, uint64_t clock,
                       struct gyre_audit_finding *finding);
 
-/* How far the rank is in that communicator; false if its state does not tell of it. */
+/* Writes how far the rank is in that communicator. False: the state does not tell. */
 bool gyre_audit_progress(const struct gyre_watch_state *state, uint32_t comm, uint64_t *sequence,
                          uint64_t *finished);
 
-/* Two ranks are in operations of one number and different fingerprint: the text says which of their
- * last calls differed first, as far as their states remember. */
+/* Writes which of two ranks' last calls differed first, as far as their states remember. The ranks
+ * are in operations of one number and different fingerprints. */
 void gyre_audit_tell(const struct gyre_watch_state *one, const struct gyre_watch_state *two,
                      struct gyre_audit_finding *finding);
 
-/* As tell(), of what two ranks of the audit said last; false if that does not tell how they differ. */
+/* Compares what two ranks of the audit said last, as gyre_audit_tell(). False: their states do not
+ * tell how the ranks differ. */
 bool gyre_audit_compare(const struct gyre_call_audit *audit, uint32_t one, uint32_t two,
                         struct gyre_audit_finding *finding);
 
@@ -70,7 +72,7 @@ struct gyre_audit_early_leave {
 void gyre_audit_tell_left(const struct gyre_audit_early_leave *parted,
                           struct gyre_audit_finding *finding);
 
-/* Does the rank wait in that operation (or still in an earlier one, with that one started)? */
+/* Whether the rank waits in that operation, or in an earlier one with that one started. */
 bool gyre_audit_waits(const struct gyre_call_audit *audit, uint32_t rank, uint32_t comm,
                       uint64_t sequence);
 

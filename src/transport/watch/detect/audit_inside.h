@@ -75,9 +75,10 @@ uint32_t gyre_audit_first_under(struct gyre_call_audit *audit, uint32_t rank, ui
 /* "refused", or "could not call:" where the reason does not begin with the name of a call. */
 const char *gyre_audit_verb(const struct gyre_watch_refused *refused);
 
-/* Adds to the text what the rank has refused in that communicator, if it has not called it since. */
-void gyre_audit_add_refusal(const struct gyre_watch_state *state,
-                            struct gyre_audit_finding *finding);
+*Adds to the text what the rank has refused in that communicator,
+    if it has not called it * since.* /
+        void gyre_audit_add_refusal(const struct gyre_watch_state *state,
+                                    struct gyre_audit_finding *finding);
 
 /* -- questions: true, or an outcome, where there is something to tell -------------------------- */
 

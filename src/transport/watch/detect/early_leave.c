@@ -8,8 +8,8 @@
  * when a goodbye comes, at every beat, and once more when this rank says its own goodbye: then both
  * have finished everything, and must have finished the same. That also finds a root that got away
  * with a call in which nobody followed it, or that others made and it refused. Both ends look at
- * both numbers, so it does not matter whose goodbye comes first; rank 0 has everybody's and looks at
- * each before it says that all have left, so nobody ends well while another does not. */
+ * both numbers, so it does not matter whose goodbye comes first; rank 0 has everybody's and looks
+ * at each before it says that all have left, so nobody ends well while another does not. */
 #include "transport/watch/detect/inside.h"
 
 #include <stdio.h>

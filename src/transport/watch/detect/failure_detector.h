@@ -47,7 +47,8 @@ bool gyre_detector_has_left(const struct gyre_failure_detector *detector,
                             uint32_t channel); /* said goodbye */
 
 /* -- what happens ---------------------------------------------------------------------------------
- * `now` never runs backwards; it may jump, which the failure detector takes for its own lateness. */
+ * `now` never runs backwards; it may jump, which the failure detector takes for its own
+ * lateness. */
 
 void gyre_detector_tick(struct gyre_failure_detector *detector, uint64_t now,
                         const struct gyre_watch_state *mine);
