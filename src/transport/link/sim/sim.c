@@ -193,7 +193,7 @@ static void break_pipe(struct sim_pipe *pipe, int status)
     gyre_sim_end_close(pipe->line); /* the peer learns of it, as of a closed socket */
 }
 
-static void read_line(struct sim_pipe *pipe)
+static void read_from_world(struct sim_pipe *pipe)
 {
     struct iovec iov[2];
     size_t bytes;
@@ -210,7 +210,7 @@ static void read_line(struct sim_pipe *pipe)
     }
 }
 
-static void write_line(struct sim_pipe *pipe)
+static void write_to_world(struct sim_pipe *pipe)
 {
     struct iovec iov[VECTORS];
     size_t bytes;
@@ -228,8 +228,8 @@ static int sim_poll(struct gyre_wire *base, uint64_t now, struct gyre_completion
     int count = gyre_end_harvest(&wire->departed, out, max);
     while (count < max && (pipe = gyre_sim_world_take_marked(wire->world, wire->rank))) {
         if (!pipe->end.status) {
-            read_line(pipe);
-            write_line(pipe);
+            read_from_world(pipe);
+            write_to_world(pipe);
         }
         count += gyre_stream_complete(pipe->end.stream[0], out + count, max - count);
         if (count == max) { /* there may be more */

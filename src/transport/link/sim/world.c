@@ -114,7 +114,7 @@ static struct gyre_sim_line *line_between(struct gyre_sim_world *world, uint32_t
     return *place;
 }
 
-static struct gyre_sim_way *way_between(struct gyre_sim_world *world, uint32_t from, uint32_t to)
+static struct gyre_sim_way *way_of_ranks(struct gyre_sim_world *world, uint32_t from, uint32_t to)
 {
     struct gyre_sim_line *line = line_between(world, from, to);
     if (!line) {
@@ -250,7 +250,7 @@ void *gyre_sim_world_take_marked(struct gyre_sim_world *world, uint32_t rank)
 void gyre_sim_world_set_link(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                              const struct gyre_sim_link *link)
 {
-    struct gyre_sim_way *way = way_between(world, from, to);
+    struct gyre_sim_way *way = way_of_ranks(world, from, to);
     if (way) {
         way->link = *link;
     }
@@ -291,7 +291,7 @@ void gyre_sim_world_resume(struct gyre_sim_world *world, uint32_t rank)
 
 void gyre_sim_world_block(struct gyre_sim_world *world, uint32_t from, uint32_t to, bool blocked)
 {
-    struct gyre_sim_way *way = way_between(world, from, to);
+    struct gyre_sim_way *way = way_of_ranks(world, from, to);
     if (way) {
         way->blocked = blocked;
         gyre_sim_way_schedule(way);
@@ -301,7 +301,7 @@ void gyre_sim_world_block(struct gyre_sim_world *world, uint32_t from, uint32_t 
 void gyre_sim_world_corrupt(struct gyre_sim_world *world, uint32_t from, uint32_t to,
                             uint64_t skip_bytes)
 {
-    struct gyre_sim_way *way = way_between(world, from, to);
+    struct gyre_sim_way *way = way_of_ranks(world, from, to);
     if (way) {
         way->corrupt_at = way->written + skip_bytes;
     }

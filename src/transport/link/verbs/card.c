@@ -1,10 +1,12 @@
-/* One device that a wire uses: a port of it, a protection domain, and a queue of completions that
- * all peers share.
+/* One device that a wire uses: a port, a protection domain, and a queue of completions that all
+ * peers share.
  *
- * Its limits are read before they are met: as many completions as all pipes together may have are
- * reserved, and where the first device has no such queue, or none of so many requests, the window
- * is halved until it fits. Another device is left out where it does not fit, or cannot be opened:
- * the wire serves without it, and each pair learns why when it meets. */
+ * The device's limits are read before they are met. The queue of completions has a place for every
+ * completion of all pipes together. Where the first device has no such queue, or no queue pair of
+ * so many requests, the window is halved until it fits. A further device that does not fit, or
+ * cannot be opened, is left out: the wire serves without it, and each pair learns why when it
+ * meets.
+ * Tested by tests/unit/transport/link/verbs/verbs_test.c. */
 #include "transport/link/verbs/wire.h"
 
 #include "base/log.h"
@@ -28,7 +30,7 @@ static bool is_first_card(const struct gyre_verbs_wire *wire, const struct gyre_
     return card == wire->card;
 }
 
-/* Of each pipe on this card. */
+/* Queue pairs of each pipe on a card. */
 static uint32_t queues_on(const struct gyre_verbs_wire *wire)
 {
     return wire->queues / wire->cards;
@@ -102,8 +104,8 @@ static int open_completions(struct gyre_verbs_wire *wire, struct gyre_verbs_card
     return 0;
 }
 
-/* Before anything is registered: then a child of the application does not disturb what the device
- * reads and writes. Newer kernels see to that by themselves. */
+/* Called before memory is registered: then a child of the application does not disturb memory that
+ * the device reads and writes. Newer kernels see to that by themselves. */
 static void prepare_forks(void)
 {
     static bool done;
@@ -153,7 +155,7 @@ void gyre_verbs_card_close(struct gyre_verbs_card *card)
     card->context = NULL;
 }
 
-/* -- state ------------------------------------------------------------------------------------- */
+/* -- the port, and sleep ----------------------------------------------------------------------- */
 
 int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words)
 {
@@ -164,4 +166,23 @@ int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words
     }
     *words = ibv_port_state_str(port.state);
     return port.state == IBV_PORT_ACTIVE ? 0 : -ENETDOWN;
+}
+
+/* Events of the channel tell only that the queue is worth a look. */
+static void clear_events(struct gyre_verbs_card *card)
+{
+    struct ibv_cq *queue;
+    void *nothing;
+    while (!ibv_get_cq_event(card->channel, &queue, &nothing))
+        card->events++;
+    if (card->events) {
+        ibv_ack_cq_events(card->completions, card->events);
+        card->events = 0;
+    }
+}
+
+int gyre_verbs_card_arm(struct gyre_verbs_card *card)
+{
+    clear_events(card);
+    return ibv_req_notify_cq(card->completions, 0);
 }

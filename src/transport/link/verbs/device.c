@@ -1,12 +1,13 @@
-/* What a wire has once: its devices, and staging, which the first of them reads and writes.
+/* What a wire has once: its devices, and staging, which the first device reads and writes.
  *
  *     staging   │ inbox 0 │ inbox 1 │ … │ slots │ outbox 0 │ outbox 1 │ … │ test
  *               └────── peers write here ──────┘ └─ only this side does ─┘      one ring per peer
  *
- * No more is asked for than this process may lock; what is refused all the same is asked for again,
- * half as much, down to GYRE_VERBS_RING_LEAST per ring; then the limit is told, and how it is raised. Only inboxes and slots are remotely writable,
- * and the place of the test writes of further queue pairs, which nobody reads later; their keys end
- * with the wire. */
+ * Staging is never larger than what this process may lock. Where the device refuses it all the
+ * same, rings are halved, down to GYRE_VERBS_RING_LEAST; then a line tells the limit, and how it is
+ * raised. Peers can write inboxes, slots and the place of test writes of further queue pairs, which
+ * nobody reads later. The keys end with the wire.
+ * Tested by tests/unit/transport/link/verbs/verbs_test.c. */
 #include "transport/link/verbs/peer.h"
 
 #include "base/env.h"
@@ -24,7 +25,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Whoever has CAP_IPC_LOCK, as root has, may lock any memory. */
+/* A process with CAP_IPC_LOCK, as root's, may lock any memory. */
 static uint64_t may_lock(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -59,7 +60,7 @@ static size_t rings(const struct gyre_verbs_wire *wire)
 
 static size_t slots(const struct gyre_verbs_wire *wire)
 {
-    return (size_t)wire->window * GYRE_VERBS_SLOT; /* of a peer */
+    return (size_t)wire->window * GYRE_VERBS_SLOT; /* for each peer */
 }
 
 static size_t written_by_peers(const struct gyre_verbs_wire *wire)
@@ -72,7 +73,7 @@ static size_t all_rings(const struct gyre_verbs_wire *wire)
     return written_by_peers(wire) + rings(wire);
 }
 
-/* A place for what comes, and one for what goes. */
+/* A place for the peer's test write, and one for this side's. */
 static size_t test_bytes(const struct gyre_verbs_wire *wire)
 {
     return wire->queues > 1 ? 2 * GYRE_VERBS_TEST : 0;
@@ -165,9 +166,9 @@ static int read_queues(struct gyre_verbs_wire *wire, const struct gyre_wire_opti
     return 0;
 }
 
-/* For the test writes of all queue pairs but the first. */
-static int open_test(const struct gyre_verbs_wire *wire, struct gyre_verbs_card *card,
-                     struct gyre_trouble *trouble)
+/* Registers the place of test writes of all queue pairs but the first. */
+static int register_test(const struct gyre_verbs_wire *wire, struct gyre_verbs_card *card,
+                         struct gyre_trouble *trouble)
 {
     card->test = ibv_reg_mr(card->domain, wire->test, test_bytes(wire),
                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -177,7 +178,7 @@ static int open_test(const struct gyre_verbs_wire *wire, struct gyre_verbs_card 
                             test_bytes(wire) / 1024, strerror(errno));
 }
 
-/* One that is of no use is left out; what its user asked for and cannot be is a failure. */
+/* A device of no use is left out. A request of the user that cannot be met is a failure. */
 static int open_others(struct gyre_verbs_wire *wire, const struct gyre_wire_options *options,
                        struct gyre_trouble *trouble)
 {
@@ -186,7 +187,7 @@ static int open_others(struct gyre_verbs_wire *wire, const struct gyre_wire_opti
         struct gyre_verbs_card *card = &wire->card[i];
         int status = i ? gyre_verbs_card_open(wire, i, options, &card->why) : 0;
         if (!status)
-            status = open_test(wire, card, &card->why);
+            status = register_test(wire, card, &card->why);
         if (status == GYRE_INVALID)
             return gyre_trouble_set(trouble, status, "%s", card->why.text);
         if (status && i)
@@ -204,7 +205,7 @@ static void release_tests(struct gyre_verbs_wire *wire)
 
 /* -- what rings -------------------------------------------------------------------------------- */
 
-/* Which descriptor it was does not matter for these: all are looked at. */
+/* Descriptors of devices have one name: an event of one has all looked at. */
 static int listen_to_descriptor(const struct gyre_verbs_wire *wire, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = UINT64_MAX};

@@ -1,4 +1,5 @@
-/* Registering a device's memory by its dma-buf: libibverbs has it since rdma-core 34. */
+/* Registers a device's memory by its dma-buf, which libibverbs can since rdma-core 34.
+ * Tested by tests/unit/transport/link/verbs/on_device_test.c. */
 #include "transport/link/verbs/wire.h"
 
 #include <infiniband/verbs.h>

@@ -1,4 +1,4 @@
-/* Stands in where libibverbs knows no dma-bufs: what is left is memory by its addresses. */
+/* Stands in where libibverbs knows no dma-bufs: memory is registered by its addresses only. */
 #include "transport/link/verbs/wire.h"
 
 #include <errno.h>

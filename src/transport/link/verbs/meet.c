@@ -1,24 +1,25 @@
 /* Two ends find out whether they can write to each other.
  *
- *     offer     who I am for the device, or why I do not want to (offer.c)         each way
- *     ready     my queue pair is connected to yours                                      each way
+ *     offer     address and numbers of this queue pair, or why there is none (offer.c)   each way
+ *     ready     the queue pair is connected to the other one                             each way
  *               ── test write of two packets, checked byte by byte ──▶                   each way
- *     verdict   yours came and mine was answered                                         each way
+ *     verdict   the test write came, and this end's was answered                         each way
  *
- * The same again for each further queue pair, as many as both would have: number i of the one meets
- * number i of the other. One that comes to nothing is left out by both, with a line; without the
- * first one there is no link.
+ * The same follows for each further queue pair, as many as both ends would have: number i of one
+ * end meets number i of the other. Both ends leave out a queue pair that comes to nothing, with a
+ * line; without the first one there is no link.
  *
- * It goes over the connected and authenticated socket that join made, which is this rank's word
- * that it is the peer. Whoever says no at a step says why, both know after that very step, and the
- * socket has no byte of it left: tcp can use it. So the two always choose alike. The start of the
- * packet numbers comes from the system, afresh for each pipe: a packet of a former life is not
- * taken for one of this.
+ * The ends talk over the connected and authenticated socket that join made, which proves the peer.
+ * An end that refuses at a step says why, both ends know after that very step, and the socket has
+ * no byte of the talk left: tcp can use it. So the two always choose alike. Packet numbers start
+ * from a number that the system draws for each pipe: no packet of a former pipe is taken for one of
+ * this.
  *
- * This waits for the peer, who may come later, because it meets others first: the last rank waits
- * for rank 0 through all its other meetings. So the patience grows with the peers. A peer that ends,
- * or whose host is silent, is not waited for: the socket tells. The test write is waited for
- * PROBE_MS, which is shorter than the device's own patience. */
+ * meet() waits for the peer, who may come later, because it meets others first: the last rank waits
+ * for rank 0 through all its other meetings. So the time limit grows with the peers. A peer that
+ * ends, or whose host is silent, is not waited for: the socket tells. The limit of the test write,
+ * PROBE_MS, is shorter than the device's own.
+ * Tested by tests/unit/transport/link/verbs/offer_test.c and rail_test.c. */
 #include "transport/link/verbs/peer.h"
 
 #include "base/clock.h"
@@ -32,10 +33,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define PATIENCE_MS 60000
-#define EACH_MS     1000 /* and this for each meeting: five times what one takes in an emulator */
+#define LEAST_MS    60000
+#define EACH_MS     1000 /* more for each meeting: five times the time of one in an emulator */
 #define PROBE_MS    3000
-#define DOUBTS_MOST 2 /* test writes that fail before the first one succeeds */
+#define DOUBTS_MOST 2 /* test writes that may fail before the first one succeeds */
 #define STEP_BYTES  128
 
 /* -- words over the socket --------------------------------------------------------------------- */
@@ -63,8 +64,8 @@ static int await_socket(const struct talk *talk, short events)
     return ready || (ready < 0 && errno == EINTR) ? 0 : talk_lost(talk, "did not answer");
 }
 
-/* Each record is small against any socket's buffer. */
-static int say(const struct talk *talk, const uint8_t *bytes, size_t length)
+/* Bytes are few against any socket's buffer. */
+static int send_all(const struct talk *talk, const uint8_t *bytes, size_t length)
 {
     int status = 0;
     for (size_t at = 0; at < length && !status;) {
@@ -78,7 +79,7 @@ static int say(const struct talk *talk, const uint8_t *bytes, size_t length)
     return status;
 }
 
-static int hear_bytes(const struct talk *talk, uint8_t *bytes, size_t length)
+static int recv_all(const struct talk *talk, uint8_t *bytes, size_t length)
 {
     int status = 0;
     for (size_t at = 0; at < length && !status;) {
@@ -99,22 +100,22 @@ static int exchange_offers(struct gyre_verbs_queue *queue, const struct talk *ta
 {
     uint8_t out[GYRE_VERBS_OFFER], in[GYRE_VERBS_OFFER];
     int status = gyre_verbs_offer_write(queue, why, out);
-    if (status || (status = say(talk, out, sizeof out)) ||
-        (status = hear_bytes(talk, in, sizeof in)))
+    if (status || (status = send_all(talk, out, sizeof out)) ||
+        (status = recv_all(talk, in, sizeof in)))
         return status;
     return gyre_verbs_offer_read(queue, why, in, talk->trouble);
 }
 
-/* Says how far this side has come, hears the same of the peer, and goes on only if both have. */
+/* Tells whether this step was good, hears the same of the peer, and goes on only if both were. */
 static int exchange_step(const struct talk *talk, int good, const struct gyre_trouble *why)
 {
     uint8_t out[STEP_BYTES] = {0}, in[STEP_BYTES];
     out[0] = good == 0;
     if (good)
         snprintf((char *)out + 1, sizeof out - 1, "%s", why->text);
-    int status = say(talk, out, sizeof out);
+    int status = send_all(talk, out, sizeof out);
     if (!status)
-        status = hear_bytes(talk, in, sizeof in);
+        status = recv_all(talk, in, sizeof in);
     if (status)
         return status;
     in[sizeof in - 1] = 0;
@@ -131,7 +132,7 @@ static uint8_t test_byte(const struct gyre_verbs_end *from, uint32_t i)
     return (uint8_t)(from->first >> 8 * (i % 3) ^ i * 131 ^ i >> 8);
 }
 
-/* It is no record: neither end writes another before both have had it. */
+/* Neither end writes a record before both have had the test write. */
 static void write_test(struct gyre_verbs_queue *queue)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;
@@ -161,7 +162,7 @@ static bool is_whole_test(const struct gyre_verbs_queue *queue)
     return i == GYRE_VERBS_TEST;
 }
 
-/* Also when it has failed. */
+/* The test is over, well or not. */
 static bool has_ended(const struct gyre_verbs_queue *queue)
 {
     return queue->refused[0] || (queue->test_came && queue->sends_done == queue->sends);
@@ -190,7 +191,7 @@ static int test(struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
 
 /* -- a queue pair ------------------------------------------------------------------------------ */
 
-/* Why this side does not even try is left in *why. */
+/* *why: the reason why this side does not even try. */
 static void prepare_queue(struct gyre_verbs_queue *queue, struct gyre_trouble *why)
 {
     const struct gyre_verbs_card *card = queue->card;
@@ -220,7 +221,7 @@ static int meet_by(struct gyre_verbs_queue *queue, const struct talk *talk)
     return 0;
 }
 
-/* It is no failure: the others serve. */
+/* A further queue pair. Without it the others serve. */
 static int meet_beside(struct gyre_verbs_queue *queue, const struct talk *talk)
 {
     struct gyre_verbs_card *card = queue->card;
@@ -245,16 +246,16 @@ static int meet_beside(struct gyre_verbs_queue *queue, const struct talk *talk)
 
 uint64_t gyre_verbs_meet_ms(uint32_t meetings)
 {
-    return PATIENCE_MS + (uint64_t)meetings * EACH_MS;
+    return LEAST_MS + (uint64_t)meetings * EACH_MS;
 }
 
 int gyre_verbs_meet(struct gyre_verbs_pipe *pipe, struct gyre_trouble *trouble)
 {
     const struct gyre_verbs_wire *wire = pipe->wire;
     const struct gyre_verbs_end *mine = &pipe->queue->mine, *theirs = &pipe->queue->theirs;
-    uint64_t patience = gyre_verbs_meet_ms(wire->most * wire->queues);
+    uint64_t limit_ms = gyre_verbs_meet_ms(wire->most * wire->queues);
     struct talk talk = {.fd = pipe->fd[0],
-                        .deadline = gyre_now_ns() + patience * GYRE_MS,
+                        .deadline = gyre_now_ns() + limit_ms * GYRE_MS,
                         .peer = pipe->end.peer,
                         .trouble = trouble};
     int status = meet_by(pipe->queue, &talk);

@@ -1,17 +1,18 @@
 /* Memory that a wire's devices read and write past the rings.
  *
- *     gyre_alloc(), scratch                registered by its addresses         refused: the rings
- *     gyre_register()                      likewise                            likewise
- *     a CUDA device's, by                  registered by its dma-buf, or by    refused: the binder
- *     gyre_alloc_device() or               its addresses, where the kernel     stages it through the
- *     gyre_register()                      knows the device (peer memory)      host's (collectives/messages/staged_message.c)
+ *     memory                  registered                              where that is refused
+ *     gyre_alloc(), scratch   by its addresses                        messages take the rings
+ *     gyre_register()         by its addresses                        messages take the rings
+ *     a CUDA device's, by     by its dma-buf, or by its addresses     messages are staged in host
+ *     gyre_alloc_device()     where the kernel knows the device       memory
+ *     or gyre_register()      (peer memory)
  *
- * Only memory whose life the library knows is registered, a region at a time, when a message lies
- * in it first; what the program frees behind the library's back could not be known to be stale. A
+ * Only memory whose life the library knows is registered, a region at a time, when a message first
+ * lies in it: of other memory the library could not know that a registration is stale. A
  * registration is given up at the first look after its region has gone, or when the wire closes.
  *
- * A device's memory is not used where links may go on over TCP (GYRE_RDMA_FAILOVER): a socket cannot
- * read it. */
+ * A device's memory is not used where links may go on over TCP (GYRE_RDMA_FAILOVER): a socket
+ * cannot read it. */
 #include "transport/link/verbs/wire.h"
 
 #include "base/log.h"
@@ -72,7 +73,7 @@ static struct gyre_verbs_memory *free_memory_place(struct gyre_verbs_wire *wire)
 
 /* -- registering ------------------------------------------------------------------------------- */
 
-/* `fd`: its dma-buf; negative: none. */
+/* `fd`: the dma-buf; negative: none. */
 static struct ibv_mr *register_with(const struct gyre_verbs_card *card,
                                     const struct gyre_verbs_memory *memory, int fd)
 {
@@ -82,7 +83,8 @@ static struct ibv_mr *register_with(const struct gyre_verbs_card *card,
     return made ? made : ibv_reg_mr(card->domain, memory->base, memory->length, ACCESS);
 }
 
-/* With each card that is not left out, or with none, and *card the one that refused. */
+/* Registers with each card that is not left out, or with none: then *card is the one that
+ * refused. */
 static bool register_with_all(const struct gyre_verbs_wire *wire, struct gyre_verbs_memory *memory,
                               int fd, const struct gyre_verbs_card **card)
 {
@@ -127,7 +129,7 @@ static void refuse_on_device(struct gyre_verbs_wire *wire, const struct gyre_ver
     wire->refused_on_device = true;
 }
 
-/* By its dma-buf where there is one. What a card writes there must be seen by the device. */
+/* By the dma-buf where there is one. The device must see what a card writes there. */
 static void register_on_device(struct gyre_verbs_wire *wire, struct gyre_verbs_memory *memory)
 {
     const struct gyre_verbs_card *card = NULL;

@@ -1,12 +1,12 @@
 /* What one end of a queue pair tells the other before it is connected.
  *
  *      0 magic 4 │ willing 1 │ MTU 1 │ LID 2 │ GID 16                     at 8
- *     24 queue pair 4 │ first packet number 4 │ inbox 8 │ its key 4       at 40
- *     44 ring 4 │ window 4 │ network 1 │ version 1 │ detours 1 │ queue pairs 1
- *     56 slots 8 │ reason 64, if it is not willing
+ *     24 queue pair 4 │ first packet number 4 │ inbox 8 │ key 4           at 40
+ *     44 ring 4 │ window 4 │ network 1 │ version 1 │ falls back 1 │ queue pairs 1
+ *     56 slots 8 │ reason 64, of an end that is not willing
  *
- * An offer of another version, or of a GID of another kind of network (which a device would write
- * to without a word), is a reason to say no like others. */
+ * An offer of another version is a reason to refuse, and so is a GID of another kind of network,
+ * which a device would write to without a word. */
 #include "transport/link/verbs/peer.h"
 
 #include "base/bytes.h"
@@ -21,7 +21,7 @@
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-static void encode(const struct gyre_verbs_end *end, uint8_t out[GYRE_VERBS_OFFER])
+static void encode_offer(const struct gyre_verbs_end *end, uint8_t out[GYRE_VERBS_OFFER])
 {
     memset(out, 0, GYRE_VERBS_OFFER);
     gyre_put32(out, MAGIC);
@@ -43,8 +43,8 @@ static void encode(const struct gyre_verbs_end *end, uint8_t out[GYRE_VERBS_OFFE
     memcpy(out + 64, end->reason, sizeof end->reason);
 }
 
-/* The peer is authenticated, but its numbers are bounded all the same. */
-static bool decode(const uint8_t in[GYRE_VERBS_OFFER], struct gyre_verbs_end *end)
+/* Bounds the numbers of the peer, though it is authenticated. */
+static bool decode_offer(const uint8_t in[GYRE_VERBS_OFFER], struct gyre_verbs_end *end)
 {
     *end = (struct gyre_verbs_end){.willing = in[4] == 1,
                                    .mtu = in[5],
@@ -116,7 +116,7 @@ int gyre_verbs_offer_write(struct gyre_verbs_queue *queue, const struct gyre_tro
                            uint8_t out[GYRE_VERBS_OFFER])
 {
     int status = describe_refusal(queue, why);
-    encode(&queue->mine, out);
+    encode_offer(&queue->mine, out);
     return status;
 }
 
@@ -129,7 +129,7 @@ static const char *network_name(uint8_t network)
                                              : "RoCE v2";
 }
 
-/* Both ends find the same, so each may say so in its own words. */
+/* Both ends find the same fault, so each may tell it in its own words. */
 static int check_offer(const struct gyre_verbs_queue *queue, struct gyre_trouble *trouble)
 {
     const struct gyre_verbs_end *mine = &queue->mine, *theirs = &queue->theirs;
@@ -156,7 +156,7 @@ static int check_offer(const struct gyre_verbs_queue *queue, struct gyre_trouble
 int gyre_verbs_offer_read(struct gyre_verbs_queue *queue, const struct gyre_trouble *why,
                           const uint8_t in[GYRE_VERBS_OFFER], struct gyre_trouble *trouble)
 {
-    if (!decode(in, &queue->theirs))
+    if (!decode_offer(in, &queue->theirs))
         return gyre_trouble_set(trouble, GYRE_CORRUPT,
                                 "rank %u made no sense as the verbs link to it was made: do both "
                                 "run the same version?",

@@ -40,7 +40,7 @@
  *     card.c            one device, its limits
  *     port.c            which device, port and GID
  *     rail.c            which of several ports that are as good
- *     absent.c          the driver of a build without libibverbs */
+ *     verbs_absent.c    the driver of a build without libibverbs */
 #ifndef GYRE_TRANSPORT_LINK_VERBS_PEER_H
 #define GYRE_TRANSPORT_LINK_VERBS_PEER_H
 

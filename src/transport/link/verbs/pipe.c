@@ -86,7 +86,7 @@ static void put_record(struct gyre_verbs_pipe *pipe, uint32_t length)
 }
 
 /* A record that is one frame. */
-static void put_frame(struct gyre_verbs_pipe *pipe, uint32_t length)
+static void put_whole_frame(struct gyre_verbs_pipe *pipe, uint32_t length)
 {
     uint64_t at = pipe->written % pipe->queue->theirs.ring;
     uint32_t advance = gyre_verbs_head_advance(pipe, pipe->outbox + at, length);
@@ -128,7 +128,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
         gyre_verbs_slot_put(pipe, pipe->records, to, frame);
         count_record(pipe, frame);
     } else {
-        put_frame(pipe, frame);
+        put_whole_frame(pipe, frame);
     }
     gyre_verbs_flush(pipe->queue);
     return true;
@@ -242,7 +242,7 @@ static void take_message(struct gyre_verbs_pipe *pipe, uint32_t number)
 
 /* -- in their order ---------------------------------------------------------------------------- */
 
-static bool is_whole(struct gyre_verbs_pipe *pipe, uint32_t immediate)
+static bool has_all_shares(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 {
     uint64_t length;
     if (immediate >> GYRE_VERBS_KIND_SHIFT != GYRE_VERBS_ARRIVED || pipe->ways == 1 ||
@@ -264,7 +264,7 @@ static void take_immediate(struct gyre_verbs_pipe *pipe, uint32_t immediate)
 static void take_held(struct gyre_verbs_pipe *pipe)
 {
     while (!pipe->end.status && pipe->held_done != pipe->held_next &&
-           is_whole(pipe, pipe->held[pipe->held_done % GYRE_VERBS_HELD]))
+           has_all_shares(pipe, pipe->held[pipe->held_done % GYRE_VERBS_HELD]))
         take_immediate(pipe, pipe->held[pipe->held_done++ % GYRE_VERBS_HELD]);
 }
 

@@ -1,16 +1,16 @@
 /* Which device, port and GID a wire uses.
  *
- * Every GID of every port that is up is a candidate, and the best one wins:
+ * Every GID of every port that is up is a candidate. The best one wins, in this order:
  *
- *     it is the address at which the peers reach this process      so both take the same network
+ *     the address at which the peers reach this process      so both ends take the same network
  *     RoCE v2 over IPv4, over IPv6, InfiniBand, RoCE v2 link-local, RoCE v1
  *
- * Several ranks of a node are spread over the ports that are as good (rail.c): then the
- * search is repeated with the one for this rank. GYRE_RDMA_DEVICE (NAME or NAME:PORT; of several
- * with commas between, local rank i takes number i, and of several with + between all of them) and
- * GYRE_RDMA_GID (an index) leave fewer of them. Where none is left, what stood in the way last is
- * told: that is the nearest miss. Nothing here says that a peer can be reached: a test write does
- * (meet.c). */
+ * Several ranks of a node are spread over the ports that are as good (rail.c): then the search is
+ * repeated for this rank's port. Two variables leave fewer candidates. GYRE_RDMA_DEVICE is NAME or
+ * NAME:PORT; of several with commas between, local rank i takes number i, and of several with +
+ * between all of them. GYRE_RDMA_GID is an index. Where no candidate is left, the last obstacle is
+ * told, which is the nearest miss. Only a test write tells whether a peer can be reached (meet.c).
+ * Tested by tests/unit/transport/link/verbs/verbs_test.c. */
 #include "transport/link/verbs/wire.h"
 
 #include "base/env.h"
@@ -71,13 +71,14 @@ static void as_gid(const struct sockaddr_storage *address, uint8_t gid[16])
 
 /* -- what was asked for ------------------------------------------------------------------------ */
 
-struct text { /* a part of a longer one */
+/* A part of a longer text. */
+struct text {
     const char *at;
     size_t length;
 };
 
 /* The text up to the separator. */
-static struct text first_of(struct text list, char separator)
+static struct text text_before(struct text list, char separator)
 {
     const char *end = memchr(list.at, separator, list.length);
     return (struct text){list.at, end ? (size_t)(end - list.at) : list.length};
@@ -93,16 +94,16 @@ static uint32_t count_entries(struct text list, char separator)
 
 static struct text entry_of(struct text list, char separator, uint32_t number)
 {
-    struct text entry = first_of(list, separator);
+    struct text entry = text_before(list, separator);
     for (; number; number--) {
         list.length -= entry.length + 1;
         list.at += entry.length + 1;
-        entry = first_of(list, separator);
+        entry = text_before(list, separator);
     }
     return entry;
 }
 
-/* Of what GYRE_RDMA_DEVICE lists, this rank's entry; of no length: it is not set. */
+/* This rank's entry of GYRE_RDMA_DEVICE; of no length: the variable is not set. */
 static struct text wish_of(const struct gyre_wire_options *options)
 {
     const char *device = getenv("GYRE_RDMA_DEVICE");
@@ -119,7 +120,7 @@ uint32_t gyre_verbs_port_count(const struct gyre_wire_options *options)
 static int read_device(struct search *search, struct text entry, struct gyre_trouble *trouble)
 {
     char number[8];
-    struct text name = first_of(entry, ':');
+    struct text name = text_before(entry, ':');
     size_t left = entry.length - name.length;
     if (!name.length || name.length >= sizeof search->device || left > sizeof number)
         return gyre_trouble_set(trouble, GYRE_INVALID,
@@ -164,7 +165,7 @@ static int rank_gid(const struct ibv_gid_entry *entry)
     }
 }
 
-/* The port's place among those seen, with its best GID. Beyond the last place none is kept. */
+/* The port's place among those seen, with its best GID. Ports beyond the last place share it. */
 static int note_rail(struct search *search, struct ibv_context *context, uint8_t number,
                      const struct ibv_port_attr *port, const struct ibv_gid_entry *entry, int worth)
 {
@@ -246,7 +247,7 @@ static void look_at_port(struct search *search, struct ibv_context *context, uin
         look_at_gids(search, context, number, &port);
 }
 
-/* Leaves the device open if it has the best port so far. */
+/* Leaves the device open if that has the best port so far. */
 static void look_at_device(struct search *search, struct ibv_device *device)
 {
     struct ibv_context *before = search->context, *context = ibv_open_device(device);
@@ -286,7 +287,7 @@ static void look_at_all(struct search *search, struct ibv_device **list, int cou
                  ibv_get_device_name(list[0]), count > 1 ? " and others are here" : " is here");
 }
 
-/* What the user has named is taken as it is. */
+/* A device that the user has named is not changed. */
 static void change_rail(struct search *search, struct ibv_device **list, int count)
 {
     if (!search->context || search->device[0])

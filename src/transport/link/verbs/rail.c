@@ -1,13 +1,14 @@
-/* Which of several cards a rank takes.
+/* Which of several ports a rank takes.
  *
  *     local rank   0    1    2    3            the ports that are as good as the best one, in the
- *     port         a    b    c    a            order of the system: the same on machines alike, so
- *                                              rank i meets rank i of another node on one rail
+ *     port         a    b    c    a            order of the system. Machines alike have the same
+ *                                              order, so rank i meets rank i of another node
+ *                                              on one rail.
  *
- * As good: a GID of the same kind in the same subnet, and a link of the same width and speed. Ports
- * of another subnet are left alone, because nothing says that there is a way between the two; who
- * knows that there is names them in GYRE_RDMA_DEVICE. A node's only rank keeps the best one, which
- * is where its peers reach it. */
+ * Two ports are as good if their GIDs are of the same kind in the same subnet, and their links of
+ * the same width and speed. Ports of another subnet are left alone, because nothing tells whether
+ * there is a way between the two; GYRE_RDMA_DEVICE can name them. A node's only rank keeps the best
+ * port, at which its peers reach it. */
 #include "transport/link/verbs/wire.h"
 
 #include <ifaddrs.h>

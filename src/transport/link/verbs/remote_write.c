@@ -3,22 +3,23 @@
  *     recv  in memory that can be registered ─▶ PLACE: address and key
  *     send  in memory that can be registered ─▶ WRITE, … WRITE with immediate: "number n has come"
  *
- * Which that is memory.c tells. Messages in other memory take the rings.
+ * memory.c decides what can be registered. Messages in other memory take the rings.
  *
- * The order in which the parts of a message become visible does not matter, so the device may
- * choose it: the immediate's completion comes when all of them are there. Half of the send queue is
- * left to records, so that a short message waits for a part of a long one, not for all of it. Each
- * part is answered, so parts are long against what is lost by that.
+ * The device may choose the order in which the parts of a message become visible: the immediate's
+ * completion comes when all of them have arrived. Half of the send queue is left to records, so
+ * that a short message waits for a part of a long one, not for all parts. Each part is answered, so
+ * parts are long against the cost of an answer.
  *
- * Where a pipe has several queue pairs the parts go over them in turn, so that the last one is the
- * first pair's, and the last of each is an immediate:
+ * Where a pipe has several queue pairs the parts go over them in turn, so that the last part is the
+ * first pair's. The last part of each pair has an immediate:
  *
  *     first    │   │ 1 │   │   │ 4 │ number n has come
  *     second   │ 0 │   │   │ 3 │       its share of n has
  *     third    │   │   │ 2 │           its share of n has
  *
- * Which pairs have a share follows from the length, so both ends know how many to wait for, and as
- * each pair keeps its order a count of shares is enough. */
+ * The pairs that have a share follow from the length, so both ends know how many shares there are.
+ * Each pair keeps its order, so a count of shares is enough.
+ * Tested by tests/unit/transport/link/verbs/rail_test.c and on_device_test.c. */
 #include "transport/link/verbs/peer.h"
 
 #include "base/log.h"
@@ -135,7 +136,7 @@ static void write_part(struct gyre_verbs_pipe *pipe)
     struct gyre_verbs_queue *queue = next_queue(pipe);
     ptrdiff_t number = queue - pipe->queue;
     uint64_t left = write->length - pipe->write_at;
-    bool last = parts_left(pipe) <= pipe->ways; /* here */
+    bool last = parts_left(pipe) <= pipe->ways; /* on this queue pair */
     struct gyre_verbs_request request = {.from = write->from + pipe->write_at,
                                          .key = pipe->write_key[number],
                                          .length = left < PART ? (uint32_t)left : PART,

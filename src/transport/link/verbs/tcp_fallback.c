@@ -1,24 +1,25 @@
-/* A pipe whose queue pair is broken goes on over the socket that brought the two together
+/* A pipe whose queue pair is broken goes on over the socket that brought the two ends together
  * (GYRE_RDMA_FAILOVER=tcp).
  *
- *     breaking    all queue pairs are in their error state; what came before is taken, until the
- *         │       last posted receive has ended: then it is known what came, to the byte
- *     telling     they are destroyed, and no device reads or writes for this pipe any more
+ *     breaking      all queue pairs are in their error state; records that came before are taken,
+ *         │         until the last posted receive has ended: then the count of bytes is final
+ *     telling       the queue pairs are destroyed, and no device reads or writes for this pipe
  *         │ ── "I have b bytes of yours, and m messages" ──▶                          each way
- *     detoured    what the peer lacks goes again from where it still lies, then all that follows
+ *     on fallback   what the peer lacks goes again from where it still lies, then what follows
  *
  *     hello  │ magic 4 │ messages 4 │ bytes 8 │
  *     frame  │ kind 4 │ number 4 │ length 8 │ bytes of the stream, or of a long message
  *
- * Nothing is lost: a record stays in the outbox until the peer has consumed it, a long message in
- * its buffer until the peer's device has it, and what that device has taken ends a receive with
- * success, which is heard before the count is told. Nothing comes twice: the receiver's count
- * decides, and repeats are written when neither device can write. So an operation under way ends as
- * if nothing had happened, and those above learn of it by one line only.
+ * Nothing is lost: a record stays in the outbox until the peer has consumed it, and a long message
+ * in its buffer until the peer's device has it. A message that the device has taken ends a receive
+ * with success, and that completion is taken before the count is told. Nothing comes twice: the
+ * receiver's count decides, and repeats are written when neither device can write. So an operation
+ * under way ends as if nothing had happened, and its caller learns of the break by one line only.
  *
- * Either end may begin; the hello makes the other one follow. A hello is answered when the own
+ * Either end may begin; the hello makes the other end follow. An end answers a hello when its own
  * receives have ended. Where they do not end (a device that went without a word) the pipe fails as
- * it would without all this, for what came is not known then. */
+ * without a fallback, because the count of bytes is not known then.
+ * Tested by tests/unit/transport/link/verbs/fault_test.c and chance_test.c. */
 #include "transport/link/verbs/peer.h"
 
 #include "base/bytes.h"
@@ -53,7 +54,7 @@ static void put_hello(struct gyre_verbs_pipe *pipe)
     fallback->head_left = GYRE_VERBS_FALLBACK_HEAD;
 }
 
-/* From now on both directions of the socket matter. */
+/* Has both directions of the socket watched from now on. */
 static void open_socket(struct gyre_verbs_pipe *pipe)
 {
     int on = 1;
@@ -91,8 +92,8 @@ static void end_queues(struct gyre_verbs_pipe *pipe, uint64_t now)
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-static void put_frame(struct gyre_verbs_pipe *pipe, uint32_t kind, uint32_t number,
-                      const uint8_t *body, uint64_t length)
+static void put_in_frame(struct gyre_verbs_pipe *pipe, uint32_t kind, uint32_t number,
+                         const uint8_t *body, uint64_t length)
 {
     struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     gyre_put32(fallback->out_head, kind);
@@ -119,11 +120,11 @@ bool gyre_verbs_fallback_done(const struct gyre_verbs_pipe *pipe)
 static bool put_message(struct gyre_verbs_pipe *pipe, const struct gyre_stream_write *write)
 {
     pipe->fallback.ends = write->send;
-    put_frame(pipe, MESSAGE, write->number, write->from, write->length);
+    put_in_frame(pipe, MESSAGE, write->number, write->from, write->length);
     return true;
 }
 
-/* Records that the peer has not consumed. */
+/* Sends records again that the peer has not consumed. */
 static bool repeat_record(struct gyre_verbs_pipe *pipe)
 {
     struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
@@ -135,11 +136,11 @@ static bool repeat_record(struct gyre_verbs_pipe *pipe)
     if (!length)
         return false;
     fallback->repeat_at += length;
-    put_frame(pipe, BYTES, 0, pipe->outbox + at, length);
+    put_in_frame(pipe, BYTES, 0, pipe->outbox + at, length);
     return true;
 }
 
-/* Messages that have not arrived, the one of which a part is written last. */
+/* Sends messages again that have not arrived; last the one that is written in part. */
 static bool repeat_message(struct gyre_verbs_pipe *pipe)
 {
     struct gyre_verbs_queue *queue = pipe->queue;
@@ -171,7 +172,7 @@ static bool next_part(struct gyre_verbs_pipe *pipe)
     if (!length)
         return false;
     gyre_stream_wrote(pipe->end.stream[0], length);
-    put_frame(pipe, BYTES, 0, pipe->outbox, length);
+    put_in_frame(pipe, BYTES, 0, pipe->outbox, length);
     return true;
 }
 
@@ -211,7 +212,7 @@ bool gyre_verbs_fallback_push(struct gyre_verbs_pipe *pipe)
                                {(void *)fallback->body, fallback->body_left}};
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = fallback->body_left ? 2 : 1};
         ssize_t put = sendmsg(pipe->fd[0], &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (put <= 0) /* of an end pull() hears, behind what came before it */
+        if (put <= 0) /* pull() notes an end of the socket, behind the bytes before it */
             break;
         advance_fallback(pipe, (uint64_t)put);
         moved = true;
@@ -227,8 +228,7 @@ static int refuse_fallback(struct gyre_verbs_pipe *pipe, const char *what)
     return GYRE_CORRUPT;
 }
 
-/* Of the messages that were announced and whose end the device has not told, the first ones may
- * have arrived all the same. */
+/* Ends messages whose completion is missing and which have arrived all the same: the first ones. */
 static int settle_messages(struct gyre_verbs_pipe *pipe, uint32_t arrived)
 {
     struct gyre_verbs_queue *queue = pipe->queue;
@@ -259,7 +259,7 @@ static int hear_hello(struct gyre_verbs_pipe *pipe, const uint8_t *head)
     return settle_messages(pipe, gyre_get32(head + 4));
 }
 
-static int open_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
+static int begin_frame(struct gyre_verbs_pipe *pipe, const uint8_t *head)
 {
     struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     uint64_t length = 0;
@@ -302,10 +302,10 @@ static int take_head(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t
     if (fallback->in_have < GYRE_VERBS_FALLBACK_HEAD)
         return 0;
     fallback->in_have = 0;
-    return open_frame(pipe, fallback->in_head);
+    return begin_frame(pipe, fallback->in_head);
 }
 
-static int digest(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t left)
+static int parse_bytes(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t left)
 {
     struct gyre_verbs_tcp_fallback *fallback = &pipe->fallback;
     int status = 0;
@@ -320,25 +320,25 @@ static int digest(struct gyre_verbs_pipe *pipe, const uint8_t *from, uint32_t le
     return status;
 }
 
-static void hang_up(struct gyre_verbs_pipe *pipe)
+static void note_hangup(struct gyre_verbs_pipe *pipe)
 {
     if (!pipe->hangup && !pipe->ended)
         pipe->wire->hangups++;
     pipe->hangup |= !pipe->ended;
 }
 
-/* The inbox is free: no device writes into it any more. */
+/* Reads into the inbox: no device writes there any more. */
 static bool pull(struct gyre_verbs_pipe *pipe)
 {
     bool moved = false;
     for (int turn = 0; turn < TURNS && !pipe->end.status && !pipe->hangup && !pipe->ended; turn++) {
         ssize_t got = recv(pipe->fd[0], pipe->inbox, pipe->queue->mine.ring, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-            hang_up(pipe);
+            note_hangup(pipe);
         if (got <= 0)
             break;
         pipe->wire->moved += (uint64_t)got;
-        digest(pipe, pipe->inbox, (uint32_t)got);
+        parse_bytes(pipe, pipe->inbox, (uint32_t)got);
         moved = true;
     }
     return moved;

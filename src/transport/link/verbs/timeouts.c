@@ -1,14 +1,15 @@
-/* What comes to nothing without a word. A device that works ends every request, also where nobody
- * answers (fault.c); this is for one that does not, and for ranks that only receive.
+/* What neither answers nor fails. A device that works ends every request, even where nobody answers
+ * (completions.c). Timeouts are for a device that does not work, and for ranks that only receive.
  *
- *     seen for the dead time                        then
- *     the port is down, since an event said so      what is on it breaks with -ENETDOWN
- *     or the device does not tell its state         what is on it breaks with -ENODEV
- *     a request that asked for an answer, and       that pipe breaks with GYRE_PEER_LOST
- *     none of the pipe's has come
+ *     seen for the dead time                           consequence
+ *     the port is down, since an event said so         what is on it breaks with -ENETDOWN
+ *     the device does not tell the state of its port   what is on it breaks with -ENODEV
+ *     a request asked for an answer, and none of       that pipe breaks with GYRE_PEER_LOST
+ *     the pipe's has come
  *
- * It is looked at PARTS times in a dead time, and looks are counted, not time: who was stopped, and
- * then finds answers of an hour ago, has looked once. */
+ * The driver looks PARTS times in a dead time, and counts looks, not time: a process that was
+ * stopped, and then finds answers of an hour ago, has looked once.
+ * Tested by tests/unit/transport/link/verbs/fault_test.c. */
 #include "transport/link/verbs/peer.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 #define PARTS 16
 
-static void judge_port(struct gyre_verbs_wire *wire, struct gyre_verbs_card *card)
+static void check_port(struct gyre_verbs_wire *wire, struct gyre_verbs_card *card)
 {
     const char *words;
     char text[160];
@@ -31,7 +32,7 @@ static void judge_port(struct gyre_verbs_wire *wire, struct gyre_verbs_card *car
     gyre_verbs_break_all(wire, card, status, text);
 }
 
-static void judge_queue(struct gyre_verbs_queue *queue)
+static void check_queue(struct gyre_verbs_queue *queue)
 {
     const struct gyre_verbs_pipe *pipe = queue->pipe;
     const char *words;
@@ -48,10 +49,10 @@ static void judge_queue(struct gyre_verbs_queue *queue)
     gyre_verbs_break(queue, status ? status : GYRE_PEER_LOST, text);
 }
 
-static void judge_pipe(struct gyre_verbs_pipe *pipe)
+static void check_pipe(struct gyre_verbs_pipe *pipe)
 {
     for (uint32_t i = 0; i < pipe->ways && !pipe->broken; i++)
-        judge_queue(pipe->way[i]);
+        check_queue(pipe->way[i]);
 }
 
 void gyre_verbs_check_timeouts(struct gyre_verbs_wire *wire, uint64_t now)
@@ -61,8 +62,8 @@ void gyre_verbs_check_timeouts(struct gyre_verbs_wire *wire, uint64_t now)
     wire->timeouts_checked = now;
     for (uint32_t i = 0; i < wire->cards; i++)
         if (wire->card[i].doubtful)
-            judge_port(wire, &wire->card[i]);
+            check_port(wire, &wire->card[i]);
     for (uint32_t i = 0; i < wire->most; i++)
         if (wire->pipe[i] && !wire->pipe[i]->broken)
-            judge_pipe(wire->pipe[i]);
+            check_pipe(wire->pipe[i]);
 }

@@ -1,11 +1,11 @@
 /* The verbs driver: messages over RDMA writes (InfiniBand, RoCE, and rxe, its software twin).
- * inside.h has the map.
+ * peer.h has the map of the files.
  *
- *     poll()   completions of all peers ──▶ pipes they concern ──▶ serve: push, tell completions
+ *     poll()   completions of all peers ──▶ pipes they concern ──▶ serve: push, fetch completions
  *
- * A pipe stands on wire->busy while it has posts outstanding or something has come for it, and
- * poll() serves those, so its cost follows the traffic and not the number of peers. Sleep is on the
- * completion channel, and on the sockets, each of which ends with its peer's process. */
+ * A pipe stands on wire->busy while it has posts outstanding or something has come for it. poll()
+ * serves those pipes, so its cost follows the traffic and not the number of peers. A sleeper wakes
+ * by the completion channels and by the sockets, each of which ends with its peer's process. */
 #include "transport/link/verbs/peer.h"
 
 #include "base/clock.h"
@@ -13,14 +13,13 @@
 #include "transport/stream/frame.h"
 
 #include <errno.h>
-#include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_NS (GYRE_MS / 5) /* the sockets are heard, meanwhile */
+#define HEAR_EVERY_NS (GYRE_MS / 5) /* sockets and the devices' events */
 
 /* -- wires ------------------------------------------------------------------------------------- */
 
@@ -137,7 +136,7 @@ static int listen_to_pipe(struct gyre_verbs_pipe *pipe, struct gyre_trouble *tro
 }
 
 /* The descriptors stay the caller's. */
-static void give_up_pipe(struct gyre_verbs_pipe *pipe)
+static void abandon_pipe(struct gyre_verbs_pipe *pipe)
 {
     pipe->wire->pipe[pipe->index] = NULL;
     gyre_verbs_queue_destroy_all(pipe);
@@ -163,7 +162,7 @@ static int verbs_attach(struct gyre_wire *handle, const struct gyre_channel *cha
     status = gyre_verbs_meet(pipe, trouble);
     status = status ? status : listen_to_pipe(pipe, trouble);
     if (status) {
-        give_up_pipe(pipe);
+        abandon_pipe(pipe);
         return status;
     }
     *out = end;
@@ -214,7 +213,7 @@ static int verbs_recv(struct gyre_pipe *end, const struct gyre_match *match, voi
         return verbs_refused(pipe, status);
     accepted(pipe);
     if (length > GYRE_EAGER_MAX)
-        gyre_verbs_pipe_push(pipe); /* its grant */
+        gyre_verbs_pipe_push(pipe); /* the grant */
     return 0;
 }
 
@@ -225,7 +224,7 @@ static int verbs_cancel(struct gyre_pipe *end, uint64_t token)
     return gyre_stream_cancel(pipe->end.stream[0], token);
 }
 
-/* The goodbye is answered by the device before this end goes: else it could be lost with it. */
+/* The device has answered the goodbye before this end goes: else the goodbye could be lost. */
 static int verbs_bye(struct gyre_pipe *end)
 {
     struct gyre_verbs_pipe *pipe = (struct gyre_verbs_pipe *)end;
@@ -243,7 +242,7 @@ static int verbs_bye(struct gyre_pipe *end)
 
 /* -- progress ---------------------------------------------------------------------------------- */
 
-/* Of messages of a device's memory that the other end's card, or this one's, does not reach. */
+/* Moves messages of a device's memory that a card of either end does not reach. */
 static void fetch_device_pieces(struct gyre_verbs_pipe *pipe)
 {
     int moved =
@@ -267,8 +266,8 @@ static int serve_pipe(struct gyre_verbs_pipe *pipe, struct gyre_completion *out,
     return got;
 }
 
-/* At slots of those who wait for something. */
-static bool glimpse(struct gyre_verbs_wire *wire)
+/* Looks at the slots of busy pipes. */
+static bool look_at_slots(struct gyre_verbs_wire *wire)
 {
     struct gyre_verbs_pipe *pipe;
     bool seen = false;
@@ -279,12 +278,12 @@ static bool glimpse(struct gyre_verbs_wire *wire)
     return seen;
 }
 
-/* What is seen in memory is served before the device is asked; then it is asked first. */
+/* Records from slots are served before the devices are asked. The next poll() asks the devices. */
 static void look_at_wire(struct gyre_verbs_wire *wire, uint64_t now)
 {
-    wire->looked = !wire->looked && glimpse(wire);
+    wire->looked = !wire->looked && look_at_slots(wire);
     bool came = wire->looked || gyre_verbs_drain(wire);
-    if (now - wire->heard >= LOOK_EVERY_NS) {
+    if (now - wire->heard >= HEAR_EVERY_NS) {
         wire->heard = now;
         gyre_verbs_memory_tidy(wire);
         gyre_verbs_hear_events(wire);
@@ -313,31 +312,16 @@ static int verbs_poll(struct gyre_wire *handle, uint64_t now, struct gyre_comple
     return got;
 }
 
-/* Events of the channel say no more than that the queue is worth a look. */
-static void clear_events(struct gyre_verbs_card *card)
-{
-    struct ibv_cq *queue;
-    void *nothing;
-    while (!ibv_get_cq_event(card->channel, &queue, &nothing))
-        card->events++;
-    if (card->events) {
-        ibv_ack_cq_events(card->completions, card->events);
-        card->events = 0;
-    }
-}
-
 static int arm_cards(struct gyre_verbs_wire *wire)
 {
     int status = 0;
     for (uint32_t i = 0; i < wire->cards; i++)
-        if (wire->card[i].context) {
-            clear_events(&wire->card[i]);
-            status |= ibv_req_notify_cq(wire->card[i].completions, 0);
-        }
+        if (wire->card[i].context)
+            status |= gyre_verbs_card_arm(&wire->card[i]);
     return status;
 }
 
-/* The copy queue had no room for it. */
+/* A copy waits for room in the copy queue. */
 static bool is_pending(const struct gyre_verbs_wire *wire)
 {
     const struct gyre_verbs_pipe *pipe;

@@ -146,6 +146,9 @@ void gyre_verbs_card_close(struct gyre_verbs_card *card);
 /* 0: the port is active; else -ENETDOWN or -ENODEV. In words, too. */
 int gyre_verbs_port_state(const struct gyre_verbs_card *card, const char **words);
 
+/* Lets the channel ring at the next completion. */
+int gyre_verbs_card_arm(struct gyre_verbs_card *card);
+
 /* Receives posted on a pipe's first queue pair, and on each other one. */
 uint32_t gyre_verbs_receives(const struct gyre_verbs_wire *wire, bool first);
 

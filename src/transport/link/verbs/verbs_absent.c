@@ -1,5 +1,5 @@
-/* Stands in for the verbs driver where libibverbs was missing at build time: the name is known, and
- * says what to install. */
+/* Stands in for the verbs driver where libibverbs was missing at build time: the driver has its
+ * name, and open() says what to install. */
 #include "transport/link/driver.h"
 
 static int absent_open(const struct gyre_wire_options *options, struct gyre_wire **wire,
