@@ -60,8 +60,7 @@ void gyre_sim_line_release(struct gyre_sim_line *line)
 
 /* -- rings ------------------------------------------------------------------------------------- */
 
-/* The place of byte `at` of the ring, and in *run how many of `most` bytes lie there in one piece.
- */
+/* The place of byte `at` of the ring; *run: how many of `most` bytes lie there in one piece. */
 static uint8_t *ring_at(const struct gyre_sim_way *way, uint32_t at, uint32_t most, uint32_t *run)
 {
     uint32_t place = (way->start + at) % way->capacity;
@@ -184,7 +183,7 @@ static void trace_chunk(struct gyre_sim_way *way, uint32_t length)
     world->delivered += length;
 }
 
-/* One chunk where deliveries are split, else all that is due. */
+/* One chunk arrives where deliveries are split, else all chunks that are due. */
 void gyre_sim_way_arrive(struct gyre_sim_way *way)
 {
     uint64_t now = way->writer->world->now;
@@ -211,7 +210,7 @@ void gyre_sim_way_close(struct gyre_sim_way *way, bool at_once)
     struct gyre_sim_world *world = way->writer->world;
     if (at_once) {
         way->chunks = 0;
-        way->scheduled = false; /* its event will find nothing */
+        way->scheduled = false; /* the event will find nothing */
         way->arrived = way->length = 0;
         way->last_due = way->busy_until = world->now;
     } else if (way->closed) {
@@ -266,7 +265,7 @@ static void flip_bit(struct gyre_sim_way *way, uint32_t length)
     }
 }
 
-/* Cuts what was just written into chunks. */
+/* Cuts the last `length` bytes written into chunks. */
 static bool send_off(struct gyre_sim_way *way, uint32_t length)
 {
     struct gyre_rng *rng = &way->writer->world->rng;

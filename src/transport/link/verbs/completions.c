@@ -21,12 +21,12 @@
 #include <stdio.h>
 
 #define AT_ONCE    32
-#define TURNS_MOST 8 /* so many batches, while more comes */
+#define TURNS_MOST 8 /* batches, while more comes */
 
 /* -- requests that are done -------------------------------------------------------------------- */
 
-/* Requests end in their order. A message has left with its share on the first queue pair, which
- * waits for the other ones; false: it does. */
+/* Whether a message's share on this queue pair has left. The share on the first queue pair waits
+ * for the others, and the message has left with it. */
 static bool has_left(struct gyre_verbs_queue *queue, struct gyre_send *send)
 {
     struct gyre_verbs_pipe *pipe = queue->pipe;

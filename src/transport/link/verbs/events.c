@@ -28,7 +28,7 @@ static void doubt_port(struct gyre_verbs_card *card, int number)
     card->doubtful |= number == card->port.number;
 }
 
-/* What breaks a queue pair is told by its requests too, with more to say. */
+/* A broken queue pair is no case here: its requests fail, with more to tell. */
 static void hear_event(struct gyre_verbs_wire *wire, struct gyre_verbs_card *card,
                        const struct ibv_async_event *event)
 {
@@ -60,7 +60,7 @@ static void hear_devices(struct gyre_verbs_wire *wire)
 
 /* -- sockets ----------------------------------------------------------------------------------- */
 
-/* It has found the queue pair broken, and says so where nothing else is said. */
+/* The other end has found a queue pair broken, which this end may not notice. */
 static void hear_other_end(struct gyre_verbs_pipe *pipe)
 {
     if (pipe->falls_back)
@@ -83,7 +83,6 @@ static void look_at_socket(struct gyre_verbs_wire *wire, uint64_t name)
     wire->hangups++;
 }
 
-/* Everything that is no completion. The descriptors without a pipe are looked at as well. */
 void gyre_verbs_hear_events(struct gyre_verbs_wire *wire)
 {
     struct epoll_event events[16];
@@ -102,7 +101,7 @@ static void settle_hangup(struct gyre_verbs_pipe *pipe)
     pipe->wire->hangups--;
 }
 
-/* After the peer's goodbye its end is no failure. */
+/* The end of a socket is no failure after the peer's goodbye. */
 static void end_hangup(struct gyre_verbs_pipe *pipe, uint64_t now)
 {
     if (!pipe->hangup_at)

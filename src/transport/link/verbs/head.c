@@ -36,7 +36,7 @@ bool gyre_verbs_head_write(const uint8_t last[GYRE_VERBS_HEAD], uint32_t advance
     return true;
 }
 
-/* The header is what the receiver would write. */
+/* Compares the header with the one that the receiver would write. */
 uint32_t gyre_verbs_head_advance(const struct gyre_verbs_pipe *pipe, const uint8_t *record,
                                  uint32_t length)
 {

@@ -64,33 +64,27 @@ static int await_socket(const struct talk *talk, short events)
     return ready || (ready < 0 && errno == EINTR) ? 0 : talk_lost(talk, "did not answer");
 }
 
-/* Bytes are few against any socket's buffer. */
-static int send_all(const struct talk *talk, const uint8_t *bytes, size_t length)
+static int move_bytes(const struct talk *talk, bool out, uint8_t *bytes, size_t length)
 {
     int status = 0;
     for (size_t at = 0; at < length && !status;) {
-        ssize_t put = send(talk->fd, bytes + at, length - at, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (put >= 0)
-            at += (size_t)put;
+        ssize_t moved = out ? send(talk->fd, bytes + at, length - at, MSG_DONTWAIT | MSG_NOSIGNAL)
+                            : recv(talk->fd, bytes + at, length - at, MSG_DONTWAIT);
+        if (moved > 0)
+            at += (size_t)moved;
         else
-            status = errno == EAGAIN || errno == EINTR ? await_socket(talk, POLLOUT)
-                                                       : talk_lost(talk, "hung up");
+            status = moved && (errno == EAGAIN || errno == EINTR)
+                         ? await_socket(talk, out ? POLLOUT : POLLIN)
+                         : talk_lost(talk, "hung up");
     }
     return status;
 }
 
-static int recv_all(const struct talk *talk, uint8_t *bytes, size_t length)
+/* Sends first: the bytes are few against any socket's buffer. */
+static int exchange_bytes(const struct talk *talk, uint8_t *out, uint8_t *in, size_t length)
 {
-    int status = 0;
-    for (size_t at = 0; at < length && !status;) {
-        ssize_t got = recv(talk->fd, bytes + at, length - at, MSG_DONTWAIT);
-        if (got > 0)
-            at += (size_t)got;
-        else
-            status = got && (errno == EAGAIN || errno == EINTR) ? await_socket(talk, POLLIN)
-                                                                : talk_lost(talk, "hung up");
-    }
-    return status;
+    int status = move_bytes(talk, true, out, length);
+    return status ? status : move_bytes(talk, false, in, length);
 }
 
 /* -- steps, and the test write ----------------------------------------------------------------- */
@@ -100,8 +94,7 @@ static int exchange_offers(struct gyre_verbs_queue *queue, const struct talk *ta
 {
     uint8_t out[GYRE_VERBS_OFFER], in[GYRE_VERBS_OFFER];
     int status = gyre_verbs_offer_write(queue, why, out);
-    if (status || (status = send_all(talk, out, sizeof out)) ||
-        (status = recv_all(talk, in, sizeof in)))
+    if (status || (status = exchange_bytes(talk, out, in, sizeof out)))
         return status;
     return gyre_verbs_offer_read(queue, why, in, talk->trouble);
 }
@@ -113,9 +106,7 @@ static int exchange_step(const struct talk *talk, int good, const struct gyre_tr
     out[0] = good == 0;
     if (good)
         snprintf((char *)out + 1, sizeof out - 1, "%s", why->text);
-    int status = send_all(talk, out, sizeof out);
-    if (!status)
-        status = recv_all(talk, in, sizeof in);
+    int status = exchange_bytes(talk, out, in, sizeof out);
     if (status)
         return status;
     in[sizeof in - 1] = 0;

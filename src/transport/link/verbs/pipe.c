@@ -30,7 +30,7 @@
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-/* Bytes that the next record may have; 0: none goes now. */
+/* Bytes that the next record may have; 0: there is no room now. */
 static uint32_t pipe_room(const struct gyre_verbs_pipe *pipe)
 {
     uint32_t ring = pipe->queue->theirs.ring;
@@ -62,7 +62,7 @@ static void count_record(struct gyre_verbs_pipe *pipe, uint32_t length)
     pipe->wire->moved += length;
 }
 
-/* Outbox bytes [at, at + length), to the same place of the peer's inbox. */
+/* Writes outbox bytes [at, at + length) to the same place of the peer's inbox. */
 static void write_inbox(struct gyre_verbs_pipe *pipe, enum gyre_verbs_kind kind, uint64_t at,
                         uint32_t length, uint32_t word)
 {
@@ -85,7 +85,7 @@ static void put_record(struct gyre_verbs_pipe *pipe, uint32_t length)
     write_inbox(pipe, GYRE_VERBS_RECORD_CAME, at, length, length);
 }
 
-/* A record that is one frame. */
+/* Puts a record that is one frame. */
 static void put_whole_frame(struct gyre_verbs_pipe *pipe, uint32_t length)
 {
     uint64_t at = pipe->written % pipe->queue->theirs.ring;
@@ -134,7 +134,7 @@ bool gyre_verbs_pipe_send_now(struct gyre_verbs_pipe *pipe, const struct gyre_ma
     return true;
 }
 
-/* Whether the peer might wait for it. */
+/* Whether the peer might wait for an acknowledgement. */
 static bool owes_ack(const struct gyre_verbs_pipe *pipe)
 {
     const struct gyre_verbs_end *mine = &pipe->queue->mine;
@@ -162,7 +162,7 @@ bool gyre_verbs_pipe_push(struct gyre_verbs_pipe *pipe)
 
 /* -- in ---------------------------------------------------------------------------------------- */
 
-static bool hear_ack(struct gyre_verbs_pipe *pipe, uint32_t consumed)
+static bool take_ack(struct gyre_verbs_pipe *pipe, uint32_t consumed)
 {
     if (consumed > pipe->records - pipe->consumed) {
         gyre_verbs_fail(pipe->queue, GYRE_CORRUPT, "the peer has consumed more than was sent");
@@ -201,7 +201,7 @@ static void take_record(struct gyre_verbs_pipe *pipe, uint32_t word)
     feed_stream(pipe, record, length);
 }
 
-/* It is there, unless it has been taken already. */
+/* Takes the record from its slot, unless look() has. */
 static void take_slot(struct gyre_verbs_pipe *pipe, uint32_t length)
 {
     uint8_t frame[GYRE_VERBS_SLOT];
@@ -295,7 +295,7 @@ void gyre_verbs_pipe_came(struct gyre_verbs_queue *queue, uint32_t immediate)
     struct gyre_verbs_pipe *pipe = queue->pipe;
     enum gyre_verbs_kind kind = (enum gyre_verbs_kind)(immediate >> GYRE_VERBS_KIND_SHIFT);
     gyre_verbs_mark(pipe);
-    if (!hear_ack(pipe, immediate >> GYRE_VERBS_CONSUMED_SHIFT & GYRE_VERBS_CONSUMED_MOST) ||
+    if (!take_ack(pipe, immediate >> GYRE_VERBS_CONSUMED_SHIFT & GYRE_VERBS_CONSUMED_MOST) ||
         kind == GYRE_VERBS_ONLY_ACK)
         return;
     if (kind == GYRE_VERBS_PROBE)

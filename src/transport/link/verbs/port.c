@@ -52,7 +52,7 @@ void gyre_verbs_gid_name(const uint8_t gid[16], char name[GYRE_VERBS_NAME_MAX])
         inet_ntop(AF_INET6, gid, name, GYRE_VERBS_NAME_MAX);
 }
 
-/* A loopback address is no hint: everything of this machine is reached there. */
+/* A loopback address tells nothing: every device of this machine is reached there. */
 static void as_gid(const struct sockaddr_storage *address, uint8_t gid[16])
 {
     memset(gid, 0, 16);
@@ -307,7 +307,7 @@ static void change_rail(struct search *search, struct ibv_device **list, int cou
         ibv_close_device(before);
         return;
     }
-    search->context = before; /* it has gone down meanwhile */
+    search->context = before; /* the picked port has gone down meanwhile */
     *search->port = best;
 }
 

@@ -42,7 +42,7 @@ struct gyre_verbs_queue *gyre_verbs_queue_named(const struct gyre_verbs_wire *wi
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-/* How much can travel inline is not told by devices: it is tried. */
+/* Devices do not tell how many bytes can travel inline: sizes are tried. */
 static struct ibv_qp *try_pair(struct gyre_verbs_queue *queue, uint32_t inline_most)
 {
     const struct gyre_verbs_card *card = queue->card;
@@ -113,7 +113,7 @@ void gyre_verbs_queue_destroy_all(struct gyre_verbs_pipe *pipe)
 
 /* -- connecting -------------------------------------------------------------------------------- */
 
-/* `count` of them, at most GYRE_VERBS_RENEW. */
+/* Posts `count` receives, at most GYRE_VERBS_RENEW. */
 static int post_receives(struct gyre_verbs_queue *queue, uint32_t count)
 {
     struct ibv_recv_wr request[GYRE_VERBS_RENEW], *bad;
@@ -231,7 +231,7 @@ static void post_batch(struct gyre_verbs_queue *queue)
         queue->refusal = ibv_post_send(queue->pair, work, &bad);
 }
 
-/* Tells the peer what of its records is consumed, too. */
+/* Acknowledges records of the peer, too. */
 static uint32_t immediate(struct gyre_verbs_pipe *pipe, const struct gyre_verbs_request *wanted)
 {
     uint32_t consumed = pipe->taken - pipe->taken_told;
@@ -257,8 +257,8 @@ void gyre_verbs_queue_put(struct gyre_verbs_queue *queue, const struct gyre_verb
         signal_last(queue);
 }
 
-/* Whether somebody waits to hear that a request is done, and no answer that comes will say so or
- * remind of it. */
+/* Whether a completion is wanted that no completion under way brings or brings to mind: all
+ * requests must be answered while the pipe parts or is tested, and the last one of a message. */
 static bool must_ask(const struct gyre_verbs_queue *queue)
 {
     if (queue->pipe->parting || !queue->proven)
