@@ -4,7 +4,7 @@
 
 #include "base/copy.h"
 #include "collectives/engine/engine.h"
-#include "collectives/staging/device_queue.h"
+#include "collectives/staging/fold_queue.h"
 
 #include <stdlib.h>
 

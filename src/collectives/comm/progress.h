@@ -8,7 +8,7 @@
 #define GYRE_COLLECTIVES_COMM_PROGRESS_H
 
 #include "collectives/comm/communicator.h"
-#include "collectives/staging/device_queue.h"
+#include "collectives/staging/fold_queue.h"
 #include "transport/link/links.h"
 
 #include <pthread.h>

@@ -19,7 +19,7 @@
 
 #include "collectives/engine/engine.h"
 #include "collectives/messages/token.h"
-#include "collectives/staging/device_queue.h"
+#include "collectives/staging/fold_queue.h"
 #include "collectives/staging/pinned.h"
 #include "transport/link/links.h"
 

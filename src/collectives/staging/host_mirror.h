@@ -12,7 +12,7 @@
 #ifndef GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 #define GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
 
-#include "collectives/staging/device_queue.h"
+#include "collectives/staging/fold_queue.h"
 #include "collectives/staging/operation.h"
 
 struct gyre_host_mirror; /* of one operation; from a pool */

@@ -46,7 +46,7 @@ static void give_up_parked(void)
 
 void gyre_pinned_lock(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned)
 {
-    if (pinned->tried || fold_queue->posted != fold_queue->finished || !gyre_quiet_begin())
+    if (pinned->tried || gyre_tickets_busy(&fold_queue->work) || !gyre_quiet_begin())
         return;
     give_up_parked();
     pinned->tried = true;

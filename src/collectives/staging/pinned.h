@@ -9,7 +9,7 @@
 #ifndef GYRE_COLLECTIVES_STAGING_PINNED_H
 #define GYRE_COLLECTIVES_STAGING_PINNED_H
 
-#include "collectives/staging/device_queue.h"
+#include "collectives/staging/fold_queue.h"
 
 struct gyre_pinned {
     uint8_t *memory; /* NULL: none */

@@ -1,32 +1,27 @@
-/* Tickets over a device's queue, under a lock.
+/* Copies on a device's queue, under a lock.
  *
  *     owner    fetch: lock, where is it mapped? post, unlock  …  done? done? done
  *     watch    halt: lock, until nothing is under way ▶ unmap ▶ resume: unlock
  *
  * So memory is looked up and its copy posted in one breath, and what is unmapped is read by
- * nobody. Posts finish in the order in which they were made: a ticket is a post's number.
- *
- * Tested by tests/unit/transport/stream/device_test.c. */
+ * nobody. Tested by tests/unit/transport/stream/device_test.c and tests/link/cuda_ipc.c. */
 #include "transport/memory/copy_queue.h"
 
 #include "base/status.h"
+#include "device/tickets.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-
-#define REPORTS 64
 
 struct gyre_copy_queue {
     const struct gyre_device *device;
     int index;
     pthread_mutex_t lock;
-    struct gyre_device_queue *queue; /* made by the first copy */
-    _Atomic uint64_t posted, finished;
-    _Atomic bool refused; /* a copy, but not the device */
-    int status;           /* negative: the device is lost */
+    struct gyre_tickets tickets; /* their queue is made by the first copy */
+    _Atomic bool refused;        /* a copy, but not the device */
+    int status;                  /* negative: the device is lost */
     struct gyre_trouble trouble;
 };
 
@@ -35,7 +30,7 @@ struct gyre_copy_queue *gyre_copy_queue_create(const struct gyre_device *device,
     struct gyre_copy_queue *copy_queue = calloc(1, sizeof(*copy_queue));
     if (!copy_queue)
         return NULL;
-    copy_queue->device = device;
+    copy_queue->device = copy_queue->tickets.device = device;
     copy_queue->index = index;
     pthread_mutex_init(&copy_queue->lock, NULL);
     return copy_queue;
@@ -45,8 +40,7 @@ void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue)
 {
     if (!copy_queue)
         return;
-    if (copy_queue->queue)
-        copy_queue->device->queue_destroy(copy_queue->queue);
+    gyre_tickets_close(&copy_queue->tickets);
     pthread_mutex_destroy(&copy_queue->lock);
     free(copy_queue);
 }
@@ -58,7 +52,7 @@ bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *
 
 bool gyre_copy_queue_busy(const struct gyre_copy_queue *copy_queue)
 {
-    return copy_queue && copy_queue->posted != copy_queue->finished;
+    return copy_queue && gyre_tickets_busy(&copy_queue->tickets);
 }
 
 const char *gyre_copy_queue_message(const struct gyre_copy_queue *copy_queue)
@@ -79,7 +73,7 @@ bool gyre_copy_queue_exports(const struct gyre_copy_queue *copy_queue)
 static int lose_copy_queue(struct gyre_copy_queue *copy_queue, int status)
 {
     copy_queue->status = status;
-    copy_queue->finished = copy_queue->posted;
+    copy_queue->tickets.finished = copy_queue->tickets.posted;
     return gyre_trouble_set(&copy_queue->trouble, status,
                             "copying messages by %s device %d: %s; see the log",
                             copy_queue->device->name, copy_queue->index, gyre_status_name(status));
@@ -87,10 +81,10 @@ static int lose_copy_queue(struct gyre_copy_queue *copy_queue, int status)
 
 static int open_queue(struct gyre_copy_queue *copy_queue)
 {
-    if (copy_queue->status || copy_queue->queue)
+    if (copy_queue->status || copy_queue->tickets.queue)
         return copy_queue->status;
-    copy_queue->status = copy_queue->device->queue_create(copy_queue->index, &copy_queue->queue,
-                                                          &copy_queue->trouble);
+    copy_queue->status = copy_queue->device->queue_create(
+        copy_queue->index, &copy_queue->tickets.queue, &copy_queue->trouble);
     return copy_queue->status;
 }
 
@@ -100,30 +94,21 @@ static int post_to_queue(struct gyre_copy_queue *copy_queue, void *to, const voi
     int status = open_queue(copy_queue);
     if (status)
         return status;
-    status = copy_queue->device->copy(copy_queue->queue, to, from, bytes, copy_queue->posted + 1);
+    status = gyre_tickets_copy(&copy_queue->tickets, to, from, bytes, ticket);
     if (status == -EAGAIN)
         return GYRE_AGAIN;
     if (status == GYRE_UNSUPPORTED) { /* of these two memories; others are copied as ever */
         copy_queue->refused = true;
         return status;
     }
-    if (status < 0)
-        return lose_copy_queue(copy_queue, status);
-    copy_queue->posted += status == 0;
-    *ticket = copy_queue->posted;
-    return 0;
+    return status ? lose_copy_queue(copy_queue, status) : 0;
 }
 
 static void look_at_copies(struct gyre_copy_queue *copy_queue)
 {
-    uint64_t token[REPORTS];
-    if (copy_queue->posted == copy_queue->finished)
-        return;
-    int count = copy_queue->device->query(copy_queue->queue, token, REPORTS);
+    int count = gyre_tickets_look(&copy_queue->tickets);
     if (count < 0)
         lose_copy_queue(copy_queue, count);
-    else if (count > 0)
-        copy_queue->finished = token[count - 1];
 }
 
 /* -- any thread -------------------------------------------------------------------------------- */
@@ -155,9 +140,10 @@ int gyre_copy_queue_fetch(struct gyre_copy_queue *copy_queue,
 int gyre_copy_queue_done(struct gyre_copy_queue *copy_queue, uint64_t ticket)
 {
     pthread_mutex_lock(&copy_queue->lock);
-    if (ticket > copy_queue->finished)
+    if (!gyre_tickets_done(&copy_queue->tickets, ticket))
         look_at_copies(copy_queue);
-    int done = copy_queue->status ? copy_queue->status : ticket <= copy_queue->finished;
+    int done =
+        copy_queue->status ? copy_queue->status : gyre_tickets_done(&copy_queue->tickets, ticket);
     pthread_mutex_unlock(&copy_queue->lock);
     return done;
 }
@@ -167,10 +153,10 @@ void gyre_copy_queue_halt(struct gyre_copy_queue *copy_queue)
     if (!copy_queue)
         return;
     pthread_mutex_lock(&copy_queue->lock);
-    while (copy_queue->posted != copy_queue->finished) {
-        uint64_t before = copy_queue->finished;
+    while (gyre_tickets_busy(&copy_queue->tickets)) {
+        uint64_t before = copy_queue->tickets.finished;
         look_at_copies(copy_queue);
-        if (copy_queue->finished == before)
+        if (copy_queue->tickets.finished == before)
             sched_yield();
     }
 }

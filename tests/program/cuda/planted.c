@@ -8,7 +8,7 @@
  *     messages/staged_message.c     short ones, and those to other nodes
  *
  * Work is late by up to 1 ms, so that what is not waited for is not there.
- * collectives/staging/device_queue.c has its own in unit/collectives/staging/device_queue_test,
+ * collectives/staging/fold_queue.c has its own in unit/collectives/staging/fold_queue_test,
  * device/cuda/memory.c in unit/device/cuda/regions_test. */
 #include "rig/comm_rig.h"
 #include "device/device.h"

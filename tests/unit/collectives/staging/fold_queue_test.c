@@ -1,6 +1,6 @@
-/* The carrier over the stand-in: tickets in order, a queue that is full, gates, and everything that
+/* The fold queue over the stand-in: tickets in order, a queue that is full, gates, and everything that
  * a device can refuse. */
-#include "collectives/staging/device_queue.h"
+#include "collectives/staging/fold_queue.h"
 #include "collectives/kernels/reduce.h"
 #include "stand_in/fakecuda/fakecuda.h"
 #include "rig/test.h"
@@ -105,7 +105,7 @@ static void copies_of_any_memory(void **state)
     (void)state;
     assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, host, LENGTH), 0);
     assert_memory_equal(back, host, LENGTH);
-    assert_null(fold_queue.queue); /* it was not needed */
+    assert_null(fold_queue.work.queue); /* it was not needed */
     assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, region.base, host, LENGTH), 0);
     memset(back, 0, LENGTH);
     assert_int_equal(gyre_fold_queue_copy_now(&fold_queue, back, region.base, LENGTH), 0);
@@ -320,24 +320,24 @@ static void a_process_without_a_device(void **state)
     gyre_fold_queue_deinit(&none);
 }
 
-#define CARRIER_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define FOLD_QUEUE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CARRIER_TEST(kernels_that_cannot_be_loaded),
-                                       CARRIER_TEST(tickets_are_done_in_order),
-                                       CARRIER_TEST(what_is_awaited_is_there),
-                                       CARRIER_TEST(a_full_queue_makes_room),
-                                       CARRIER_TEST(copies_of_any_memory),
-                                       CARRIER_TEST(folds_are_posts),
-                                       CARRIER_TEST(a_copy_that_is_refused),
-                                       CARRIER_TEST(a_fold_that_is_refused),
-                                       CARRIER_TEST(work_that_fails),
-                                       CARRIER_TEST(a_queue_that_is_refused),
-                                       CARRIER_TEST(a_gate_is_behind_the_stream),
-                                       CARRIER_TEST(a_stream_is_held),
-                                       CARRIER_TEST(gates_that_are_refused),
-                                       CARRIER_TEST(gates_of_a_lost_device),
-                                       CARRIER_TEST(a_process_without_a_device)};
+    const struct CMUnitTest tests[] = {FOLD_QUEUE_TEST(kernels_that_cannot_be_loaded),
+                                       FOLD_QUEUE_TEST(tickets_are_done_in_order),
+                                       FOLD_QUEUE_TEST(what_is_awaited_is_there),
+                                       FOLD_QUEUE_TEST(a_full_queue_makes_room),
+                                       FOLD_QUEUE_TEST(copies_of_any_memory),
+                                       FOLD_QUEUE_TEST(folds_are_posts),
+                                       FOLD_QUEUE_TEST(a_copy_that_is_refused),
+                                       FOLD_QUEUE_TEST(a_fold_that_is_refused),
+                                       FOLD_QUEUE_TEST(work_that_fails),
+                                       FOLD_QUEUE_TEST(a_queue_that_is_refused),
+                                       FOLD_QUEUE_TEST(a_gate_is_behind_the_stream),
+                                       FOLD_QUEUE_TEST(a_stream_is_held),
+                                       FOLD_QUEUE_TEST(gates_that_are_refused),
+                                       FOLD_QUEUE_TEST(gates_of_a_lost_device),
+                                       FOLD_QUEUE_TEST(a_process_without_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Tickets over a device's queue. */
-#include "collectives/staging/device_queue.h"
+/* Work of any thread's operations on one device, and marks behind the caller's streams. */
+#include "collectives/staging/fold_queue.h"
 
 #include "base/clock.h"
 #include "base/copy.h"
@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sched.h>
 
-#define REPORTS   64
 #define NEVER     UINT64_MAX           /* ticket of what could not be posted */
 #define SETTLE_NS UINT64_C(2000000000) /* that work of a failed job is waited for */
 #define MOMENT_NS UINT64_C(1000000)
@@ -20,7 +19,8 @@ void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index)
     fold_queue->device = index < 0 ? NULL : gyre_device_of(GYRE_MEMORY_CUDA);
     fold_queue->unused = index < 0 ? gyre_device_of(GYRE_MEMORY_CUDA) : NULL;
     fold_queue->index = fold_queue->device ? index : -1;
-    fold_queue->posted = fold_queue->finished = 1;
+    fold_queue->work.device = fold_queue->marks.device = fold_queue->device;
+    fold_queue->work.posted = fold_queue->work.finished = 1;
 }
 
 /* To ask whether CUDA is loaded takes longer than a hundred short operations, and to load it longer than
@@ -56,19 +56,10 @@ bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const voi
     return false;
 }
 
-static void close_queue(const struct gyre_fold_queue *fold_queue, struct gyre_device_queue **queue)
-{
-    if (*queue)
-        fold_queue->device->queue_destroy(*queue);
-    *queue = NULL;
-}
-
 void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue)
 {
-    close_queue(fold_queue, &fold_queue->queue);
-    close_queue(fold_queue, &fold_queue->mark_queue);
-    fold_queue->finished = fold_queue->posted;
-    fold_queue->reached = fold_queue->asked;
+    gyre_tickets_close(&fold_queue->work);
+    gyre_tickets_close(&fold_queue->marks);
 }
 
 /* The kernels first: loading them may wait for streams, and without queues none is held yet. */
@@ -76,10 +67,10 @@ static int open_queues(struct gyre_fold_queue *fold_queue, struct gyre_trouble *
 {
     const struct gyre_device *device = fold_queue->device;
     int status = device->prepare(fold_queue->index, gyre_reduce_cuda_load, trouble);
-    if (!status && !fold_queue->queue)
-        status = device->queue_create(fold_queue->index, &fold_queue->queue, trouble);
+    if (!status && !fold_queue->work.queue)
+        status = device->queue_create(fold_queue->index, &fold_queue->work.queue, trouble);
     if (!status)
-        status = device->waiter_create(fold_queue->index, &fold_queue->mark_queue, trouble);
+        status = device->waiter_create(fold_queue->index, &fold_queue->marks.queue, trouble);
     return status;
 }
 
@@ -87,7 +78,7 @@ int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble
 {
     if (fold_queue->status)
         return gyre_trouble_set(trouble, fold_queue->status, "%s", fold_queue->trouble.text);
-    return fold_queue->mark_queue ? 0 : open_queues(fold_queue, trouble);
+    return fold_queue->marks.queue ? 0 : open_queues(fold_queue, trouble);
 }
 
 int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint64_t *stream_mark,
@@ -96,35 +87,29 @@ int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint6
     const struct gyre_device *device = fold_queue->device;
     int status = gyre_fold_queue_open(fold_queue, trouble);
     if (!status)
-        status = device->after(fold_queue->mark_queue, stream, trouble);
+        status = device->after(fold_queue->marks.queue, stream, trouble);
     if (status)
         return status;
-    status = device->mark(fold_queue->mark_queue, fold_queue->asked + 1);
-    if (status < 0)
-        return gyre_trouble_set(trouble, status, "a stream's place cannot be kept: %s",
-                                gyre_status_name(status));
-    *stream_mark = ++fold_queue->asked;
-    return 0;
+    status = gyre_tickets_mark(&fold_queue->marks, stream_mark);
+    return status ? gyre_trouble_set(trouble, status, "a stream's place cannot be kept: %s",
+                                     gyre_status_name(status))
+                  : 0;
 }
 
 int gyre_fold_queue_stream_wait(struct gyre_fold_queue *fold_queue, void *stream,
                                 const gyre_device_word *word, uint64_t value,
                                 struct gyre_trouble *trouble)
 {
-    return fold_queue->device->hold(fold_queue->mark_queue, stream, word, value, trouble);
+    return fold_queue->device->hold(fold_queue->marks.queue, stream, word, value, trouble);
 }
 
 int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
                             const struct gyre_fold_task *task, struct gyre_trouble *trouble)
 {
     int status = gyre_fold_queue_open(fold_queue, trouble);
-    return status ? status
-                  : fold_queue->device->fold_on(fold_queue->queue, stream, fold, task, trouble);
-}
-
-uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue)
-{
-    return GYRE_DEVICE_POSTS - (uint32_t)(fold_queue->posted - fold_queue->finished);
+    return status
+               ? status
+               : fold_queue->device->fold_on(fold_queue->work.queue, stream, fold, task, trouble);
 }
 
 static void lose_fold_queue(struct gyre_fold_queue *fold_queue, int status, const char *doing)
@@ -136,67 +121,49 @@ static void lose_fold_queue(struct gyre_fold_queue *fold_queue, int status, cons
                      fold_queue->device->name, fold_queue->index, doing, gyre_status_name(status));
 }
 
-/* The ticket of a post: the next one, or, where it has finished already, the last one's. */
-static uint64_t note_post(struct gyre_fold_queue *fold_queue, int status, const char *doing)
-{
-    if (status < 0) {
-        lose_fold_queue(fold_queue, status, doing);
-        return NEVER;
-    }
-    fold_queue->posted += status == 0;
-    return fold_queue->posted;
-}
-
 static int await_queue_room(struct gyre_fold_queue *fold_queue)
 {
     return gyre_fold_queue_room(fold_queue)
                ? fold_queue->status
-               : gyre_fold_queue_await(fold_queue, fold_queue->finished + 1);
+               : gyre_fold_queue_await(fold_queue, fold_queue->work.finished + 1);
 }
 
 uint64_t gyre_fold_queue_copy(struct gyre_fold_queue *fold_queue, void *to, const void *from,
                               uint64_t bytes)
 {
+    uint64_t ticket = NEVER;
     if (await_queue_room(fold_queue))
         return NEVER;
-    return note_post(
-        fold_queue,
-        fold_queue->device->copy(fold_queue->queue, to, from, bytes, fold_queue->posted + 1),
-        "a copy");
+    int status = gyre_tickets_copy(&fold_queue->work, to, from, bytes, &ticket);
+    if (status)
+        lose_fold_queue(fold_queue, status, "a copy");
+    return ticket;
 }
 
 uint64_t gyre_fold_queue_fold(struct gyre_fold_queue *fold_queue, gyre_fold fold,
                               const struct gyre_fold_task *task)
 {
+    uint64_t ticket = NEVER;
     if (await_queue_room(fold_queue))
         return NEVER;
-    return note_post(
-        fold_queue,
-        fold_queue->device->reduce(fold_queue->queue, fold, task, fold_queue->posted + 1),
-        "a fold");
+    int status = gyre_tickets_fold(&fold_queue->work, fold, task, &ticket);
+    if (status)
+        lose_fold_queue(fold_queue, status, "a fold");
+    return ticket;
 }
 
-static bool poll_queue(struct gyre_fold_queue *fold_queue, struct gyre_device_queue *queue,
-                       uint64_t expected, uint64_t *seen)
+static bool poll_tickets(struct gyre_fold_queue *fold_queue, struct gyre_tickets *tickets)
 {
-    uint64_t token[REPORTS];
-    if (*seen == expected || fold_queue->status)
-        return false;
-    int count = fold_queue->device->query(queue, token, REPORTS);
+    int count = fold_queue->status ? 0 : gyre_tickets_look(tickets);
     if (count < 0)
         lose_fold_queue(fold_queue, count, "work");
-    if (count > 0)
-        *seen = token[count - 1];
     return count != 0;
 }
 
 bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue)
 {
-    bool moved =
-        poll_queue(fold_queue, fold_queue->queue, fold_queue->posted, &fold_queue->finished);
-    return poll_queue(fold_queue, fold_queue->mark_queue, fold_queue->asked,
-                      &fold_queue->reached) ||
-           moved;
+    bool moved = poll_tickets(fold_queue, &fold_queue->work);
+    return poll_tickets(fold_queue, &fold_queue->marks) || moved;
 }
 
 int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket)
@@ -210,7 +177,7 @@ int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket)
 void gyre_fold_queue_settle(struct gyre_fold_queue *fold_queue)
 {
     uint64_t limit = gyre_now_ns() + SETTLE_NS;
-    while (!fold_queue->status && !gyre_fold_queue_done(fold_queue, fold_queue->posted) &&
+    while (!fold_queue->status && !gyre_fold_queue_done(fold_queue, fold_queue->work.posted) &&
            gyre_now_ns() < limit)
         if (!gyre_fold_queue_poll(fold_queue))
             sched_yield();

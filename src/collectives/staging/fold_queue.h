@@ -7,24 +7,20 @@
  * else: a stream may itself wait for an operation whose copies are not posted yet.
  *
  * All calls: owner (gyre_domain_enter), but for what says otherwise. */
-#ifndef GYRE_COLLECTIVES_STAGING_DEVICE_QUEUE_H
-#define GYRE_COLLECTIVES_STAGING_DEVICE_QUEUE_H
+#ifndef GYRE_COLLECTIVES_STAGING_FOLD_QUEUE_H
+#define GYRE_COLLECTIVES_STAGING_FOLD_QUEUE_H
 
-#include "device/device.h"
-
-#include <stdatomic.h>
+#include "device/tickets.h"
 
 #define GYRE_FOLD_QUEUE_HOST_ADDRESSES 64
 
 struct gyre_fold_queue {
     const struct gyre_device *device;
-    int index;                            /* of the device; negative: there is none */
-    struct gyre_device_queue *queue;      /* made by the first use, as the next one */
-    uint64_t posted, finished;            /* tickets */
-    struct gyre_device_queue *mark_queue; /* what streams of the caller's have come to */
-    uint64_t asked, reached;              /* gates, likewise by number */
-    int status;                           /* negative: the device is lost, */
-    struct gyre_trouble trouble;          /* and its story */
+    int index;                   /* of the device; negative: there is none */
+    struct gyre_tickets work;    /* made by the first use, as the next one */
+    struct gyre_tickets marks;   /* what streams of the caller's have come to */
+    int status;                  /* negative: the device is lost, */
+    struct gyre_trouble trouble; /* and its story */
 
     /* Of a rank without a device, where this build could use one; else NULL. */
     const struct gyre_device *unused;
@@ -84,7 +80,7 @@ int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint6
 static inline bool gyre_fold_queue_mark_reached(const struct gyre_fold_queue *fold_queue,
                                                 uint64_t stream_mark)
 {
-    return stream_mark <= fold_queue->reached;
+    return gyre_tickets_done(&fold_queue->marks, stream_mark);
 }
 
 /* What is put on the stream from now on waits for *word to be `value`. */
@@ -97,7 +93,10 @@ int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gy
                             const struct gyre_fold_task *task, struct gyre_trouble *trouble);
 
 /* How many posts it takes now. */
-uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue);
+static inline uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue)
+{
+    return gyre_tickets_room(&fold_queue->work);
+}
 
 /* Post, and wait for the oldest where there is no room: whoever must not looks at the room first.
  * The ticket; one that is never done where the device is lost. */
@@ -108,12 +107,12 @@ uint64_t gyre_fold_queue_fold(struct gyre_fold_queue *fold_queue, gyre_fold fold
 
 static inline bool gyre_fold_queue_done(const struct gyre_fold_queue *fold_queue, uint64_t ticket)
 {
-    return ticket <= fold_queue->finished;
+    return gyre_tickets_done(&fold_queue->work, ticket);
 }
 
 static inline bool gyre_fold_queue_busy(const struct gyre_fold_queue *fold_queue)
 {
-    return fold_queue->posted != fold_queue->finished || fold_queue->asked != fold_queue->reached;
+    return gyre_tickets_busy(&fold_queue->work) || gyre_tickets_busy(&fold_queue->marks);
 }
 
 /* Learns what has finished; true if anything had. */
