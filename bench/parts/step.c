@@ -112,8 +112,7 @@ static int usage(void)
 
 static int read_flag(int flag, const char *text, struct options *o, struct gyre_trouble *trouble)
 {
-    static const char *const memory[] = {"cpu"}, *const optimizers[] = {"sgd", "adam"},
-                             *const wires[] = {"auto", "shm", "tcp", "verbs"};
+    static const char *const memory[] = {"cpu"}, *const wires[] = {"auto", "shm", "tcp", "verbs"};
     int index = 0, status;
     switch (flag) {
     case 'l':
@@ -131,8 +130,8 @@ static int read_flag(int flag, const char *text, struct options *o, struct gyre_
     case 'u':
         return gyre_parse_size("--bucket", text, &o->settings.bucket, trouble);
     case 'o':
-        status = gyre_parse_word("--optimizer", text, optimizers, 2, &index, trouble);
-        o->settings.optimizer = index ? GYRE_ADAM : GYRE_SGD;
+        status = gyre_parse_word("--optimizer", text, gyre_optimizer_names, 2, &index, trouble);
+        o->settings.optimizer = (enum gyre_optimizer_kind)index;
         return status;
     case 't':
         o->transport = text;
@@ -356,7 +355,7 @@ static void tell_head(const struct step_bench *bench)
 {
     const struct options *o = &bench->options;
     printf("# %s, batch %lld of a rank, %s; %d rank%s on %d node%s, transport %s; %s\n", o->layers,
-           (long long)o->batch, o->settings.optimizer == GYRE_ADAM ? "adam" : "sgd", bench->n,
+           (long long)o->batch, gyre_optimizer_names[o->settings.optimizer], bench->n,
            bench->n > 1 ? "s" : "", gyre_nodes(bench->comm), gyre_nodes(bench->comm) > 1 ? "s" : "",
            o->transport ? o->transport : "auto", gyre_model_products(bench->net.replica.model));
     printf("# %.2f MiB of gradients in %d bucket%s; %d rounds of %d steps; load average at the "

@@ -2,11 +2,19 @@
 #include "train/options.h"
 
 #include "base/env.h"
+#include "model/learning/learning_rate.h"
+#include "model/learning/loss.h"
+#include "model/learning/optimizer.h"
+#include "model/nets/model.h"
 
 #include <errno.h>
+#include <gyre/ddp.h>
+#include <gyre/sampler.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HELP_MOST 96
 
 enum kind { TEXT, WHOLE, REAL, BYTES, WORD, SWITCH };
 
@@ -20,29 +28,30 @@ struct option {
 
 #define AT(field) offsetof(struct gyre_train_options, field)
 
-static const char *const models[] = {"mlp", "convnet", NULL};
-static const char *const losses[] = {"cross-entropy", "mse", NULL};
-static const char *const precisions[] = {"f32", "bf16", "f16", NULL};
-static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
-static const char *const schedules[] = {"constant", "step", "cosine", NULL};
-static const char *const means[] = {"samples", "torch", NULL};
-static const char *const tails[] = {"repeat", "drop", "once", NULL};
-static const char *const wires[] = {"f32", "bf16", "f16", NULL};
+static const char *const means[] = {
+    [GYRE_DDP_MEAN_OF_SAMPLES] = "samples", [GYRE_DDP_MEAN_OF_RANKS] = "torch", NULL};
+static const char *const tails[] = {
+    [GYRE_TAIL_REPEAT] = "repeat", [GYRE_TAIL_DROP] = "drop", [GYRE_TAIL_ONCE] = "once", NULL};
+static const char *const wires[] = {[GYRE_DDP_WIRE_AS_IS] = "f32",
+                                    [GYRE_DDP_WIRE_BF16] = "bf16",
+                                    [GYRE_DDP_WIRE_F16] = "f16",
+                                    NULL};
 
+/* %s in a help text stands for the words and the default, the first of them. */
 /* clang-format off */
 static const struct option table[] = {
     {"data", "FILE", "samples: safetensors with x and y, IDX images, CSV, or wine", TEXT, AT(data)},
     {"labels", "FILE", "labels of IDX images (the file beside them)", TEXT, AT(labels)},
     {"test", "FILE", "samples to evaluate on after every epoch, each once", TEXT, AT(test)},
     {"test-labels", "FILE", "their labels, of IDX images", TEXT, AT(test_labels)},
-    {"model", "NAME", "mlp or convnet (mlp)", WORD, AT(model), .words = models},
+    {"model", "NAME", "%s", WORD, AT(model), .words = gyre_model_names},
     {"layers", "SIZES", "of an mlp, from features to classes: 13,64,3", TEXT, AT(layers)},
     {"init", "FILE", "weights to start from, safetensors", TEXT, AT(init)},
-    {"loss", "NAME", "cross-entropy or mse (cross-entropy)", WORD, AT(loss), .words = losses},
-    {"precision", "TYPE", "of products: f32, bf16 or f16 (f32); weights stay f32", WORD, AT(precision), .words = precisions},
+    {"loss", "NAME", "%s", WORD, AT(loss), .words = gyre_loss_names},
+    {"precision", "TYPE", "of products: %s; weights stay f32", WORD, AT(precision), .words = gyre_precision_names},
     {"sync-batch-norm", NULL, "normalise by the batch of all ranks", SWITCH, AT(sync_bn)},
 
-    {"optimizer", "NAME", "sgd, adam or adamw (sgd)", WORD, AT(optimizer), .words = optimizers},
+    {"optimizer", "NAME", "%s", WORD, AT(optimizer), .words = gyre_optimizer_names},
     {"lr", "RATE", "learning rate (0.01)", REAL, AT(lr), 0, 1e6},
     {"momentum", "NUMBER", "of sgd (0)", REAL, AT(momentum), 0, 1},
     {"nesterov", NULL, "Nesterov's momentum", SWITCH, AT(nesterov)},
@@ -51,7 +60,7 @@ static const struct option table[] = {
     {"beta2", "NUMBER", "of adam (0.999)", REAL, AT(beta2), 0, 1},
     {"eps", "NUMBER", "of adam (1e-8)", REAL, AT(eps), 0, 1},
     {"clip", "NORM", "scale gradients down to this norm", REAL, AT(clip), 0, 1e30},
-    {"schedule", "NAME", "of the learning rate: constant, step or cosine (constant)", WORD, AT(schedule), .words = schedules},
+    {"schedule", "NAME", "of the learning rate: %s", WORD, AT(schedule), .words = gyre_rate_names},
     {"warmup", "STEPS", "the learning rate rises from 0 over so many steps", WHOLE, AT(warmup), 0, 1e15},
     {"step-size", "EPOCHS", "schedule step: times gamma every so many epochs (30)", WHOLE, AT(step_size), 1, 1e9},
     {"gamma", "NUMBER", "schedule step (0.1)", REAL, AT(gamma), 0, 1},
@@ -66,7 +75,7 @@ static const struct option table[] = {
     {"tail", "NAME", "last samples: repeat some, drop, or give each out once (repeat)", WORD, AT(tail), .words = tails},
     {"shares", "LIST", "samples of ranks in proportion, 4,2; or measured", TEXT, AT(shares)},
     {"no-shuffle", NULL, "samples in the order of the file", SWITCH, AT(no_shuffle)},
-    {"wire", "TYPE", "of gradients between ranks: f32, bf16 or f16 (f32)", WORD, AT(wire), .words = wires},
+    {"wire", "TYPE", "of gradients between ranks: %s", WORD, AT(wire), .words = wires},
     {"sharded", NULL, "each rank holds a part of the optimiser's state", SWITCH, AT(sharded)},
     {"bucket", "BYTES", "gradients that travel together (by the cost model)", BYTES, AT(bucket_cap)},
     {"compare-every", "STEPS", "compare the weights of all ranks (100)", WHOLE, AT(compare_every), 1, 1e9},
@@ -92,6 +101,33 @@ static const struct option *find_option(const char *name)
         if (strcmp(table[i].name, name) == 0)
             return &table[i];
     return NULL;
+}
+
+/* "a, b or c (a)" */
+static const char *list_words(const char *const *words, char *text, size_t room)
+{
+    size_t used = 0;
+    for (int i = 0; words[i]; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s",
+                                 !i             ? ""
+                                 : words[i + 1] ? ", "
+                                                : " or ",
+                                 words[i]);
+    snprintf(text + used, room - used, " (%s)", words[0]);
+    return text;
+}
+
+/* The help of entry i, with its words. */
+static const char *help_of(int i)
+{
+    static char text[OPTIONS][HELP_MOST];
+    char words[64];
+    const char *help = table[i].help, *place = strstr(help, "%s");
+    if (!place)
+        return help;
+    snprintf(text[i], sizeof text[i], "%.*s%s%s", (int)(place - help), help,
+             list_words(table[i].words, words, sizeof words), place + 2);
+    return text[i];
 }
 
 /* -- one value --------------------------------------------------------------------------------- */
@@ -164,7 +200,7 @@ int gyre_train_option_set(struct gyre_train_options *options, const char *name, 
                                 option->value);
     for (int i = 0; i < OPTIONS; i++) {
         names[i] = table[i].name;
-        help[i] = table[i].help;
+        help[i] = help_of(i);
     }
     near = gyre_nearest_name(name, names, help, OPTIONS);
     return gyre_trouble_set(trouble, GYRE_INVALID, "unknown option '--%s'%s%s%s", name,
@@ -290,19 +326,19 @@ int gyre_train_options_check(const struct gyre_train_options *o, struct gyre_tro
     const char *why = NULL;
     if (!o->data)
         why = "nothing to train on: --data FILE, or --preset wine";
-    else if (o->model == GYRE_TRAIN_MLP && !o->layers)
+    else if (o->model == GYRE_MLP && !o->layers)
         why = "an mlp needs --layers, from features to classes: --layers 13,64,3";
-    else if (o->model == GYRE_TRAIN_CONVNET && o->layers)
+    else if (o->model == GYRE_CONVNET && o->layers)
         why = "--layers is of an mlp; a convnet has its own";
-    else if (o->model == GYRE_TRAIN_CONVNET && o->loss == GYRE_TRAIN_MSE)
+    else if (o->model == GYRE_CONVNET && o->loss == GYRE_SQUARED_ERROR)
         why = "--model convnet has classes: --loss cross-entropy";
-    else if (o->nesterov && (o->optimizer != GYRE_TRAIN_SGD || o->momentum <= 0))
+    else if (o->nesterov && (o->optimizer != GYRE_SGD || o->momentum <= 0))
         why = "--nesterov needs --optimizer sgd and a --momentum above 0";
-    else if (o->momentum > 0 && o->optimizer != GYRE_TRAIN_SGD)
+    else if (o->momentum > 0 && o->optimizer != GYRE_SGD)
         why = "--momentum is of --optimizer sgd; adam has --beta1";
     else if (o->beta1 >= 1 || o->beta2 >= 1)
         why = "--beta1 and --beta2 are below 1";
-    else if (o->shares && o->tail != 2)
+    else if (o->shares && o->tail != GYRE_TAIL_ONCE)
         why = "--shares needs --tail once: no sample is repeated or dropped then";
     else if ((o->resume || o->save_every > 1) && !o->save)
         why = "--resume and --save-every need --save DIR";
@@ -316,6 +352,20 @@ const char *gyre_train_option_at(int i, const char **value, const char **help)
     if (i >= OPTIONS)
         return NULL;
     *value = table[i].value;
-    *help = table[i].help;
+    *help = help_of(i);
     return table[i].name;
+}
+
+struct gyre_optimizer_settings gyre_train_optimizer_settings(const struct gyre_train_options *o)
+{
+    struct gyre_optimizer_settings settings =
+        gyre_optimizer_defaults((enum gyre_optimizer_kind)o->optimizer);
+    if (o->weight_decay >= 0)
+        settings.weight_decay = o->weight_decay;
+    settings.momentum = o->momentum;
+    settings.nesterov = o->nesterov;
+    settings.beta1 = o->beta1;
+    settings.beta2 = o->beta2;
+    settings.epsilon = o->eps;
+    return settings;
 }

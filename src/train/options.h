@@ -4,6 +4,7 @@
 #define GYRE_TRAIN_OPTIONS_H
 
 #include "base/status.h"
+#include "model/learning/optimizer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,20 +15,20 @@ struct gyre_train_options {
     /* what is trained on what */
     const char *data, *labels, *test, *test_labels;
     bool mnist; /* its preset was asked for */
-    int model;  /* enum gyre_train_model */
+    int model;  /* enum gyre_model_kind */
     const char *layers, *init;
-    int loss, precision;
+    int loss, precision; /* enum gyre_loss_kind, gyre_precision */
     bool sync_bn;
     /* how */
-    int optimizer;
+    int optimizer; /* enum gyre_optimizer_kind */
     double lr, momentum, weight_decay, beta1, beta2, eps, clip;
     bool nesterov;
-    int schedule;
+    int schedule; /* enum gyre_rate_kind */
     int64_t warmup, step_size;
     double gamma, least_lr;
     int64_t epochs, batch, global_batch, accumulate, seed;
     /* over ranks */
-    int mean, tail, wire;
+    int mean, tail, wire; /* enum gyre_ddp_mean, gyre_tail, gyre_ddp_wire */
     bool sharded, no_shuffle, data_digest;
     const char *shares;
     uint64_t bucket_cap;
@@ -37,12 +38,6 @@ struct gyre_train_options {
     int64_t save_every, keep;
     bool resume, quiet;
 };
-
-enum gyre_train_model { GYRE_TRAIN_MLP, GYRE_TRAIN_CONVNET };
-enum gyre_train_loss { GYRE_TRAIN_CROSS_ENTROPY, GYRE_TRAIN_MSE };
-enum gyre_train_optimizer { GYRE_TRAIN_SGD, GYRE_TRAIN_ADAM, GYRE_TRAIN_ADAMW };
-enum gyre_train_schedule { GYRE_TRAIN_CONSTANT, GYRE_TRAIN_STEP, GYRE_TRAIN_COSINE };
-enum gyre_train_precision { GYRE_TRAIN_F32, GYRE_TRAIN_BF16, GYRE_TRAIN_F16 };
 
 /* Before anything is set. */
 void gyre_train_options_init(struct gyre_train_options *options);
@@ -65,6 +60,9 @@ int gyre_train_option_file(struct gyre_train_options *options, const char *path,
 /* What is missing, or does not go together. */
 int gyre_train_options_check(const struct gyre_train_options *options,
                              struct gyre_trouble *trouble);
+
+struct gyre_optimizer_settings gyre_train_optimizer_settings(
+    const struct gyre_train_options *options);
 
 /* Entry i of the table, for help: name, the word for its value (NULL: a switch), what it is. NULL
  * past the last. */

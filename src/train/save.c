@@ -267,14 +267,11 @@ static int read_feedback(struct gyre_train *t, struct gyre_checkpoint *checkpoin
     return status;
 }
 
-/* Which states the optimiser that was asked for has. */
+/* The states of the optimiser that was asked for. */
 static int state_names(const struct gyre_train_options *o, const char **names)
 {
-    static const char *const adam[] = {"exp_avg", "exp_avg_sq"};
-    bool sgd = o->optimizer == GYRE_TRAIN_SGD;
-    names[0] = sgd ? "momentum_buffer" : adam[0];
-    names[1] = adam[1];
-    return sgd ? o->momentum > 0 : 2;
+    const struct gyre_optimizer_settings settings = gyre_train_optimizer_settings(o);
+    return gyre_optimizer_states(&settings, names);
 }
 
 static int read_numbers(struct gyre_train *t, struct gyre_checkpoint *checkpoint, int64_t *place,

@@ -29,9 +29,9 @@ __attribute__((format(printf, 2, 3))) static void append_text(char *text, const 
 
 static void describe_schedule(const struct gyre_train_options *o, char *text)
 {
-    if (o->schedule == GYRE_TRAIN_CONSTANT)
-        append_text(text, "constant");
-    else if (o->schedule == GYRE_TRAIN_STEP)
+    if (o->schedule == GYRE_RATE_CONSTANT)
+        append_text(text, "%s", gyre_rate_names[o->schedule]);
+    else if (o->schedule == GYRE_RATE_STEP)
         append_text(text, "times %.9g every %lld epochs", o->gamma, (long long)o->step_size);
     else
         append_text(text, "cosine to %.9g over %lld epochs", o->least_lr, (long long)o->epochs);
@@ -41,25 +41,23 @@ static void describe_schedule(const struct gyre_train_options *o, char *text)
 
 static void describe_settings(const struct gyre_train_options *o, char *text)
 {
-    static const char *const precisions[] = {"f32", "bf16", "f16"};
-    double decay = o->optimizer == GYRE_TRAIN_ADAMW ? 0.01 : 0;
-    if (o->optimizer == GYRE_TRAIN_SGD)
+    double decay = gyre_train_optimizer_settings(o).weight_decay;
+    if (o->optimizer == GYRE_SGD)
         append_text(text, "momentum %.9g%s", o->momentum, o->nesterov ? " (nesterov)" : "");
     else
         append_text(text, "betas %.9g and %.9g, eps %.9g", o->beta1, o->beta2, o->eps);
-    append_text(text, ", weight decay %.9g", o->weight_decay >= 0 ? o->weight_decay : decay);
+    append_text(text, ", weight decay %.9g", decay);
     if (o->clip > 0)
         append_text(text, ", clip %.9g", o->clip);
-    append_text(text, ", %s", precisions[o->precision]);
+    append_text(text, ", %s", gyre_precision_names[o->precision]);
 }
 
 void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settings *words)
 {
-    static const char *const optimizers[] = {"sgd", "adam", "adamw"};
     const struct gyre_train_options *o = t->options;
     *words = (struct gyre_run_settings){.count = t->shares.text ? GYRE_TRAIN_RUN_SETTINGS : SHARES};
     append_text(words->room[SEED], "%lld", (long long)o->seed);
-    append_text(words->room[OPTIMIZER], "%s", optimizers[o->optimizer]);
+    append_text(words->room[OPTIMIZER], "%s", gyre_optimizer_names[o->optimizer]);
     append_text(words->room[DATA], "%016llx", (unsigned long long)gyre_dataset_hash(&t->data));
     append_text(words->room[RATE], "%.9g", o->lr);
     describe_schedule(o, words->room[SCHEDULE]);

@@ -24,7 +24,7 @@ static int no_memory_to_set_up(struct gyre_train *t)
 static int open_data(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
-    bool targets = o->loss == GYRE_TRAIN_MSE;
+    bool targets = o->loss == GYRE_SQUARED_ERROR;
     struct gyre_dataset_options train = {o->data, o->labels, targets};
     struct gyre_dataset_options test = {o->test, o->test_labels, targets};
     int status = gyre_dataset_open(&t->data, &train, t->trouble);
@@ -188,8 +188,8 @@ static int make_model(struct gyre_train *t, struct gyre_model **model)
 {
     struct gyre_model_settings settings = {t->room > 256 || !t->options->test ? t->room : 256,
                                            (enum gyre_precision)t->options->precision};
-    return t->options->model == GYRE_TRAIN_CONVNET ? make_convnet(t, &settings, model)
-                                                   : make_mlp(t, &settings, model);
+    return t->options->model == GYRE_CONVNET ? make_convnet(t, &settings, model)
+                                             : make_mlp(t, &settings, model);
 }
 
 static int place_values(struct gyre_train *t, struct gyre_model *model)
@@ -221,7 +221,7 @@ static int make_engine(struct gyre_train *t)
     options.mean = (enum gyre_ddp_mean)o->mean;
     options.wire = (enum gyre_ddp_wire)o->wire;
     options.sharded = o->sharded;
-    options.norm = o->clip > 0 || o->precision == GYRE_TRAIN_F16;
+    options.norm = o->clip > 0 || o->precision == GYRE_PRECISION_F16;
     options.unscaled = 1;
     options.look = GYRE_DDP_LOOK_NONE; /* the replica asks */
     options.compare_every = (int)o->compare_every;
@@ -233,10 +233,8 @@ static int make_engine(struct gyre_train *t)
 
 static int make_rate(struct gyre_train *t)
 {
-    static const enum gyre_rate_kind kinds[] = {GYRE_RATE_CONSTANT, GYRE_RATE_STEP,
-                                                GYRE_RATE_COSINE};
     const struct gyre_train_options *o = t->options;
-    t->rate = (struct gyre_rate_settings){.kind = kinds[o->schedule],
+    t->rate = (struct gyre_rate_settings){.kind = (enum gyre_rate_kind)o->schedule,
                                           .rate = o->lr,
                                           .warmup = (uint64_t)o->warmup,
                                           .every = (uint64_t)o->step_size * t->steps_per_epoch,
@@ -249,7 +247,7 @@ static int make_rate(struct gyre_train *t)
 static int make_own(struct gyre_train *t)
 {
     int status = open_data(t);
-    gyre_scaler_init(&t->scaler, t->options->precision == GYRE_TRAIN_F16);
+    gyre_scaler_init(&t->scaler, t->options->precision == GYRE_PRECISION_F16);
     if (!status)
         status = gyre_train_read_shares(t);
     if (!status)

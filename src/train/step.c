@@ -43,23 +43,9 @@ static int run_part(struct gyre_train *t, const struct gyre_batch *batch, bool l
 
 /* -- the update -------------------------------------------------------------------------------- */
 
-static struct gyre_optimizer_settings optimizer_settings(const struct gyre_train_options *o)
-{
-    static const enum gyre_optimizer_kind kinds[] = {GYRE_SGD, GYRE_ADAM, GYRE_ADAMW};
-    struct gyre_optimizer_settings settings = gyre_optimizer_defaults(kinds[o->optimizer]);
-    if (o->weight_decay >= 0)
-        settings.weight_decay = o->weight_decay;
-    settings.momentum = o->momentum;
-    settings.nesterov = o->nesterov;
-    settings.beta1 = o->beta1;
-    settings.beta2 = o->beta2;
-    settings.epsilon = o->eps;
-    return settings;
-}
-
 int gyre_train_make_optimizer(struct gyre_train *t)
 {
-    struct gyre_optimizer_settings settings = optimizer_settings(t->options);
+    struct gyre_optimizer_settings settings = gyre_train_optimizer_settings(t->options);
     int status = gyre_replica_make_optimizer(&t->replica, &settings, t->trouble);
     return status ? status : gyre_train_restore_optimizer(t);
 }

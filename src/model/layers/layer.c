@@ -4,6 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const gyre_precision_names[] = {[GYRE_PRECISION_F32] = "f32",
+                                            [GYRE_PRECISION_BF16] = "bf16",
+                                            [GYRE_PRECISION_F16] = "f16",
+                                            NULL};
+
 static void join_names(char *to, const char *layer, const char *name)
 {
     if (layer[0])

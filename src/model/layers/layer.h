@@ -62,6 +62,8 @@ struct gyre_running_buffer {
  * parameters themselves, stay f32. */
 enum gyre_precision { GYRE_PRECISION_F32, GYRE_PRECISION_BF16, GYRE_PRECISION_F16 };
 
+extern const char *const gyre_precision_names[]; /* then NULL: "f32" */
+
 /* What a layer reports where it returns GYRE_AGAIN: one of the two. */
 struct gyre_pass_event {
     struct gyre_parameter *ready; /* its gradient is final */

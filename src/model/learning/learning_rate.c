@@ -3,6 +3,11 @@
 
 #include <math.h>
 
+const char *const gyre_rate_names[] = {[GYRE_RATE_CONSTANT] = "constant",
+                                       [GYRE_RATE_STEP] = "step",
+                                       [GYRE_RATE_COSINE] = "cosine",
+                                       NULL};
+
 int gyre_rate_check(const struct gyre_rate_settings *s, struct gyre_trouble *trouble)
 {
     if (!(s->rate >= 0) || isinf(s->rate))

@@ -15,6 +15,8 @@
 
 enum gyre_rate_kind { GYRE_RATE_CONSTANT, GYRE_RATE_STEP, GYRE_RATE_COSINE };
 
+extern const char *const gyre_rate_names[]; /* by kind, then NULL: "constant" */
+
 struct gyre_rate_settings {
     enum gyre_rate_kind kind;
     double rate;

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+const char *const gyre_loss_names[] = {
+    [GYRE_CROSS_ENTROPY] = "cross-entropy", [GYRE_SQUARED_ERROR] = "mse", NULL};
+
 static int check_labels(const int64_t *labels, size_t samples, size_t classes,
                         struct gyre_trouble *trouble)
 {

@@ -9,6 +9,10 @@
 #include "base/status.h"
 #include "model/kernels/ops.h"
 
+enum gyre_loss_kind { GYRE_CROSS_ENTROPY, GYRE_SQUARED_ERROR };
+
+extern const char *const gyre_loss_names[]; /* by kind, then NULL: "cross-entropy" */
+
 /* Sums; a call adds to what is there. */
 struct gyre_loss {
     double sum;

@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+const char *const gyre_optimizer_names[] = {
+    [GYRE_SGD] = "sgd", [GYRE_ADAM] = "adam", [GYRE_ADAMW] = "adamw", NULL};
+
 struct gyre_optimizer_settings gyre_optimizer_defaults(enum gyre_optimizer_kind kind)
 {
     return (struct gyre_optimizer_settings){
@@ -59,16 +62,12 @@ static int check_settings(const struct gyre_optimizer_settings *s, struct gyre_t
 
 /* -- making and ending ------------------------------------------------------------------------- */
 
-static void name_states(struct gyre_optimizer *optimizer)
+int gyre_optimizer_states(const struct gyre_optimizer_settings *settings, const char *name[2])
 {
-    if (optimizer->settings.kind != GYRE_SGD) {
-        optimizer->states = 2;
-        optimizer->state_name[0] = "exp_avg";
-        optimizer->state_name[1] = "exp_avg_sq";
-    } else if (optimizer->settings.momentum != 0) {
-        optimizer->states = 1;
-        optimizer->state_name[0] = "momentum_buffer";
-    }
+    const bool sgd = settings->kind == GYRE_SGD;
+    name[0] = sgd ? "momentum_buffer" : "exp_avg";
+    name[1] = "exp_avg_sq";
+    return sgd ? settings->momentum != 0 : 2;
 }
 
 int gyre_optimizer_create(struct gyre_optimizer **out,
@@ -84,7 +83,7 @@ int gyre_optimizer_create(struct gyre_optimizer **out,
     optimizer->settings = *settings;
     optimizer->ops = gyre_ops();
     optimizer->count = count;
-    name_states(optimizer);
+    optimizer->states = gyre_optimizer_states(settings, optimizer->state_name);
     for (int i = 0; i < optimizer->states; i++) {
         optimizer->state[i] = calloc(count ? count : 1, sizeof(float));
         if (!optimizer->state[i])

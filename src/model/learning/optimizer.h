@@ -19,6 +19,8 @@
 
 enum gyre_optimizer_kind { GYRE_SGD, GYRE_ADAM, GYRE_ADAMW };
 
+extern const char *const gyre_optimizer_names[]; /* by kind, then NULL: "sgd" */
+
 struct gyre_optimizer_settings {
     enum gyre_optimizer_kind kind;
     double weight_decay;
@@ -34,12 +36,15 @@ struct gyre_optimizer {
     size_t count;
     int64_t steps; /* begun so far; set it when a checkpoint is read */
     int states;
-    const char *state_name[2]; /* PyTorch's: momentum_buffer; exp_avg and exp_avg_sq */
-    float *state[2];           /* `count` floats each */
+    const char *state_name[2];
+    float *state[2]; /* `count` floats each */
 };
 
 /* PyTorch's defaults: decay 0.01 for adamw, else 0; momentum 0; betas 0.9, 0.999; epsilon 1e-8. */
 struct gyre_optimizer_settings gyre_optimizer_defaults(enum gyre_optimizer_kind kind);
+
+/* PyTorch's names of the states that such an optimiser keeps; returns how many. */
+int gyre_optimizer_states(const struct gyre_optimizer_settings *settings, const char *name[2]);
 
 /* Allocates zeroed state for `count` numbers. GYRE_INVALID names the setting; -ENOMEM. */
 int gyre_optimizer_create(struct gyre_optimizer **optimizer,

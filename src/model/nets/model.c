@@ -31,6 +31,8 @@ struct gyre_model {
     float *dy, *other; /* of its output, and the span for its input's */
 };
 
+const char *const gyre_model_names[] = {[GYRE_MLP] = "mlp", [GYRE_CONVNET] = "convnet", NULL};
+
 /* -- putting together -------------------------------------------------------------------------- */
 
 static int check_layer_size(const char *what, size_t size, struct gyre_trouble *trouble)

@@ -19,6 +19,10 @@ struct gyre_model_settings {
     enum gyre_precision precision;
 };
 
+enum gyre_model_kind { GYRE_MLP, GYRE_CONVNET };
+
+extern const char *const gyre_model_names[]; /* by kind, then NULL: "mlp" */
+
 /* -- making one -------------------------------------------------------------------------------- */
 
 /* nn.Sequential(Linear, ReLU, Linear, ReLU, …, Linear): widths[0] inputs, the last are the
