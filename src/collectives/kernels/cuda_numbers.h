@@ -10,7 +10,8 @@
 #ifndef GYRE_COLLECTIVES_KERNELS_CUDA_NUMBERS_H
 #define GYRE_COLLECTIVES_KERNELS_CUDA_NUMBERS_H
 
-#include "collectives/kernels/fp8.h"
+#include "base/fp8.h"
+#include "base/types.h"
 
 #include <cuda_runtime.h>
 
@@ -89,9 +90,11 @@ static __device__ __forceinline__ uint8_t f8e5m2_of_f32(float value)
 #define f8e5m2_of_f32 gyre_f8e5m2_of_f32
 #endif
 
+#define f32_of_bf16 gyre_f32_of_bf16
+
 /* -- floats ------------------------------------------------------------------------------------ */
 
-#define FLOAT(type, stored, computed, to_lane, to_element)                                         \
+#define NUMBER(type, stored, computed, to_lane, to_element)                                        \
     struct type {                                                                                  \
         typedef stored element;                                                                    \
         typedef computed lane;                                                                     \
@@ -107,20 +110,36 @@ static __device__ __forceinline__ uint8_t f8e5m2_of_f32(float value)
         {                                                                                          \
             return -(lane)0;                                                                       \
         }                                                                                          \
+        static __device__ __forceinline__ lane one()                                               \
+        {                                                                                          \
+            return 1;                                                                              \
+        }                                                                                          \
         static __device__ __forceinline__ lane divide(lane x, uint32_t divisor)                    \
         {                                                                                          \
             return x / (lane)divisor;                                                              \
         }                                                                                          \
     };
 
-/* clang-format off */
-FLOAT(f32,    float,    float,  ,              )
-FLOAT(f64,    double,   double, ,              )
-FLOAT(f16,    uint16_t, float,  f32_of_f16,       f16_of_f32)
-FLOAT(bf16,   uint16_t, float,  gyre_f32_of_bf16, bf16_of_f32)
-FLOAT(f8e4m3, uint8_t,  float,  f32_of_f8e4m3,    f8e4m3_of_f32)
-FLOAT(f8e5m2, uint8_t,  float,  f32_of_f8e5m2,    f8e5m2_of_f32)
-/* clang-format on */
+#define NUMBER_FLOAT(type, element)       NUMBER(type, element, element, , )
+#define NUMBER_SMALL_FLOAT(type, element) NUMBER(type, element, float, f32_of_##type, type##_of_f32)
+#define NUMBER_SIGNED(type, element)
+#define NUMBER_UNSIGNED(type, element)
+
+#define NUMBER_OF(ID, type, kind, element, ...) NUMBER_##kind(type, element)
+GYRE_TYPES(NUMBER_OF)
+
+/* -- lanes of integers ------------------------------------------------------------------------- */
+
+/* For elements of so many bits: `wrapped` for what wraps, `order` where the sign counts. */
+template <int BITS> struct lanes_of {
+    typedef uint32_t wrapped;
+    typedef int32_t order;
+};
+
+template <> struct lanes_of<64> {
+    typedef uint64_t wrapped;
+    typedef int64_t order;
+};
 
 /* -- patterns of floats in their order --------------------------------------------------------- */
 
@@ -169,6 +188,14 @@ template <class Element, class Lane> struct whole {
     static __device__ __forceinline__ lane zero()
     {
         return 0;
+    }
+    static __device__ __forceinline__ lane one()
+    {
+        return 1;
+    }
+    static __device__ __forceinline__ lane ones()
+    {
+        return ~(lane)0;
     }
     static __device__ __forceinline__ lane lowest()
     {

@@ -1,4 +1,6 @@
-/* The sets of variants on AArch64, where NEON is always there. The kernel says whether SVE is. */
+/* The sets of variants on AArch64. Every processor has NEON; the kernel says whether this one has SVE.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_variant.h"
 
 #include <sys/auxv.h>

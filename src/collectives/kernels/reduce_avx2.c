@@ -1,5 +1,7 @@
 /* 256-bit vectors: AVX2 and F16C. Compiled with -mavx2 -mf16c; entered only after the CPU was
- * asked. AVX2 has no least and most of 64-bit lanes: they are a comparison and a selection. */
+ * asked. AVX2 has no minimum of 64-bit lanes: a comparison and a selection do it.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #define VECTOR_BYTES   32
 #define STREAM_FENCE() __builtin_ia32_sfence()
 
@@ -12,7 +14,7 @@ INLINE void stream_full(char *at, u8v v_call)
     _mm256_stream_si256((__m256i *)at, (__m256i)v_call);
 }
 
-INLINE void stream_half(char *at, u16h half)
+INLINE void stream_16(char *at, u16h half)
 {
     _mm_stream_si128((__m128i *)at, (__m128i)half);
 }
@@ -27,7 +29,7 @@ INLINE u16h narrow_f16(f32v value)
     return (u16h)_mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT);
 }
 
-INLINE void stream_quarter(char *at, u8q quarter)
+INLINE void stream_8(char *at, u8q quarter)
 {
     _mm_stream_si64((long long *)at, (long long)quarter);
 }
@@ -58,31 +60,31 @@ INLINE u16h narrow_u16(u32v lanes)
 }
 
 #define LANE_BY_LANE(name, intrinsic)                                                              \
-    INLINE u8v name(u8v a, u8v b)                                                                  \
+    INLINE u8v combine_##name(u8v a, u8v b)                                                        \
     {                                                                                              \
         return (u8v)intrinsic((__m256i)a, (__m256i)b);                                             \
     }
 
-LANE_BY_LANE(least_i8, _mm256_min_epi8)
-LANE_BY_LANE(most_i8, _mm256_max_epi8)
-LANE_BY_LANE(least_i16, _mm256_min_epi16)
-LANE_BY_LANE(most_i16, _mm256_max_epi16)
-LANE_BY_LANE(least_i32, _mm256_min_epi32)
-LANE_BY_LANE(most_i32, _mm256_max_epi32)
-LANE_BY_LANE(least_u8, _mm256_min_epu8)
-LANE_BY_LANE(most_u8, _mm256_max_epu8)
-LANE_BY_LANE(least_u16, _mm256_min_epu16)
-LANE_BY_LANE(most_u16, _mm256_max_epu16)
-LANE_BY_LANE(least_u32, _mm256_min_epu32)
-LANE_BY_LANE(most_u32, _mm256_max_epu32)
+LANE_BY_LANE(min_i8, _mm256_min_epi8)
+LANE_BY_LANE(max_i8, _mm256_max_epi8)
+LANE_BY_LANE(min_i16, _mm256_min_epi16)
+LANE_BY_LANE(max_i16, _mm256_max_epi16)
+LANE_BY_LANE(min_i32, _mm256_min_epi32)
+LANE_BY_LANE(max_i32, _mm256_max_epi32)
+LANE_BY_LANE(min_u8, _mm256_min_epu8)
+LANE_BY_LANE(max_u8, _mm256_max_epu8)
+LANE_BY_LANE(min_u16, _mm256_min_epu16)
+LANE_BY_LANE(max_u16, _mm256_max_epu16)
+LANE_BY_LANE(min_u32, _mm256_min_epu32)
+LANE_BY_LANE(max_u32, _mm256_max_epu32)
 
-INLINE u8v least_i64(u8v a, u8v b)
+INLINE u8v combine_min_i64(u8v a, u8v b)
 {
     __m256i a_larger = _mm256_cmpgt_epi64((__m256i)a, (__m256i)b);
     return (u8v)_mm256_blendv_epi8((__m256i)a, (__m256i)b, a_larger);
 }
 
-INLINE u8v most_i64(u8v a, u8v b)
+INLINE u8v combine_max_i64(u8v a, u8v b)
 {
     __m256i a_larger = _mm256_cmpgt_epi64((__m256i)a, (__m256i)b);
     return (u8v)_mm256_blendv_epi8((__m256i)b, (__m256i)a, a_larger);
@@ -94,14 +96,14 @@ INLINE u8v turn_u64(u8v lanes)
     return (u8v)((u64v)lanes ^ UINT64_C(1) << 63);
 }
 
-INLINE u8v least_u64(u8v a, u8v b)
+INLINE u8v combine_min_u64(u8v a, u8v b)
 {
-    return turn_u64(least_i64(turn_u64(a), turn_u64(b)));
+    return turn_u64(combine_min_i64(turn_u64(a), turn_u64(b)));
 }
 
-INLINE u8v most_u64(u8v a, u8v b)
+INLINE u8v combine_max_u64(u8v a, u8v b)
 {
-    return turn_u64(most_i64(turn_u64(a), turn_u64(b)));
+    return turn_u64(combine_max_i64(turn_u64(a), turn_u64(b)));
 }
 
 #include "collectives/kernels/reduce_kinds.inc"

@@ -1,5 +1,7 @@
 /* The folds for 512-bit vectors. Compiled with the flags of AVX-512 F, BW, DQ and VL; entered only
- * after the CPU was asked. */
+ * after the CPU was asked.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_avx512.inc"
 
 #include "collectives/kernels/reduce_kinds.inc"

@@ -1,6 +1,8 @@
-/* Sums and products of bfloat16 where the CPU has an instruction that makes one: VCVTNEPS2BF16
- * rounds to nearest even whatever the mode, but takes subnormal numbers for zero. Where one of a
- * vector's lanes is subnormal, which is seldom, integers round it as in every other set. */
+/* Sums and products of bfloat16 where the CPU has an instruction that rounds to it. VCVTNEPS2BF16
+ * rounds to nearest even whatever the mode, but takes subnormal numbers for zero. Where a lane of a
+ * vector is subnormal, which is seldom, integers round the vector as in every other set.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_avx512.inc"
 #include "collectives/kernels/reduce_words.inc"
 
@@ -15,18 +17,18 @@ INLINE u16h narrow_at_once(f32v value)
 
 INLINE void store_at_once(char *at, u8v v_call)
 {
-    store_half(at, narrow_at_once((f32v)v_call));
+    store_16(at, narrow_at_once((f32v)v_call));
 }
 
 INLINE void stream_at_once(char *at, u8v v_call)
 {
-    stream_half(at, narrow_at_once((f32v)v_call));
+    stream_16(at, narrow_at_once((f32v)v_call));
 }
 
-FOLD(bf16_sum, GYRE_BF16, GYRE_SUM, 1, 2, VECTOR_BYTES / 2, load_bf16, add_f32, divide_f32,
+FOLD(bf16_sum, GYRE_BF16, GYRE_SUM, 1, 2, VECTOR_BYTES / 2, load_bf16, combine_sum_f32, divide_f32,
      store_at_once, stream_at_once)
-FOLD(bf16_prod, GYRE_BF16, GYRE_PROD, 1, 2, VECTOR_BYTES / 2, load_bf16, times_f32, no_finish,
-     store_at_once, stream_at_once)
+FOLD(bf16_prod, GYRE_BF16, GYRE_PROD, 1, 2, VECTOR_BYTES / 2, load_bf16, combine_prod_f32,
+     no_finish, store_at_once, stream_at_once)
 
 static const gyre_fold folds[GYRE_TYPE_COUNT][GYRE_OP_COUNT] = {
     [GYRE_BF16] = {[GYRE_SUM] = bf16_sum, [GYRE_AVG] = bf16_sum, [GYRE_PROD] = bf16_prod},

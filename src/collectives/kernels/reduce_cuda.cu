@@ -64,14 +64,14 @@ struct multiple_arguments : fold_arguments {
 /* -- operations -------------------------------------------------------------------------------- */
 
 /* Every fold starts from what changes nothing: -0 + x is x for each x, and +0 + x is not. */
-#define OPERATION(name, from, result)                                                              \
-    template <class Number> struct name : Number {                                                 \
+#define OPERATION(OP, op, family, neutral, result, ...)                                            \
+    template <class Number> struct op##_of : Number {                                              \
         typedef typename Number::lane lane;                                                        \
         typedef typename Number::element stored;                                                   \
         typedef fold_arguments arguments;                                                          \
         static __device__ __forceinline__ lane start()                                             \
         {                                                                                          \
-            return from;                                                                           \
+            return Number::neutral();                                                              \
         }                                                                                          \
         static __device__ __forceinline__ lane take(typename Number::element x,                    \
                                                     const fold_arguments &, uint32_t)              \
@@ -91,17 +91,10 @@ struct multiple_arguments : fold_arguments {
         }                                                                                          \
     };
 
-/* clang-format off */
-OPERATION(least_of,       Number::highest(), b < a ? b : a)
-OPERATION(most_of,        Number::lowest(),  b > a ? b : a)
-OPERATION(product_of,     1,                 a * b)
-OPERATION(bits_in_both,   ~(lane)0,          a & b)
-OPERATION(bits_in_either, 0,                 a | b)
-OPERATION(bits_unlike,    0,                 a ^ b)
-OPERATION(plain_sum_of,   Number::zero(),    a + b)
-/* clang-format on */
+GYRE_REDUCTIONS(OPERATION)
 
-template <class Number> struct sum_of : plain_sum_of<Number> {
+/* A sum, divided by the divisor unless that is 0. */
+template <class Number> struct mean_of : sum_of<Number> {
     typedef typename Number::lane lane;
     static __device__ __forceinline__ lane finish(lane x, const fold_arguments &arguments)
     {
@@ -110,7 +103,7 @@ template <class Number> struct sum_of : plain_sum_of<Number> {
 };
 
 /* Each source times its own number, in the accumulator's type. */
-template <class Number> struct multiple_of : plain_sum_of<Number> {
+template <class Number> struct multiple_of : sum_of<Number> {
     typedef typename Number::lane lane;
     typedef typename Number::element element;
     typedef multiple_arguments arguments;
@@ -130,7 +123,7 @@ template <class Number> struct multiple_of : plain_sum_of<Number> {
 };
 
 /* A sum, or an average, of elements of one type that is stored in another; one lane serves both. */
-template <class From, class To> struct cast_of : sum_of<From> {
+template <class From, class To> struct cast_of : mean_of<From> {
     typedef typename To::element stored;
     static __device__ __forceinline__ stored narrow(typename To::lane x)
     {
@@ -392,72 +385,52 @@ template <class Fold> static void even(const struct gyre_fold_task *task, void *
     fold<Fold, Fold>(task, stream);
 }
 
-/* `Signed` are the patterns of a float, of which `last` is the last that is no NaN. */
-#define FLOAT_FOLDS(type, Signed, Lane, last)                                                      \
-    {                                                                                              \
-        even<sum_of<type>>, even<sum_of<type>>,                                                    \
-            even<least_of<ordered<Signed, Lane, last, false>>>,                                    \
-            even<most_of<ordered<Signed, Lane, last, true>>>, even<product_of<type>>, NULL, NULL,  \
-            NULL                                                                                   \
-    }
+#define FLOAT_SUM(type, op, ...)     even<mean_of<type>>
+#define FLOAT_AVERAGE(type, op, ...) even<mean_of<type>>
+#define FLOAT_ORDER(type, op, neutral, bits, last)                                                 \
+    even<op##_of<ordered<int##bits##_t, lanes_of<bits>::order, last, NAN_IS_HIGHEST_##neutral>>>
+#define FLOAT_PRODUCT(type, op, ...) even<op##_of<type>>
+#define FLOAT_BITS(type, op, ...)    NULL
 
-/* Sums and products of `Wrapped` lanes; `Ordered` lanes have the sign of the element. */
-#define INTEGER_FOLDS(summed, Element, Wrapped, Bits, Ordered)                                     \
-    {                                                                                              \
-        even<sum_of<summed<Element, Wrapped>>>, even<sum_of<summed<Element, Wrapped>>>,            \
-            even<least_of<whole<Element, Ordered>>>, even<most_of<whole<Element, Ordered>>>,       \
-            even<product_of<whole<Bits, Wrapped>>>, fold_bits<bits_in_both, Bits>,                 \
-            fold_bits<bits_in_either, Bits>, fold_bits<bits_unlike, Bits>                          \
-    }
+#define NAN_IS_HIGHEST_highest false
+#define NAN_IS_HIGHEST_lowest  true
 
-#define CUDA                                                                                       \
-    {                                                                                              \
-        "cuda", "cuda", "cuda", "cuda", "cuda", "cuda", "cuda", "cuda"                             \
-    }
+#define SIGNED_SUM(op, element, bits)     even<mean_of<whole_signed<element, lanes_of<bits>::wrapped>>>
+#define SIGNED_AVERAGE(op, element, bits) SIGNED_SUM(op, element, bits)
+#define SIGNED_ORDER(op, element, bits)   even<op##_of<whole<element, lanes_of<bits>::order>>>
+#define SIGNED_PRODUCT(op, element, bits)                                                          \
+    even<op##_of<whole<uint##bits##_t, lanes_of<bits>::wrapped>>>
+#define SIGNED_BITS(op, element, bits) fold_bits<op##_of, uint##bits##_t>
 
-static_assert(GYRE_F32 == 0 && GYRE_F64 == 1 && GYRE_F16 == 2 && GYRE_BF16 == 3 && GYRE_I32 == 4 &&
-                  GYRE_I64 == 5 && GYRE_U8 == 6 && GYRE_I8 == 7 && GYRE_U32 == 8 && GYRE_U64 == 9 &&
-                  GYRE_I16 == 10 && GYRE_U16 == 11 && GYRE_F8E4M3 == 12 && GYRE_F8E5M2 == 13,
-              "the tables below are in this order");
+#define UNSIGNED_SUM(op, element, bits)     even<mean_of<whole<element, lanes_of<bits>::wrapped>>>
+#define UNSIGNED_AVERAGE(op, element, bits) UNSIGNED_SUM(op, element, bits)
+#define UNSIGNED_ORDER                      SIGNED_PRODUCT
+#define UNSIGNED_PRODUCT                    SIGNED_PRODUCT
+#define UNSIGNED_BITS                       SIGNED_BITS
 
-/* clang-format off */
-static const struct gyre_reduce_table table = {
-    {CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA, CUDA},
-    {
-        FLOAT_FOLDS(f32, int32_t, int32_t, 0x7f800000),
-        FLOAT_FOLDS(f64, int64_t, int64_t, 0x7ff0000000000000),
-        FLOAT_FOLDS(f16, int16_t, int32_t, 0x7c00),
-        FLOAT_FOLDS(bf16, int16_t, int32_t, 0x7f80),
-        INTEGER_FOLDS(whole_signed, int32_t, uint32_t, uint32_t, int32_t),
-        INTEGER_FOLDS(whole_signed, int64_t, uint64_t, uint64_t, int64_t),
-        INTEGER_FOLDS(whole, uint8_t, uint32_t, uint8_t, uint32_t),
-        INTEGER_FOLDS(whole_signed, int8_t, uint32_t, uint8_t, int32_t),
-        INTEGER_FOLDS(whole, uint32_t, uint32_t, uint32_t, uint32_t),
-        INTEGER_FOLDS(whole, uint64_t, uint64_t, uint64_t, uint64_t),
-        INTEGER_FOLDS(whole_signed, int16_t, uint32_t, uint16_t, int32_t),
-        INTEGER_FOLDS(whole, uint16_t, uint32_t, uint16_t, uint32_t),
-        FLOAT_FOLDS(f8e4m3, int8_t, int32_t, 0x7e),
-        FLOAT_FOLDS(f8e5m2, int8_t, int32_t, 0x7c),
-    },
-};
+#define FOLD_OF_FLOAT(OP, op, family, neutral, result, type, element, bits, last)                  \
+    FLOAT_##family(type, op, neutral, bits, last),
+#define FOLD_OF_SMALL_FLOAT FOLD_OF_FLOAT
+#define FOLD_OF_SIGNED(OP, op, family, neutral, result, type, element, bits, last)                 \
+    SIGNED_##family(op, element, bits),
+#define FOLD_OF_UNSIGNED(OP, op, family, neutral, result, type, element, bits, last)               \
+    UNSIGNED_##family(op, element, bits),
 
-static const gyre_fold scales[GYRE_TYPE_COUNT] = {
-    even<multiple_of<f32>>,
-    even<multiple_of<f64>>,
-    even<multiple_of<f16>>,
-    even<multiple_of<bf16>>,
-    even<multiple_of<whole<uint32_t, uint32_t>>>,
-    even<multiple_of<whole<uint64_t, uint64_t>>>,
-    even<multiple_of<whole<uint8_t, uint32_t>>>,
-    even<multiple_of<whole<uint8_t, uint32_t>>>,
-    even<multiple_of<whole<uint32_t, uint32_t>>>,
-    even<multiple_of<whole<uint64_t, uint64_t>>>,
-    even<multiple_of<whole<uint16_t, uint32_t>>>,
-    even<multiple_of<whole<uint16_t, uint32_t>>>,
-    even<multiple_of<f8e4m3>>,
-    even<multiple_of<f8e5m2>>,
-};
-/* clang-format on */
+#define FOLDS_OF(ID, type, kind, element, bits, fraction, last)                                    \
+    {GYRE_REDUCTIONS(FOLD_OF_##kind, type, element, bits, last)},
+#define VARIANT(...)     "cuda",
+#define VARIANTS_OF(...) {GYRE_REDUCTIONS(VARIANT)},
+
+static const struct gyre_reduce_table table = {{GYRE_TYPES(VARIANTS_OF)}, {GYRE_TYPES(FOLDS_OF)}};
+
+#define SCALE_OF_FLOAT(type, bits)       even<multiple_of<type>>
+#define SCALE_OF_SMALL_FLOAT(type, bits) even<multiple_of<type>>
+#define SCALE_OF_SIGNED(type, bits)                                                                \
+    even<multiple_of<whole<uint##bits##_t, lanes_of<bits>::wrapped>>>
+#define SCALE_OF_UNSIGNED                                       SCALE_OF_SIGNED
+#define SCALE_OF(ID, type, kind, element, bits, fraction, last) SCALE_OF_##kind(type, bits),
+
+static const gyre_fold scales[GYRE_TYPE_COUNT] = {GYRE_TYPES(SCALE_OF)};
 
 static const struct {
     gyre_type from, to;

@@ -1,5 +1,7 @@
-/* 128-bit vectors: NEON, which every AArch64 processor has. Its stores are all the ordinary ones,
- * for there is no instruction that stores one vector around the cache. */
+/* 128-bit vectors: NEON, which every AArch64 processor has. Streaming stores are ordinary ones, because
+ * NEON has no instruction that stores one vector around the cache.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #define VECTOR_BYTES 16
 #define STREAM_FENCE()
 
@@ -7,9 +9,9 @@
 
 #include <arm_neon.h>
 
-#define stream_full    store_full
-#define stream_half    store_half
-#define stream_quarter store_quarter
+#define stream_full store_full
+#define stream_16   store_16
+#define stream_8    store_8
 
 INLINE f32v widen_f16(u16h half)
 {
@@ -44,11 +46,11 @@ INLINE u8q narrow_u8(u32v lanes)
 }
 
 #define LANE_BY_LANE(lane, suffix, v_call)                                                         \
-    INLINE u8v least_##lane(u8v a, u8v b)                                                          \
+    INLINE u8v combine_min_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \
         return (u8v)vminq_##suffix((v_call)a, (v_call)b);                                          \
     }                                                                                              \
-    INLINE u8v most_##lane(u8v a, u8v b)                                                           \
+    INLINE u8v combine_max_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \
         return (u8v)vmaxq_##suffix((v_call)a, (v_call)b);                                          \
     }
@@ -60,14 +62,14 @@ LANE_BY_LANE(u16, u16, uint16x8_t)
 LANE_BY_LANE(i32, s32, int32x4_t)
 LANE_BY_LANE(u32, u32, uint32x4_t)
 
-/* There is no least and most of 64-bit lanes: they are a comparison and a selection. */
+/* NEON has no minimum of 64-bit lanes: a comparison and a selection do it. */
 #define COMPARED(lane, suffix, v_call)                                                             \
-    INLINE u8v least_##lane(u8v a, u8v b)                                                          \
+    INLINE u8v combine_min_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \
         return (u8v)vbslq_u8(vreinterpretq_u8_u64(vcgtq_##suffix((v_call)a, (v_call)b)),           \
                              (uint8x16_t)b, (uint8x16_t)a);                                        \
     }                                                                                              \
-    INLINE u8v most_##lane(u8v a, u8v b)                                                           \
+    INLINE u8v combine_max_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \
         return (u8v)vbslq_u8(vreinterpretq_u8_u64(vcgtq_##suffix((v_call)a, (v_call)b)),           \
                              (uint8x16_t)a, (uint8x16_t)b);                                        \

@@ -1,4 +1,6 @@
-/* The sets of variants on a CPU for which none is written: the reference alone. */
+/* The sets of variants on a CPU for which no set is written: the reference alone.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_variant.h"
 
 const struct gyre_reduce_variant gyre_reduce_variants[] = {

@@ -1,13 +1,15 @@
-/* 128-bit vectors: SSE2, which every x86-64 processor has. On newer CPUs it serves what is shorter
- * than their vectors. There is no instruction for binary16 here; its conversions use the adder and
- * the multiplier:
+/* 128-bit vectors: SSE2, which every x86-64 processor has. On newer CPUs SSE2 serves results that are
+ * shorter than their vectors. SSE2 has no instruction for binary16; conversions use the adder and the
+ * multiplier:
  *
  *     wider     shifted into place, a binary16 is a binary32 that is 2^112 times too small,
  *               subnormal or not
  *     narrower  added to 0.5, whose steps are 2^-24, a small number is rounded to binary16's
  *               subnormal steps; larger ones are rounded as integers
  *
- * Least and most are there for i16 and u8; the others are a comparison and a selection. */
+ * SSE2 has minimum and maximum of i16 and u8; of other lanes a comparison and a selection do it.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #define VECTOR_BYTES   16
 #define STREAM_FENCE() __builtin_ia32_sfence()
 
@@ -20,12 +22,12 @@ INLINE void stream_full(char *at, u8v v_call)
     _mm_stream_si128((__m128i *)at, (__m128i)v_call);
 }
 
-INLINE void stream_half(char *at, u16h half)
+INLINE void stream_16(char *at, u16h half)
 {
     _mm_stream_si64((long long *)at, (long long)half);
 }
 
-INLINE void stream_quarter(char *at, u8q quarter)
+INLINE void stream_8(char *at, u8q quarter)
 {
     _mm_stream_si32((int *)at, (int)quarter);
 }
@@ -79,23 +81,23 @@ INLINE u16h narrow_f16(f32v value)
 }
 
 #define LANE_BY_LANE(name, intrinsic)                                                              \
-    INLINE u8v name(u8v a, u8v b)                                                                  \
+    INLINE u8v combine_##name(u8v a, u8v b)                                                        \
     {                                                                                              \
         return (u8v)intrinsic((__m128i)a, (__m128i)b);                                             \
     }
 
-LANE_BY_LANE(least_i16, _mm_min_epi16)
-LANE_BY_LANE(most_i16, _mm_max_epi16)
-LANE_BY_LANE(least_u8, _mm_min_epu8)
-LANE_BY_LANE(most_u8, _mm_max_epu8)
+LANE_BY_LANE(min_i16, _mm_min_epi16)
+LANE_BY_LANE(max_i16, _mm_max_epi16)
+LANE_BY_LANE(min_u8, _mm_min_epu8)
+LANE_BY_LANE(max_u8, _mm_max_epu8)
 
 #define COMPARED(lane, v_call)                                                                     \
-    INLINE u8v least_##lane(u8v a, u8v b)                                                          \
+    INLINE u8v combine_min_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \
         u8v a_larger = (u8v)((v_call)a > (v_call)b);                                               \
         return (b & a_larger) | (a & ~a_larger);                                                   \
     }                                                                                              \
-    INLINE u8v most_##lane(u8v a, u8v b)                                                           \
+    INLINE u8v combine_max_##lane(u8v a, u8v b)                                                    \
     {                                                                                              \
         u8v a_larger = (u8v)((v_call)a > (v_call)b);                                               \
         return (a & a_larger) | (b & ~a_larger);                                                   \

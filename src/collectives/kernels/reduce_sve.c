@@ -1,17 +1,19 @@
 /* Vectors as long as the processor has them, 16 to 256 bytes: SVE. Compiled with +sve; entered only
  * after the kernel was asked.
  *
- * A vector's length is not known here, so the loop of reduce_vector.inc, which keeps vectors in
- * arrays, does not serve. It is not needed either: a predicate says which lanes there still are, so
- * no column overlaps another and every count, down to 1, runs through the same loop.
+ * The loop of reduce_vector.inc keeps vectors in arrays and so needs their length, which the compiler
+ * does not know here. A loop of SVE's own is simpler: a predicate says which lanes there still are, no
+ * column overlaps another, and every count, down to 1, runs through the same loop.
  *
  *     source     |........|........|........|.....|
  *     predicate   11111111 11111111 11111111 11111000
  *                 └─ first ┘└ second ┘ are folded side by side, to cover an addition's latency
  *
- * Types that are wider in the accumulator are read into lanes of 32 bits each. FMIN and FMAX are
- * what min and max are to be (NaN wins, -0 is below +0); where a type has none, patterns are put in
- * order as reduce_words.inc explains. Integer averages are left to the set before. */
+ * Small floats are read into lanes of 32 bits each. FMIN and FMAX give the reference's minimum and
+ * maximum: NaN wins, -0 is below +0. The patterns of types without these instructions are put in order
+ * as reduce_words.inc explains. Integer averages are left to the set before.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/float_mode.h"
 #include "collectives/kernels/reduce_variant.h"
 
@@ -21,12 +23,17 @@
 
 /* -- the loop ---------------------------------------------------------------------------------- */
 
-/* `lanes` is the suffix of svcnt for the lanes in a vector, `width` their bits. */
-#define FOLD(name, rounds, v_call, lanes, width, load, combine, finish, store)                     \
+#define LANES_OF_8  svcntb
+#define LANES_OF_16 svcnth
+#define LANES_OF_32 svcntw
+#define LANES_OF_64 svcntd
+
+/* `width` is the bits of a lane. */
+#define FOLD(name, rounds, v_call, width, load, combine, finish, store)                            \
     static void name(const struct gyre_fold_task *task, void *native_queue)                        \
     {                                                                                              \
         gyre_float_mode mode = rounds ? gyre_float_mode_enter() : 0;                               \
-        const uint64_t step = svcnt##lanes();                                                      \
+        const uint64_t step = LANES_OF_##width();                                                  \
         for (uint64_t i = 0, j = step; i < task->count; i += 2 * step, j += 2 * step) {            \
             const svbool_t p = svwhilelt_b##width(i, task->count);                                 \
             const svbool_t q = svwhilelt_b##width(j, task->count);                                 \
@@ -158,10 +165,8 @@ INLINE svuint32_t narrow_f8e4m3(svbool_t p, svfloat32_t value)
         write(p, (element *)to + i, narrow_##type(p, value));                                      \
     }
 
-NARROW(f16, uint16_t, svld1uh_u32, svst1h_u32)
-NARROW(bf16, uint16_t, svld1uh_u32, svst1h_u32)
-NARROW(f8e4m3, uint8_t, svld1ub_u32, svst1b_u32)
-NARROW(f8e5m2, uint8_t, svld1ub_u32, svst1b_u32)
+#define NARROW_8(type)  NARROW(type, uint8_t, svld1ub_u32, svst1b_u32)
+#define NARROW_16(type) NARROW(type, uint16_t, svld1uh_u32, svst1h_u32)
 
 /* -- what comes after the last source ---------------------------------------------------------- */
 
@@ -179,93 +184,115 @@ INLINE svfloat64_t divide_f64(svbool_t p, svfloat64_t sum, uint32_t divisor)
 
 /* -- the order of patterns without an FMIN ----------------------------------------------------- */
 
-#define ORDERED(type, lane, v_call, top, nans)                                                     \
-    INLINE v_call flip_##type(svbool_t p, v_call x)                                                \
+#define ORDERED(type, bits, last)                                                                  \
+    INLINE svint##bits##_t flip_##type(svbool_t p, svint##bits##_t x)                              \
     {                                                                                              \
-        return sveor_n_##lane##_m(svcmplt_n_##lane(p, x, 0), x, top);                              \
+        return sveor_n_s##bits##_m(svcmplt_n_s##bits(p, x, 0), x, INT##bits##_MAX);                \
     }                                                                                              \
-    INLINE v_call load_least_##type(svbool_t p, const void *from, uint64_t i)                      \
+    INLINE svint##bits##_t load_min_##type(svbool_t p, const void *from, uint64_t i)               \
     {                                                                                              \
-        return svadd_n_##lane##_x(p, flip_##type(p, load_##lane(p, from, i)), nans);               \
+        return svadd_n_s##bits##_x(p, flip_##type(p, load_s##bits(p, from, i)),                    \
+                                   INT##bits##_MAX - last);                                        \
     }                                                                                              \
-    INLINE v_call load_most_##type(svbool_t p, const void *from, uint64_t i)                       \
+    INLINE svint##bits##_t load_max_##type(svbool_t p, const void *from, uint64_t i)               \
     {                                                                                              \
-        return svsub_n_##lane##_x(p, flip_##type(p, load_##lane(p, from, i)), nans);               \
+        return svsub_n_s##bits##_x(p, flip_##type(p, load_s##bits(p, from, i)),                    \
+                                   INT##bits##_MAX - last);                                        \
     }                                                                                              \
-    INLINE v_call finish_least_##type(svbool_t p, v_call x, uint32_t divisor)                      \
+    INLINE svint##bits##_t finish_min_##type(svbool_t p, svint##bits##_t x, uint32_t divisor)      \
     {                                                                                              \
-        return flip_##type(p, svsub_n_##lane##_x(p, x, nans));                                     \
+        return flip_##type(p, svsub_n_s##bits##_x(p, x, INT##bits##_MAX - last));                  \
     }                                                                                              \
-    INLINE v_call finish_most_##type(svbool_t p, v_call x, uint32_t divisor)                       \
+    INLINE svint##bits##_t finish_max_##type(svbool_t p, svint##bits##_t x, uint32_t divisor)      \
     {                                                                                              \
-        return flip_##type(p, svadd_n_##lane##_x(p, x, nans));                                     \
+        return flip_##type(p, svadd_n_s##bits##_x(p, x, INT##bits##_MAX - last));                  \
     }
 
-ORDERED(bf16, s16, svint16_t, 0x7fff, 0x7f)
-ORDERED(f8e4m3, s8, svint8_t, 0x7f, 1)
-ORDERED(f8e5m2, s8, svint8_t, 0x7f, 3)
+/* -- the words of every type ------------------------------------------------------------------- */
 
-/* -- one line per type ------------------------------------------------------------------------- */
+#define WORDS_OF_FLOAT(type, bits, last)
+#define WORDS_OF_SMALL_FLOAT(type, bits, last) NARROW_##bits(type) ORDERED(type, bits, last)
+#define WORDS_OF_SIGNED(type, bits, last)
+#define WORDS_OF_UNSIGNED(type, bits, last)
 
-#define SUM_AND_PROD(type, v_call, lanes, width, f, load, finish, store)                           \
-    FOLD(type##_sum, 1, v_call, lanes, width, load, svadd_##f##_x, finish, store)                  \
-    FOLD(type##_prod, 1, v_call, lanes, width, load, svmul_##f##_x, NO_FINISH, store)
+#define WORDS_OF(ID, type, kind, element, bits, fraction, last) WORDS_OF_##kind(type, bits, last)
+GYRE_TYPES(WORDS_OF)
 
-#define MIN_AND_MAX(type, rounds, v_call, lanes, width, f)                                         \
-    FOLD(type##_min, rounds, v_call, lanes, width, load_##f, svmin_##f##_x, NO_FINISH, store_##f)  \
-    FOLD(type##_max, rounds, v_call, lanes, width, load_##f, svmax_##f##_x, NO_FINISH, store_##f)
+/* -- the folds of each kind of type, by the family of the reduction ---------------------------- */
 
-#define WIDENED(type)                                                                              \
-    SUM_AND_PROD(type, svfloat32_t, w, 32, f32, load_wide_##type, divide_f32, store_wide_##type)
+/* The instruction of each reduction: svadd_f32_x. */
+#define WORD_OF_sum  svadd
+#define WORD_OF_min  svmin
+#define WORD_OF_max  svmax
+#define WORD_OF_prod svmul
+#define WORD_OF_and  svand
+#define WORD_OF_or   svorr
+#define WORD_OF_xor  sveor
 
-#define MIN_AND_MAX_IN_ORDER(type, v_call, lanes, width, f)                                        \
-    FOLD(type##_min, 0, v_call, lanes, width, load_least_##type, svmin_##f##_x,                    \
-         finish_least_##type, store_##f)                                                           \
-    FOLD(type##_max, 0, v_call, lanes, width, load_most_##type, svmax_##f##_x, finish_most_##type, \
-         store_##f)
+#define WORD(op, lane)         WORD_JOINED(WORD_OF_##op, lane)
+#define WORD_JOINED(op, lane)  WORD_OF_LANE(op, lane)
+#define WORD_OF_LANE(op, lane) op##_##lane##_x
+
+#define FLOAT_SUM(type, op, ID, bits)                                                              \
+    FOLD(type##_##op, 1, svfloat##bits##_t, bits, load_##type, WORD(op, type), divide_##type,      \
+         store_##type)
+#define FLOAT_AVERAGE(...)
+#define FLOAT_ORDER FLOAT_PRODUCT
+#define FLOAT_PRODUCT(type, op, ID, bits)                                                          \
+    FOLD(type##_##op, 1, svfloat##bits##_t, bits, load_##type, WORD(op, type), NO_FINISH,          \
+         store_##type)
+#define FLOAT_BITS(...)
+
+#define SMALL_FLOAT_SUM(type, op, ID, bits)                                                        \
+    FOLD(type##_##op, 1, svfloat32_t, 32, load_wide_##type, WORD(op, f32), divide_f32,             \
+         store_wide_##type)
+#define SMALL_FLOAT_AVERAGE(...)
+#define SMALL_FLOAT_ORDER(type, op, ID, bits) ORDER_OF_##type(type, op, bits)
+#define SMALL_FLOAT_PRODUCT(type, op, ID, bits)                                                    \
+    FOLD(type##_##op, 1, svfloat32_t, 32, load_wide_##type, WORD(op, f32), NO_FINISH,              \
+         store_wide_##type)
+#define SMALL_FLOAT_BITS(...)
+
+/* FMIN and FMAX of f16; of the others the order of their patterns. */
+#define ORDER_OF_f16(type, op, bits) FLOAT_PRODUCT(type, op, F16, bits)
+#define ORDER_OF_bf16                ORDER_OF_PATTERNS
+#define ORDER_OF_f8e4m3              ORDER_OF_PATTERNS
+#define ORDER_OF_f8e5m2              ORDER_OF_PATTERNS
+#define ORDER_OF_PATTERNS(type, op, bits)                                                          \
+    FOLD(type##_##op, 0, svint##bits##_t, bits, load_##op##_##type, WORD(op, s##bits),             \
+         finish_##op##_##type, store_s##bits)
 
 static gyre_fold average[GYRE_TYPE_COUNT]; /* of the set before */
 
-#define INTEGER(type, id, v_call, lanes, width, f)                                                 \
-    MIN_AND_MAX(type, 0, v_call, lanes, width, f)                                                  \
-    static void type##_sum(const struct gyre_fold_task *task, void *native_queue)                  \
+#define INTEGER_SUM(type, op, ID, bits)                                                            \
+    static void add_##bits(const struct gyre_fold_task *task, void *native_queue);                 \
+    static void type##_##op(const struct gyre_fold_task *task, void *native_queue)                 \
     {                                                                                              \
-        (task->divisor ? average[id] : add_##width)(task, native_queue);                           \
+        (task->divisor ? average[GYRE_##ID] : add_##bits)(task, native_queue);                     \
     }
 
-#define WIDTH(v_call, lanes, width, f)                                                             \
-    FOLD(add_##width, 0, v_call, lanes, width, load_##f, svadd_##f##_x, NO_FINISH, store_##f)      \
-    FOLD(prod_##width, 0, v_call, lanes, width, load_##f, svmul_##f##_x, NO_FINISH, store_##f)     \
-    FOLD(and_##width, 0, v_call, lanes, width, load_##f, svand_##f##_x, NO_FINISH, store_##f)      \
-    FOLD(or_##width, 0, v_call, lanes, width, load_##f, svorr_##f##_x, NO_FINISH, store_##f)       \
-    FOLD(xor_##width, 0, v_call, lanes, width, load_##f, sveor_##f##_x, NO_FINISH, store_##f)
+#define SIGNED_SUM INTEGER_SUM
+#define SIGNED_AVERAGE(...)
+#define SIGNED_ORDER(type, op, ID, bits)                                                           \
+    FOLD(type##_##op, 0, svint##bits##_t, bits, load_s##bits, WORD(op, s##bits), NO_FINISH,        \
+         store_s##bits)
+#define SIGNED_PRODUCT(...)
+#define SIGNED_BITS(...)
 
-/* clang-format off */
-SUM_AND_PROD(f32, svfloat32_t, w, 32, f32, load_f32, divide_f32, store_f32)
-SUM_AND_PROD(f64, svfloat64_t, d, 64, f64, load_f64, divide_f64, store_f64)
-WIDENED(f16)
-WIDENED(bf16)
-WIDENED(f8e4m3)
-WIDENED(f8e5m2)
-MIN_AND_MAX(f32, 1, svfloat32_t, w, 32, f32)
-MIN_AND_MAX(f64, 1, svfloat64_t, d, 64, f64)
-MIN_AND_MAX(f16, 1, svfloat16_t, h, 16, f16)
-MIN_AND_MAX_IN_ORDER(bf16,   svint16_t, h, 16, s16)
-MIN_AND_MAX_IN_ORDER(f8e4m3, svint8_t,  b, 8,  s8)
-MIN_AND_MAX_IN_ORDER(f8e5m2, svint8_t,  b, 8,  s8)
-WIDTH(svuint8_t,  b, 8,  u8)
-WIDTH(svuint16_t, h, 16, u16)
-WIDTH(svuint32_t, w, 32, u32)
-WIDTH(svuint64_t, d, 64, u64)
-INTEGER(i8,  GYRE_I8,  svint8_t,   b, 8,  s8)
-INTEGER(u8,  GYRE_U8,  svuint8_t,  b, 8,  u8)
-INTEGER(i16, GYRE_I16, svint16_t,  h, 16, s16)
-INTEGER(u16, GYRE_U16, svuint16_t, h, 16, u16)
-INTEGER(i32, GYRE_I32, svint32_t,  w, 32, s32)
-INTEGER(u32, GYRE_U32, svuint32_t, w, 32, u32)
-INTEGER(i64, GYRE_I64, svint64_t,  d, 64, s64)
-INTEGER(u64, GYRE_U64, svuint64_t, d, 64, u64)
-/* clang-format on */
+#define UNSIGNED_SUM(type, op, ID, bits)                                                           \
+    INTEGER_SUM(type, op, ID, bits)                                                                \
+    UNSIGNED_FOLD(add_##bits, op, bits)
+#define UNSIGNED_AVERAGE(...)
+#define UNSIGNED_ORDER(type, op, ID, bits) UNSIGNED_FOLD(type##_##op, op, bits)
+#define UNSIGNED_PRODUCT                   UNSIGNED_ORDER
+#define UNSIGNED_BITS                      UNSIGNED_ORDER
+#define UNSIGNED_FOLD(name, op, bits)                                                              \
+    FOLD(name, 0, svuint##bits##_t, bits, load_u##bits, WORD(op, u##bits), NO_FINISH, store_u##bits)
+
+#define FOLD_OF(OP, op, family, neutral, result, ID, type, kind, bits)                             \
+    kind##_##family(type, op, ID, bits)
+#define FOLDS_OF(ID, type, kind, element, bits, ...) GYRE_REDUCTIONS(FOLD_OF, ID, type, kind, bits)
+GYRE_TYPES(FOLDS_OF)
 
 static const gyre_fold folds[GYRE_TYPE_COUNT][GYRE_OP_COUNT] = GYRE_FOLDS;
 

@@ -1,6 +1,8 @@
 /* Which kernels run: the reference, overwritten by every set of variants that this CPU supports, up
  * to the one that GYRE_KERNELS names. The choice depends on the machine alone and changes no bit of
- * any result. */
+ * any result.
+ *
+ * Tested by tests/unit/collectives/kernels/reduce_test.c. */
 #include "base/env.h"
 #include "base/log.h"
 #include "collectives/kernels/reduce_cuda.h"

@@ -4,26 +4,32 @@
 
 #include "collectives/kernels/reduce.h"
 
-/* A table of folds that are named as this says: f32_sum, i8_min, and_16. A set has all of them. */
-#define GYRE_FOLDS_OF_FLOAT(type)                                                                  \
-    {                                                                                              \
-        type##_sum, type##_sum, type##_min, type##_max, type##_prod                                \
-    }
-#define GYRE_FOLDS_OF_INTEGER(type, bits)                                                          \
-    {                                                                                              \
-        type##_sum, type##_sum, type##_min, type##_max, prod_##bits, and_##bits, or_##bits,        \
-            xor_##bits                                                                             \
-    }
+/* The table of a set's folds, which has one for each type and reduction. A fold is named f32_sum,
+ * i8_min; products and bits of signed integers are those of unsigned ones: u8_and. */
 #define GYRE_FOLDS                                                                                 \
     {                                                                                              \
-        [GYRE_F32] = GYRE_FOLDS_OF_FLOAT(f32), [GYRE_F64] = GYRE_FOLDS_OF_FLOAT(f64),              \
-        [GYRE_F16] = GYRE_FOLDS_OF_FLOAT(f16), [GYRE_BF16] = GYRE_FOLDS_OF_FLOAT(bf16),            \
-        [GYRE_F8E4M3] = GYRE_FOLDS_OF_FLOAT(f8e4m3), [GYRE_F8E5M2] = GYRE_FOLDS_OF_FLOAT(f8e5m2),  \
-        [GYRE_I8] = GYRE_FOLDS_OF_INTEGER(i8, 8), [GYRE_U8] = GYRE_FOLDS_OF_INTEGER(u8, 8),        \
-        [GYRE_I16] = GYRE_FOLDS_OF_INTEGER(i16, 16), [GYRE_U16] = GYRE_FOLDS_OF_INTEGER(u16, 16),  \
-        [GYRE_I32] = GYRE_FOLDS_OF_INTEGER(i32, 32), [GYRE_U32] = GYRE_FOLDS_OF_INTEGER(u32, 32),  \
-        [GYRE_I64] = GYRE_FOLDS_OF_INTEGER(i64, 64), [GYRE_U64] = GYRE_FOLDS_OF_INTEGER(u64, 64),  \
+        GYRE_TYPES(GYRE_FOLDS_OF)                                                                  \
     }
+#define GYRE_FOLDS_OF(ID, type, kind, element, bits, ...)                                          \
+    [GYRE_##ID] = {GYRE_REDUCTIONS(GYRE_FOLD_OF_##kind, type, bits)},
+
+#define GYRE_FOLD_OF_FLOAT(OP, op, family, neutral, result, type, bits)                            \
+    [GYRE_##OP] = GYRE_FLOAT_##family(type, op),
+#define GYRE_FOLD_OF_SMALL_FLOAT     GYRE_FOLD_OF_FLOAT
+#define GYRE_FLOAT_SUM(type, op)     type##_sum
+#define GYRE_FLOAT_AVERAGE(type, op) type##_sum
+#define GYRE_FLOAT_ORDER(type, op)   type##_##op
+#define GYRE_FLOAT_PRODUCT(type, op) type##_##op
+#define GYRE_FLOAT_BITS(type, op)    NULL
+
+#define GYRE_FOLD_OF_SIGNED(OP, op, family, neutral, result, type, bits)                           \
+    [GYRE_##OP] = GYRE_INTEGER_##family(type, op, bits),
+#define GYRE_FOLD_OF_UNSIGNED                GYRE_FOLD_OF_SIGNED
+#define GYRE_INTEGER_SUM(type, op, bits)     type##_sum
+#define GYRE_INTEGER_AVERAGE(type, op, bits) type##_sum
+#define GYRE_INTEGER_ORDER(type, op, bits)   type##_##op
+#define GYRE_INTEGER_PRODUCT(type, op, bits) u##bits##_##op
+#define GYRE_INTEGER_BITS(type, op, bits)    u##bits##_##op
 
 bool gyre_reduce_scalar_supported(void);
 void gyre_reduce_scalar_init(struct gyre_reduce_table *table);

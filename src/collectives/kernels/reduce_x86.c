@@ -1,5 +1,7 @@
 /* The sets of variants on x86-64. The compiler's runtime asks CPUID, and XGETBV for what the kernel
- * saves; only F16C is asked by hand, because clang 14 does not know its name. */
+ * saves. Only F16C is asked by hand, because clang 14 does not know the name.
+ *
+ * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_variant.h"
 
 #include <cpuid.h>

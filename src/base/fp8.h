@@ -4,8 +4,8 @@
  *     f8e4m3   s eeee mmm    bias 7; below 2^-6 steps of 2^-9; s 1111 111 is NaN, no infinity
  *     f8e5m2   s eeeee mm    bias 15; below 2^-14 steps of 2^-16; the upper half of a binary16
  */
-#ifndef GYRE_COLLECTIVES_KERNELS_FP8_H
-#define GYRE_COLLECTIVES_KERNELS_FP8_H
+#ifndef GYRE_BASE_FP8_H
+#define GYRE_BASE_FP8_H
 
 #include "base/half.h"
 
