@@ -92,30 +92,25 @@ static const char json_help[] = "  -J, --output_file FILE     write JSON too; ne
 static const char csv_help[] =
     "      --csv FILE             write rows as comma-separated values too\n";
 
-static const char *const type_names[BENCH_TYPES] = {
-    "float", "double", "half",   "bfloat16", "int32",  "int64",  "uint8",
-    "int8",  "uint32", "uint64", "int16",    "uint16", "f8e4m3", "f8e5m2"};
-static const char *const op_names[BENCH_OPS] = {"sum", "avg", "min", "max",   "prod",
-                                                "and", "or",  "xor", "mulsum"};
-
 const char *bench_type_name(enum gyre_type type)
 {
-    return type_names[type];
+#define NAME_FLOAT(name, element, bits)          #element,
+#define NAME_SMALL_FLOAT(name, element, bits)    #name,
+#define NAME_SIGNED(name, element, bits)         "int" #bits,
+#define NAME_UNSIGNED(name, element, bits)       "uint" #bits,
+#define NAME(ID, name, kind, element, bits, ...) NAME_##kind(name, element, bits)
+    static const char *const names[] = {GYRE_TYPES(NAME)};
+    return type == GYRE_F16 ? "half" : type == GYRE_BF16 ? "bfloat16" : names[type];
 }
 
 const char *bench_op_name(enum gyre_op op)
 {
-    return op_names[op];
-}
-
-bool bench_type_is_float(enum gyre_type type)
-{
-    return type <= GYRE_BF16 || type == GYRE_F8E4M3 || type == GYRE_F8E5M2;
+    return op == BENCH_MULSUM ? "mulsum" : gyre_op_name(op);
 }
 
 bool bench_op_suits(enum gyre_type type, enum gyre_op op)
 {
-    return op < GYRE_AND || op == BENCH_MULSUM || !bench_type_is_float(type);
+    return op == BENCH_MULSUM || gyre_op_suits(type, op);
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -264,6 +259,26 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
     }
 }
 
+static int read_ops(const char *text, bool *ops)
+{
+    const char *words[BENCH_OPS];
+    for (int op = 0; op < BENCH_OPS; op++)
+        words[op] = bench_op_name((enum gyre_op)op);
+    return read_choice("-o", text, words, BENCH_OPS,
+                       "sum, prod, min, max, avg, mulsum, and, or, xor or all", ops);
+}
+
+static int read_types(const char *text, bool *types)
+{
+    const char *words[GYRE_TYPE_COUNT];
+    for (int type = 0; type < GYRE_TYPE_COUNT; type++)
+        words[type] = bench_type_name((enum gyre_type)type);
+    return read_choice("-d", text, words, GYRE_TYPE_COUNT,
+                       "float, double, half, bfloat16, int8, uint8, int16, uint16, int32, uint32, "
+                       "int64, uint64, f8e4m3, f8e5m2 or all",
+                       types);
+}
+
 static int read_flag(int flag, const char *text, struct bench_options *options)
 {
     int factor = 0, on = 0;
@@ -291,14 +306,9 @@ static int read_flag(int flag, const char *text, struct bench_options *options)
     case 'a':
         return read_int("-a", text, 0, 3, &options->average);
     case 'o':
-        return read_choice("-o", text, op_names, BENCH_OPS,
-                           "sum, prod, min, max, avg, mulsum, and, or, xor or all", options->ops);
+        return read_ops(text, options->ops);
     case 'd':
-        return read_choice(
-            "-d", text, type_names, BENCH_TYPES,
-            "float, double, half, bfloat16, int8, uint8, int16, uint16, int32, uint32, "
-            "int64, uint64, f8e4m3, f8e5m2 or all",
-            options->types);
+        return read_types(text, options->types);
     case 'J':
         options->json = text;
         return 0;
@@ -340,13 +350,14 @@ static int check_reduction(const struct bench_options *options)
     int last = 0;
     for (int op = 0; op < BENCH_OPS; op++) {
         last = options->ops[op] ? op : last;
-        for (int type = 0; type < BENCH_TYPES && options->ops[op]; type++) {
+        for (int type = 0; type < GYRE_TYPE_COUNT && options->ops[op]; type++) {
             if (options->types[type] && bench_op_suits((enum gyre_type)type, (enum gyre_op)op)) {
                 return 0;
             }
         }
     }
-    return refuse("-o", op_names[last], "an integer -d with it, int32 for example", NULL);
+    return refuse("-o", bench_op_name((enum gyre_op)last),
+                  "an integer -d with it, int32 for example", NULL);
 }
 
 /* A list is what is measured, whatever -b and -e say. */

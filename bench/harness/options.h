@@ -2,17 +2,15 @@
 #ifndef GYRE_BENCH_HARNESS_OPTIONS_H
 #define GYRE_BENCH_HARNESS_OPTIONS_H
 
-#include <gyre/gyre.h>
+#include "base/types.h"
 
 #include <stdbool.h>
 
 #define BENCH_IN_PROCESS_MAX 64
 
-#define BENCH_TYPES 14
-#define BENCH_OPS   9
-
-/* Behind those of the library: a sum of inputs, each multiplied by its rank's scalar first. */
-#define BENCH_MULSUM ((enum gyre_op)8)
+/* Behind the library's reductions: a sum of inputs, each multiplied by its rank's scalar first. */
+#define BENCH_MULSUM ((enum gyre_op)GYRE_OP_COUNT)
+#define BENCH_OPS    (GYRE_OP_COUNT + 1)
 
 /* A fault on purpose, by GYRE_BENCH_PLANT: a check that cannot fail would prove nothing. */
 enum bench_plant { BENCH_PLANT_NOTHING, BENCH_PLANT_ELEMENT, BENCH_PLANT_STALE };
@@ -35,7 +33,7 @@ struct bench_options {
     int checks;                                   /* -c */
     int root;                                     /* -r; -1: each */
     int average;                                  /* -a: 0 rank 0, 1 mean, 2 min, 3 max */
-    bool types[BENCH_TYPES];                      /* -d, by enum gyre_type */
+    bool types[GYRE_TYPE_COUNT];                  /* -d, by enum gyre_type */
     bool ops[BENCH_OPS];                          /* -o, by enum gyre_op, and BENCH_MULSUM */
     bool per_iteration;                           /* -I */
     const char *json, *csv;                       /* -J, --csv; NULL: none */
@@ -64,8 +62,7 @@ int bench_iterations(const struct bench_options *options, uint64_t bytes);
 const char *bench_type_name(enum gyre_type type);
 const char *bench_op_name(enum gyre_op op);
 
-bool bench_type_is_float(enum gyre_type type);
-bool bench_op_suits(enum gyre_type type, enum gyre_op op); /* bits are combined in integers only */
+bool bench_op_suits(enum gyre_type type, enum gyre_op op);
 
 /* The flag, abbreviation and separate value aside, that --ranks is: for taking it out of a command
  * line. */

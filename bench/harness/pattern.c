@@ -46,38 +46,29 @@ static int value_of(const struct bench_pattern *pattern, int rank, uint64_t inde
     return (int)(scatter((uint64_t)rank << 48 ^ index) % 3) - 1 + 3 * phase;
 }
 
-/* -- floats of 16 and 8 bits --------------------------------------------------------------------
- */
+/* -- floats of 16 and 8 bits ------------------------------------------------------------------- */
 
-/* sign, `exponent` bits, `fraction` bits; bias in the middle. */
-struct small_float {
-    int exponent, fraction;
-    bool infinite; /* the last exponent is infinity and NaN; otherwise only its last fraction is */
-};
-
-static const struct small_float small_float[] = {
-    [GYRE_F16] = {5, 10, true},
-    [GYRE_BF16] = {8, 7, true},
-    [GYRE_F8E4M3] = {4, 3, false},
-    [GYRE_F8E5M2] = {5, 2, true},
-};
-
-static double widen(const struct small_float *is, unsigned bits)
+static double widen(enum gyre_type type, unsigned bits)
 {
-    unsigned fractions = 1U << is->fraction, last = (1U << is->exponent) - 1;
-    unsigned exponent = bits >> is->fraction & last, fraction = bits & (fractions - 1);
-    int unit = 2 - (1 << (is->exponent - 1)) - is->fraction; /* of subnormals, as a power of 2 */
+    const struct gyre_type_row *row = &gyre_type_rows[type];
+    int exponents = row->bits - 1 - row->fraction;
+    unsigned fractions = 1U << row->fraction, last = (1U << exponents) - 1;
+    unsigned exponent = bits >> row->fraction & last, fraction = bits & (fractions - 1);
+    int unit = 2 - (1 << (exponents - 1)) - row->fraction; /* of subnormals, as a power of 2 */
     double magnitude =
         exponent ? ldexp(fractions + fraction, (int)exponent - 1 + unit) : ldexp(fraction, unit);
-    if (exponent == last && (is->infinite || fraction == fractions - 1)) {
-        magnitude = is->infinite && !fraction ? INFINITY : NAN;
+    bool infinite = row->last == last << row->fraction; /* there is an infinity */
+    unsigned size = bits & ((fractions << exponents) - 1);
+    if (size >= row->last + !infinite) {
+        magnitude = size == row->last ? INFINITY : NAN;
     }
-    return bits >> (is->exponent + is->fraction) ? -magnitude : magnitude;
+    return bits >> (row->bits - 1) ? -magnitude : magnitude;
 }
 
 /* Whole numbers; what does not fit the fraction is cut off. */
-static unsigned narrow(const struct small_float *is, int value)
+static unsigned narrow(enum gyre_type type, int value)
 {
+    const struct gyre_type_row *row = &gyre_type_rows[type];
     int magnitude = value < 0 ? -value : value, exponent = 0;
     if (magnitude == 0) {
         return 0;
@@ -85,79 +76,41 @@ static unsigned narrow(const struct small_float *is, int value)
     while (magnitude >> (exponent + 1)) {
         exponent++;
     }
-    unsigned biased = (unsigned)exponent + (1U << (is->exponent - 1)) - 1;
-    unsigned fraction = ((unsigned)magnitude << is->fraction >> exponent) - (1U << is->fraction);
-    unsigned sign = (unsigned)(value < 0) << (is->exponent + is->fraction);
-    return sign | biased << is->fraction | fraction;
+    unsigned biased = (unsigned)exponent + (1U << (row->bits - 2 - row->fraction)) - 1;
+    unsigned fraction = ((unsigned)magnitude << row->fraction >> exponent) - (1U << row->fraction);
+    return (unsigned)(value < 0) << (row->bits - 1) | biased << row->fraction | fraction;
 }
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
+#define STORED_FLOAT(ID, element)       (element) value
+#define STORED_SMALL_FLOAT(ID, element) (element) narrow(GYRE_##ID, value)
+#define STORED_SIGNED(ID, element)      (element) value
+#define STORED_UNSIGNED(ID, element)    (element) value
+
 static void store(enum gyre_type type, void *data, uint64_t index, int value)
 {
     switch (type) {
-    case GYRE_F32:
-        ((float *)data)[index] = (float)value;
+#define STORE(ID, name, kind, element, ...)                                                        \
+    case GYRE_##ID:                                                                                \
+        ((element *)data)[index] = STORED_##kind(ID, element);                                     \
         break;
-    case GYRE_F64:
-        ((double *)data)[index] = value;
-        break;
-    case GYRE_F16:
-    case GYRE_BF16:
-        ((uint16_t *)data)[index] = (uint16_t)narrow(&small_float[type], value);
-        break;
-    case GYRE_F8E4M3:
-    case GYRE_F8E5M2:
-        ((uint8_t *)data)[index] = (uint8_t)narrow(&small_float[type], value);
-        break;
-    case GYRE_I8:
-    case GYRE_U8:
-        ((uint8_t *)data)[index] = (uint8_t)value;
-        break;
-    case GYRE_I16:
-    case GYRE_U16:
-        ((uint16_t *)data)[index] = (uint16_t)value;
-        break;
-    case GYRE_I32:
-    case GYRE_U32:
-        ((uint32_t *)data)[index] = (uint32_t)value;
-        break;
-    case GYRE_I64:
-    case GYRE_U64:
-        ((int64_t *)data)[index] = value;
-        break;
+        GYRE_TYPES(STORE)
     }
 }
+
+#define LOADED_FLOAT(ID, x)       (double)x
+#define LOADED_SMALL_FLOAT(ID, x) widen(GYRE_##ID, x)
+#define LOADED_SIGNED(ID, x)      (double)x
+#define LOADED_UNSIGNED(ID, x)    (double)x
 
 static double load(enum gyre_type type, const void *data, uint64_t index)
 {
     switch (type) {
-    case GYRE_F32:
-        return (double)((const float *)data)[index];
-    case GYRE_F64:
-        return ((const double *)data)[index];
-    case GYRE_F16:
-    case GYRE_BF16:
-        return widen(&small_float[type], ((const uint16_t *)data)[index]);
-    case GYRE_F8E4M3:
-    case GYRE_F8E5M2:
-        return widen(&small_float[type], ((const uint8_t *)data)[index]);
-    case GYRE_I8:
-        return ((const int8_t *)data)[index];
-    case GYRE_U8:
-        return ((const uint8_t *)data)[index];
-    case GYRE_I16:
-        return ((const int16_t *)data)[index];
-    case GYRE_U16:
-        return ((const uint16_t *)data)[index];
-    case GYRE_I32:
-        return ((const int32_t *)data)[index];
-    case GYRE_U32:
-        return ((const uint32_t *)data)[index];
-    case GYRE_I64:
-        return (double)((const int64_t *)data)[index];
-    case GYRE_U64:
-        return (double)((const uint64_t *)data)[index];
+#define LOAD(ID, name, kind, element, ...)                                                         \
+    case GYRE_##ID:                                                                                \
+        return LOADED_##kind(ID, ((const element *)data)[index]);
+        GYRE_TYPES(LOAD)
     }
     return NAN;
 }
@@ -186,16 +139,14 @@ void bench_pattern_scalar(enum gyre_type type, int rank, void *scalar)
 static int64_t seen(enum gyre_type type, int64_t value)
 {
     switch (type) {
-    case GYRE_I8:
-        return (int8_t)value;
-    case GYRE_U8:
-        return (uint8_t)value;
-    case GYRE_I16:
-        return (int16_t)value;
-    case GYRE_U16:
-        return (uint16_t)value;
-    case GYRE_U32:
-        return (uint32_t)value;
+#define SEEN_FLOAT(ID, element)
+#define SEEN_SMALL_FLOAT(ID, element)
+#define SEEN_UNSIGNED SEEN_SIGNED
+#define SEEN_SIGNED(ID, element)                                                                   \
+    case GYRE_##ID:                                                                                \
+        return (int64_t)(element)value;
+#define SEEN(ID, name, kind, element, ...) SEEN_##kind(ID, element)
+        GYRE_TYPES(SEEN)
     default:
         return value;
     }
@@ -206,11 +157,6 @@ static double number(enum gyre_type type, int64_t value)
     return type == GYRE_U64 ? (double)(uint64_t)value : (double)value;
 }
 
-static bool is_below(enum gyre_type type, int64_t a, int64_t b)
-{
-    return type == GYRE_U64 ? (uint64_t)a < (uint64_t)b : a < b;
-}
-
 /* What a rank adds to the result. */
 static int64_t given_by(const struct bench_pattern *pattern, int rank, uint64_t index)
 {
@@ -218,29 +164,39 @@ static int64_t given_by(const struct bench_pattern *pattern, int rank, uint64_t 
     return seen(pattern->type, pattern->op == BENCH_MULSUM ? value * scalar_of(rank) : value);
 }
 
+#define RESULT(ID, name, family, neutral, result, ...)                                             \
+    case GYRE_##ID:                                                                                \
+        return result;
+
+static int64_t combine_signed(enum gyre_op op, int64_t a, int64_t b)
+{
+    switch (op) {
+        GYRE_REDUCTIONS(RESULT)
+    default: /* BENCH_MULSUM */
+        return a + b;
+    }
+}
+
+static uint64_t combine_unsigned(enum gyre_op op, uint64_t a, uint64_t b)
+{
+    switch (op) {
+        GYRE_REDUCTIONS(RESULT)
+    default: /* BENCH_MULSUM */
+        return a + b;
+    }
+}
+
 static int64_t combine(const struct bench_pattern *pattern, int64_t a, int64_t b)
 {
-    switch (pattern->op) {
-    case GYRE_MIN:
-        return is_below(pattern->type, a, b) ? a : b;
-    case GYRE_MAX:
-        return is_below(pattern->type, a, b) ? b : a;
-    case GYRE_PROD:
-        return seen(pattern->type, a * b);
-    case GYRE_AND:
-        return a & b;
-    case GYRE_OR:
-        return a | b;
-    case GYRE_XOR:
-        return a ^ b;
-    default:
-        return seen(pattern->type, a + b);
+    if (pattern->type == GYRE_U64) {
+        return (int64_t)combine_unsigned(pattern->op, (uint64_t)a, (uint64_t)b);
     }
+    return seen(pattern->type, combine_signed(pattern->op, a, b));
 }
 
 static double average(enum gyre_type type, int64_t sum, int n)
 {
-    if (bench_type_is_float(type)) {
+    if (gyre_type_is_float(type)) {
         return (double)sum / n;
     }
     return type == GYRE_U64 ? (double)((uint64_t)sum / (uint64_t)n) : (double)(sum / n);
@@ -262,10 +218,10 @@ static double expected_at(const struct bench_pattern *pattern, uint64_t place)
 
 static int significand_bits(enum gyre_type type)
 {
-    if (!bench_type_is_float(type)) {
+    if (!gyre_type_is_float(type)) {
         return 0;
     }
-    return type == GYRE_F32 ? 24 : type == GYRE_F64 ? 53 : 1 + small_float[type].fraction;
+    return 1 + gyre_type_rows[type].fraction;
 }
 
 /* Absolute. Each of n additions may round by half a unit at the largest partial sum, once that

@@ -224,7 +224,7 @@ static uint64_t count_chosen(const bool *chosen, int count)
 static uint64_t count_reductions(const struct bench_options *options)
 {
     uint64_t pairs = 0;
-    for (int type = 0; type < BENCH_TYPES; type++) {
+    for (int type = 0; type < GYRE_TYPE_COUNT; type++) {
         for (int op = 0; op < BENCH_OPS; op++) {
             pairs += options->types[type] && options->ops[op] &&
                      bench_op_suits((enum gyre_type)type, (enum gyre_op)op);
@@ -244,7 +244,8 @@ static uint64_t count_rows(struct bench *bench)
         sizes++;
     }
     return sizes * roots *
-           (verb->reduces ? count_reductions(options) : count_chosen(options->types, BENCH_TYPES));
+           (verb->reduces ? count_reductions(options)
+                          : count_chosen(options->types, GYRE_TYPE_COUNT));
 }
 
 /* Looks how fast the machine is, in the middle and behind the last row. */
@@ -309,7 +310,7 @@ static void run_ops(struct bench *bench, struct bench_call call)
 
 static void run_types(struct bench *bench)
 {
-    for (int type = 0; type < BENCH_TYPES; type++) {
+    for (int type = 0; type < GYRE_TYPE_COUNT; type++) {
         struct bench_call call = {.type = (enum gyre_type)type};
         if (bench->options.types[type]) {
             if (bench->verb->reduces) {

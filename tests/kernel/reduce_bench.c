@@ -45,8 +45,8 @@ static void bench_line(const struct gyre_reduce_table *table, int type, int op, 
                                   .sources = sources,
                                   .stream = stream};
     size_t size = gyre_type_size((enum gyre_type)type);
-    printf("%-10s %-6s %-4s %u>%u %s", table->variant[type][op], reduce_type_names[type],
-           reduce_op_names[op], sources, destinations, stream ? "stream" : "      ");
+    printf("%-10s %-6s %-4s %u>%u %s", table->variant[type][op], gyre_type_name((uint32_t)type),
+           gyre_op_name((uint32_t)op), sources, destinations, stream ? "stream" : "      ");
     for (task.count = 1; task.count <= 64; task.count *= 8)
         printf(" %7.1f", seconds_per_call(table->fold[type][op], &task) * 1e9);
     for (uint64_t bytes = 4096; bytes <= BENCH_BYTES; bytes *= 16) {

@@ -101,7 +101,7 @@ static void bench_fold(const struct bench *bench, const struct line *line, uint6
     double moved = (double)work.task.count * (double)(in * line->sources + out);
     double rate = seconds ? moved / seconds : 0;
     printf("%-6s %-8s %u>1  %8llu KiB  %10.1f us  %8.1f GB/s  %5.1f %% of the copy\n",
-           reduce_type_names[line->from], line->what, line->sources,
+           gyre_type_name((uint32_t)line->from), line->what, line->sources,
            (unsigned long long)(bytes >> 10), seconds * 1e6, rate * 1e-9, 100 * rate / bench->copy);
 }
 
@@ -113,7 +113,7 @@ static void bench_casts(const struct bench *bench, uint64_t bytes)
     for (size_t c = 0; c < sizeof casts / sizeof casts[0]; c++)
         for (uint32_t sources = 1; sources <= 8; sources *= 2) {
             enum gyre_type from = casts[c][0], to = casts[c][1];
-            snprintf(what, sizeof what, "to %s", reduce_type_names[to]);
+            snprintf(what, sizeof what, "to %s", gyre_type_name((uint32_t)to));
             bench_fold(bench, &(struct line){what, gyre_cast_cuda(from, to), from, to, sources},
                        bytes);
         }

@@ -11,15 +11,12 @@
 #include "base/fp8.h"
 #include "rig/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GUARD     64
 #define ALIGNMENT 64 /* of an arena and of its spans, so that equal shifts lie equally */
-
-const char *const reduce_type_names[] = {"f32", "f64", "f16", "bf16", "i32", "i64",    "u8",
-                                         "i8",  "u32", "u64", "i16",  "u16", "f8e4m3", "f8e5m2"};
-const char *const reduce_op_names[] = {"sum", "avg", "min", "max", "prod", "and", "or", "xor"};
 
 char *arena_of_reference, *arena_of_variant;
 static size_t span_room;
@@ -54,62 +51,71 @@ struct gyre_reduce_table table_up_to(int v)
 
 /* -- inputs ------------------------------------------------------------------------------------ */
 
-#define ARRAY(lane, ...)                                                                           \
-    {                                                                                              \
-        (const lane[]){__VA_ARGS__}, sizeof((const lane[]){__VA_ARGS__}) / sizeof(lane)            \
-    }
+#define EXTREMES_MOST 32
 
-/* Zeros, units, infinities, NaNs of both signs and kinds, largest, smallest and subnormal. */
-static const struct {
-    const void *patterns;
-    size_t count;
-} extremes[GYRE_TYPE_COUNT] = {
-    [GYRE_F32] = ARRAY(uint32_t, 0, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
-                       0x7fc00000, 0xffc00001, 0x7f800001, 0xff800001, 0x7f7fffff, 0xff7fffff,
-                       0x00800000, 0x80800000, 0x007fffff, 0x00000001, 0x80000001, 0x7fffffff),
-    [GYRE_F64] =
-        ARRAY(uint64_t, 0, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000,
-              0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000000001,
-              0x7ff0000000000001, 0xfff0000000000001, 0x7fefffffffffffff, 0xffefffffffffffff,
-              0x0010000000000000, 0x000fffffffffffff, 1, 0x8000000000000001),
-    [GYRE_F16] = ARRAY(uint16_t, 0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01,
-                       0xfc01, 0x7bff, 0xfbff, 0x0400, 0x8400, 0x03ff, 0x0001, 0x8001, 0x7fff),
-    [GYRE_BF16] = ARRAY(uint16_t, 0, 0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7f81,
-                        0xff81, 0x7f7f, 0xff7f, 0x0080, 0x8080, 0x007f, 0x0001, 0x8001, 0x7fff),
-    [GYRE_I32] =
-        ARRAY(int32_t, 0, 1, -1, 7, -7, INT32_MAX, INT32_MIN, INT32_MAX - 1, INT32_MIN + 1),
-    [GYRE_I64] = ARRAY(int64_t, 0, 1, -1, 7, -7, INT64_MAX, INT64_MIN, INT32_MIN, INT64_MIN + 1),
-    [GYRE_U8] = ARRAY(uint8_t, 0, 1, 2, 127, 128, 254, 255),
-    [GYRE_I8] = ARRAY(uint8_t, 0, 1, 7, 127, 128, 129, 249, 255),
-    [GYRE_U32] = ARRAY(uint32_t, 0, 1, 7, INT32_MAX, 0x80000000, 0x80000001, UINT32_MAX),
-    [GYRE_U64] = ARRAY(uint64_t, 0, 1, 7, INT64_MAX, UINT64_C(1) << 63, UINT64_MAX, UINT32_MAX),
-    [GYRE_I16] = ARRAY(uint16_t, 0, 1, 7, 0x7fff, 0x8000, 0x8001, 0xfff9, 0xffff),
-    [GYRE_U16] = ARRAY(uint16_t, 0, 1, 7, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff),
-    [GYRE_F8E4M3] = ARRAY(uint8_t, 0, 0x80, 0x38, 0xb8, 0x7f, 0xff, 0x7e, 0xfe, 0x08, 7, 1, 0x81),
-    [GYRE_F8E5M2] = ARRAY(uint8_t, 0, 0x80, 0x3c, 0xbc, 0x7c, 0xfc, 0x7d, 0xfe, 0xff, 0x7b, 0xfb, 4,
-                          3, 1, 0x81),
-};
+/* Of a float, with both signs: zero, smallest and largest subnormal, smallest normal, unit, the largest
+ * finite, infinity, NaNs of all kinds. f8e4m3 has no infinity: the numbers next to its NaN. */
+static size_t extremes_of_float(const struct gyre_type_row *row, uint64_t *pattern)
+{
+    uint64_t one = UINT64_C(1), unit = one << row->fraction, sign = one << (row->bits - 1);
+    uint64_t bias = (one << (row->bits - 2 - row->fraction)) - 1, quiet = row->last | unit >> 1;
+    const uint64_t sizes[] = {0,
+                              1,
+                              unit - 1,
+                              unit,
+                              bias << row->fraction,
+                              row->last,
+                              row->last - 1,
+                              row->last + 1,
+                              quiet,
+                              quiet + 1,
+                              sign - 1};
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pattern[count++] = sizes[i];
+        pattern[count++] = sizes[i] | sign;
+    }
+    return count;
+}
+
+/* Of an integer: zero, units, small ones, and the ends of the signed and of the unsigned range. */
+static size_t extremes_of_integer(const struct gyre_type_row *row, uint64_t *pattern)
+{
+    uint64_t sign = UINT64_C(1) << (row->bits - 1);
+    const uint64_t sizes[] = {0,        1,    2,        7,         sign - 2,
+                              sign - 1, sign, sign + 1, INT32_MAX, UINT32_MAX};
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pattern[count++] = sizes[i];
+        pattern[count++] = -sizes[i];
+    }
+    return count;
+}
 
 /* A number of ordinary size: sums of these round, carry and cancel. */
 static uint64_t ordinary(int type, uint64_t random)
 {
+    const struct gyre_type_row *row = &gyre_type_rows[type];
     float small = (float)((int64_t)(random >> 40) - (1 << 23)) / (float)(1U << (random & 31));
     double wide = small + (double)(random & 0xffff) * 0x1p-50;
     uint64_t bits = random >> 8;
+    int exponents = 1 << (row->bits - 2 - row->fraction) % 32; /* above that of 1 */
+    if (row->small_float && exponents < 24)
+        small = ldexpf(small, exponents - 24);
     switch (type) {
     case GYRE_F32:
         return gyre_bits_of_f32(small);
     case GYRE_F64:
         memcpy(&bits, &wide, sizeof bits);
         return bits;
-    case GYRE_F16:
-        return gyre_f16_of_f32(small / 128);
-    case GYRE_BF16:
-        return gyre_bf16_of_f32(small);
-    case GYRE_F8E4M3:
-        return gyre_f8e4m3_of_f32(small / 65536);
-    case GYRE_F8E5M2:
-        return gyre_f8e5m2_of_f32(small / 4096);
+#define ORDINARY_FLOAT(ID, type)
+#define ORDINARY_SIGNED(ID, type)
+#define ORDINARY_UNSIGNED(ID, type)
+#define ORDINARY_SMALL_FLOAT(ID, type)                                                             \
+    case GYRE_##ID:                                                                                \
+        return gyre_##type##_of_f32(small);
+#define ORDINARY(ID, type, kind, ...) ORDINARY_##kind(ID, type)
+        GYRE_TYPES(ORDINARY)
     default:
         return bits;
     }
@@ -118,15 +124,17 @@ static uint64_t ordinary(int type, uint64_t random)
 /* One in 16 is extreme, three are any pattern at all, the others ordinary. */
 static void draw_elements(struct gyre_rng *rng, int type, char *at, uint64_t count)
 {
+    const struct gyre_type_row *row = &gyre_type_rows[type];
+    uint64_t extreme[EXTREMES_MOST];
     size_t size = gyre_type_size((enum gyre_type)type);
+    size_t extremes = (row->fraction ? extremes_of_float : extremes_of_integer)(row, extreme);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t random = gyre_rng_next(rng), bits = random >> 4;
-        const void *from = &bits;
         if (random % 16 == 0)
-            from = (const char *)extremes[type].patterns + bits % extremes[type].count * size;
+            bits = extreme[bits % extremes];
         else if (random % 16 > 3)
             bits = ordinary(type, random);
-        memcpy(at + i * size, from, size);
+        memcpy(at + i * size, &bits, size);
     }
 }
 
@@ -244,22 +252,8 @@ void fill_arena(const struct trial *trial)
 
 bool is_nan_pattern(int type, uint64_t bits)
 {
-    switch (type) {
-    case GYRE_F32:
-        return (bits & 0x7fffffff) > 0x7f800000;
-    case GYRE_F64:
-        return (bits & INT64_MAX) > UINT64_C(0x7ff0000000000000);
-    case GYRE_F16:
-        return (bits & 0x7fff) > 0x7c00;
-    case GYRE_BF16:
-        return (bits & 0x7fff) > 0x7f80;
-    case GYRE_F8E4M3:
-        return (bits & 0x7f) > 0x7e;
-    case GYRE_F8E5M2:
-        return (bits & 0x7f) > 0x7c;
-    default:
-        return false;
-    }
+    const struct gyre_type_row *row = &gyre_type_rows[type];
+    return row->fraction && (bits & ((UINT64_C(1) << (row->bits - 1)) - 1)) > row->last;
 }
 
 static uint64_t bits_at(const char *at, size_t size)
@@ -275,9 +269,10 @@ static void fail_trial(const struct trial *trial, const char *variant, uint32_t 
     fail_msg("%s %s %s%s%s: element %lld of span %u is %#llx, the reference has %#llx "
              "(count %llu, %u sources, %u destinations, divisor %u, in place %d, stream %d, "
              "shifts %u %u | %u %u, seed %llu)",
-             variant, reduce_type_names[trial->type], reduce_op_names[trial->op],
-             trial->casts ? " into " : "", trial->casts ? reduce_type_names[trial->into] : "",
-             (long long)i, span, (unsigned long long)found, (unsigned long long)wanted,
+             variant, gyre_type_name((uint32_t)trial->type), gyre_op_name((uint32_t)trial->op),
+             trial->casts ? " into " : "",
+             trial->casts ? gyre_type_name((uint32_t)trial->into) : "", (long long)i, span,
+             (unsigned long long)found, (unsigned long long)wanted,
              (unsigned long long)trial->count, trial->sources, trial->destinations, trial->divisor,
              trial->in_place, trial->stream, trial->shift[0], trial->shift[1],
              trial->shift[SOURCES_MOST], trial->shift[SOURCES_MOST + 1],

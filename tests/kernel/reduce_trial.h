@@ -47,8 +47,6 @@ bool is_nan_pattern(int type, uint64_t bits);
 /* The table as it stands once variant `v` has been put over all slower ones. */
 struct gyre_reduce_table table_up_to(int v);
 
-extern const char *const reduce_type_names[], *const reduce_op_names[];
-
 /* kernel/reduce --bench */
 int reduce_bench(void);
 
