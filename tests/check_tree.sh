@@ -62,7 +62,7 @@ ddp                      base device
 collectives/calls        base collectives/comm collectives/group collectives/lifecycle collectives/messages collectives/plan collectives/kernels
 collectives/group        base collectives/lifecycle collectives/comm collectives/messages collectives/kernels transport/stream/signature.h
 collectives/lifecycle    base collectives/comm collectives/messages collectives/schedule transport/net
-collectives/comm         base collectives/messages collectives/mapped collectives/engine collectives/staging collectives/kernels transport/link/links.h transport/stream/signature.h
+collectives/comm         base collectives/plan/shape.h collectives/messages collectives/mapped collectives/engine collectives/staging collectives/kernels transport/link/links.h transport/stream/signature.h
 collectives/messages     base collectives/engine collectives/staging transport/domain transport/link/links.h transport/stream
 collectives/mapped       base collectives/staging collectives/plan collectives/kernels collectives/choose/limits.h transport/domain
 collectives/engine       base collectives/mapped collectives/staging collectives/plan transport/domain transport/link/links.h

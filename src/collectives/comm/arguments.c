@@ -103,7 +103,7 @@ int gyre_comm_admit(const struct gyre_comm *comm, const char *name, const void *
 static int check_buffers(const struct gyre_comm *comm, struct gyre_call *call)
 {
     const struct gyre_shape *shape = &call->request.shape;
-    struct gyre_buffer *input = &call->request.input, *output = &call->request.output;
+    struct gyre_request_buffer *input = &call->request.input, *output = &call->request.output;
     input->bytes = gyre_shape_input_bytes(shape, comm->n, comm->rank);
     output->bytes = gyre_shape_output_bytes(shape, comm->n, comm->rank);
     bool no_input = input->bytes && !input->address;

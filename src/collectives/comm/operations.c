@@ -193,7 +193,7 @@ int gyre_comm_copy(struct gyre_comm *comm, void *to, const void *from, uint64_t 
 /* One rank alone has one block, and every verb is a copy of it. */
 static int run_alone(struct gyre_comm *comm, const struct gyre_request *request)
 {
-    const struct gyre_buffer *input = &request->input;
+    const struct gyre_request_buffer *input = &request->input;
     uint8_t *to = (uint8_t *)request->output.address + gyre_shape_displacement(&request->shape, 0);
     return input->bytes && input->address != to
                ? gyre_comm_copy(comm, to, input->address, input->bytes)

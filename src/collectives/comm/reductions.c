@@ -83,12 +83,12 @@ static int scale_input(struct gyre_comm *comm, const struct gyre_fold_task *task
 
 /* Where the products go: the output, or a buffer of the host's; the fold queue has no memory of its
  * own. */
-static int find_scale_room(const struct gyre_request *request, struct gyre_buffer *to,
+static int find_scale_room(const struct gyre_request *request, struct gyre_request_buffer *to,
                            void **buffer)
 {
     *to = request->output;
     if (to->bytes != request->input.bytes)
-        *to = (struct gyre_buffer){.bytes = request->input.bytes, .kind = GYRE_MEMORY_HOST};
+        *to = (struct gyre_request_buffer){.bytes = request->input.bytes, .kind = GYRE_MEMORY_HOST};
     if (to->kind != request->input.kind)
         return gyre_trouble_set(gyre_thread_trouble(), GYRE_UNSUPPORTED,
                                 "a reduction by gyre_op_scaled() wants input and output in one "
@@ -103,7 +103,7 @@ int gyre_reduction_scale(struct gyre_comm *comm, struct gyre_request *request, v
 {
     const struct gyre_reduction *made = gyre_reduction_find(comm, request->shape.op);
     const void *from = request->input.address;
-    struct gyre_buffer to;
+    struct gyre_request_buffer to;
     *buffer = NULL;
     if (!made || made->kind != GYRE_REDUCTION_SCALED || !request->input.bytes)
         return 0;

@@ -4,7 +4,7 @@
 
 #include "collectives/plan/shape.h"
 
-struct gyre_buffer {
+struct gyre_request_buffer {
     void *address;              /* read only, of an input */
     uint64_t bytes;             /* 0: this rank has none */
     enum gyre_memory_kind kind; /* HOST where it has none */
@@ -12,7 +12,7 @@ struct gyre_buffer {
 
 struct gyre_request {
     struct gyre_shape shape;
-    struct gyre_buffer input, output;
+    struct gyre_request_buffer input, output;
 };
 
 #endif

@@ -176,8 +176,8 @@ int gyre_pack_make(struct gyre_comm *comm, uint32_t first, struct gyre_pack **ou
     if (!lay_out_pack(comm, pack, shape))
         return -ENOMEM;
     fill_pack(comm, first, pack);
-    together->input = (struct gyre_buffer){.address = pack->input};
-    together->output = (struct gyre_buffer){.address = pack->output};
+    together->input = (struct gyre_request_buffer){.address = pack->input};
+    together->output = (struct gyre_request_buffer){.address = pack->output};
     *out = pack;
     return 0;
 }

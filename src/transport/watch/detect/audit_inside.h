@@ -15,8 +15,8 @@
 
 struct gyre_audit_entry {
     struct gyre_watch_state state;
-    uint64_t since;  /* it waits in its oldest operation */
-    uint64_t number; /* under which it stands in the hash table, if it does */
+    uint64_t since;  /* when the wait in its oldest operation began */
+    uint64_t number; /* its key in the hash table */
     uint64_t refused_at, parted_at;
 };
 
@@ -42,8 +42,8 @@ static inline uint64_t gyre_audit_oldest(const struct gyre_watch_state *state)
     return state->finished + 1;
 }
 
-/* It waits in messages from rank to rank: nobody else has that number, and who else is concerned
- * stands in the signature. */
+/* Whether the rank waits in messages from rank to rank. Their numbers are its own; the signature
+ * holds the peer. */
 static inline bool gyre_audit_in_message(const struct gyre_watch_state *state)
 {
     return state->comm == GYRE_WATCH_POINT_TO_POINT;
@@ -75,10 +75,9 @@ uint32_t gyre_audit_first_under(struct gyre_call_audit *audit, uint32_t rank, ui
 /* "refused", or "could not call:" where the reason does not begin with the name of a call. */
 const char *gyre_audit_verb(const struct gyre_watch_refused *refused);
 
-*Adds to the text what the rank has refused in that communicator,
-    if it has not called it * since.* /
-        void gyre_audit_add_refusal(const struct gyre_watch_state *state,
-                                    struct gyre_audit_finding *finding);
+/* Adds to the text what the rank has refused in that communicator and not called since. */
+void gyre_audit_add_refusal(const struct gyre_watch_state *state,
+                            struct gyre_audit_finding *finding);
 
 /* -- questions: true, or an outcome, where there is something to tell -------------------------- */
 
