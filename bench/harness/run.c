@@ -81,7 +81,8 @@ static int open_world(const struct bench_options *flags, const struct bench_verb
     if (flags->algorithm) {
         choose_algorithm(flags->algorithm, verb);
     }
-    int status = ranks ? gyre_init_in_process(comms, ranks, NULL, &options) : gyre_init(comms, &options);
+    int status =
+        ranks ? gyre_init_in_process(comms, ranks, NULL, &options) : gyre_init(comms, &options);
     if (status) {
         fprintf(stderr, "%s: %s\n", ranks ? "gyre_init_in_process" : "gyre_init", gyre_error(NULL));
     }

@@ -1,9 +1,10 @@
 /* The collective calls of gyre/gyre.h: every one is its arguments in a struct.
  *
- *     gyre_broadcast(…)         ─┐                              ┌─ gyre_comm_run()
- *     gyre_broadcast_start(…)    ├─▶ struct gyre_call ─▶ check ─┼─ gyre_comm_begin() ─▶ *work
- *     gyre_broadcast_on(…)      ─┘                              └─ gyre_comm_begin_on(), by a stream
- */
+ *     gyre_broadcast()        ─┐                             ┌─ gyre_comm_run()
+ *     gyre_broadcast_start()   ├─▶ struct gyre_call ─▶ check ─┼─ gyre_comm_begin() ─▶ *work
+ *     gyre_broadcast_on()     ─┘                             └─ gyre_comm_begin_on(), by a stream
+ *
+ * Tested by tests/program/collectives/collectives.c. */
 #include "collectives/comm/arguments.h"
 #include "collectives/comm/operations.h"
 #include "collectives/comm/reductions.h"
@@ -317,8 +318,8 @@ static struct gyre_call barrier(struct gyre_comm *comm, const char *name)
     struct gyre_call call = reducing(name, GYRE_VERB_ALL_REDUCE, NULL, NULL, 1, GYRE_U8, GYRE_MAX);
     call.request.shape.barrier = true;
     if (comm) {
-        call.input = &comm->barrier_in;
-        call.output = &comm->barrier_out;
+        call.request.input.address = &comm->barrier_in;
+        call.request.output.address = &comm->barrier_out;
     }
     return call;
 }

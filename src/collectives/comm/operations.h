@@ -10,9 +10,9 @@
 /* Runs an operation to its end. */
 int gyre_comm_run(struct gyre_comm *comm, const struct gyre_request *request);
 
-/* Runs an operation whose buffers are not measured, unchecked, where it goes the shortest way and its shape is that of the
- * operation before, as in a loop: what the plan was made of has passed the checks. False: it does
- * not, and nothing was done. */
+/* Runs an operation, unchecked and its buffers not measured, where it goes the shortest way and its
+ * shape is that of the operation before, as in a loop: what the plan was made of has passed the
+ * checks. False: it does not, and nothing was done. */
 bool gyre_comm_run_again(struct gyre_comm *comm, const struct gyre_request *request, int *status);
 
 /* Starts an operation and hands out the handle, which takes over `buffer`. */

@@ -345,7 +345,8 @@ static int devices_of_list(struct rig *rig, int process)
     setenv("GYRE_DEVICES", "1,0,1,0", 1);
     for (int told = 0; told < 2 && !bad; told++) {
         int count = told ? 3 : process ? 1 : 3;
-        bad = rig_check(!gyre_init_in_process(comm, count, told ? given : NULL, NULL), NULL, "list");
+        bad =
+            rig_check(!gyre_init_in_process(comm, count, told ? given : NULL, NULL), NULL, "list");
         for (int i = 0; i < count && !bad; i++)
             bad |= gyre_device(comm[i]) != (told ? given[i] : listed[gyre_rank(comm[i])]);
         struct gyre_work *work[3];

@@ -30,10 +30,10 @@ static int refused(struct rig *rig, int process)
     if (wrong->list)
         setenv("GYRE_DEVICES", wrong->list, 1);
     options.join_timeout_ms = 20000 * rig_slow();
-    int status =
-        process && wrong->other_call
-            ? gyre_init(comm, &options)
-            : gyre_init_in_process(comm, wrong->count[process], wrong->list ? NULL : devices, &options);
+    int status = process && wrong->other_call
+                     ? gyre_init(comm, &options)
+                     : gyre_init_in_process(comm, wrong->count[process],
+                                            wrong->list ? NULL : devices, &options);
     bool told =
         strstr(gyre_error(NULL), wrong->story[0]) && strstr(gyre_error(NULL), wrong->story[1]);
     bool fine = status == wrong->status && told && (wrong->count[process] < 1 || !comm[0]);
