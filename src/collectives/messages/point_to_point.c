@@ -2,7 +2,7 @@
  *
  *   gyre_send ─▶ message ─▶ pair[peer].way[SEND] ─▶ link, WAY_POSTS at a time ─▶ completion
  *   gyre_recv ─▶ message ─▶ pair[peer].way[RECV] ─▶ …
- *                   └─▶ hauled: piece by piece, or by way of other memory (staged_message.h) ─▶ link
+ *                   └─▶ staged: in pieces, or by way of other memory (staged_message.h) ─▶ link
  *
  * The link matches: the n-th send to a peer meets the peer's n-th receive from here. A way posts
  * only part of what the link takes, so that operations never wait for messages whose other end has
@@ -12,7 +12,9 @@
  * its receive is posted.
  *
  * The pool grows by chunks when more messages are pending than ever before; nothing is allocated
- * otherwise. */
+ * otherwise.
+ *
+ * Tested by tests/program/collectives/point_to_point.c. */
 #include "collectives/messages/point_to_point.h"
 
 #include "base/cpu.h"

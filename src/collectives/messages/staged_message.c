@@ -14,7 +14,9 @@
  *     the sender's      header, then the message whole, or piece by piece
  *     the receiver's    header, then as it says
  *
- * What is short there is one piece without a header. */
+ * What is short there is one piece without a header.
+ *
+ * Tested by tests/program/cuda/messages.c. */
 #include "collectives/messages/staged_message.h"
 
 #include "collectives/engine/engine.h"
