@@ -10,10 +10,10 @@
  *              └── grandchildren   not covered by that signal, but in the keeper's group and
  *                                  holding the pipe
  *
- * Invariants: the keeper outlives every rank, so the group's number cannot pass to strangers while
- * it may be signalled. Nobody but the launcher holds the pipe's write end: all descriptors are
- * close-on-exec but those a child is meant to have, and the keeper, which never execs, closes it by
- * hand.
+ * Invariants: the keeper outlives every rank, so the group's number is not reused while the group
+ * may be signalled. Only the launcher holds the pipe's write end: all descriptors are close-on-exec
+ * but those a child is meant to have, and the keeper, which never execs, closes the write end
+ * itself.
  *
  * Tested by tests/program/launch/launch.c. */
 #include "launch/child.h"

@@ -4,13 +4,11 @@
  *       ├──────killed by a signal──────────▲                   ▲   └──second Ctrl-C──▲
  *       └──────told to end, program not found, launcher gone───┘
  *
- * Invariants: the verdict is set once, by the first failure, and what follows from it (ranks that
- * lost a peer, ranks we ended) changes neither the report nor the exit code. Whatever happens, the
- * time from the first failure to the end is bounded by the deadlines above plus the writing of
- * output.
+ * Invariants: the first failure decides the report and the exit code. Its consequences (ranks that
+ * lost a peer, ranks that the launcher ended) change neither. The time from the first failure to
+ * the end is bounded by the deadlines above plus the writing of output.
  *
- * Every descriptor has a fixed place in the poll table; a place that is not of interest now holds
- * -1:
+ * Every descriptor has a fixed place in the poll table. A place holds -1 while it is not watched:
  *
  *     [signals][exec][out][err] [pidfd, out, err of child 0] [… of child 1] … [line 0] [line 1] …
  *

@@ -1,17 +1,17 @@
-/* How a launcher's children end: the phases, and the one story that is told about it.
+/* How a launcher's children end: the phases, and the failure that is reported.
  *
- * The first failure decides. It is told to the launchers of other nodes, which tell it as theirs;
- * and where a launcher above us waits for it (ssh), it is printed at once, because that launcher
- * must hear of the cause before it sees the echo:
+ * The first failure is the one reported. The launchers of other nodes are told and report the same.
+ * Where a launcher above waits for the report (ssh), the failure is printed at once, because that
+ * launcher must hear of the cause before it sees the consequences:
  *
- *     rank 4 on b killed ──report──▶ launcher above: verdict ──▶ last line
- *     rank 0 on a lost its peer ────────────────────▶ (dropped: a verdict stands)
+ *     rank 4 on b killed ──report──▶ launcher above: first failure ──▶ last line
+ *     rank 0 on a lost its peer ────────────────────▶ (dropped: there is a first failure)
  *
- * An exit code may itself be the echo of a death whose news is slower: a dying process closes its
- * sockets, and may then lose its core for some milliseconds before its parent hears of it. So a
- * mere exit code is doubted for a moment, in which a death by signal, or word from another
- * launcher, takes its place. Where in that moment all ranks ended with one and the same code, and
- * what they said is the same, they refused alike: then none of them was first.
+ * An exit code may be the consequence of a death that is noticed later: a dying process closes its
+ * sockets, and may then lose its core for some milliseconds before its parent hears of the death.
+ * So an exit code is doubted for a moment, in which a death by signal or a failure told by another
+ * launcher replaces it. Where in that moment all ranks ended with one code and the same last
+ * message, they failed alike, and none of them was first.
  *
  * Tested by tests/program/launch/launch.c. */
 #include "launch/children_inside.h"

@@ -1,8 +1,8 @@
-/* Which cores, and whose.
+/* The cores this machine lets the ranks use, and each rank's part of them.
  *
- * Two limits are in force at once: the affinity mask says on which CPUs we may run, the cgroup
- * quota says how much of them we may use. A container with `--cpus 2` on a 64-core machine shows 64
- * in the mask and 2 in the quota: threads are counted by the smaller, binding uses the mask.
+ * Two limits are in force at once: the affinity mask says which CPUs may be used, the cgroup quota
+ * how much of them. A container with `--cpus 2` on a 64-core machine shows 64 in the mask and 2 in
+ * the quota. Threads are counted by the smaller number, binding uses the mask.
  *
  * CPUs are sorted by (package, core, number), so that a consecutive part holds whole cores of one
  * package:

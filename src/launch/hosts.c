@@ -5,12 +5,11 @@
  *        └─ ssh b 'cd … && exec gyre run --node 1 …'
  *             stdin ─── key, then "signal 15" ────▶ gyre run --node 1 ─▶ ranks 4, 5
  *             stdout, stderr ◀── "[4] …" ────────── and "gyre run: rank 4 on b failed first …",
- *                                                   which is kept for our last line
+ *                                                   which is kept for the last line
  *
- * Nothing secret is in an argument or an environment variable: other users of either machine can
- * list both. When we die, ssh dies with us, the far launcher's standard input ends, and it ends its
- * ranks. A host that is this machine needs no ssh: its launcher is started by a shell in the same
- * way.
+ * Nothing secret is in an argument or an environment variable, which other users of either machine
+ * can list. When this launcher dies, its ssh dies too; the far launcher's standard input ends, and
+ * that launcher ends its ranks. On this machine itself a shell takes the place of ssh.
  *
  * Tested by tests/program/launch/hosts.c. */
 #include "launch/start.h"

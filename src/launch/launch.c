@@ -12,7 +12,7 @@
  *     --hosts a:4,b:2   launcher ┬▶ ssh a ─▶ launcher ─▶ ranks    key made here, sent through ssh's
  *                                └▶ ssh b ─▶ launcher ─▶ ranks    standard input
  *
- * The key is in this process for as long as children are being started and is wiped then. */
+ * The key is in this process only while children are being started, and is then wiped. */
 #include "launch/launch.h"
 
 #include "base/hex.h"

@@ -1,6 +1,6 @@
-/* Words between launchers.
+/* Lines between launchers.
  *
- * The buffer holds one line that is not complete yet, or complete lines that nobody has taken:
+ * The buffer holds one incomplete line, or complete lines that have not been taken:
  *
  *     "signal 2\nfailed 3 rank 5 on b: ex"   gyre_launcher_line_next() cuts the first line off,
  *                                            then waits for the rest

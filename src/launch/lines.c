@@ -1,17 +1,17 @@
-/* Lines.
+/* Many ranks' output on one terminal, line by line.
  *
  *     rank 0 ──pipe──▶ tap [0] ─┐ whole lines         ready?
  *     rank 1 ──pipe──▶ tap [1] ─┼───────────▶ sink ──────────▶ terminal, file, pipe
  *     rank 2 ──pipe──▶ tap [2] ─┘
  *
- * Invariants: a sink only ever receives whole lines, so lines of different ranks never mix. Memory
- * is fixed: a tap holds one line of at most GYRE_LINE_MAX, and a sink is not offered more while it
- * is filled beyond a mark, so a slow terminal slows the ranks (their pipes fill) and costs nothing
+ * Invariants: a sink receives only whole lines, so lines of different ranks never mix. Memory is
+ * fixed: a tap holds one line of at most GYRE_LINE_MAX, and a tap is not read while its sink is
+ * filled beyond a mark. So a slow terminal slows the ranks, whose pipes fill, and costs nothing
  * else.
  *
  * The launcher's output may be a terminal whose O_NONBLOCK flag is shared with the user's shell, so
- * it is never set: writes are cut to PIPE_BUF, which a descriptor that poll(2) calls writable takes
- * at once.
+ * the flag is never set. Writes are cut to PIPE_BUF, which a descriptor that poll(2) calls writable
+ * takes at once.
  *
  * Tested by tests/unit/launch/launch_test.c. */
 #include "launch/lines.h"

@@ -8,9 +8,9 @@
  *     ranks 0–3                    ranks 4, 5   … and meet at the same address, which is free again
  *        │ ◀─ signal, failed, done ─▶ │         for as long as ranks run (launcher_line.h)
  *
- * So the user's key, the rendezvous with its time limits, and its messages are the ones every job
- * has. Only the connection between node 0 and each other node is kept: what one node tells, node 0
- * passes on.
+ * The user's key, the rendezvous with its time limits and its messages are therefore those of every
+ * job. Only the connection between node 0 and each other node is kept. Node 0 passes on what one
+ * node tells.
  *
  * Tested by tests/program/launch/meet.c. */
 #include "launch/meet.h"

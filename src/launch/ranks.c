@@ -1,7 +1,7 @@
 /* The ranks of this machine.
  *
- * Each rank is the user's program plus the variables that every launcher of the field sets, so
- * programs need no word of ours to find their place, and four of our own:
+ * Each rank is the user's program with the variables that launchers of this field usually set, from
+ * which any program finds its place, and four more:
  *
  *     RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT
  *     GYRE_JOB             the job's name

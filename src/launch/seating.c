@@ -1,8 +1,7 @@
-/* Seatings from words.
+/* Parsing of seatings.
  *
- * Model: every form a user may write is a list of node sizes once it is read. The list is the only
- * thing the rest of the launcher sees, so "4 ranks here", "2x2 played on one machine" and "a:4,b:2
- * over ssh" are one case:
+ * Every form that a user may write becomes a list of node sizes. The rest of the launcher sees only
+ * the list, so "4 ranks here", "2x2 simulated on one machine" and "a:4,b:2 over ssh" are one case:
  *
  *     4        →  [4]            2x2  →  [2, 2]         a:4,b:2  →  [4, 2] and the names [a, b]
  *     4,2      →  [4, 2]         4+2  →  [4, 2]

@@ -1,5 +1,5 @@
-/* Where the key and the root's file lie: $XDG_CONFIG_HOME/gyre or ~/.config/gyre, or beside the key
- * file that the user names. Made where missing, for its owner alone.
+/* The folder of the key and of rank 0's address file: $XDG_CONFIG_HOME/gyre, ~/.config/gyre, or the
+ * folder of the key file that the user names. A missing folder is made, for its owner alone.
  *
  * Tested by tests/unit/transport/job/key_test.c. */
 #include "transport/job/inside.h"
@@ -53,7 +53,7 @@ int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble)
     }
 }
 
-/* Beside "/key" that is "": what follows begins with a slash. */
+/* The folder of "/key" is "": the path that is made of it begins with a slash. */
 static int root_folder(char *folder, size_t room, struct gyre_trouble *trouble)
 {
     const char *key_file = gyre_job_variable("GYRE_KEY_FILE");

@@ -1,4 +1,4 @@
-/* Which job is this? Sixteen bytes, the same on all its ranks and on nobody else's.
+/* The job's id: sixteen bytes, equal on all its ranks and different from any other job's.
  *
  * Each way of starting ranks leaves something in the environment that is equal on all of them and
  * new for every job:
@@ -11,8 +11,8 @@
  *                process number and start time name that process for ever
  *     others     the root's address: two jobs cannot listen at one place
  *
- * The id is a digest over the method's name and these fields, each with its length before it, so
- * that no two different sets of fields ever read the same. It is a name and no secret.
+ * The id is a digest over the method's name and these fields. Each field has its length before it,
+ * so two different sets of fields never read the same. The id is a name and no secret.
  *
  * Tested by tests/unit/transport/job/job_test.c and tests/program/job/environments.c. */
 #include "transport/job/boot.h"

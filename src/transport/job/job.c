@@ -1,8 +1,8 @@
-/* Who am I, and of how many?
+/* This process's rank, and of how many: the room's entry, which asks root.c and key.c for the rest.
  *
- * The environment is read through tables, in one order: what the caller says outright, then our own
- * and torchrun's variables, then MPI's, then Slurm's; the first source that tells a rank is
- * believed for all five numbers.
+ * The environment is read through tables, in one order: the caller's options, then Gyre's own and
+ * torchrun's variables, then MPI's, then Slurm's. The first source that tells a rank is believed
+ * for all five numbers.
  *
  *                 rank                  world                  place on the node
  *     options     options.rank          options.world          options.local_rank
@@ -13,11 +13,9 @@
  *     srun        SLURM_PROCID          SLURM_STEP_NUM_TASKS   SLURM_LOCALID, SLURM_NODEID
  *     alone       0                     1
  *
- * "Alone" is believed only where nothing speaks against it: a rank without a size, a size without a
- * rank and a Slurm allocation without srun are refused, because a world of 1 there would compute
- * nonsense in silence.
- *
- * This is the room's entry: it asks root.c and key.c for the rest. */
+ * "Alone" is believed only where nothing speaks against it. A rank without a size, a size without a
+ * rank and a Slurm allocation without srun are refused: a world of 1 would there silently compute
+ * nonsense. */
 #include "transport/job/job.h"
 #include "transport/job/inside.h"
 #include "base/env.h"

@@ -5,16 +5,16 @@
  *                               the user's key ──HMAC────────▶ key_id   told: "which is yours?"
  *                                      └──────── HKDF, id ───▶ key      proves: "I belong here"
  *
- * A descriptor is the launcher's way: nothing of it shows in a process list or on a disk. It can be
- * read only once, so what it held is kept for a second gyre_init() in the same process.
+ * The launcher passes the key by a descriptor, which shows in no process list and on no disk. A
+ * descriptor can be read only once, so its key is kept for a second gyre_init() in this process.
  *
- * A file counts only if nobody else can have read or written it: regular, ours, mode 0600 or
- * stricter, no link. The one in the home directory is made at first need, perhaps by many ranks at
- * once on many hosts that share the directory. So each writes a file of its own and link(2)s it to
- * the name: the first wins, the others find it taken, and everybody then reads what stands there.
- * Nobody ever sees half a key, and no lock is needed.
+ * A file is believed only if no other user can have read or written it: regular, owned by this
+ * user, mode 0600 or stricter, no link. The file in the home directory is made at first need,
+ * perhaps by many ranks at once on many hosts that share the directory. Each rank writes a file of
+ * its own and link(2)s it to the name. The first one wins, and all ranks read the file that then
+ * has the name. No rank ever reads half a key, and no lock is needed.
  *
- * Secrets are wiped from every buffer that held them, and no message ever shows one. */
+ * Secrets are wiped from every buffer that held them, and no message shows one. */
 #include "transport/job/inside.h"
 #include "transport/net/crypto.h"
 #include "base/env.h"

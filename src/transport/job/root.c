@@ -1,7 +1,7 @@
-/* Where do the ranks meet?
+/* The place where the ranks meet.
  *
- * At an address that somebody wrote down, if anybody did; else at a place that every rank can work
- * out by itself from what names the job. The first that is there:
+ * An address that the user or the launcher gives, else a place that every rank derives from the
+ * job's id. The first of these that is there:
  *
  *     options.root
  *     GYRE_ROOT
@@ -9,8 +9,8 @@
  *     srun                       first host of the step, port from the job's id
  *     any job with a name        a file beside the key, where rank 0 writes its address
  *
- * The id may itself stand on the address (id.c), so the written address is read first, then the
- * id is found, and only then is a place derived from it. A world of 1 meets nobody.
+ * The id may be derived from the address (id.c). So the given address is read first, then the id is
+ * found, and only then is a place derived from the id. A world of 1 meets nobody.
  *
  * Tested by tests/unit/transport/job/job_test.c. */
 #include "transport/job/inside.h"

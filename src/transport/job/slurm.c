@@ -8,13 +8,13 @@
  *     list  = name (',' name)*           part  = text | '[' range (',' range)* ']'
  *     name  = part part*                 range = number | number '-' number
  *
- * A name with several brackets is an odometer, the last bracket turning fastest; the recursion of
- * expand_from() is that odometer, one level per bracket, at most BRACKETS_MAX deep. A first pass
- * finds every fault and counts, so "x[0-999999999]" is refused before any name is handed out.
+ * In a name with several brackets the last one turns fastest. expand_from() recurses once for each
+ * bracket, at most BRACKETS_MAX deep. A first pass finds every fault and counts the names, so
+ * "x[0-999999999]" is refused before any name is handed out.
  *
- * The variables with STEP in their names tell of this srun, those without of the allocation around
- * it. A task that srun started has SLURM_STEP_ID; sbatch's own script has SLURM_PROCID=0 too, but
- * no step, and salloc's interactive shell has one of the reserved numbers at the upper end. */
+ * Variables with STEP in their names tell of this srun, the others of the allocation around it. A
+ * task that srun started has SLURM_STEP_ID. sbatch's own script has SLURM_PROCID=0 but no step, and
+ * salloc's interactive shell has one of the reserved numbers at the upper end. */
 #include "transport/job/inside.h"
 #include "base/env.h"
 

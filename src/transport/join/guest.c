@@ -1,10 +1,10 @@
-/* A proven guest at rank 0: is it a rank of this job as it stands, and if not, what is it told?
+/* A guest at rank 0: a process that has proven the key and asks to be a rank of this job.
  *
- * Two kinds of guests are refused. One that cannot belong to this job (a rank that is here already,
- * a former epoch) changes nothing for the others; rank 0 logs it. One whose start contradicts rank
- * 0's (size, version, settings) means that the job can never be complete, so the join fails at
- * once, on every rank, with the same sentence. The sentence names both sides' hosts and the values
- * that differ.
+ * Two kinds of guests are refused. A guest that cannot belong to this job (a rank that is here
+ * already, a former epoch) changes nothing for the others, and rank 0 logs the refusal. A guest
+ * whose start contradicts rank 0's (size, version, settings) means that the job can never be
+ * complete: the join fails at once, on every rank, with one sentence that names both sides' hosts
+ * and the values that differ.
  *
  * Tested by tests/program/job/join_refused.c. */
 #include "transport/join/inside.h"

@@ -1,8 +1,7 @@
-/* What ranks tell each other while they join: facts, stories and the division into nodes.
+/* What ranks tell each other while they join: identities, failures, the division into nodes.
  *
- * Everything here works on bytes and structs alone, so tests and fuzzers reach all of it; only
- * gather() looks at the machine. "One machine" means one running kernel, whose boot id containers
- * share and reboots change.
+ * Every function but gyre_identity_gather() works on bytes and structs alone, so tests and fuzzers
+ * reach them. "One machine" means one running kernel (transport/job/boot.h).
  *
  * Tested by tests/program/job/join.c. */
 #include "transport/join/identity.h"

@@ -4,10 +4,10 @@
  *                  │         │ no               │ no          │ refused by the owner
  *                  └ 5 s ────┴── hung up on ────┴── silently  └─▶ told why, hung up on
  *
- * A stranger costs one slot of a table made at the start and nothing else: no allocation, no
- * thread, no answer, at most 128 bytes read. When the table or one address's share of it is full,
- * the stranger that has waited longest there makes room, before any connection whose M1 held: an
- * honest rank needs a millisecond, so whoever floods mostly throws out itself.
+ * A stranger costs one slot of a table made at the start: no allocation, no thread, no answer, at
+ * most 128 bytes read. When the table is full, or one address's share of the table, the stranger
+ * that has waited longest makes room. Connections whose M1 held go last. An honest rank needs a
+ * millisecond, so a flood mostly throws out its own connections.
  *
  * Tested by tests/program/job/join_hostile.c. */
 #include "transport/join/inside.h"

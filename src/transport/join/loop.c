@@ -1,7 +1,9 @@
 /* The state that all parts of a join share: descriptors, control connections, losses, words.
  *
- * One epoll, one thread, one event at a time: an event's owner may close any other slot without a
- * stale event following. Tested by tests/program/job/join.c. */
+ * One epoll, one thread, one event at a time: an event's owner may close any other slot, and no
+ * stale event follows.
+ *
+ * Tested by tests/program/job/join.c. */
 #include "transport/join/loop.h"
 
 #include "transport/net/socket.h"

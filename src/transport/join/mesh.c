@@ -5,10 +5,10 @@
  *        │ ──── WELCOME ──────────────────────────────────────────────────▶ │
  *        ╰──── from here on the socket carries data and nothing else ───────╯
  *
- * Both sides file connection s under tcp[s], so the order agrees without a word about it. The
- * session's key (rank 0's nonce is in it) keeps out connections of the same job's former life. A
- * dial that fails is tried again until the phase's patience ends: a full lobby or a lost SYN is no
- * reason to fail; then the last error, both addresses and what to look at are told.
+ * Both sides file connection s under tcp[s], so the order is the same on both. The session's key
+ * contains rank 0's nonce and keeps out connections of an earlier run of the job. A dial that fails
+ * is tried again until the phase's time is over: a full lobby or a lost SYN is no reason to fail.
+ * Then the last error, both addresses and what to look at are told.
  *
  * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"
@@ -217,7 +217,7 @@ static int dial_ready(struct gyre_joining *join, struct dial *dial)
     return status < 0 ? 0 : gyre_join_rearm(join, &dial->io_slot, gyre_talk_pending(&dial->talk));
 }
 
-/* -- the room's entries ------------------------------------------------------------------------ */
+/* -- start, events, close ---------------------------------------------------------------------- */
 
 static int make_dials(struct gyre_joining *join, uint32_t peers_below)
 {

@@ -7,11 +7,11 @@
  *        │  U3 verdict, code + pidfd, page ───────▶ │   verdict: 0, or why the page is no use
  *        │ ◀────────────────── U4 verdict, code     │
  *
- * A page is a sealed memfd whose content follows from the session key and its owner's rank, so
- * mapping and comparing it tries exactly what the shm driver will do. A pair shares memory when
- * both verdicts are 0; only the higher rank reports it, since it knows both. Each message is one
- * packet, descriptors travel with it, and a descriptor that was not asked for is closed. The kernel
- * says who the other side's user is; another user is hung up on before a byte is read.
+ * A page is a sealed memfd whose content follows from the session key and its owner's rank. Mapping
+ * and comparing a page tries exactly what the shm driver will do. A pair shares memory when both
+ * verdicts are 0. Only the higher rank reports this, since it knows both verdicts. Each message is
+ * one packet and carries its descriptors; a descriptor that was not asked for is closed. The kernel
+ * tells the other side's user; a connection of another user is closed before a byte is read.
  *
  * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"
@@ -273,7 +273,7 @@ int gyre_pairing_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot)
     return 0;
 }
 
-/* -- the room's entries ------------------------------------------------------------------------ */
+/* -- open, start, settle, close ---------------------------------------------------------------- */
 
 int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine)
 {

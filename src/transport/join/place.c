@@ -6,10 +6,10 @@
  *     file      rank 0 takes any port and writes "host port" to a 0600 file: temp, then rename, so
  *               that a reader sees all of it or nothing
  *
- * Rank 0 binds the addresses that the host's name has here and no others. Two exceptions bind all:
- * none of them is this machine's (a forwarded or virtual address), or a name that is not
- * "localhost" leads to loopback, as Debian's /etc/hosts has it for a machine's own name, where no
- * other machine could ever arrive.
+ * Rank 0 binds only the addresses that the host's name has here. It binds all addresses in two
+ * cases: none of the name's addresses is this machine's (a forwarded or virtual address), or a name
+ * other than "localhost" leads to loopback, where no other machine could arrive. Debian's
+ * /etc/hosts does the latter with a machine's own name.
  *
  * Tested by tests/program/job/join.c. */
 #include "transport/join/inside.h"

@@ -4,9 +4,9 @@
  *     pair     ROSTER to all ─▶ a REPORT from each; the matrix of pairs becomes nodes
  *     mesh     PLAN to all ─▶ a DONE from each ─▶ GO to all
  *
- * A logged-in rank that goes away fails the join: nobody waits for a rank that will not come back.
- * When the join has failed, rank 0 stays for a second to tell those who are still on their way, so
- * that they do not look for it until their time is over. Answers are counted per phase; an answer
+ * A logged-in rank that goes away fails the join, because that rank will not come back. When the
+ * join has failed, rank 0 stays for a second to tell ranks that are still on their way; otherwise
+ * they would look for rank 0 until their time is over. Answers are counted per phase. An answer
  * that does not belong to the phase, or comes twice, is GYRE_CORRUPT.
  *
  * Tested by tests/program/job/join_refused.c and tests/program/job/join_hostile.c. */

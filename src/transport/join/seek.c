@@ -4,14 +4,13 @@
  *      ▲          │            │
  *      └─ 1, 2, 4 … ms ────────┘ refused, closed, not Gyre, or nothing said for two seconds
  *
- * Ranks start in any order, so being refused is normal for a while; pauses grow to 20 ms, and with
- * the time already spent to half a second, so that a thousand ranks that wait for minutes do not
- * knock a thousand times a second. What a place did last is kept, because it is what the user needs
- * to read when the time is over.
+ * Ranks start in any order, so a refused connection is normal for a while. Pauses grow to 20 ms,
+ * and with the time already spent to half a second, so a thousand ranks that wait for minutes do
+ * not connect a thousand times a second. What a place did last is kept for the message at the end.
  *
- * Waiting helps against an absent rank 0, not against a wrong key: a rank that every place hangs up
- * on gives up after ten seconds, not at the end of the join timeout. A look-up of a name blocks as
- * long as the machine's resolver does, also beyond that timeout.
+ * Waiting helps where rank 0 is absent, not where the key is wrong: a rank that every place hangs
+ * up on gives up after ten seconds, not at the end of the join timeout. A look-up of a name blocks
+ * as long as the machine's resolver does, also beyond the join timeout.
  *
  * Tested by tests/program/job/join_refused.c. */
 #include "transport/join/inside.h"

@@ -1,9 +1,9 @@
 /* Messages over sockets.
  *
- * A packet socket (inside a node) keeps message boundaries and carries descriptors; a stream
- * (control connections) is cut into messages by their length. What the socket does not take is
- * kept, in order; the failure detector asks only channels that keep nothing for more, so this list
- * holds at most one of its messages, plus shares and their replies.
+ * A packet socket (inside a node) keeps message boundaries and carries descriptors. A stream
+ * (control connections) is cut into messages by their length. A channel keeps, in order, what its
+ * socket has not taken. The failure detector composes messages only for channels that keep nothing,
+ * so a channel keeps at most one of these, plus shares and their replies.
  *
  * Tested by tests/program/failures/watch.c. */
 #include "transport/watch/channel.h"

@@ -3,10 +3,10 @@
  *     SHARE ─▶ import by the device of its kind ─▶ a view under (peer, id) ─▶ REPLY
  *     UNSHARE ─▶ the view is dropped ─▶ of CUDA memory, REPLY
  *
- * All of it is done by the watch's thread, whatever the program computes. A region on trial is
- * mapped, tried (transport/memory/proof.h) and let go of before the answer; one without bytes is a
- * doorbell. Views are looked up without a lock (transport/memory/views.h); before one is unmapped
- * the copy queue, which copies from CUDA memory, is halted.
+ * The watch's thread does this, whatever the program computes. A region on trial is mapped, tried
+ * (transport/memory/proof.h) and unmapped before the answer. A region without bytes is a doorbell.
+ * Views are looked up without a lock (transport/memory/views.h). The copy queue, which copies from
+ * CUDA memory, is halted while a view is unmapped.
  *
  * Tested by tests/program/failures/watch_share.c. */
 #include "transport/watch/inside.h"

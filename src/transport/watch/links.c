@@ -1,7 +1,7 @@
-/* Links to peers: what is said over them, and their end.
+/* Links to peers: sending over them, and their end.
  *
- * A broken link is only marked. Whoever waits for its peer is woken and looks
- * (gyre_watch_link_answers()).
+ * A broken link is only marked. Threads that wait for its peer are woken and ask
+ * gyre_watch_link_answers().
  *
  * Tested by tests/program/failures/watch.c. */
 #include "transport/watch/inside.h"

@@ -1,22 +1,19 @@
-/* Regions inside a node.
+/* Regions that this process shares inside its node. What peers do with them is in import.c.
  *
  *     share(id) ── SHARE id, length, fd ──▶ each peer's watch imports the region, keeps it under
  *        ⋮                                  (peer, id) in its views, and answers
  *     returns ◀─── REPLY id, status ─────── when all have answered; one refusal withdraws the
  *                                           region everywhere
  *
- * The peers' threads do their part at once whatever their ranks compute, so share() takes a
- * fraction of a millisecond and nobody else has to call anything. A peer that is gone or has said
- * goodbye counts as having answered: it will not read the region, and if its end is a failure then
- * health says so.
+ * The peers' threads answer at once whatever their ranks compute, so share() takes a fraction of a
+ * millisecond and no other rank has to call anything. A peer that is gone or has said goodbye
+ * counts as having answered: it will not read the region. If its end is a failure, health says so.
  *
- * A region of CUDA memory is mapped on the peer's own device. A peer in this very process is told
- * its address and needs no descriptor, which the driver might not open where it comes from. Its
- * UNSHARE is answered too, and unshare() waits for that: the driver does not forgive memory that is
- * freed while others have it open. Where the device of a peer in this process cannot map it, but
- * copies it, the answer says so.
- *
- * Here is the owner's end; what its peers do is in import.c.
+ * A region of CUDA memory is mapped on the peer's own device. A peer in this process is told the
+ * address and needs no descriptor, which the driver might refuse to open in the process that made
+ * it. The UNSHARE of CUDA memory is answered too, and unshare() waits for the answer: memory that
+ * is freed while others have it open is an error to the driver. An answer also says that the device
+ * of a peer in this process cannot map the region but copies it.
  *
  * Tested by tests/program/failures/watch_share.c. */
 #include "transport/watch/inside.h"

@@ -1,13 +1,13 @@
 /* The watch: starting it, saying goodbye, and what other threads may call.
  *
- * The failure detector (transport/watch/detect/failure_detector.h) thinks, loop.c carries its
- * messages on a thread of its own, share.c and import.c pass regions around. One lock covers them;
- * it is never held while anything blocks, so report() does its own sending, and a process that
- * exits right after it has told its peers.
+ * The failure detector (transport/watch/detect/failure_detector.h) decides, loop.c carries its
+ * messages on a thread of its own, share.c and import.c pass regions around. One lock covers all of
+ * these and is never held while anything blocks. report() therefore sends by itself: a process that
+ * exits right after a report has told its peers.
  *
- * After a failure the thread goes on until stop(): peers' deaths still matter to whoever waits for
- * a writer to end. After fork() the child has the memory but no thread: there every call does
- * nothing and stop() only frees.
+ * After a failure the thread goes on until stop(): peers' deaths still matter to threads that wait
+ * for a writer to end. After fork() the child has the memory but no thread: every call there does
+ * nothing, and stop() only frees.
  *
  * Tested by tests/program/failures/watch.c. */
 #include "base/clock.h"

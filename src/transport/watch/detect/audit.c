@@ -1,8 +1,8 @@
-/* Rank 0's call audit.
+/* Rank 0's call audit: which ranks call different operations, or wait for nothing.
  *
- * A rank *waits* while it has started an operation that it has not finished (sequence > finished);
- * what it waits in is the oldest such operation, finished + 1. A rank has *joined* an operation
- * when it has started it. Five questions are asked of the table:
+ * A rank *waits* while it has started an operation that is not finished (sequence > finished). The
+ * operation it waits in is the oldest of these, finished + 1. A rank has *joined* every operation
+ * that it has started. The audit asks five questions:
  *
  *     rank   sequence  finished           1. Do two waiting ranks hold different fingerprints
  *      0        7         6     waits          under one number? They will never finish.
@@ -18,18 +18,18 @@
  *     5. Has a rank waited too long in an operation that others have not joined? Those are named:
  *        first in a warning, then in the failure.
  *
- * 1 and 2 are asked in audit_differ.c, 3 and 4 in audit_left.c, 5 in audit_wait.c. This is the
- * entry: it keeps the table and asks them in turn; what they share is in audit_table.c.
+ * Questions 1 and 2 are in audit_differ.c, 3 and 4 in audit_left.c, 5 in audit_wait.c. This file is
+ * the entry: it keeps what each rank said last and asks the questions in turn. Functions that all
+ * questions need are in audit_table.c.
  *
- * A rank tells of one communicator in full, the one that it waits in, and of others how far it is:
- * so 3 to 5 know who belongs to a communicator and who has joined.
+ * A rank tells one communicator in full, the one that it waits in, and how far it is in others.
+ * Questions 3 to 5 know from this who belongs to a communicator and who has joined.
  *
- * A call that was refused with the same words where a rank waits and where it is missing was wrong
- * on all ranks alike: the program knows of it, and whoever is late may be computing. So 4 leaves
- * that to the other questions.
+ * A call that was refused with the same words on a waiting rank and on a missing one was wrong on
+ * all ranks: the program knows, and a late rank may be computing. Question 4 ignores such calls.
  *
- * Nobody is judged by 3 while any rank computes, or moves as much as one byte: its state changes
- * then. A judgement is O(n). */
+ * Question 3 judges nobody while any rank computes or moves a byte, because its state then changes.
+ * One judgement takes O(n). */
 #include "transport/watch/detect/audit_inside.h"
 
 #include "base/clock.h"

@@ -1,7 +1,12 @@
-/* Questions 3 and 4 of the call audit: who has parted from the others. All stand still in different
- * places; a rank has left by gyre_finalize() while others wait for it; or it refused a call that
- * the others are in, and has not made it since. The findings name both sides, what the one waits
- * in, and why the other is not there. */
+/* Questions 3 and 4 of the call audit: which ranks have parted from the others.
+ *
+ *     standstill   all ranks wait in different places, and nothing moves
+ *     left         a rank is in gyre_finalize() while others wait for it
+ *     refused      a rank refused a call that others wait in, and has not made the call since
+ *
+ * A finding names both sides, what the one waits in, and why the other is not there.
+ *
+ * Tested by tests/unit/transport/watch/detect/audit_left_test.c. */
 #include "transport/watch/detect/audit_inside.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
-/* What the questions of the call audit share: how far a rank is, what it called, who waits in what.
+/* How far a rank is, what it called, and who waits in what: shared by all questions of the audit.
  *
- * Equal numbers are found by a small hash table of the waiting ranks of one judgement.
+ * A small hash table finds the waiting ranks of one operation. Each question fills the table anew.
  *
  * Tested by tests/unit/transport/watch/detect/audit_test.c. */
 #include "transport/watch/detect/audit_inside.h"

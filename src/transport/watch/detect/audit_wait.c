@@ -1,6 +1,7 @@
-/* Question 5 of the call audit: who has not joined what others wait in. The rank that has waited
- * longest speaks for all; those for which it waits are listed, "3, 5-7", first in a warning and
- * then in the failure.
+/* Question 5 of the call audit: which ranks have not joined what others wait in.
+ *
+ * The rank that has waited longest speaks for all. The ranks it waits for are listed as "3, 5-7",
+ * first in a warning and then in the failure.
  *
  * Tested by tests/unit/transport/watch/detect/audit_test.c. */
 #include "transport/watch/detect/audit_inside.h"

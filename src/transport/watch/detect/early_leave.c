@@ -1,15 +1,18 @@
-/* Who has left too early.
+/* Ranks that have left too early.
  *
- * A goodbye carries how far its sender got. What it has not started by then it will never start:
+ * A goodbye carries how far its sender got. The sender starts nothing more:
  *
  *      rank 1:  operation 1, 2, goodbye(2)     rank 0:  operation 1, 2, 3 … waits for rank 1
  *
- * On shared memory nothing breaks when a rank leaves, so nobody but the watch can tell. It looks
- * when a goodbye comes, at every beat, and once more when this rank says its own goodbye: then both
- * have finished everything, and must have finished the same. That also finds a root that got away
- * with a call in which nobody followed it, or that others made and it refused. Both ends look at
- * both numbers, so it does not matter whose goodbye comes first; rank 0 has everybody's and looks
- * at each before it says that all have left, so nobody ends well while another does not. */
+ * On shared memory nothing breaks when a rank leaves, so only the watch can tell. The watch
+ * compares when a goodbye comes, at every beat, and once more when this rank says its own goodbye:
+ * both ranks have then finished everything, and must have finished the same. The last comparison
+ * also finds a root whose broadcast nobody followed, or a root that refused a call which the others
+ * made. Both ends compare both numbers, so the order of goodbyes does not matter. Rank 0 has all
+ * goodbyes and compares each before it says that all have left: no rank ends well while another
+ * does not.
+ *
+ * Tested by tests/unit/transport/watch/detect/early_leave_test.c. */
 #include "transport/watch/detect/inside.h"
 
 #include <stdio.h>

@@ -1,23 +1,23 @@
 /* One failure for the whole job.
  *
  *      CALM ── cause found here, or a peer's proposal ──▶ PROPOSED
- *       │                                                    │ rank 0's verdict,
+ *       │                                                    │ rank 0's decision,
  *       │ a connection is lost: perhaps only the echo        │ or GRACE without one
  *       │ a mismatch: rank 0 asks what both called           │
  *       ▼                                                    ▼
  *      HELD ── a cause: PROPOSED ── else after GRACE ──▶  DECIDED
  *
- * The stage only rises. Two ranks that find different failures at once both propose; rank 0 takes
- * what reaches it first, and everybody tells that. Rank 0 itself decides at once, and so does
- * whoever finds that rank 0 is what failed. What a rank proposes or is told as verdict it sends on
- * all its channels, so the story also spreads inside a node that has lost rank 0.
+ * The stage only rises. Two ranks that find different failures at once both propose. Rank 0 decides
+ * for the proposal that arrives first, and every rank tells that one. Rank 0 decides at once about
+ * its own findings, and a rank that has lost rank 0 decides by itself. A rank sends proposals and
+ * verdicts on all its channels, so they also spread inside a node that has lost rank 0.
  *
  * A rank that reports a failure of its own (an abort, a mismatch) cannot wait for a verdict,
- * because its caller returns; it decides for itself and proposes the same to the others.
+ * because its caller returns: the rank decides for itself and proposes the same to the others.
  *
- * A mismatch that a link found is held until rank 0 has what both ranks called (inquiry.c): for
- * half of the dead time while one of them lives and has not answered, so that all are told within
- * it; then, with both answers, for the rest of TALE.
+ * A mismatch that a link found is held until rank 0 has what both ranks called (inquiry.c). While
+ * one of the two lives and has not answered, the mismatch is held for half of the dead time, so all
+ * are told within the dead time. With both answers it is held for the rest of TALE.
  *
  * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"

@@ -1,6 +1,6 @@
-/* The watch's mind.
+/* The failure detector: what each event means, and what follows.
  *
- * Beats climb a tree; everything else takes every channel there is.
+ * Beats go along a tree. All other messages take every channel.
  *
  *              rank 0               ═══ control (TCP): rank 0 to every rank of another node
  *             ╱  ║  ╲               ─── Unix socket: every two ranks of a node
@@ -9,18 +9,21 @@
  *             rank 3 ─── rank 4     beats: 4 to 3, 3 to 0, 1 to 0, 2 to 0, and back down
  *
  * Invariants
- *   - One failure. `record` is the only one that is held, and once decided it never changes. All
- *     ranks must tell the same story, so rank 0 decides: see failure.c.
- *   - Own lateness is nobody's fault. Its clock leaves out the time in which it did not run
- *     (suspended, stopped, debugged, starved): after an hour's sleep everybody still has the whole
- *     dead time.
- *   - Silence counts along the tree only. A rank of the same node that dies is seen by its pidfd;
- *     one that is stopped is seen by its parent or its children, who tell everybody.
- *   - A goodbye goes to everybody who could see its sender end. Rank 0 counts them; when it has all
- *     it says so, and only then does anybody stop listening. It carries how far the sender got:
- *     see early_leave.c.
- *   - Owed, not queued. Per channel a set of bits says what must still be sent; contents are read
- *     when the channel has room, so a slow channel gets the newest state and needs no memory. */
+ *   - One failure. `record` holds it, and never changes once it is decided. All ranks must tell the
+ *     same failure, so rank 0 decides: see failure.c.
+ *   - Own lateness is nobody's fault. The detector's clock leaves out the time in which it did not
+ *     run (suspended, stopped, debugged, starved): after an hour's sleep every peer still has the
+ *     whole dead time.
+ *   - Silence counts along the tree only. The pidfd shows that a rank of the same node has died. A
+ *     stopped rank is noticed by its parent or its children, which tell all others.
+ *   - A goodbye goes to all who could see its sender end. Rank 0 counts goodbyes and says when it
+ *     has all; only then does a rank stop listening. A goodbye carries how far its sender got: see
+ *     early_leave.c.
+ *   - Owed, not queued. For each channel a set of bits says what must still be sent. Contents are
+ *     read when the channel has room, so a slow channel gets the newest state and needs no memory.
+ *
+ * The parts below: failure.c decides, inquiry.c and early_leave.c find, outbox.c composes messages,
+ * tree.c knows the channels, audit.c judges calls. */
 #include "transport/watch/detect/inside.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* The watch's mind: a state machine without I/O, clock or thread, so that thousands of them run
- * against each other in one test, in virtual time.
+/* The failure detector: a state machine without I/O, clock or thread. Thousands of them run against
+ * each other in one test, in virtual time.
  *
  *    tick(now, state) ─┐                      ┌─▶ next_message(channel): what to send
  *    receive(message) ─┤      ┌───────┐       ├─▶ failure(): the job's first failure, once decided

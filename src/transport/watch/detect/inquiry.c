@@ -1,15 +1,19 @@
-/* A mismatch that a link found. The link knows two ranks whose calls differ, but not what either
- * called: their watches know. So rank 0 asks both, and who found it waits for rank 0's word:
+/* A mismatch that a link found.
+ *
+ * The link knows two ranks whose calls differ, but not what either called: their watches know. Rank
+ * 0 asks both, and the rank that found the mismatch waits for rank 0's decision:
  *
  *      rank 3: HELD ── FAILURE, held ──▶ rank 0: HELD ── ASK ──▶ ranks 3 and 5
  *                                          ▲                        │
  *                                          └────────── TELL ────────┘ what each does by now
- *                                        compares them: the story has both calls, DECIDED
+ *                                        compares the two: the text has both calls, DECIDED
  *
- * A watch that is kept from running answers late, which is no reason to tell less: while a rank
- * that was asked lives and has not answered, all wait for it, up to a part of the dead time
- * (failure.c). Where the two have nothing to tell (their calls are too long ago, or it was a
- * message), the call audit has the time that it always had to find more. */
+ * A watch that is kept from running answers late. While a rank that was asked lives and has not
+ * answered, all wait for the answer, up to a part of the dead time (failure.c). Where the two
+ * states do not tell how the calls differ (the calls are too long ago, or were messages), the call
+ * audit still has its usual time to find more.
+ *
+ * outbox.c asks; this file hears the answers and compares them. */
 #include "transport/watch/detect/inside.h"
 
 #include <string.h>
@@ -31,7 +35,7 @@ void gyre_detector_hear_tell(struct gyre_failure_detector *detector,
     detector->next_beat = detector->clock;
 }
 
-/* It has answered, or never will. Rank 0's own state is in the audit. */
+/* Whether the rank has answered or never will. Rank 0's own state is in the audit. */
 static bool has_told(const struct gyre_failure_detector *detector,
                      const struct gyre_detector_side *side)
 {

@@ -1,8 +1,8 @@
 /* The watch's wire format.
  *
- * Both ends are authenticated and run the same version, so the sum is against damage, not against
- * an enemy; still no field is believed before its bound is checked, because a message may come from
- * a process that is out of its mind. */
+ * Both ends are authenticated and run the same version: the checksum finds damage, not an enemy.
+ * Every field is checked against its bound before use, because a message may come from a process
+ * whose memory is damaged. */
 #include "transport/watch/detect/message.h"
 
 #include "base/bytes.h"

@@ -1,4 +1,4 @@
-/* What is said: messages are composed when a channel has room, from what is owed to it then.
+/* Messages to peers, composed when a channel has room from what is owed to the channel then.
  *
  * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"

@@ -1,6 +1,7 @@
-/* Who talks to whom: see the picture in failure_detector.c. A rank has a channel to every rank of
- * its node and to rank 0; rank 0 has one to everybody. The tree's edges are the channels rank ─
- * lowest rank of its node ─ rank 0.
+/* Channels, and which of them are edges of the tree: see the picture in failure_detector.c.
+ *
+ * A rank has a channel to every rank of its node and to rank 0. Rank 0 has one to every rank. The
+ * tree's edges are the channels rank ─ lowest rank of its node ─ rank 0.
  *
  * Tested by tests/unit/transport/watch/detect/failure_detector_test.c. */
 #include "transport/watch/detect/inside.h"
