@@ -1,7 +1,7 @@
-/* One process that the launcher started, and the group all of them live in.
+/* One process that the launcher started, and the process group of all of them.
  *
- * Everything here runs in the launcher's only thread: a child's parent-death signal follows the
- * thread that forked it. */
+ * All functions run in the launcher's only thread: a child's parent-death signal follows the thread
+ * that forked the child. */
 #ifndef GYRE_LAUNCH_CHILD_H
 #define GYRE_LAUNCH_CHILD_H
 
@@ -13,24 +13,24 @@
 #include <sched.h>
 #include <sys/types.h>
 
-/* A process group that ends with the launcher, however that ends. */
+/* A process group that ends with the launcher, however the launcher ends. */
 struct gyre_process_group {
     pid_t id;          /* of the keeper, which leads the group */
-    int launcher_pipe; /* read end, which every child inherits; its end: the launcher has gone */
+    int launcher_pipe; /* read end, which every child inherits; ends with the launcher */
     int hold;          /* write end, which only the launcher has */
     int exec_read; /* gets one int, an errno, from each child that could not start its program */
     int exec_write;
 };
 
-/* -errno and the story; deinit kills what is left in the group. A zeroed struct that was never
- * created has id 0. */
+/* create: -errno with its trouble. destroy: kills what is left in the group; a zeroed struct may be
+ * destroyed, too. */
 int gyre_process_group_create(struct gyre_process_group *group, struct gyre_trouble *trouble);
 void gyre_process_group_destroy(struct gyre_process_group *group);
 void gyre_process_group_signal(const struct gyre_process_group *group, int number);
 
 #define GYRE_VARIABLES_MAX 32
 
-/* What a child's environment has beyond the launcher's: "NAME=value" sets, "NAME" removes. */
+/* Changes of a child's environment: "NAME=value" sets a variable, "NAME" removes one. */
 struct gyre_variables {
     int count;
     size_t used;
@@ -62,8 +62,8 @@ struct gyre_child {
     struct gyre_line_tap out, err;
 };
 
-/* Starts a child in the group; *child is zeroed but for its name. -errno and the story; it may be
- * destroyed in any case. */
+/* Starts a child in the group; *child is zeroed but for its name. -errno with its trouble; the
+ * child may be destroyed in any case. */
 int gyre_child_spawn(struct gyre_child *child, const struct gyre_process_group *group,
                      const struct gyre_spawn *spawn, struct gyre_trouble *trouble);
 void gyre_child_reap(struct gyre_child *child); /* after pidfd became readable */

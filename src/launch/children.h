@@ -1,8 +1,8 @@
 /* All children of one launcher, watched until the last has ended.
  *
- * The caller creates the set, spawns into all->child[0 … children), adds lines to the launchers it
- * talks to, and lets gyre_children_watch() run the rest: output, signals, the first failure and the
- * orderly end of everybody else. */
+ * The caller creates the set, spawns into all->child[0 … children), adds lines to other launchers
+ * and calls gyre_children_watch(), which handles output, signals, the first failure and the orderly
+ * end of all other children. */
 #ifndef GYRE_LAUNCH_CHILDREN_H
 #define GYRE_LAUNCH_CHILDREN_H
 
@@ -12,14 +12,10 @@
 #include <poll.h>
 #include <signal.h>
 
-/* A rank that exits with a code may be the echo of one that died: for so long, the latter replaces
- * it as the cause. */
-#define GYRE_CHILDREN_DOUBT_MS 200
-/* After a failure the others may still tell what they saw … */
-#define GYRE_CHILDREN_LAST_WORDS_MS 1000
-/* … then they are asked to end, and this long after they are killed. */
-#define GYRE_CHILDREN_TERM_MS 5000
-#define GYRE_REPORT_PREFIX    "gyre run: "
+#define GYRE_CHILDREN_DOUBT_MS      200 /* a death replaces a mere exit code as the first failure */
+#define GYRE_CHILDREN_LAST_WORDS_MS 1000 /* for other children's output after a failure */
+#define GYRE_CHILDREN_TERM_MS       5000 /* from the request to end until the kill */
+#define GYRE_REPORT_PREFIX          "gyre run: "
 
 enum gyre_children_phase {
     GYRE_CHILDREN_RUNS,
@@ -29,11 +25,11 @@ enum gyre_children_phase {
     GYRE_CHILDREN_KILLED
 };
 
-struct gyre_first_failure { /* the first failure; code 0: none */
-    int code;
-    int child;      /* whose exit code is still to come, -1: none */
+struct gyre_first_failure {
+    int code;       /* 0: there is none */
+    int child;      /* a child whose exit code is still to come, -1: none */
     bool announced; /* to the other launchers */
-    bool suspected; /* a mere exit code, which nothing else took the place of */
+    bool suspected; /* a mere exit code, which no death has replaced */
     char text[768];
 };
 
@@ -47,8 +43,8 @@ struct gyre_children {
     bool tells_early; /* a launcher above waits for the report: print it at the failure */
     struct gyre_launcher_line *launcher_line;
     int launcher_lines;
-    bool relays;  /* what one launcher says of a failure, the others are told */
-    bool hurried; /* a signal asked us to end: no reader is waited for long */
+    bool relays;  /* passes on to other launchers a failure that one of them tells */
+    bool hurried; /* a signal asked for the end: slow readers of the output are not waited for */
     enum gyre_children_phase phase;
     uint64_t deadline_ns; /* of the phase; 0: none */
     struct gyre_first_failure first_failure;
@@ -57,8 +53,8 @@ struct gyre_children {
     struct pollfd *poll;
 };
 
-/* -ENOMEM or -errno and the story. The set of children may be destroyed in either case; that kills
- * what still runs. */
+/* -ENOMEM or -errno with its trouble. The set may be destroyed in either case, which kills children
+ * that still run. */
 int gyre_children_create(struct gyre_children *all, int children, int launcher_lines,
                          struct gyre_trouble *trouble);
 void gyre_children_destroy(struct gyre_children *all);

@@ -1,4 +1,4 @@
-/* The cores this machine lets us use, and each rank's part of them. */
+/* The cores that this launcher may use, and each rank's part of them. */
 #ifndef GYRE_LAUNCH_CORES_H
 #define GYRE_LAUNCH_CORES_H
 
@@ -13,13 +13,13 @@ struct gyre_cores {
     int cpu[CPU_SETSIZE];
 };
 
-/* Reads affinity, cgroup quota and topology. Never fails: what cannot be read counts as absent. */
+/* Reads affinity, cgroup quota and topology. Never fails: an unreadable limit counts as absent. */
 void gyre_cores_find(struct gyre_cores *cores);
 
-/* Threads of the whole machine that run now or want to, but for the caller; 0 if nobody knows. */
+/* Counts threads of the whole machine that run or are ready to, without the caller; 0: unknown. */
 int gyre_cores_busy(void);
 
-/* Could n ranks have cores of their own, with so many other threads on the machine? */
+/* Whether n ranks can have cores of their own beside `busy` other threads of the machine. */
 bool gyre_cores_are_free(const struct gyre_cores *cores, int n, int busy);
 
 /* Threads for each of n ranks that share the machine, at least 1. */

@@ -1,8 +1,7 @@
-/* What launchers say to each other: lines of text on a connection that both hold for as long as
- * they run.
+/* Lines of text between launchers, on a connection that both hold for as long as they run.
  *
  *     signal 15                       end your ranks with this signal
- *     failed 137 rank 2 on gnode7 …   the job has failed: exit code, then the story
+ *     failed 137 rank 2 on gnode7 …   the job has failed: exit code, then the text
  *     done                            my ranks ended well; the end of this connection means nothing
  *
  * An end of the connection without "done" says that the launcher behind it has gone. */
@@ -13,7 +12,7 @@
 #include <stddef.h>
 
 struct gyre_launcher_line {
-    int fd;    /* -1: nobody there, or no more */
+    int fd;    /* -1: no other launcher, or no more */
     bool mute; /* listens only: the other side does not read (standard input) */
     bool done;
     char name[192]; /* who speaks, for reports */
@@ -26,7 +25,7 @@ enum gyre_word { GYRE_WORD_NONE, GYRE_WORD_SIGNAL, GYRE_WORD_FAILED, GYRE_WORD_G
 struct gyre_heard {
     enum gyre_word word;
     int number;       /* of the signal, or the exit code */
-    const char *text; /* the story; valid until the line is read again */
+    const char *text; /* of the failure; valid until the line is read again */
 };
 
 /* Reads once from a launcher's line that poll(2) calls ready, without blocking. Call
@@ -34,7 +33,8 @@ struct gyre_heard {
 void gyre_launcher_line_read(struct gyre_launcher_line *launcher_line);
 struct gyre_heard gyre_launcher_line_next(struct gyre_launcher_line *launcher_line);
 
-/* Never block; what does not fit into the socket at once is dropped with the connection. */
+/* Sends a line without blocking. A line that does not fit into the socket at once closes the
+ * connection. */
 void gyre_launcher_line_say(struct gyre_launcher_line *launcher_line, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void gyre_launcher_line_close(struct gyre_launcher_line *launcher_line);

@@ -23,8 +23,8 @@ struct gyre_line_tap {
     int log_fd; /* gets the bytes as they came, -1 for none */
     struct gyre_sink *sink;
     char prefix[24];   /* "[3] ", "" for none */
-    const char *aside; /* a line that starts so is kept in `kept` and not passed on; NULL: none */
-    char kept[512];    /* the first such line */
+    const char *aside; /* lines that begin with this are not passed on; NULL: none */
+    char kept[512];    /* the first line that was not passed on */
     char last[160];    /* beginning of the last line that was not blank */
     char *line;        /* the line that has not ended yet */
     size_t length;
@@ -49,7 +49,7 @@ int gyre_sink_write(struct gyre_sink *sink);
  * becomes -1. */
 void gyre_line_tap_read(struct gyre_line_tap *tap);
 
-/* The same end, for a pipe that somebody else still holds open. */
+/* Ends the tap as the end of its pipe does, for a pipe that another process still holds open. */
 void gyre_line_tap_finish(struct gyre_line_tap *tap);
 
 #endif

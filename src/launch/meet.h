@@ -11,12 +11,12 @@ struct gyre_meeting {
 
 /* Blocks until the launchers of all nodes of job->seating have met at job->master_addr and
  * master_port, at most GYRE_JOIN_TIMEOUT (default 5 min). Fills in the other nodes' sizes, and the
- * job's id from node 0. A negative status and the story otherwise. */
+ * job's id from node 0. A negative status with its trouble otherwise. */
 int gyre_meeting_hold(struct gyre_meeting *meeting, int node, struct gyre_launch_job *job,
                       struct gyre_trouble *trouble);
 
-/* Gives the launchers' lines to a set of children created for as many; nothing for a meeting that
- * was not held. */
+/* Gives the launchers' lines to a set of children created for as many. A meeting that was not held
+ * has none. */
 void gyre_meeting_move(struct gyre_meeting *meeting, struct gyre_children *all);
 void gyre_meeting_end(struct gyre_meeting *meeting);
 

@@ -1,4 +1,4 @@
-/* Who runs where: how many ranks each node starts, and which rank is which node's which.
+/* How many ranks each node starts, and the node and local rank of each rank.
  *
  * Ranks are dense and counted node by node, so nodes of different sizes need no gaps:
  *

@@ -1,4 +1,4 @@
-/* What launch.c has decided about a job, and the two ways to start it. Private to the room. */
+/* A job as launch.c has decided it, and the two ways to start it. */
 #ifndef GYRE_LAUNCH_START_H
 #define GYRE_LAUNCH_START_H
 
@@ -14,11 +14,12 @@ struct gyre_launch_job {
     bool has_key; /* otherwise the ranks use the user's own, see GYRE_KEY_FILE */
 };
 
-/* Ranks this launcher starts itself: all where it plays every node, else its own node's. */
+/* How many ranks this launcher starts itself: all where it simulates every node, else its
+ * node's. */
 int gyre_ranks_here(const struct gyre_launch_options *options, const struct gyre_seating *seating);
 
-/* Spawns all children: the ranks of this machine, or one ssh for each host. -errno and
- * the story. */
+/* Spawns all children: the ranks of this machine, or one ssh for each host. -errno with its
+ * trouble. */
 int gyre_ranks_start(struct gyre_children *all, const struct gyre_launch_options *options,
                      const struct gyre_launch_job *job, struct gyre_trouble *trouble);
 int gyre_hosts_start(struct gyre_children *all, const struct gyre_launch_options *options,

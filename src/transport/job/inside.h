@@ -49,7 +49,7 @@ int gyre_job_key_find(const struct gyre_options *options, struct gyre_job *job,
 
 /* -- folder.c ---------------------------------------------------------------------------------- */
 
-/* The folder of the user's own key, which need not exist. */
+/* Writes the folder of the user's own key, which need not exist. */
 int gyre_job_config_folder(char *path, size_t room, struct gyre_trouble *trouble);
 int gyre_job_make_folder(const char *path, struct gyre_trouble *trouble);
 
@@ -58,12 +58,11 @@ int gyre_job_root_file(struct gyre_job *job, struct gyre_trouble *trouble);
 
 /* -- slurm.c ----------------------------------------------------------------------------------- */
 
-/* True in a task that srun started; false in sbatch's own script, salloc's shell and outside Slurm.
- */
+/* Whether srun started this process. False in sbatch's own script and in salloc's shell. */
 bool gyre_slurm_in_step(void);
 
-/* How large the allocation is that a process outside srun stands in, and *of what: "nodes
- * (SLURM_NNODES)"; 0 without. */
+/* The size of the allocation around a process that srun did not start, 0: none. *of names the unit:
+ * "nodes (SLURM_NNODES)". */
 int gyre_slurm_stranded(const char **of);
 
 /* First host of this step's node list. */

@@ -1,6 +1,7 @@
-/* Which job is this, and who am I in it? Found once, from gyre_init()'s options and the
- * environment, before any I/O but reading the key. Pure but for getenv, the key file and the host's
- * name. */
+/* The job of this process, and the process's place in it.
+ *
+ * Both are found once, from gyre_init()'s options and the environment, before any other I/O than
+ * reading the key. */
 #ifndef GYRE_TRANSPORT_JOB_JOB_H
 #define GYRE_TRANSPORT_JOB_JOB_H
 
@@ -17,7 +18,7 @@ enum gyre_root_kind {
 struct gyre_job {
     int rank, world;
     int local_rank, local_world; /* as the launcher says; -1 if it does not */
-    int node_rank;               /* likewise */
+    int node_rank;               /* as the launcher says; -1 if it does not */
     uint16_t epoch;              /* restart count */
     uint8_t id[16];              /* equal on all ranks of the job, unlike other jobs' */
     uint8_t key[32];             /* of this job: derived from the user's key and the id */
@@ -37,21 +38,22 @@ struct gyre_job {
     int first_here, ranks_here; /* ranks that this process has; 0 of them: this one only */
 };
 
-/* Whether this process has that rank too. */
+/* Whether `rank` is one of this process's ranks. */
 static inline bool gyre_job_here(const struct gyre_job *job, uint32_t rank)
 {
     return rank - (uint32_t)job->first_here < (uint32_t)job->ranks_here;
 }
 
-/* Fills *job or fails with GYRE_INVALID / GYRE_REFUSED and the story. `options` may be NULL; its
- * rank counts only together with its world. Reads and closes the descriptor GYRE_KEY_FD at the
- * first call; later calls know what it held. Wipes what it read of the key from buffers. A world of
- * 1 touches no file. One thread. */
+/* Fills *job, or fails with GYRE_INVALID or GYRE_REFUSED and its trouble. `options` may be NULL;
+ * the rank in it counts only together with a world. The first call reads and closes the descriptor
+ * GYRE_KEY_FD; later calls remember the key. Key bytes are wiped from buffers. A world of 1 touches
+ * no file. One thread. */
 int gyre_job_discover(const struct gyre_options *options, struct gyre_job *job,
                       struct gyre_trouble *trouble);
 
 /* A Slurm node list, expanded: "gnode[10,20-22]x,b" → names. Calls each(name) in order; 0 or
- * GYRE_INVALID, before the first call. A non-zero from each() ends it and is returned. */
+ * GYRE_INVALID, before the first call. A result of each() other than 0 ends the list and is
+ * returned. */
 int gyre_node_list_expand(const char *list, int (*each)(const char *name, void *context),
                           void *context, struct gyre_trouble *trouble);
 

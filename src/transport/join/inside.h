@@ -6,16 +6,17 @@
  *     mesh.c      TCP connections to the ranks of other nodes
  *     pair.c      Unix sockets to the ranks of this machine
  *     lobby.c     strangers on a listener, until they have proven the key
- *     guest.c     a proven rank at rank 0: a rank of this job? If not, why?
+ *     guest.c     whether a process that has proven the key is a rank of this job
  *     seek.c      finds rank 0 among the places where it may listen (ranks above 0)
  *     place.c     where rank 0 is found: an address, or a file
- *     loop.c      descriptors, control connections, losses: what all of these share
+ *     loop.c      descriptors, control connections, losses: shared by all of these
  *     door.c      abstract Unix sockets, pages of memory to pass along, packets
- *     identity.c  what is told, as bytes
- *     joined.c    what a join results in; options.c: what it is asked for
+ *     identity.c  what ranks tell each other, as bytes
+ *     joined.c    what a join results in
+ *     options.c   what a join is asked for
  *
  * A file calls only files below it. Rank 0 is a member too: its two sides leave each other records
- * in an inbox, and join.c delivers them. So there is one protocol:
+ * in an inbox, which join.c delivers. All ranks thus follow one protocol:
  *
  *     member  ──▶  INTRODUCTION    who I am and where
  *     rank 0  ──▶  ROSTER          everybody's introduction, and the nonce of the session
@@ -88,7 +89,7 @@ struct gyre_rendezvous {
     char file[520]; /* written by this process; "" if none */
 };
 
-/* open: rank 0 listens, and says where. close: removes the file, closes what it still holds. */
+/* open: rank 0 listens, and says where. close: removes the file and closes all listeners. */
 int gyre_rendezvous_open(struct gyre_joining *join, struct gyre_rendezvous *place);
 void gyre_rendezvous_close(struct gyre_rendezvous *place);
 
@@ -114,8 +115,8 @@ struct gyre_guest {
 int gyre_guest_read(const struct gyre_talk *talk, const struct gyre_record *record,
                     struct gyre_guest *guest);
 
-/* Writes the text of refusal->code. GYRE_AGAIN: the job goes on without this guest. Negative: it
- * cannot, and the trouble is set. */
+/* Writes the text of refusal->code. GYRE_AGAIN: the job goes on without this guest. Negative: the
+ * job cannot go on, and the trouble is set. */
 int gyre_guest_refuse_rank(struct gyre_joining *join, const struct gyre_guest *guest,
                            struct gyre_refusal *refusal);
 
@@ -126,7 +127,7 @@ int gyre_root_ready(struct gyre_joining *join, struct gyre_io_slot *io_slot);
 int gyre_root_hears(struct gyre_joining *join, uint32_t rank, const struct gyre_record *record);
 int gyre_root_tick(struct gyre_joining *join);
 
-/* Tells all that the join has failed; from now on whoever arrives is told, too. */
+/* Tells all that the join has failed. Ranks that arrive from now on are told, too. */
 void gyre_root_tell_failure(struct gyre_joining *join);
 
 /* Whether ranks may be on their way that have not been told. */

@@ -1,4 +1,4 @@
-/* What a rank is doing in its communicators, for the watch to tell others.
+/* What a rank is doing in its communicators, which the watch tells other ranks.
  *
  * The communicators write plain stores into structs; the watch's thread reads them for its
  * beats. */
@@ -33,7 +33,7 @@ struct gyre_activity {
     } call[GYRE_ACTIVITY_CALLS];
     struct {               /* the last call that was refused; under the watch's lock */
         uint64_t at;       /* when; 0: never */
-        uint64_t sequence; /* the number that it would have had: once there is one, that is over */
+        uint64_t sequence; /* the number it would have had; a call with this number ends it */
         char why[GYRE_WATCH_WHY_MAX];
     } refused;
 };
@@ -64,7 +64,7 @@ static inline void gyre_activity_finish(struct gyre_activity *activity, uint64_t
     atomic_store_explicit(&activity->finished, sequence, memory_order_relaxed);
 }
 
-/* A thread starts or waits in that one now. */
+/* Marks `on` as the communicator in which a thread starts an operation or waits. */
 static inline void gyre_activity_focus(struct gyre_activity *first, struct gyre_activity *on)
 {
     if (atomic_load_explicit(&first->focus, memory_order_relaxed) != on)
@@ -76,7 +76,7 @@ static inline void gyre_activity_move(struct gyre_activity *activity, uint64_t m
     atomic_store_explicit(&activity->motion, motion, memory_order_relaxed);
 }
 
-/* At least every 50 ms while a thread waits. */
+/* Counts a look; called at least every 50 ms while a thread waits. */
 static inline void gyre_activity_look(struct gyre_activity *activity)
 {
     uint64_t looks = atomic_load_explicit(&activity->looks, memory_order_relaxed);

@@ -8,8 +8,8 @@
  * communicator: what it has learned stands in `struct gyre_health`, which every waiting loop polls,
  * and it rings the process's doorbell so that sleepers look.
  *
- * What it watches
- *   - a peer of this node died: its pidfd says so (not the socket, which a forked child may keep);
+ * What counts as a failure
+ *   - a peer of this node died: its pidfd tells (not the socket, which a forked child may keep);
  *   - a peer is silent for the dead time: no heartbeat arrived (a stopped process sends none, a
  *     computing one does); a watcher whose own tick came late grants that lateness to everybody;
  *   - two ranks called different operations under the same sequence; or all ranks wait, in
@@ -28,15 +28,15 @@
 
 #include <stdatomic.h>
 
-/* Read by every loop that waits; written once, by the watch. */
+/* The state of the job. Every loop that waits reads it; the watch writes it once. */
 struct gyre_health {
     _Atomic int status;          /* 0: all is well; otherwise `failure` never changes again */
     struct gyre_trouble failure; /* the first failure of the job, as every rank is told it */
-    uint32_t failed_rank;        /* whose failure it is; UINT32_MAX: nobody's in particular */
+    uint32_t failed_rank;        /* the rank that failed; UINT32_MAX: none in particular */
 };
 
-/* The process's doorbell: a word that sleepers wait on by futex (shared), and an eventfd for those
- * in epoll. */
+/* The process's doorbell: a word on which sleepers wait by futex (shared), and an eventfd for
+ * sleepers in epoll. */
 struct gyre_bell {
     _Atomic uint32_t *word;
     int eventfd;
@@ -46,13 +46,12 @@ struct gyre_watch_options {
     const struct gyre_job *job;
     struct gyre_joined *joined; /* borrowed, with its unix_fd, pidfd and control, until stop() */
     int dead_time_ms;           /* 0: nobody is ever declared dead by silence */
-    int timeout_ms;             /* of an operation: beyond it all fail, naming who is missing */
+    int timeout_ms;             /* of an operation: then all fail, and missing ranks are named */
     struct gyre_activity *activity; /* the process's first */
     struct gyre_health *health;
     struct gyre_bell bell;
-    int cuda_device; /* that CUDA memory of peers is mapped on; -1: such memory is refused */
-    struct gyre_copy_queue
-        *copy_queue; /* halted while peers' memory is unmapped; NULL: nothing copies it */
+    int cuda_device;                    /* maps CUDA memory of peers; -1: such memory is refused */
+    struct gyre_copy_queue *copy_queue; /* halted while peers' memory is unmapped; may be NULL */
 };
 
 struct gyre_watch;
@@ -60,76 +59,79 @@ struct gyre_watch;
 int gyre_watch_start(const struct gyre_watch_options *options, struct gyre_watch **watch,
                      struct gyre_trouble *trouble);
 
-/* This rank has nothing more to do and waits for its peers, which its beats say from now on.
- * Returns until when it shall wait: for the dead time. */
+/* Says in the beats from now on that this rank has nothing more to do and waits for its peers.
+ * Returns the end of this wait: the dead time from now. */
 uint64_t gyre_watch_part(struct gyre_watch *watch);
 
-/* Says goodbye, waits (until part() said, else at most the dead time) until all ranks have said it
- * or one has failed, and joins the thread. After a goodbye its sender's exit is no failure. In a
- * forked child it only frees. NULL allowed. */
+/* Says goodbye, waits until all ranks have said goodbye or one has failed, and joins the thread.
+ * The wait ends at the time that part() returned, or else after the dead time. After a goodbye its
+ * sender's exit is no failure. In a forked child the call only frees memory. NULL allowed. */
 void gyre_watch_stop(struct gyre_watch *watch);
 
-/* Tells the job of a failure seen or decided here. The first one known to the tree wins;
- * health->status is set before this returns, and the peers have been sent it. With `echo` the
- * failure may be the echo of another (a lost connection) and is held back up to 200 ms for the
- * cause to arrive; a mismatch, until the watches have told what both ranks called, or for little
- * more than half of the dead time. health is set after at most that. Any thread; does not block. */
+/* Tells the job of a failure seen or decided here. The first failure known to the tree wins.
+ * Without `echo` health->status is set and the peers have been sent the failure before this call
+ * returns. With `echo` the failure may be the consequence of another one, as a lost connection is.
+ * Then it is held back: up to 200 ms for the cause to arrive; a mismatch until the watches have
+ * told what both ranks called, at most for little more than half of the dead time. Any thread; does
+ * not block. */
 void gyre_watch_report(struct gyre_watch *watch, int status, uint32_t rank, bool echo,
                        const char *text);
 
-/* From now on, or no longer, beats tell of this communicator too. Any thread; ignore() returns when
- * the activity is not read any more. `watch` may be NULL. */
+/* Adds a communicator to those that beats tell of, or removes it. The activity is not read any more
+ * when ignore() returns. Any thread; `watch` may be NULL. */
 void gyre_watch_attend(struct gyre_watch *watch, struct gyre_activity *activity);
 void gyre_watch_ignore(struct gyre_watch *watch, struct gyre_activity *activity);
 
-/* A call was refused here that would have had that number, and nothing was started: if peers wait
- * in it, and none follows for half of the dead time, they are told why. `why` NULL: what was
- * refused last has this number now. Any thread; `watch` may be NULL. */
+/* Records that a call with this number was refused here and started nothing. Peers that wait in the
+ * operation are told why, if this rank makes no such call for half of the dead time. `why` NULL:
+ * the call that was refused last has got this number. Any thread; `watch` may be NULL. */
 void gyre_watch_refuse(struct gyre_watch *watch, struct gyre_activity *activity, uint64_t sequence,
                        const char *why);
 
 /* Offers a region to the peers of this node under `id` (unique in this process) and waits until
- * each has mapped it or said that it cannot. 0: all have. GYRE_UNSUPPORTED: some cannot; nobody
- * keeps it. A region of a device is mapped by each peer's device of that kind. Any thread. */
+ * each peer has mapped the region or said that it cannot. Each peer maps a device's region by its
+ * own device of that kind. 0: all peers have the region. GYRE_UNSUPPORTED: some peer cannot map it,
+ * and no peer keeps it. Any thread. */
 int gyre_watch_share(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                      enum gyre_share share, struct gyre_trouble *trouble);
 
-/* Whether some peer that has agreed to a region of a device cannot map it, but copies it: that peer
- * is in this process, and no kernel of its device may be given the region. Any thread. */
+/* Whether some peer copies a device's region that it has agreed to but cannot map. Such a peer is a
+ * rank of this process, and no kernel of its device may be given the region. Any thread. */
 bool gyre_watch_copied(struct gyre_watch *watch, uint32_t id);
 
 /* Has each peer of this node try (transport/memory/proof.h) a region of CUDA memory that
- * gyre_proof_begin() has filled, and waits until all have answered; nobody keeps it. agreed[rank],
- * of all ranks: that peer did. 0: all have that are there; GYRE_CORRUPT: what some peer copied was
- * wrong; GYRE_UNSUPPORTED: some peer cannot map it. Any thread. */
+ * gyre_proof_begin() has filled. Waits for all answers; no peer keeps the region. agreed[rank], of
+ * all ranks, says whether the rank has copied rightly. 0: all peers that are there have.
+ * GYRE_CORRUPT: some peer copied wrong bytes. GYRE_UNSUPPORTED: some peer cannot map the region.
+ * Any thread. */
 int gyre_watch_try(struct gyre_watch *watch, uint32_t id, const struct gyre_region *region,
                    bool *agreed, struct gyre_trouble *trouble);
 
-/* Has the peers let go of a region. Of host memory it does not wait, since pages live as long as
- * anybody maps them; of CUDA memory it does, as share(), because a classic IPC handle must be
- * closed before its memory is freed. Any thread. */
+/* Has the peers unmap a region. Waits for CUDA memory only, as long as share(): a classic IPC
+ * handle must be closed before its memory is freed, while pages of host memory live as long as any
+ * process maps them. Any thread. */
 void gyre_watch_unshare(struct gyre_watch *watch, uint32_t id);
 
-/* Lets go of all CUDA memory of peers, and takes no more. Before a goodbye, because who has said it
- * is not asked any more, and its owners free that memory. Any thread. */
+/* Unmaps all CUDA memory of peers and takes no more. To be called before a goodbye: its sender is
+ * not asked to unmap any more, and the owners free their memory. Any thread. */
 void gyre_watch_let_go(struct gyre_watch *watch);
 
-/* A region of length 0 with an eventfd for `fd` is a doorbell: what peers write to when this
- * process sleeps on descriptors. peer_bell() is the one that `peer` gave, -1 if none; the watch
- * keeps it. Any thread. */
+/* Returns the eventfd that wakes `peer` when it sleeps on descriptors, -1: none. The peer has
+ * passed it as the `fd` of a region of length 0. The watch keeps it. Any thread. */
 int gyre_watch_peer_bell(struct gyre_watch *watch, uint32_t peer);
 
-/* This process's view of a region that `peer` shares, NULL while (or if) there is none; at least
- * `length` bytes long and of that kind. Lock-free; the view stays mapped until the peer unshares it
- * or the watch stops. Any thread. */
+/* Returns this process's view of a region that `peer` shares, of that kind and at least `length`
+ * bytes long. NULL: there is none (yet). The view stays mapped until the peer unshares the region
+ * or the watch stops. Lock-free; any thread. */
 void *gyre_watch_view(struct gyre_watch *watch, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length);
 
-/* All views of this process, for whoever looks them up often. They live as long as the watch. */
+/* All views of this process, for callers that look regions up often. They live as long as the
+ * watch. */
 const struct gyre_views *gyre_watch_views(const struct gyre_watch *watch);
 
-/* True once the peer's process is known to have ended (pidfd), so that it cannot write any more.
- * Any thread. */
+/* Whether the peer's process is known to have ended (pidfd) and so cannot write any more. Any
+ * thread. */
 bool gyre_watch_peer_ended(struct gyre_watch *watch, uint32_t peer);
 
 #endif
