@@ -1,13 +1,13 @@
-/* The conformance suite over RDMA: hub and leaves on this machine's own device, which reaches itself
- * as it does others. Skipped where there is none.
+/* The conformance suite over RDMA: hub and leaves on this machine's own device, which reaches
+ * itself as it does others. Skipped where there is none.
  *
  * Three times: with messages through the rings; with messages in memory that the device may write;
  * and so that a queue pair of each net breaks, at some poll, now the hub's, now a leaf's, while the
- * pipe has to go on by its socket and hold all that the suite asks for. Of the nets of the third, and
- * of the second, every other one has two queue pairs to a pipe.
+ * pipe has to go on by its socket and hold all that the suite asks for. Of the nets of the third,
+ * and of the second, every other one has two queue pairs to a pipe.
  *
- * With --start [PEERS] it times instead what a process spends before its first message, with up to so
- * many peers (1024). */
+ * With --start [PEERS] it times instead what a process spends before its first message, with up to
+ * so many peers (1024). */
 #include "link/suite.h"
 
 #include "base/clock.h"

@@ -1,10 +1,10 @@
 /* Breaks queue pairs while the conformance suite runs: a driver whose poll() and arm() are these
- * does what the verbs driver does, but at some poll after light() the wire's queue pairs go to their
- * error state. So that a case may let one side sleep, this happens only while both are polled, and
- * nobody sleeps before both ends have settled it.
+ * does what the verbs driver does, but at some poll after light() the wire's queue pairs go to
+ * their error state. So that a case may let one side sleep, this happens only while both are
+ * polled, and nobody sleeps before both ends have settled it.
  *
- * A driver whose poll() is verbs_watcher_poll() does what the verbs driver does, and what it sees in
- * memory is counted. */
+ * A driver whose poll() is verbs_watcher_poll() does what the verbs driver does, and what it sees
+ * in memory is counted. */
 #ifndef GYRE_TESTS_LINK_VERBS_BREAKER_H
 #define GYRE_TESTS_LINK_VERBS_BREAKER_H
 

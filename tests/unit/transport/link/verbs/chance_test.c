@@ -1,9 +1,9 @@
-/* The verbs driver with several queue pairs to a peer, one of which is slow now and then, or breaks:
- * whatever was accepted comes, once, as it was sent. Two wires in this process, on the stand-in for
- * the library.
+/* The verbs driver with several queue pairs to a peer, one of which is slow now and then, or
+ * breaks: whatever was accepted comes, once, as it was sent. Two wires in this process, on the
+ * stand-in for the library.
  *
- * Chance, from seeds (a third of them under sanitizers), decides on sizes, on when slow devices go on
- * and on when one breaks. */
+ * Chance, from seeds (a third of them under sanitizers), decides on sizes, on when slow devices go
+ * on and on when one breaks. */
 #include "rig/haste.h"
 #include "unit/transport/link/verbs/verbs_ends.h"
 
@@ -73,8 +73,8 @@ static void one_turn(struct play *play)
     check_what_is_over(play);
 }
 
-/* Both directions at once, devices that are slow now and then; `breaks`: one dies at some point, and
- * TCP goes on. */
+/* Both directions at once, devices that are slow now and then; `breaks`: one dies at some point,
+ * and TCP goes on. */
 static void play_all(const char *device, const char *queues, uint64_t seed, bool breaks)
 {
     ends_devices();

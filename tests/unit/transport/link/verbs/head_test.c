@@ -1,5 +1,5 @@
-/* The headers of the verbs driver that do not travel: which do, by the bytes that the device writes,
- * and that what comes is what was sent. Two wires in this process, on the stand-in for the
+/* The headers of the verbs driver that do not travel: which do, by the bytes that the device
+ * writes, and that what comes is what was sent. Two wires in this process, on the stand-in for the
  * library. */
 #include "unit/transport/link/verbs/verbs_ends.h"
 

@@ -1,6 +1,6 @@
 /* Messages of a device's memory over the verbs driver: two wires in this process, on the stand-ins
- * for CUDA and for libibverbs. The CPU cannot touch that memory here, so whoever tries is ended; what
- * the card writes and reads it finds where CUDA's stand-in has the bytes.
+ * for CUDA and for libibverbs. The CPU cannot touch that memory here, so whoever tries is ended;
+ * what the card writes and reads it finds where CUDA's stand-in has the bytes.
  *
  *     AWAY     a device's, of which there is a dma-buf     written and read by the card
  *     REGION   the host's, which can be registered         likewise
@@ -133,7 +133,8 @@ static int copies(void)
     return fakecuda_calls("cuMemcpyAsync");
 }
 
-/* A card's share costs no copy by the device; each end that cannot be reached so, one for each MiB. */
+/* A card's share costs no copy by the device; each end that cannot be reached so, one for each
+ * MiB. */
 static void carry(struct ends *ends, uint32_t number, enum kind from, enum kind to, uint64_t length,
                   bool late)
 {

@@ -1,6 +1,6 @@
 /* The verbs driver with several queue pairs to a peer, on one device or several: who carries which
- * part of a message, that nothing overtakes where one device is slower, and what becomes of a device
- * that is of no use. Two wires in this process, on the stand-in for the library.
+ * part of a message, that nothing overtakes where one device is slower, and what becomes of a
+ * device that is of no use. Two wires in this process, on the stand-in for the library.
  *
  * Lengths are those around one part and around as many as there are queue pairs. */
 #include "unit/transport/link/verbs/verbs_ends.h"

@@ -1,5 +1,5 @@
-/* One end of the verbs driver, on the stand-in for the library: a wire, and pipes whose other end is
- * the test itself. */
+/* One end of the verbs driver, on the stand-in for the library: a wire, and pipes whose other end
+ * is the test itself. */
 #ifndef GYRE_TESTS_UNIT_TRANSPORT_LINK_VERBS_VERBS_HALF_H
 #define GYRE_TESTS_UNIT_TRANSPORT_LINK_VERBS_VERBS_HALF_H
 
