@@ -21,7 +21,9 @@
  * Each message is packed first, from where its blocks came last: another step's message, which
  * stays in SCRATCH for that, or INPUT. So INPUT is read to the end before OUTPUT is written, and
  * nothing differs in place. Blocks have to be of equal length, for who hands one on must know it.
- * Copies are 32 to a round. */
+ * Copies are 32 to a round.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
 
 #define COPIES_PER_ROUND 32

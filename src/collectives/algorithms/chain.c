@@ -20,7 +20,9 @@
  *
  * A partial sum waits in OUTPUT, in the element's type. Where the accumulator
  * is wider it would be rounded there, and the fold would not be rounded once:
- * such slices do not suit. */
+ * such slices do not suit.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
 
 #define SEGMENT_BYTES (UINT64_C(16) << 10) /* at least, … */

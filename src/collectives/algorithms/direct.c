@@ -27,7 +27,9 @@
  *
  * All-to-all pairs ranks instead: i and j meet in turn (i + j) mod n, 32 turns to a round, and so
  * both give up the very block that they get. Who works in place saves these 32 blocks in the round
- * before and sends from there. */
+ * before and sends from there.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
 
 #define PEERS_PER_ROUND 32

@@ -21,7 +21,9 @@
  *
  * When nothing goes up any more a step is one round. Reduce stops at the root; broadcast has the
  * way down only. With layouts, numbers are places in the order of nodes: neighbours in a tree are
- * mostly neighbours there. */
+ * mostly neighbours there.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/order.h"
 #include "collectives/schedule/schedule.h"
 

@@ -13,7 +13,9 @@
  * When n is no power of two, the first 2e ranks (e = n less the power below) pair up beforehand:
  * the odd one hands its data to the even one and gets the result at the end.
  *
- *        n = 6, e = 2:    1 ─▶ 0    3 ─▶ 2    then 0, 2, 4, 5 as four    0 ─▶ 1    2 ─▶ 3 */
+ *        n = 6, e = 2:    1 ─▶ 0    3 ─▶ 2    then 0, 2, 4, 5 as four    0 ─▶ 1    2 ─▶ 3
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "base/size.h"
 #include "collectives/schedule/schedule.h"
 

@@ -21,7 +21,9 @@
  *
  * The way there alone is reduce-scatter, the way back all-gather.
  *
- * This is the k-nomial with k = 2; knomial.c builds it. */
+ * This is the k-nomial with k = 2; knomial.c builds it.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/knomial.h"
 
 #define RADIX 2

@@ -18,7 +18,9 @@
  *
  * The way there alone is reduce-scatter, the way back all-gather. Their n blocks lie apart, and a
  * message takes several: so they are packed into SCRATCH first, or unpacked from there, 32 to a
- * round. */
+ * round.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/knomial.h"
 
 #include "base/size.h"

@@ -18,7 +18,9 @@
  *
  * A sum grows where it arrived, in two slots of SCRATCH by turns: one is sent while the next
  * segment fills the other. Everybody sends the data once, and each link carries it once. The sum is
- * bracketed along the chain, which depends on the root. */
+ * bracketed along the chain, which depends on the root.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/open_ring.h"
 
 #include "collectives/algorithms/order.h"

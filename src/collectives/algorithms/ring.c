@@ -21,7 +21,9 @@
  * one lane reduces, others transfer. Sums grow where they arrived, in two slots of SCRATCH by turns
  * (one is sent while the other fills), and INPUT is never written.
  *
- * Each half alone is the verb of its name. Broadcast and reduce open the ring: open_ring.c. */
+ * Each half alone is the verb of its name. Broadcast and reduce open the ring: open_ring.c.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "base/size.h"
 #include "collectives/algorithms/open_ring.h"
 #include "collectives/algorithms/order.h"

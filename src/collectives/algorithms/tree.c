@@ -16,7 +16,9 @@
  * A subtree always holds consecutive numbers, so the sum is bracketed ((0+1)+(2+3))+…: the same on
  * every rank and in every run, but not the left-to-right sum of `direct`. A rank keeps its partial
  * sum in OUTPUT, or behind what it receives in SCRATCH if it has none; until its first addition, or
- * for ever if nothing hangs below it, its contribution is its INPUT. */
+ * for ever if nothing hangs below it, its contribution is its INPUT.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/binomial.h"
 #include "collectives/algorithms/tree_blocks.h"
 

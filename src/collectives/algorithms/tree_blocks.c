@@ -10,7 +10,9 @@
  *                         5: [5] ─▶ 4: [4 5] ─▶ 0
  *
  * Scatter is the same backwards. A leaf sends from INPUT and receives into OUTPUT; the root copies
- * its own block, whoever else hands blocks on has its own first in SCRATCH. */
+ * its own block, whoever else hands blocks on has its own first in SCRATCH.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/tree_blocks.h"
 
 #include "collectives/algorithms/binomial.h"

@@ -19,7 +19,9 @@
  * nodes of about equal size that is little; with 5+1 one rank gives four times all the data: there
  * the ring wins, and whoever chooses compares what both send.
  *
- * With one node it is direct's two-shot; with one rank per node it is the ring. */
+ * With one node it is direct's two-shot; with one rank per node it is the ring.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/algorithms/order.h"
 #include "collectives/schedule/schedule.h"
 

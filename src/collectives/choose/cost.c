@@ -11,7 +11,9 @@
  * Everything is whole picoseconds, so all machines compute the same. Ranks of one node share its
  * way to the network: what they send there together passes through it. What the network takes is
  * kept apart, for a slice that outgrows the cache slows only what a core moves. On mapped memory no
- * message is sent; what a receive would bring is read and written in place. */
+ * message is sent; what a receive would bring is read and written in place.
+ *
+ * Tested by tests/unit/collectives/choose/choose_test.c. */
 #include "collectives/choose/cost.h"
 
 #include <errno.h>

@@ -9,7 +9,9 @@
  * prices. Where one comes out below a twentieth of what is likely, which is noise and no machine,
  * it is held there, and the others are solved again. What is likely takes part as a very weak row
  * for each price, so that prices which no trial tells apart (latency and message, with two ranks)
- * share what is known as they did before. */
+ * share what is known as they did before.
+ *
+ * Tested by tests/unit/collectives/choose/tuning_test.c. */
 #include "collectives/choose/fit.h"
 
 #include <errno.h>

@@ -1,7 +1,9 @@
 /* Preferences: reading rules, and asking them.
  *
  * A rule is at most three words, which are told apart by what they are: the first may name an
- * operation, one must name an algorithm, the last may be a range. */
+ * operation, one must name an algorithm, the last may be a range.
+ *
+ * Tested by tests/unit/collectives/choose/choose_test.c. */
 #include "collectives/choose/preference.h"
 
 #include "collectives/algorithms/table.h"

@@ -1,5 +1,5 @@
-/* The board: what one rank shows to the others of its node, in shared memory that only it can
- * write.
+/* The board: what one rank shows to the others of its node. The board lies in shared memory that
+ * only its rank can write.
  *
  *   finished             turns that this rank needs nothing of any more: the reader's own counter
  *   line[turn % 16]      "I am in this operation, it is this one, and my data is here"
@@ -7,12 +7,13 @@
  *   payload[turn % 16]   inputs of up to 4 KiB that do not fit into the line
  *   stage                inputs that live in memory which peers cannot map, slice by slice
  *
- * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is
- * overwritten only when every peer's `finished` says that it is done with the turn before (16 turns
- * ago), so a rank that runs ahead (a broadcast's root) stops there, and nothing is ever reused by
- * guess. The second region, the inbox, can be written by peers: they put finished blocks there for
- * a rank whose output they cannot map. Where a plan allows it, what peers read of INPUT is shown
- * there too, and what they write takes its place; then nothing goes through the stage. */
+ * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is written
+ * again only when every peer's `finished` has passed the turn that used the line, 16 turns ago. So a
+ * rank that runs ahead (a broadcast's root) stops there, and nothing is reused by guess.
+ *
+ * Peers can write the second region, the inbox: they put finished blocks there for a rank whose
+ * OUTPUT they cannot map. Where a plan allows, the inbox also shows what peers read of INPUT, and
+ * what peers write takes its place; then nothing goes through the stage. */
 #ifndef GYRE_COLLECTIVES_MAPPED_BOARD_H
 #define GYRE_COLLECTIVES_MAPPED_BOARD_H
 
@@ -27,12 +28,12 @@
 #define GYRE_LINE_PAYLOAD 48u
 #define GYRE_STAGE_SLOTS  4u
 
-/* Where a rank's buffers are: a region of its own that peers have mapped, or 0: through stage and
- * inbox. */
+/* Where a rank's buffers are. A region is one of its own that peers have mapped; 0: peers go through
+ * stage and inbox. */
 struct gyre_announcement {
     uint64_t input_offset, output_offset;
     uint32_t input_region, output_region;
-    bool device; /* these regions are a device's: of use only where every rank says so */
+    bool device; /* the regions are a device's, of use only where every rank says so */
 };
 
 struct gyre_line {
@@ -44,12 +45,11 @@ struct gyre_line {
     };
 };
 
-/* Counted in slices of the operation. */
+/* How far a rank is inside an operation, in slices. */
 struct gyre_slice_progress {
-    alignas(64) _Atomic uint64_t staged; /* slices of my input that may be read */
-    _Atomic uint64_t drained;            /* slices of my inbox that I have emptied */
-    alignas(
-        64) _Atomic uint64_t pushed; /* slices that I have read everywhere and written everywhere */
+    alignas(64) _Atomic uint64_t staged; /* slices of its INPUT that may be read */
+    _Atomic uint64_t drained;            /* slices of its inbox that are empty again */
+    alignas(64) _Atomic uint64_t pushed; /* slices that it has read and written everywhere */
 };
 
 struct gyre_board {

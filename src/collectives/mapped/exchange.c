@@ -20,8 +20,8 @@ static const uint8_t *payload_of(const struct gyre_board *board, const struct gy
                                                           : board->payload[slot];
 }
 
-/* A rank whose input nobody reads stamps its line too: whoever is in another operation finds out
- * there. */
+/* A rank whose INPUT nobody reads stamps its line too, by which a peer in another operation notices
+ * the mismatch. */
 void gyre_exchange_publish(struct gyre_mesh *mesh, const struct gyre_plan *plan, const void *input,
                            uint64_t fingerprint)
 {
@@ -55,7 +55,7 @@ static void exchange_fold(const struct gyre_mesh *mesh, const struct gyre_plan *
     }
 }
 
-/* What the next turn of the same kind will write. */
+/* Fetches the lines that the next turn of the same kind will write. */
 static void prefetch_next(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     const uint8_t *payload = payload_of(mesh->mine, plan, mesh->turn + 1);
@@ -76,7 +76,7 @@ int gyre_exchange_begin(struct gyre_mesh *mesh, const struct gyre_plan *plan, co
     return 0;
 }
 
-/* All lines that this rank folds are there: 0. One is not, after `spins` looks: GYRE_AGAIN. */
+/* Waits for the lines that this rank folds. GYRE_AGAIN: one is not there after `spins` looks. */
 static int await_lines(const struct gyre_mesh *mesh, const struct gyre_plan *plan,
                        struct gyre_op_name name, uint32_t spins)
 {

@@ -1,8 +1,10 @@
-/* Making a mesh: everybody shares a board that only it can write and an inbox that all can, and
- * finds the others'.
+/* Making a mesh: everybody shares a board that only its rank can write and an inbox that all can
+ * write, and finds the others' boards and inboxes.
  *
- * The world's ranks share theirs first of all, so a peer's region ids are this rank's own; the
- * ranks of a part of it tell each other theirs. */
+ * The world's ranks share boards before anything else, so a peer's region ids are this rank's own.
+ * The ranks of a part of the world tell each other their ids.
+ *
+ * Tested by tests/program/collectives/split.c. */
 #include "collectives/mapped/mesh.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
-/* The mesh: ranks of a communicator that all share memory, and the operations that run on it.
+/* The mesh: ranks of a communicator that all share memory.
  *
- * Operations on a mesh run strictly in order, one turn each. Both forms are one wait for the peers'
- * entry lines and then arithmetic; a PUSH ends with a second wait, for the peers' writes. */
+ * Operations on a mesh run strictly in order, one turn each. Both forms wait once for the peers'
+ * entry lines and then compute. A PUSH ends with a second wait, for the peers' writes. */
 #ifndef GYRE_COLLECTIVES_MAPPED_MESH_H
 #define GYRE_COLLECTIVES_MAPPED_MESH_H
 
@@ -9,7 +9,7 @@
 #include "collectives/staging/host_mirror.h"
 #include "transport/domain/domain.h"
 
-/* The one operation that is under way, if any. */
+/* The operation under way, if any, and how far this rank is with it. */
 struct gyre_turn {
     struct gyre_operation *op; /* NULL: none */
     bool announced;
@@ -17,13 +17,13 @@ struct gyre_turn {
     uint64_t staged, pushed, drained; /* of this rank, in slices */
     uint32_t move;                    /* of slice `pushed`, under way */
     uint64_t done;                    /* bytes of that move */
-    uint32_t output_region;           /* own one announced; 0: inbox, or nobody writes */
+    uint32_t output_region;           /* of this rank, as announced; 0: inbox, or nobody writes */
     uint32_t open;                    /* ranks, of those resolved, whose OUTPUT can be mapped */
-    bool spread;                      /* all can, and the plan has more of it then: senders copy */
+    bool spread;                      /* all can, and the plan has moves for that: senders copy */
     uint64_t devices;                 /* ranks whose buffers a device can map, as bits */
-    uint64_t ticket;                  /* of the last work that it was given */
-    bool staging;                     /* in place, and peers must not read INPUT where it stands */
-    uint64_t seen_pushed;             /* slices that every peer has pushed, as far as was read */
+    uint64_t ticket;                  /* of the last work that the device was given */
+    bool staging;                     /* in place, and peers must not read INPUT in its own place */
+    uint64_t seen_pushed;             /* slices that every peer has pushed, as far as known */
     const uint8_t *input[GYRE_PEERS_MAPPED_MAX]; /* a rank's INPUT, or NULL: its stage */
     uint8_t *output[GYRE_PEERS_MAPPED_MAX];      /* its OUTPUT, or NULL: its inbox */
 };
@@ -56,7 +56,7 @@ static inline uint32_t gyre_mesh_world(const struct gyre_mesh *mesh, uint32_t ra
     return mesh->world ? mesh->world[rank] : rank;
 }
 
-/* Which ranks it joins. `world` is borrowed. */
+/* The ranks that a mesh joins. `world` is borrowed. */
 struct gyre_mesh_options {
     uint32_t rank, n;
     const uint32_t *world; /* n; NULL: the domain's ranks */
@@ -66,11 +66,12 @@ struct gyre_mesh_options {
 int gyre_mesh_create(struct gyre_domain *domain, const struct gyre_mesh_options *options,
                      struct gyre_mesh **mesh, struct gyre_trouble *trouble);
 
-/* Finds the peers' boards and inboxes: their region ids, two a rank; NULL: as this rank's own.
- * Blocks until every rank has created its mesh, or the job fails. */
+/* Finds the peers' boards and inboxes by their region ids, two a rank; NULL: the ids are this
+ * rank's own. Blocks until every rank has created its mesh, or the job fails. */
 int gyre_mesh_meet(struct gyre_mesh *mesh, const uint32_t *ids, struct gyre_trouble *trouble);
 
-/* No peer looks at this rank's board any more: its memory is given back now, not by the domain. */
+/* Gives the memory of this rank's board and inbox back now, not with the domain: no peer looks
+ * there any more. */
 void gyre_mesh_withdraw(struct gyre_mesh *mesh);
 void gyre_mesh_destroy(struct gyre_mesh *mesh); /* NULL allowed */
 

@@ -8,7 +8,7 @@
 
 #include "collectives/mapped/turn.h"
 
-/* Where peers find this rank's buffers, if they can map them and have any business there. */
+/* Finds where peers can map this rank's buffers, if they have any business there. */
 static void place_buffers(struct gyre_mesh *mesh, struct gyre_operation *op,
                           struct gyre_announcement *places)
 {
@@ -52,7 +52,7 @@ void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op)
     turn->announced = true;
 }
 
-/* Reads the next rank's line and finds its buffers here. GYRE_AGAIN: not there yet. */
+/* Reads the next rank's line and finds its buffers here. GYRE_AGAIN: the line is not there yet. */
 static int read_line_of_next(struct gyre_mesh *mesh, struct gyre_operation *op)
 {
     struct gyre_turn *turn = &mesh->current;

@@ -7,15 +7,17 @@
  *      rank 0:  line ─▶ lines of all ─▶ part 0 of INPUTs ─▶ of OUTPUTs ─▶ pushed ─▶ by all?
  *      rank 1:  line ─▶ lines of all ─▶ part 1 of INPUTs ─▶ of OUTPUTs ─▶ pushed ─▶ by all?
  *
- * A rank whose memory peers cannot map copies what they read of its INPUT slice by slice into its
- * stage, and empties what they wrote from its inbox behind them; four slices are under way, and
- * `staged`, `pushed`, `drained` say how far everybody is. Where all that may run in place, the
- * stage is the inbox: a sum is written over the input that it was read from, in a line that the
- * writer has just fetched, and no third buffer goes from core to core.
+ * A rank whose memory peers cannot map copies what peers read of its INPUT slice by slice into its
+ * stage, and behind the peers empties what they wrote from its inbox. Four slices are under way, and
+ * `staged`, `pushed`, `drained` say how far everybody is. Where the plan may run in place, the stage
+ * is the inbox: a sum takes the place of an input, in a line that the writer has just fetched, and
+ * no third buffer goes from core to core.
  *
- * Where the CPU cannot touch the buffers they have a host mirror
- * (collectives/staging/host_mirror.h): a slice waits until it has come there, and goes back as soon
- * as it is complete, while others are copied and folded. Tested by tests/sim/mesh.c. */
+ * Buffers that the CPU cannot touch have a host mirror (collectives/staging/host_mirror.h). A slice
+ * waits until its INPUT has come there, and its OUTPUT goes back as soon as the slice is complete,
+ * while other slices are copied and folded.
+ *
+ * Tested by tests/sim/mesh.c. */
 #include "collectives/mapped/push.h"
 
 #include "base/clock.h"
@@ -51,7 +53,7 @@ static bool output_is_ready(const struct gyre_mesh *mesh, uint32_t rank, uint64_
            slice;
 }
 
-/* This rank's own INPUT of the slice. */
+/* Is this rank's own INPUT of the slice in memory that the CPU can read? */
 static bool slice_is_here(const struct gyre_mesh *mesh, uint64_t slice)
 {
     const struct gyre_host_mirror *mirror = mesh->current.op->mirror;
@@ -91,8 +93,8 @@ static void push_bytes(const struct gyre_plan *plan, void *const *to, uint32_t d
                                gyre_now_ns() - start);
 }
 
-/* At most `most` bytes of the move under way, from `done` on; then the next one is. Returns how
- * many. */
+/* Makes at most `most` bytes of the move under way, from `done` on, and goes on to the next move
+ * where that ends. Returns how many bytes. */
 static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
                            const struct gyre_move *move, uint64_t most)
 {
@@ -117,7 +119,7 @@ static uint64_t push_piece(struct gyre_mesh *mesh, const struct gyre_plan *plan,
     return bytes;
 }
 
-/* Up to 256 KiB of the next slice, when everybody concerned is ready for it. */
+/* Makes up to 256 KiB of the next slice, when everybody concerned is ready. */
 static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     struct gyre_turn *turn = &mesh->current;
@@ -136,8 +138,8 @@ static bool push_some(struct gyre_mesh *mesh, const struct gyre_plan *plan)
     return true;
 }
 
-/* May the slot of the next slice be written: has it been read by all, and, where sums come back in
- * it, been emptied? */
+/* May the slot of the next slice be written? All must have read the slot, and where sums come back
+ * there, this rank must have emptied the slot. */
 static bool slot_is_free(struct gyre_mesh *mesh, const struct gyre_plan *plan)
 {
     uint64_t next = mesh->current.staged;
@@ -200,7 +202,7 @@ static bool drain_some(struct gyre_mesh *mesh, struct gyre_operation *op)
     return true;
 }
 
-/* Slices of OUTPUT that nobody writes any more are on their way back. */
+/* Sends slices of OUTPUT that nobody writes any more back to the device. */
 static bool give_some(const struct gyre_turn *turn, struct gyre_host_mirror *mirror)
 {
     uint64_t complete = turn->pushed < turn->drained ? turn->pushed : turn->drained;

@@ -3,10 +3,10 @@
  *      rank 0:  line ─▶ lines of all ─▶ kernel: its part, out of all INPUTs into OUTPUTs ─▶ pushed
  *      rank 1:  line ─▶ lines of all ─▶ kernel: its part, …                              ─▶ pushed
  *
- * The host decides and the device moves: lines and progress are the host's, as in push.c, and a
- * kernel is launched when all that it reads is there. So no kernel ever waits for a peer, and ranks
- * that share a device take turns on it without harm. There are no slices: one launch for a whole
- * part costs less than the wait between two. Tested by tests/program/cuda/collectives.c. */
+ * The host decides and the device moves. Lines and progress are the host's, as in push.c, and a
+ * kernel is launched when everything that the kernel reads is there. So no kernel ever waits for a
+ * peer, and ranks may share a device without harm. There are no slices: one launch for a whole part
+ * costs less than the wait between two. Tested by tests/program/cuda/collectives.c. */
 #include "collectives/mapped/push_device.h"
 
 #include "collectives/mapped/slices.h"
@@ -37,7 +37,8 @@ bool gyre_push_suits_device(const struct gyre_mesh *mesh, struct gyre_plan *plan
            gyre_plan_bind_whole(plan, mesh->n, mesh->rank);
 }
 
-/* Bytes go from one place to one other as a copy, to several by a kernel that reads them once. */
+/* Posts a move. One source and one destination are a copy; for several destinations a kernel reads
+ * the source once. */
 static uint64_t launch(const struct gyre_mesh *mesh, const struct gyre_plan *plan, void *const *to,
                        uint32_t destinations, const void *const *from, uint32_t sources,
                        uint64_t bytes)

@@ -16,7 +16,8 @@ static inline const struct gyre_line *gyre_peer_line(const struct gyre_mesh *mes
     return &mesh->board[rank]->line[turn % GYRE_BOARD_SLOTS];
 }
 
-/* 0: here and the same operation. GYRE_AGAIN: not here. */
+/* Looks at a peer's line of the current turn. 0: the line is there, and of the same operation;
+ * GYRE_AGAIN: not there; GYRE_MISMATCH. */
 static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, uint64_t fingerprint)
 {
     const struct gyre_line *line = gyre_peer_line(mesh, rank, mesh->turn);
@@ -25,7 +26,8 @@ static inline int gyre_line_state(const struct gyre_mesh *mesh, uint32_t rank, u
     return line->fingerprint == fingerprint ? 0 : GYRE_MISMATCH;
 }
 
-/* May the line of `turn` be written: is everybody done with the turn that used it before? */
+/* Looks at all peers: may the line of `turn` be written, or does somebody still need the turn that
+ * used the line before? */
 bool gyre_turn_look(struct gyre_mesh *mesh, uint64_t turn);
 
 static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
@@ -33,8 +35,8 @@ static inline bool gyre_turn_is_free(struct gyre_mesh *mesh, uint64_t turn)
     return turn <= mesh->safe + GYRE_BOARD_SLOTS || gyre_turn_look(mesh, turn);
 }
 
-/* This rank needs nothing of the current turn any more. Whoever waits for a free line is woken
- * often enough, not every time. */
+/* Tells peers that this rank needs nothing of the current turn any more. Who waits for a free line
+ * is woken every eighth turn: that is often enough. */
 static inline void gyre_turn_end(struct gyre_mesh *mesh)
 {
     atomic_store_explicit(&mesh->mine->finished, mesh->turn, memory_order_release);
@@ -45,17 +47,18 @@ static inline void gyre_turn_end(struct gyre_mesh *mesh)
 /* Records that a peer is in another operation. */
 void gyre_turn_mismatch(const struct gyre_mesh *mesh, uint32_t rank, uint64_t sequence);
 
-/* Does any of to[*] take the place of what is read? */
+/* Is a destination one of the sources? */
 bool gyre_turn_overwrites(void *const *to, uint32_t destinations, const void *const *from,
                           uint32_t sources);
 
-/* to[*] = fold of from[*]; of one source, a copy bit by bit. */
+/* Writes the fold of all sources to every destination; a fold of one source is a copy, bit by bit.
+ * `stream`: stores go around the cache. */
 void gyre_turn_fold(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                     const void *const *from, uint32_t sources, uint64_t bytes, bool stream);
 void gyre_turn_copy(const struct gyre_plan *plan, void *const *to, uint32_t destinations,
                     const void *from, uint64_t bytes, bool stream);
 
-/* Bytes of a part of `length`, where unequal blocks may end before it does. */
+/* Bytes of a block's part of `length`; an unequal block may end before the part does. */
 uint64_t gyre_part_unequal(const struct gyre_plan *plan, uint64_t slice, uint32_t block,
                            uint64_t offset, uint64_t length);
 

@@ -15,7 +15,9 @@
  * partial sum sent on, as in a ring; several blocks in one message) ends the attempt: the schedule
  * then runs as it is, over messages. Nothing here knows an algorithm by name.
  *
- * bind_safety.c asks whether it may run in place, bind_pack.c keeps what one rank needs of it. */
+ * bind_safety.c asks whether it may run in place, bind_pack.c keeps what one rank needs of it.
+ *
+ * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/bind_inside.h"
 
 #include <stdlib.h>

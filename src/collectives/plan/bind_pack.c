@@ -1,6 +1,8 @@
 /* What one rank keeps of a bound schedule: its own moves, and what others do with its buffers.
  *
- *     one piece of memory:   moves │ block references │ parts read │ parts written */
+ *     one piece of memory:   moves │ block references │ parts read │ parts written
+ *
+ * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/bind_inside.h"
 
 #include <stdlib.h>

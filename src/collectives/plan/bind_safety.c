@@ -7,7 +7,9 @@
  *     OUTPUT of rank 1   [ block 0 │ block 1 │ block 2 ]   whoever writes blocks 0 and 2: fine
  *     its INPUT                    [  block  ]             read by 0 and 2: nobody may write here
  *
- * What one rank does by itself happens in order, and the schedule was proved for that. */
+ * What one rank does by itself happens in order, and the schedule was proved for that.
+ *
+ * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/bind_inside.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* Selection: what the communicator is and what the user wants, put as a question to collectives/choose/choose.c. */
+/* Selection: what the communicator is and what the user wants, put as a question to collectives/choose/choose.c.
+ *
+ * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/question.h"
 
 static struct gyre_slice whole_of(const struct gyre_shape *shape,

@@ -4,7 +4,9 @@
  *
  *     OUTPUT  [ block 0 │ block 1 │ block 2 ]      INPUT   [ block 0 │ block 1 │ block 2 ]
  *     INPUT             [  block  ]                OUTPUT            [  block  ]
- *                       ◀ displacement = 1 block */
+ *                       ◀ displacement = 1 block
+ *
+ * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/shape.h"
 
 #include "base/rng.h"

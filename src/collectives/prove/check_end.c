@@ -11,7 +11,9 @@
  *     scatter            root          of block r in the root's INPUT
  *     all_gather         i             0
  *     gather             i             0
- *     all_to_all         i             of block r in rank i's INPUT */
+ *     all_to_all         i             of block r in rank i's INPUT
+ *
+ * Tested by tests/unit/collectives/prove/check_rules_test.c. */
 #include "collectives/prove/check_inside.h"
 
 struct wanted {

@@ -4,7 +4,9 @@
  * For the last, INPUT and OUTPUT count as one buffer, laid over each other as in place, the worse
  * of the two cases. Steps share no byte that one of them writes, with two exceptions that are
  * harmless in place too: a REDUCE or COPY may land exactly on its own source, and a COPY from INPUT
- * to the same place of OUTPUT does nothing in place, so others may read that INPUT meanwhile. */
+ * to the same place of OUTPUT does nothing in place, so others may read that INPUT meanwhile.
+ *
+ * Tested by tests/unit/collectives/prove/check_rules_test.c. */
 #include "collectives/prove/check_inside.h"
 
 #include "base/size.h"

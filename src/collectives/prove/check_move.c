@@ -7,7 +7,8 @@
  *
  * The steps of a rank's round are known to be apart, so their order does not matter, nor does it
  * that a peer may have made its own writes of this round already: what it sends is not among them.
- */
+ *
+ * Tested by tests/unit/collectives/prove/check_rules_test.c. */
 #include "collectives/prove/check_inside.h"
 
 /* -- move: values ------------------------------------------------------------------------------ */

@@ -11,7 +11,9 @@
  *
  *     before    [ a          )[ b   )      [ c     )
  *     write             [ w              )
- *     after     [ a     )[ w             ) [ c     ) */
+ *     after     [ a     )[ w             ) [ c     )
+ *
+ * Tested by tests/unit/collectives/prove/check_test.c. */
 #include "collectives/prove/provenance.h"
 #include "base/rng.h"
 

@@ -7,7 +7,9 @@
  * The arrays belong to the caller and have the size that the algorithm's extent promised. A step or
  * source that does not fit is not written; `overflow` is set, and from then on the round is
  * worthless: the checker reports it as a defect of the algorithm and the binder refuses to run it.
- * Nothing is ever written past an array. */
+ * Nothing is ever written past an array.
+ *
+ * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"
 
 #include "base/size.h"

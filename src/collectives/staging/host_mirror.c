@@ -6,7 +6,9 @@
  *     given         in any order, as lanes end; the operation ends when the last copy has
  *
  * A parcel is a slice. Those of a PUSH are short, for its stage, so several make one, of about a
- * MiB; an EXCHANGE is one in all. */
+ * MiB; an EXCHANGE is one in all.
+ *
+ * Tested by tests/program/cuda/collectives.c. */
 #include "collectives/staging/host_mirror.h"
 
 #include "base/size.h"

@@ -1,5 +1,7 @@
 /* Locked pages, and a list of those that wait for a quiet moment to be given up; a list's links lie
- * in the pages themselves. */
+ * in the pages themselves.
+ *
+ * Tested by tests/program/cuda/collectives.c. */
 #include "collectives/staging/pinned.h"
 
 #include "base/size.h"

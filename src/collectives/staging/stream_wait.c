@@ -1,4 +1,6 @@
-/* A table of words under a lock, which is also held through quiet moments. */
+/* A table of words under a lock, which is also held through quiet moments.
+ *
+ * Tested by tests/program/cuda/streams.c. */
 #include "collectives/staging/stream_wait.h"
 
 #include <errno.h>
