@@ -18,6 +18,8 @@
  * bind_safety.c asks whether it may run in place, bind_pack.c keeps what one rank needs of it.
  *
  * Tested by tests/unit/collectives/plan/plan_test.c. */
+#include "collectives/plan/bind.h"
+
 #include "collectives/plan/bind_inside.h"
 
 #include <stdlib.h>

@@ -1,22 +1,26 @@
-/* The binder's inside, for bind.c, bind_safety.c and bind_pack.c only. Its outside is plan.h. */
+/* The binder's inside, for bind.c, bind_safety.c and bind_pack.c only. */
 #ifndef GYRE_COLLECTIVES_PLAN_BIND_INSIDE_H
 #define GYRE_COLLECTIVES_PLAN_BIND_INSIDE_H
 
-#include "collectives/plan/plan.h"
+#include "collectives/choose/limits.h"
+#include "collectives/plan/bind.h"
 
-struct gyre_bind_held { /* SCRATCH [at, at + length) holds bytes of tap.rank's INPUT */
+/* SCRATCH [at, at + length) holds bytes of an INPUT. */
+struct gyre_bind_held {
     uint64_t at, length;
     struct gyre_block_ref ref;
 };
 
-struct gyre_bind_act { /* a move in the making */
+/* A move in the making. */
+struct gyre_bind_act {
     uint64_t length;
     uint32_t sources, destinations;
     uint32_t first;           /* use of its first source; the others follow */
-    struct gyre_place result; /* where its rank has it: GYRE_INPUT for nowhere */
+    struct gyre_place result; /* where its rank has the result; GYRE_INPUT: nowhere */
 };
 
-struct gyre_bind_use { /* act `act` of rank `by` reads or writes there */
+/* Act `act` of rank `by` reads or writes these bytes. */
+struct gyre_bind_use {
     struct gyre_block_ref ref;
     uint32_t by, act;
     bool writes;

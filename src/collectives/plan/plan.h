@@ -17,45 +17,13 @@
 #define GYRE_COLLECTIVES_PLAN_PLAN_H
 
 #include "collectives/kernels/reduce.h"
+#include "collectives/plan/bind.h"
 #include "collectives/plan/question.h"
 #include "collectives/plan/store_policy.h"
 
 #define GYRE_LANES_MAX 8u
 
 enum gyre_plan_form { GYRE_FORM_STEPS, GYRE_FORM_EXCHANGE, GYRE_FORM_PUSH, GYRE_FORM_BLOCKS };
-
-/* Some bytes of one rank's INPUT or OUTPUT: of its block `block` (0 where the buffer is one block),
- * from byte `offset` of the slice's part of it. In the rank's own memory that block begins where
- * the caller put it; in its stage or inbox the slice's parts of blocks stand close together. */
-struct gyre_block_ref {
-    uint32_t rank, block;
-    uint64_t offset;
-};
-
-/* One pass over memory: destination[*] = fold of source[*], `length` bytes. A single source is a
- * copy. */
-struct gyre_move {
-    uint64_t length;
-    uint32_t sources, destinations;
-    const struct gyre_block_ref *source, *destination;
-};
-
-/* What peers read of this rank's INPUT, or write of its OUTPUT: all that ever goes through its
- * stage or inbox. */
-struct gyre_block_part {
-    uint32_t block;
-    uint64_t offset, length;
-};
-
-/* What one rank does for one slice on mapped memory; one piece of memory. */
-struct gyre_rank_moves {
-    uint32_t moves, reads, writes;
-    struct gyre_move *move;
-    struct gyre_block_part *read, *written;
-};
-
-/* Who copies what goes unchanged from one rank's INPUT to another's OUTPUT. */
-enum gyre_copier { GYRE_RECEIVER_COPIES, GYRE_SENDER_COPIES };
 
 struct gyre_plan_steps {
     uint32_t lanes;            /* slices under way at a time */
@@ -115,18 +83,20 @@ int gyre_plan_create(const struct gyre_shape *shape, const struct gyre_plan_opti
                      struct gyre_plan **plan, struct gyre_trouble *trouble);
 void gyre_plan_destroy(struct gyre_plan *plan);
 
-/* What holds both. */
+/* The extent of storage that serves both. */
 struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b);
 
-/* Binds a PUSH in one slice, once; false where that cannot be. */
+/* Binds a PUSH in one slice, once. False: the schedule does not allow one slice. */
 bool gyre_plan_bind_whole(struct gyre_plan *plan, uint32_t n, uint32_t rank);
 
-/* Elements of slice `index`, and the slice itself as an algorithm sees it. */
+/* Elements of slice `index`. */
 uint64_t gyre_plan_slice_count(const struct gyre_plan *plan, uint64_t index);
+
+/* Slice `index` as an algorithm sees it. */
 struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint32_t rank,
                                   uint64_t index);
 
-/* Bytes from the beginning of a buffer to where its block begins. */
+/* Bytes from the beginning of a buffer to the beginning of its block `block`. */
 static inline uint64_t gyre_plan_block_at(const struct gyre_plan *plan, uint32_t block)
 {
     return (plan->blocks.at ? plan->blocks.at[block] : block * plan->shape.count) * plan->element;
@@ -148,18 +118,5 @@ static inline bool gyre_plan_takes(const struct gyre_plan *plan, const void *inp
     return out - in == plan->in_place ||
            !gyre_buffers_overlap(in, plan->input_bytes, out, plan->output_bytes);
 }
-
-/* What the binder found, the same on every rank. */
-struct gyre_binding {
-    bool stays_at_home; /* every rank writes its own OUTPUT only */
-    bool safe_in_place; /* whoever runs in place: no INPUT is written while it may be read */
-};
-
-/* The binder: follows the slice's bytes through all ranks' schedules and returns what this rank
- * does on mapped memory, to be given to free(). Blocks are taken as equally long. NULL if the
- * schedule does not have that shape, or memory is short. */
-struct gyre_rank_moves *gyre_bind_rank_moves(const struct gyre_algorithm *algorithm,
-                                             const struct gyre_slice *slice,
-                                             enum gyre_copier copier, struct gyre_binding *binding);
 
 #endif
