@@ -1,5 +1,5 @@
-/* Posts are numbered, and the device reports numbers: the last one reported is how far it is. Tested
- * by tests/unit/collectives/staging/fold_queue_test.c. */
+/* Posts are numbered, and the device reports numbers: the last one reported is how far it is.
+ * Tested by tests/unit/collectives/staging/fold_queue_test.c. */
 #include "device/tickets.h"
 
 #define REPORTS 64

@@ -1,5 +1,5 @@
 /* All-reduce and its halves by splitting groups: into halves (halving_doubling.c) or into `radix`
- * parts (knomial.c, which explains and builds both). */
+ * parts (knomial.c explains and builds both). */
 #ifndef GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
 #define GYRE_COLLECTIVES_ALGORITHMS_KNOMIAL_H
 

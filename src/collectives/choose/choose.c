@@ -3,11 +3,11 @@
  *     every algorithm that builds the verb ──▶ its cost in slices of 1 MiB ──▶ the cheapest
  *     the cheapest, in other slices, with 1, 2, 4 lanes                    ──▶ the cut
  *
- * Two steps, because a plan must be made in microseconds. Of more than 4 MiB each algorithm is tried
- * in every cut, for there is time then, and whoever sends many messages (a ring of many ranks,
- * direct) gains more by long slices than others do. Whoever is dearer than the best so far is not
- * walked to the end. Where two cost the same, the one that keeps the order of ranks is taken, then
- * the one that was walked first.
+ * Two steps, because a plan must be made in microseconds. Of more than 4 MiB each algorithm is
+ * tried in every cut, for there is time then, and whoever sends many messages (a ring of many
+ * ranks, direct) gains more by long slices than others do. Whoever is dearer than the best so far
+ * is not walked to the end. Where two cost the same, the one that keeps the order of ranks is
+ * taken, then the one that was walked first.
  *
  * An algorithm that knows two ways by `small` (direct: one-shot, two-shot) is asked for both. */
 #include "collectives/choose/choose.h"

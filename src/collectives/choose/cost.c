@@ -172,8 +172,8 @@ static uint64_t through_the_door(const struct sample *sample, const struct actor
 }
 
 /* The price of a KiB is that of one sent and one received. The network does both at once; inside a
- * machine cores do both, and two thirds of it are the sender's (measured over loopback: 1 MiB in 123
- * µs one way, in 185 both ways). */
+ * machine cores do both, and two thirds of it are the sender's (measured over loopback: 1 MiB in
+ * 123 µs one way, in 185 both ways). */
 static uint64_t bytes_paid(const struct sample *sample, const struct actor *actor, int kind)
 {
     const struct traffic *t = &actor->traffic[kind];
@@ -278,8 +278,8 @@ static int walk_round(struct sample *sample, const struct gyre_algorithm *algori
     return 0;
 }
 
-/* In every round that is not idle some rank works. Where it is none of the sample (a chain goes from
- * rank to rank), the round takes as long as those that were seen, on average. */
+/* In every round that is not idle some rank works. Where it is none of the sample (a chain goes
+ * from rank to rank), the round takes as long as those that were seen, on average. */
 static struct gyre_cost_time with_unseen(struct gyre_cost_time path, uint64_t rounds, uint64_t seen)
 {
     if (!seen)

@@ -1,5 +1,5 @@
-/* What a schedule will cost, computed from the schedule itself: since it is data, its rounds are
- * walked and priced, and a new algorithm is judged without a word about it here. */
+/* What a schedule will cost. A schedule is data, so its rounds are walked and priced, and a new
+ * algorithm is judged without a word about the algorithm here. */
 #ifndef GYRE_COLLECTIVES_CHOOSE_COST_H
 #define GYRE_COLLECTIVES_CHOOSE_COST_H
 
@@ -8,8 +8,9 @@
 
 #define GYRE_COST_NEVER UINT64_MAX
 
-/* Bytes of the longest message that is not asked for: over sockets; between ranks of a node. They
- * are tcp's and shm's whoever serves a pair, for the price must be equal on all ranks. */
+/* Bytes of the longest message that is sent unasked: over sockets; between ranks of a node. The
+ * numbers are tcp's and shm's whichever driver serves a pair, for prices must be equal on all
+ * ranks. */
 #define GYRE_COST_UNASKED      (64u * 1024)
 #define GYRE_COST_UNASKED_NEAR (16u * 1024)
 
@@ -19,12 +20,12 @@ struct gyre_link_kinds {
     const struct gyre_tuning *tuning;
 };
 
-/* Picoseconds: all of them, and those among them that the network takes. */
+/* A time in picoseconds, and the network's part of that time. */
 struct gyre_cost_time {
     uint64_t all, network;
 };
 
-/* Of one slice. */
+/* The cost of one slice. */
 struct gyre_cost {
     struct gyre_cost_time path; /* from the start of its first round to the end of its last */
     struct gyre_cost_time busy; /* how long the fullest rank's links are occupied */

@@ -19,7 +19,7 @@
 
 #define PRICES_MAX (4 * GYRE_LINK_KINDS + 1)
 #define FLOOR      0.05
-#define PRIOR      0.001 /* off by all of itself it weighs as much as a trial that is off by 0.1 % */
+#define PRIOR      0.001 /* a price off by all of itself weighs as a trial off by 0.1 % */
 
 struct fit {
     uint32_t trials, prices;

@@ -11,10 +11,10 @@ struct gyre_trial { /* one operation in one slice, and what it took */
     double took_ns;
 };
 
-/* Changes the prices that matter in these trials and leaves the others; *tuning holds what is
- * likely before (the built-in prices), which decides where the trials cannot tell two prices apart.
- * *kinds gets the kinds of link that were priced, as bits. Returns how far the model is off from
- * the trials, in percent of their times, on average; or -ENOMEM. */
+/* Changes the prices that matter in these trials and leaves the others. *tuning holds likely prices
+ * before (the built-in ones), which decide where the trials cannot tell two prices apart. *kinds
+ * gets the kinds of link that were priced, as bits. Returns how far the model is off from the
+ * trials, in percent of their times, on average; or -ENOMEM. */
 int gyre_fit(const struct gyre_trial *trial, uint32_t trials, struct gyre_tuning *tuning,
              uint32_t *kinds);
 

@@ -1,5 +1,5 @@
-/* What the user prefers, beside slices and lanes: GYRE_ALGO, GYRE_REPRODUCIBLE, GYRE_TUNE_FILE.
- * Equal on all ranks, which the handshake sees to.
+/* What the user prefers, beside slices and lanes: GYRE_ALGO, GYRE_REPRODUCIBLE, GYRE_TUNE_FILE. The
+ * handshake sees to it that all ranks have equal preferences.
  *
  * GYRE_ALGO is one name for everything, `auto`, or rules; the first that fits is taken, and where
  * none fits the model chooses:
@@ -39,9 +39,9 @@ struct gyre_rules {
 int gyre_rules_parse(const char *name, const char *text, struct gyre_rules *rules,
                      struct gyre_trouble *trouble);
 
-/* For an operation, as one slice. NULL: the model chooses. A rule whose algorithm does not build it
- * (because of its verb, type or layout, or of the order of ranks, where the operation wants it) is
- * passed over; one name alone is returned in any case. */
+/* Finds the algorithm for an operation, given as one slice. NULL: the model chooses. A rule whose
+ * algorithm does not build the operation (because of verb, type, layout or a wanted order of ranks)
+ * is passed over; one name alone is returned in any case. */
 const struct gyre_algorithm *gyre_rules_find(const struct gyre_rules *rules,
                                              const struct gyre_slice *whole, bool in_order);
 
@@ -52,7 +52,7 @@ struct gyre_preference {
     char text[GYRE_PREFERENCE_TEXT]; /* NAME=VALUE words for the handshake */
 };
 
-/* From the environment. A rule that gives a sum to an algorithm without rank order is refused
+/* Reads the environment. A rule that gives a sum to an algorithm without rank order is refused
  * where reproducible results are wanted. */
 int gyre_preference_read(struct gyre_preference *preference, struct gyre_trouble *trouble);
 

@@ -49,7 +49,7 @@ extern const struct gyre_tuning gyre_tuning_built_in;
 int gyre_tuning_read(const char *path, struct gyre_tuning *tuning, uint32_t *kinds,
                      struct gyre_trouble *trouble);
 
-/* The same from text in memory, which is not changed. */
+/* Reads a tuning file's text from memory; the text is not changed. */
 int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tuning,
                       uint32_t *kinds, struct gyre_trouble *trouble);
 
@@ -58,7 +58,7 @@ int gyre_tuning_parse(const char *name, const char *text, struct gyre_tuning *tu
 int gyre_tuning_format(char *text, size_t size, const struct gyre_tuning *tuning,
                        uint32_t measured);
 
-/* Equal for equal values, whatever file they came from. */
+/* A hash of the values, whatever file they came from. */
 uint64_t gyre_tuning_hash(const struct gyre_tuning *tuning);
 
 #endif

@@ -5,8 +5,8 @@
  *
  * A round is generated when it begins. Short sends leave at once where a link lets them, without a
  * post; then its receives are posted, but for what has come already; then its other sends, then its
- * local steps run in pieces of at most 256 KiB; when every post has completed the next round begins.
- * A completion finds its lane by the token. Tested by tests/sim/engine.c. */
+ * local steps run in pieces of at most 256 KiB; when every post has completed the next round
+ * begins. A completion finds its lane by the token. Tested by tests/sim/engine.c. */
 #include "collectives/engine/steps.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
  *   stage                inputs that live in memory which peers cannot map, slice by slice
  *
  * A turn is an operation on mapped memory, counted from 1 on every rank alike. A line is written
- * again only when every peer's `finished` has passed the turn that used the line, 16 turns ago. So a
- * rank that runs ahead (a broadcast's root) stops there, and nothing is reused by guess.
+ * again only when every peer's `finished` has passed the turn that used the line, 16 turns ago. So
+ * a rank that runs ahead (a broadcast's root) stops there, and nothing is reused by guess.
  *
  * Peers can write the second region, the inbox: they put finished blocks there for a rank whose
  * OUTPUT they cannot map. Where a plan allows, the inbox also shows what peers read of INPUT, and
@@ -28,8 +28,8 @@
 #define GYRE_LINE_PAYLOAD 48u
 #define GYRE_STAGE_SLOTS  4u
 
-/* Where a rank's buffers are. A region is one of its own that peers have mapped; 0: peers go through
- * stage and inbox. */
+/* Where a rank's buffers are. A region is one of its own that peers have mapped; 0: peers go
+ * through stage and inbox. */
 struct gyre_announcement {
     uint64_t input_offset, output_offset;
     uint32_t input_region, output_region;

@@ -7,7 +7,8 @@
 /* Writes this rank's line of the turn that has begun. */
 void gyre_places_announce(struct gyre_mesh *mesh, struct gyre_operation *op);
 
-/* Reads the lines that have come; true if any had. When all are read, everybody knows who copies. */
+/* Reads the lines that have come; true if any had. When all are read, everybody knows who copies.
+ */
 bool gyre_places_resolve(struct gyre_mesh *mesh, struct gyre_operation *op);
 
 /* Takes this rank's part from the device to the host, because some rank's buffers are not a

@@ -8,10 +8,10 @@
  *      rank 1:  line ─▶ lines of all ─▶ part 1 of INPUTs ─▶ of OUTPUTs ─▶ pushed ─▶ by all?
  *
  * A rank whose memory peers cannot map copies what peers read of its INPUT slice by slice into its
- * stage, and behind the peers empties what they wrote from its inbox. Four slices are under way, and
- * `staged`, `pushed`, `drained` say how far everybody is. Where the plan may run in place, the stage
- * is the inbox: a sum takes the place of an input, in a line that the writer has just fetched, and
- * no third buffer goes from core to core.
+ * stage, and behind the peers empties what they wrote from its inbox. Four slices are under way,
+ * and `staged`, `pushed`, `drained` say how far everybody is. Where the plan may run in place, the
+ * stage is the inbox: a sum takes the place of an input, in a line that the writer has just
+ * fetched, and no third buffer goes from core to core.
  *
  * Buffers that the CPU cannot touch have a host mirror (collectives/staging/host_mirror.h). A slice
  * waits until its INPUT has come there, and its OUTPUT goes back as soon as the slice is complete,

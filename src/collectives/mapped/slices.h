@@ -1,5 +1,5 @@
-/* Where the bytes of a PUSH's slice are: in a buffer that is mapped here, or in a stage or an inbox.
- * And how far all ranks are with the slices. */
+/* Where the bytes of a PUSH's slice are: in a buffer that is mapped here, or in a stage or an
+ * inbox. And how far all ranks are with the slices. */
 #ifndef GYRE_COLLECTIVES_MAPPED_SLICES_H
 #define GYRE_COLLECTIVES_MAPPED_SLICES_H
 

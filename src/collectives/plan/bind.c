@@ -1,8 +1,8 @@
 /* The binder: from a schedule to passes over mapped memory.
  *
  * A schedule moves bytes hop by hop. Where all ranks can read and write each other's buffers, most
- * hops are not needed: what counts is in which INPUTs a part of OUTPUT begins, who folds it, and
- * in which OUTPUTs it ends.
+ * hops are not needed. What counts is in which INPUTs a part of OUTPUT begins, who folds the part,
+ * and in which OUTPUTs the result ends.
  *
  *      rank 0   INPUT ──SEND──▶ SCRATCH ─┐
  *      rank 1   INPUT ───────────────────┴─REDUCE─▶ OUTPUT ──SEND──▶ OUTPUT   rank 0
@@ -11,11 +11,11 @@
  *
  * The binder plays the rounds of all n ranks and keeps, per rank, what its SCRATCH holds (a piece
  * of some rank's INPUT) and its acts, each with the place where its rank has the result; and of all
- * ranks together, which act uses which part of whose buffer. A step that fits nothing of this (a
- * partial sum sent on, as in a ring; several blocks in one message) ends the attempt: the schedule
- * then runs as it is, over messages. Nothing here knows an algorithm by name.
+ * ranks together, which act uses which part of whose buffer. A step of any other kind (a partial
+ * sum sent on, as in a ring; several blocks in one message) ends the attempt: the schedule then
+ * runs as it is, over messages. Nothing here knows an algorithm by name.
  *
- * bind_safety.c asks whether it may run in place, bind_pack.c keeps what one rank needs of it.
+ * bind_safety.c asks whether the moves may run in place, and bind_pack.c keeps what one rank needs.
  *
  * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/bind.h"

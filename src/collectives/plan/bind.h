@@ -4,9 +4,10 @@
 
 #include "collectives/schedule/schedule.h"
 
-/* Some bytes of one rank's INPUT or OUTPUT: of block `block` (0 where the buffer is one block), from
- * byte `offset` of the slice's part of the block. In the rank's own memory the block begins where
- * the caller put it. In a stage or an inbox the slice's parts of all blocks stand close together. */
+/* Some bytes of one rank's INPUT or OUTPUT: of block `block` (0 where the buffer is one block),
+ * from byte `offset` of the slice's part of the block. In the rank's own memory the block begins
+ * where the caller put it. In a stage or an inbox the slice's parts of all blocks stand close
+ * together. */
 struct gyre_block_ref {
     uint32_t rank, block;
     uint64_t offset;

@@ -14,7 +14,8 @@
 
 #include <stdlib.h>
 
-/* The reference as it stands in the longer of its rank's two buffers when that rank runs in place. */
+/* The reference as it stands in the longer of its rank's two buffers when that rank runs in place.
+ */
 static struct gyre_block_ref in_place(const struct gyre_bind_game *game,
                                       const struct gyre_bind_use *use)
 {

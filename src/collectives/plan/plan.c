@@ -1,5 +1,14 @@
-/* Making a plan: select, cut, bind. Runs once per shape; allocation is allowed here and nowhere
- * later. */
+/* Making a plan, once per shape: select, cut, bind, and give the plan its form.
+ *
+ *     plan.c           the entry
+ *     question.c       selection: what the chooser is asked
+ *     bind.c           from a schedule to moves on mapped memory
+ *     bind_safety.c    may the moves run in place?
+ *     bind_pack.c      what one rank keeps of the moves
+ *     shape.c          lengths and places that follow from what the caller asked for
+ *     store_policy.c   how a PUSH stores
+ *
+ * Allocation is allowed here and nowhere later. */
 #include "collectives/plan/plan.h"
 
 #include "base/cpu.h"
@@ -35,9 +44,9 @@ struct gyre_slice gyre_plan_slice(const struct gyre_plan *plan, uint32_t n, uint
                                .count = gyre_plan_slice_count(plan, index)};
 }
 
-/* Slices of equal size, a multiple of 64 elements so that blocks stay aligned; the last takes the
- * rest and is the longest, up to twice as long, so that no slice is too short for the form of the
- * others. At least one, even for no elements. */
+/* Cuts into slices of equal size, a multiple of 64 elements so that blocks stay aligned. The last
+ * slice takes the rest and is up to twice as long, so that no slice is too short for the form of
+ * the others. There is at least one slice, even for no elements. */
 static void cut(struct gyre_plan *plan, uint64_t slice_bytes)
 {
     plan->slice_count = gyre_slice_elements(plan->shape.count, plan->element, slice_bytes);
@@ -53,7 +62,7 @@ struct gyre_extent gyre_extent_larger(struct gyre_extent a, struct gyre_extent b
                                 a.source_max > b.source_max ? a.source_max : b.source_max};
 }
 
-/* Of a slice, whether this rank runs in place or not. */
+/* The extent that serves this rank in place and not. */
 static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_slice slice)
 {
     struct gyre_extent apart = plan->algorithm->extent(&slice);
@@ -63,7 +72,7 @@ static struct gyre_extent extent_of(const struct gyre_plan *plan, struct gyre_sl
 
 /* -- binding ----------------------------------------------------------------------------------- */
 
-/* Both kinds of slice, and what holds for both. False if one does not bind. */
+/* Binds a full and the last slice; *binding is what holds for both. False: one does not bind. */
 static bool bind_both(const struct gyre_plan *plan, const struct gyre_plan_options *options,
                       enum gyre_copier copier, struct gyre_rank_moves **full,
                       struct gyre_rank_moves **last, struct gyre_binding *binding)
@@ -125,8 +134,8 @@ static void bind_spread(struct gyre_plan *plan, const struct gyre_plan_options *
     }
 }
 
-/* May what peers write of a slice take the place of what they read of it? Both are one block then,
- * and a slot is like a buffer of a rank that runs in place. */
+/* May what peers write of a slice take the place of what they read? Each is one block then, and a
+ * slot is like a buffer of a rank that runs in place. */
 static bool can_stage_in_inbox(const struct gyre_plan *plan, const struct gyre_binding *binding)
 {
     return binding->safe_in_place && gyre_verb_reduces(plan->shape.verb) &&

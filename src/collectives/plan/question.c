@@ -1,4 +1,5 @@
-/* Selection: what the communicator is and what the user wants, put as a question to collectives/choose/choose.c.
+/* Selection: puts what the communicator is and what the user wants as a question to
+ * collectives/choose/choose.c.
  *
  * Tested by tests/unit/collectives/plan/plan_test.c. */
 #include "collectives/plan/question.h"

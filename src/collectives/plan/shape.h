@@ -1,6 +1,5 @@
-/* A shape is what the caller asked for, without addresses: equal on all ranks, and therefore the
- * key of a plan. How long a rank's INPUT and OUTPUT are, and what in place means, follows from it.
- */
+/* A shape is what the caller asked for, without addresses. All ranks have equal shapes, so a shape
+ * is the key of a plan, and says how long INPUT and OUTPUT are and what in place means. */
 #ifndef GYRE_COLLECTIVES_PLAN_SHAPE_H
 #define GYRE_COLLECTIVES_PLAN_SHAPE_H
 
@@ -16,19 +15,18 @@ struct gyre_shape {
     enum gyre_op op; /* GYRE_SUM where nothing is reduced */
     uint32_t root;
     uint64_t count; /* elements of one block; of the largest, where they differ */
-    /* all_gather_v: unequal blocks of OUTPUT; at NULL: one after the other. The caller's, or the
-     * plan's own */
+    /* all_gather_v: unequal blocks of OUTPUT; `at` NULL: one after the other. The tables are the
+     * caller's or the plan's. */
     struct gyre_blocks blocks;
     bool barrier;        /* an all-reduce that nobody reads */
     bool in_order;       /* only the left fold over ranks 0 … n-1 will do */
     uint32_t calls;      /* of a group that go as this one; 0: it is a call of its own */
-    uint64_t pattern;    /* of those: what else must be equal on all ranks */
+    uint64_t pattern;    /* what else must be equal of these calls on all ranks */
     gyre_fold fold;      /* of a reduction that the caller made; NULL: the kernels' own */
-    const void *context; /* for that one */
+    const void *context; /* of `fold` */
 };
 
-/* Is a partial sum in the element's type not the accumulator's, because kernels sum in a wider one?
- */
+/* Do kernels sum in a wider type than the element's, so that a partial sum would be rounded? */
 bool gyre_shape_rounds_partials(const struct gyre_shape *shape);
 
 bool gyre_blocks_same(const struct gyre_blocks *a, const struct gyre_blocks *b, uint32_t n);
@@ -47,15 +45,15 @@ uint64_t gyre_shape_hash(const struct gyre_shape *shape, uint32_t n);
 /* First element of an unequal block. */
 uint64_t gyre_shape_block_at(const struct gyre_shape *shape, uint32_t block);
 
-/* Do two of n unequal blocks overlap? Each ends where memory does, or before. */
+/* Do two of n unequal blocks overlap? No block ends beyond memory. */
 bool gyre_blocks_overlap(const struct gyre_blocks *blocks, uint32_t n);
 
 /* Bytes of rank's buffers; 0 where it has none. */
 uint64_t gyre_shape_input_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
 uint64_t gyre_shape_output_bytes(const struct gyre_shape *shape, uint32_t n, uint32_t rank);
 
-/* Bytes from the first of the longer buffer to where the other begins in place: INPUT is OUTPUT's
- * block `rank`, or the other way round; 0 where both are equally long. */
+/* Bytes from the beginning of the longer buffer to where the other begins in place; 0 where both
+ * are equally long. */
 uint64_t gyre_shape_displacement(const struct gyre_shape *shape, uint32_t rank);
 
 /* Bytes from INPUT to OUTPUT where a rank that has both runs in place, modulo 2⁶⁴. */

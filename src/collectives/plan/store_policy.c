@@ -1,3 +1,5 @@
+/* Which way pieces are stored, by the least time that each way took lately. Tested by
+ * tests/unit/collectives/plan/store_policy_test.c. */
 #include "collectives/plan/store_policy.h"
 
 #define FIRST_TRY  8u   /* pieces: all before are timed, for the first ones find cold memory */
@@ -6,7 +8,7 @@
 #define RISES_BY   8u /* an eighth, for a sample however long */
 #define BETTER_BY  8u /* so much faster the other way must be, or the two would take turns */
 
-/* The other way at 8, 16, 32 … 512, 1024, 1536 … */
+/* Is this piece stored the other way? Pieces 8, 16, 32 … 512, 1024, 1536 … are. */
 static bool is_try(uint64_t piece)
 {
     return piece < TRY_EVERY ? piece >= FIRST_TRY && (piece & (piece - 1)) == 0

@@ -1,14 +1,14 @@
 /* Plain stores, or stores around the cache?
  *
- * Out of place a fold overwrites lines that another core had last. A plain store fetches them first:
- * that is cheap from a cache that both cores share, and dear from one that they do not, or from
- * another socket. A store around the cache fetches nothing, but goes to memory. Which is faster no
- * size tells: on one virtual machine 1 MiB of two ranks took 21 µs with plain stores and 50 around,
+ * Out of place a fold overwrites lines that another core had last. A plain store fetches a line
+ * first, which is cheap from a cache that both cores share, and dear from another cache or another
+ * socket. A store around the cache fetches nothing, but goes to memory. No size tells which is
+ * faster: on one virtual machine 1 MiB of two ranks took 21 µs with plain stores and 50 around,
  * and an hour later, on other cores of its host, 84 and 50. So now and then a piece is stored the
- * other way, and the clock decides. The sums are the same bits; every rank decides for itself.
+ * other way, and the clock decides. The sums have the same bits, and every rank decides for itself.
  *
- * What a way costs is the least of what it took lately: a sample that was too long (somebody else
- * had the core) raises it by an eighth at most. */
+ * The cost of a way is the least time that pieces took lately. A sample that was too long (somebody
+ * else had the core) raises the cost by an eighth at most. */
 #ifndef GYRE_COLLECTIVES_PLAN_STORE_POLICY_H
 #define GYRE_COLLECTIVES_PLAN_STORE_POLICY_H
 

@@ -1,5 +1,5 @@
-/* The offline checker: proves one schedule by building it for all n ranks in one process and
- * following every byte.
+/* The offline checker: builds one schedule for all n ranks in one process, follows every byte, and
+ * so proves the schedule.
  *
  * What holds if it returns 0:
  *   - every SEND has exactly one RECV of equal length in the same round of its peer, and the other
@@ -12,7 +12,8 @@
  *     0 … n-1, in one REDUCE where the slice is narrow;
  *   - all of this whether a rank works in place or not, each rank choosing for itself: no byte is
  *     written twice or written and read by two steps of a round, and no INPUT is read after its
- *     OUTPUT has been overwritten. The places are those of the table in collectives/schedule/schedule.h;
+ *     OUTPUT has been overwritten. The table in collectives/schedule/verbs.h says where buffers
+ *     lie;
  *   - only buffers that the rank has are named, and in them only this slice's parts of blocks;
  *   - nothing undefined or out of bounds is read, INPUT is never written, and a step moves whole
  *     elements;
@@ -24,14 +25,14 @@
 #include "base/status.h"
 #include "collectives/schedule/schedule.h"
 
-/* Checks all n ranks of `slice`; its rank and in_place are ignored (an all-to-all, which is told
- * who works in place, is checked with nobody, everybody and every other rank). 0; GYRE_INVALID with
+/* Checks all n ranks of `slice`; its rank and in_place are ignored. An all-to-all, which is told
+ * who works in place, is checked with nobody, everybody and every other rank. 0; GYRE_INVALID with
  * the first defect in `trouble`, naming rank, round and step; or -ENOMEM. Time grows with the
- * number of steps of all ranks, not with the count. Not for hot paths. */
+ * number of steps of all ranks, not with the count. */
 int gyre_check_schedule(const struct gyre_algorithm *algorithm, const struct gyre_slice *slice,
                         struct gyre_trouble *trouble);
 
-/* The same where ranks differ in more than their number (the blocks of an all-to-all, in_place):
+/* Checks ranks that differ in more than their number (the blocks of an all-to-all, in_place):
  * of_rank[r] is rank r's own slice, n of them. */
 int gyre_check_ranks(const struct gyre_algorithm *algorithm, const struct gyre_slice *of_rank,
                      struct gyre_trouble *trouble);

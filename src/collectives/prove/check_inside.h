@@ -1,6 +1,11 @@
-/* The checker's own parts, shared by its files: check.c (the whole), check_form.c (what a round may
- * look like), check_move.c (what it moves) and check_end.c (what it comes to). Nobody else includes
- * this. */
+/* The checker's inside, for its files only:
+ *
+ *     check.c         the entry: round by round, then the end
+ *     check_form.c    what a round may look like
+ *     check_move.c    what a round moves
+ *     check_end.c     what a schedule comes to
+ *     check_tell.c    what is said of a defect
+ *     provenance.c    where bytes come from */
 #ifndef GYRE_COLLECTIVES_PROVE_CHECK_INSIDE_H
 #define GYRE_COLLECTIVES_PROVE_CHECK_INSIDE_H
 
@@ -44,29 +49,34 @@ struct gyre_checker {
     struct gyre_access *access; /* room for those of a round */
 };
 
-/* Each tells the first defect and returns GYRE_INVALID. */
+/* Tell the first defect and return GYRE_INVALID. */
 int gyre_check_fail_rank(const struct gyre_checker *c, uint32_t rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int gyre_check_fail_step(const struct gyre_checker *c, const struct gyre_actor *a,
                          const struct gyre_step *step, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Of one rank in the round in work, in this order; the round is built. All return 0 or the status
- * told. */
-int gyre_check_steps(struct gyre_checker *c, struct gyre_actor *a); /* each step alone */
-int gyre_check_messages(struct gyre_checker *c,
-                        struct gyre_actor *a); /* against its peers; all ranks are built */
-int gyre_check_apart(struct gyre_checker *c,
-                     struct gyre_actor *a); /* its steps against each other */
-int gyre_check_move(struct gyre_checker *c,
-                    struct gyre_actor *a); /* what it writes; all ranks are checked */
+/* The checks of one rank in the round in work, in this order. All return 0 or the status told. */
 
-/* At the end. */
-int gyre_check_output(struct gyre_checker *c, struct gyre_actor *a); /* is it the result? */
-int gyre_check_promises(struct gyre_checker *c);                     /* bytes sent, SCRATCH */
+/* Checks each step alone; the rank's round is built. */
+int gyre_check_steps(struct gyre_checker *c, struct gyre_actor *a);
 
-/* The only message of that kind with `peer` in this round, NULL and a count other than 1 if there
- * is not just one. */
+/* Checks messages against those of the peers; all ranks' rounds are built. */
+int gyre_check_messages(struct gyre_checker *c, struct gyre_actor *a);
+
+/* Checks the rank's steps against each other. */
+int gyre_check_apart(struct gyre_checker *c, struct gyre_actor *a);
+
+/* Moves what the steps move; all ranks are checked. */
+int gyre_check_move(struct gyre_checker *c, struct gyre_actor *a);
+
+/* Checks at the end that OUTPUT is the result. */
+int gyre_check_output(struct gyre_checker *c, struct gyre_actor *a);
+
+/* Checks at the end the bytes sent and the SCRATCH used against what was promised. */
+int gyre_check_promises(struct gyre_checker *c);
+
+/* Finds the message of that kind with `peer` in this round. *count is 1 if there is just one. */
 const struct gyre_step *gyre_check_find(const struct gyre_actor *a, enum gyre_step_kind kind,
                                         uint32_t peer, uint32_t *count);
 

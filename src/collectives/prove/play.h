@@ -1,9 +1,9 @@
 /* Plays a schedule on small integers: all n ranks in one process, round by round.
  *
- * It serves `gyre show --run`, which prints every buffer after every round, and the tests, as a
- * second proof that shares nothing with the checker: numbers instead of provenance, real buffers
- * (one where a rank works in place), and, with a seed, the steps of all ranks in a random order
- * that each round allows. */
+ * `gyre show --run` prints every buffer after every round. The tests have a second proof here that
+ * shares nothing with the checker: numbers instead of provenance, real buffers (one where a rank
+ * works in place), and, with a seed, the steps of all ranks in a random order that each round
+ * allows. */
 #ifndef GYRE_COLLECTIVES_PROVE_PLAY_H
 #define GYRE_COLLECTIVES_PROVE_PLAY_H
 
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "collectives/schedule/schedule.h"
 
-/* What a buffer holds before it is written. A sum with it is this again. */
+/* What a buffer holds before it is written. A sum with an undefined term is undefined. */
 #define GYRE_PLAY_UNDEFINED INT64_MIN
 
 /* Who works in place. */
@@ -54,7 +54,7 @@ int gyre_play_init(struct gyre_play *play, const struct gyre_algorithm *algorith
 void gyre_play_deinit(struct gyre_play *play); /* takes a zeroed one too */
 
 /* What element i of a block of this rank's OUTPUT has to be at the end: from the inputs as they
- * were given and from collectives/schedule/schedule.h's table alone. */
+ * were given and from collectives/schedule/verbs.h's table alone. */
 int64_t gyre_play_expected(const struct gyre_play *play, uint32_t rank, uint32_t block, uint64_t i);
 
 /* Plays the next round on all ranks. 0; GYRE_INVALID where a message is lost, nobody waits for it,

@@ -17,17 +17,17 @@ struct gyre_print_ranks {
 void gyre_print_title(FILE *out, const struct gyre_algorithm *algorithm,
                       const struct gyre_slice *slice);
 
-/* The steps of each of these ranks, round by round; the slice's rank is ignored. Rounds in which a
- * rank does nothing are left out of the table and are empty arrays in the JSON, which is one object
- * and ends with a newline. 0 or -ENOMEM. */
+/* Print the steps of each of these ranks, round by round; the slice's rank is ignored. Rounds in
+ * which a rank does nothing are left out of the table and are empty arrays in the JSON, which is
+ * one object and ends with a newline. 0 or -ENOMEM. */
 int gyre_print_table(FILE *out, const struct gyre_algorithm *algorithm,
                      const struct gyre_slice *slice, struct gyre_print_ranks ranks);
 int gyre_print_json(FILE *out, const struct gyre_algorithm *algorithm,
                     const struct gyre_slice *slice, struct gyre_print_ranks ranks);
 
-/* What the ranks hold, a line each: their INPUT; or now, their OUTPUT and, where there is any,
- * SCRATCH. A dot stands where nothing was written, a dash where a rank has no such buffer, a bar
- * before a block. */
+/* Print what the ranks hold, a line each: their INPUT; or their OUTPUT of now and, where there is
+ * any, SCRATCH. A dot stands where nothing was written, a dash where a rank has no such buffer, a
+ * bar before a block. */
 void gyre_print_inputs(FILE *out, const struct gyre_play *play, struct gyre_print_ranks ranks);
 void gyre_print_buffers(FILE *out, const struct gyre_play *play, struct gyre_print_ranks ranks);
 

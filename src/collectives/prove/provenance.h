@@ -37,7 +37,7 @@ struct gyre_value_book {
 int gyre_value_book_init(struct gyre_value_book *book, uint32_t n, bool rounds_partials);
 void gyre_value_book_deinit(struct gyre_value_book *book);
 
-/* Why values cannot be summed; *culprit says who: */
+/* Why values cannot be summed. `culprit` of gyre_value_fold() says who. */
 enum gyre_value_fault {
     GYRE_VALUE_TWICE = 1, /* this rank would be in the sum twice */
     GYRE_VALUE_CLOSED,    /* the term at this place was marked final already */
@@ -64,9 +64,11 @@ struct gyre_stretches {
 void gyre_stretches_deinit(struct gyre_stretches *stretches);
 /* The first stretch that ends behind `at`; stretches->count if there is none. */
 size_t gyre_stretches_find(const struct gyre_stretches *stretches, uint64_t at);
-int gyre_stretches_append(struct gyre_stretches *stretches,
-                          struct gyre_stretch stretch); /* 0 or -ENOMEM */
-int gyre_stretches_write(struct gyre_stretches *stretches,
-                         struct gyre_stretch stretch); /* 0 or -ENOMEM */
+
+/* Adds a stretch behind the last one. 0 or -ENOMEM. */
+int gyre_stretches_append(struct gyre_stretches *stretches, struct gyre_stretch stretch);
+
+/* Writes a stretch over what was there. 0 or -ENOMEM. */
+int gyre_stretches_write(struct gyre_stretches *stretches, struct gyre_stretch stretch);
 
 #endif

@@ -6,7 +6,7 @@
  *     place    0  4  1  5  2  3       of a rank in `order`
  *     start    0            4         of a node in `order`, and the end behind it
  *
- * They are read by every algorithm that knows of nodes: one that walks `order` enters and leaves
+ * Every algorithm that knows of nodes reads these tables. A walk along `order` enters and leaves
  * each node once. */
 #include "collectives/schedule/layout.h"
 

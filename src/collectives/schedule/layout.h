@@ -12,8 +12,9 @@ int gyre_layout_create(const uint32_t *node, uint32_t n, struct gyre_layout **la
                        struct gyre_trouble *trouble);
 void gyre_layout_destroy(struct gyre_layout *layout); /* NULL allowed */
 
-/* "4+2" (a node of four ranks, one of two) or "2x3" (two of three), in the order of ranks. *n is
- * how many ranks that are. GYRE_INVALID with a sentence that names `flag` and the text; -ENOMEM. */
+/* Reads "4+2" (a node of four ranks, one of two) or "2x3" (two of three), in the order of ranks. *n
+ * becomes the number of ranks. GYRE_INVALID with a sentence that names `flag` and the text;
+ * -ENOMEM. */
 int gyre_layout_read(const char *flag, const char *text, struct gyre_layout **layout, uint32_t *n,
                      struct gyre_trouble *trouble);
 

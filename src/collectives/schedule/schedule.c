@@ -4,10 +4,9 @@
  *     round.step    [ SEND ][ RECV ][ REDUCE first=0 sources=2 ][ COPY first=2 sources=1 ]
  *     round.source                  [  a  ][  b  ]               [  c  ]
  *
- * The arrays belong to the caller and have the size that the algorithm's extent promised. A step or
- * source that does not fit is not written; `overflow` is set, and from then on the round is
- * worthless: the checker reports it as a defect of the algorithm and the binder refuses to run it.
- * Nothing is ever written past an array.
+ * The arrays have the size that the algorithm's extent promised. A step or source that does not fit
+ * is not written, and `overflow` marks the round as worthless: the checker reports a defect of the
+ * algorithm, and the binder refuses to run the schedule. Nothing is ever written past an array.
  *
  * Tested by tests/unit/collectives/algorithms/table_test.c. */
 #include "collectives/schedule/schedule.h"

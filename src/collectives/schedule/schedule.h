@@ -2,8 +2,9 @@
  *
  * An algorithm is a pure function of a slice (who am I, how many are we, how many elements) and of
  * a round's index. It writes the steps of that round and nothing else: no pointer, no clock, no
- * allocation, no I/O. So a schedule can be printed, compared, simulated, proved (collectives/prove/check.h) and run
- * (collectives/engine/engine.h) by code that knows nothing of its idea.
+ * allocation, no I/O. So a schedule can be printed, compared, simulated, proved
+ * (collectives/prove/check.h) and run (collectives/engine/engine.h) by code that knows nothing of
+ * the algorithm's idea.
  *
  *   lane      one slice of the data, run by itself; the caller cuts a large operation into slices,
  *             and each lane that runs has its own SCRATCH. Lanes never wait for each other.
@@ -50,8 +51,8 @@ struct gyre_step {
     uint64_t length;         /* bytes; may be 0: an empty message still says "I am here" */
 };
 
-/* Storage of one round; the owner sets the arrays and their limits, the algorithm fills them
- * through gyre_round_*(). */
+/* One round. The owner makes the arrays (gyre_round_init), and the algorithm fills them through
+ * gyre_round_send() and its siblings. */
 struct gyre_round {
     struct gyre_step *step;
     struct gyre_place *source;
@@ -87,9 +88,8 @@ struct gyre_slice {
     struct gyre_blocks in, out; /* unequal ones; NULL: equal */
     uint64_t small; /* bytes up to which fewer rounds beat fewer bytes on these links; 0: 4 KiB */
     const struct gyre_layout *layout; /* NULL: all on one node */
-    bool in_place; /* this rank's: may change its COPY steps and where its SENDs read, only */
-    bool
-        rounds_partials; /* the accumulator is wider than the element: a partial sum would be rounded */
+    bool in_place;        /* of this rank; changes only its COPY steps and where its SENDs read */
+    bool rounds_partials; /* a partial sum would be rounded: the accumulator is the wider type */
 };
 
 struct gyre_span {
@@ -100,51 +100,56 @@ struct gyre_span {
 struct gyre_span gyre_slice_in_block(const struct gyre_slice *slice, uint32_t rank);
 struct gyre_span gyre_slice_out_block(const struct gyre_slice *slice, uint32_t rank);
 
-/* Bytes of `blocks` blocks, from block `first` on and after the last from 0 again. */
+/* Bytes of `blocks` blocks, from block `first` on; block 0 follows the last. */
 uint64_t gyre_slice_in_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
 uint64_t gyre_slice_out_run(const struct gyre_slice *slice, uint64_t first, uint32_t blocks);
 
-/* Part `index` of a span cut into `parts` by whole elements, the first ones an element longer; and
- * the span of a slice that has no blocks. */
+/* Part `index` of a span cut into `parts` by whole elements, the first ones an element longer. */
 struct gyre_span gyre_slice_cut(const struct gyre_slice *slice, struct gyre_span whole,
                                 uint64_t parts, uint64_t index);
+
+/* The span of a slice that has no blocks. */
 struct gyre_span gyre_slice_whole(const struct gyre_slice *slice);
 
-/* What a rank answers for where the data is spread over all: its block where the verb has blocks,
- * else one of n parts, the first ones an element longer. And the bytes of all these. */
+/* A rank's share of the data where all ranks have shares: its block where the verb has blocks, else
+ * one of n parts, the first ones an element longer. */
 struct gyre_span gyre_slice_share(const struct gyre_slice *slice, uint32_t rank);
+
+/* The bytes of all shares. */
 uint64_t gyre_slice_all_bytes(const struct gyre_slice *slice);
 
-/* What this rank has of INPUT or OUTPUT: no, one or n blocks, and block i of them. */
+/* Blocks that this rank has of INPUT or OUTPUT: 0, 1 or n. */
 uint32_t gyre_slice_blocks(const struct gyre_slice *slice, enum gyre_buffer buffer);
+
+/* The slice's part of block `i` of INPUT or OUTPUT. */
 struct gyre_span gyre_slice_block(const struct gyre_slice *slice, enum gyre_buffer buffer,
                                   uint32_t i);
 
-/* Where this rank works in place, INPUT + x is OUTPUT + x + this. */
+/* Bytes between the buffers where this rank works in place: INPUT + x is OUTPUT + x + shift. */
 int64_t gyre_slice_shift(const struct gyre_slice *slice);
 
-/* What a slice needs: rounds (the same on every rank, though many of one rank's may be empty) and
- * the fullest rank's scratch are exact, the rest are upper bounds. */
+/* What a slice needs. Exact are `rounds`, the same on every rank though many of one rank's may be
+ * empty, and the scratch of the fullest rank; the rest are upper bounds. */
 struct gyre_extent {
     uint64_t rounds;
     uint64_t scratch_bytes;
     uint32_t step_max, source_max; /* of any one round */
-    uint64_t idle_rounds;          /* of them: with steps of those only who work in place */
+    uint64_t idle_rounds;          /* of these: only ranks that work in place have steps there */
 };
 
 struct gyre_algorithm {
     const char *name;
     const char *summary; /* one line for `gyre show` */
-    uint32_t verbs;      /* bit 1 << verb for each operation it can build */
-    /* each element is the left fold over ranks 0 … n-1, rounded once: the result depends on nothing
-     * else. Partial folds may be passed on unless the slice is narrow */
+    uint32_t verbs;      /* bit 1 << verb for each operation that can be built */
+    /* Each element is the left fold over ranks 0 … n-1, rounded once; the result depends on nothing
+     * else. Partial folds may be passed on unless the slice rounds partials. */
     bool rank_order;
-    /* can it build this slice? equal on all ranks, for every count; NULL: always */
+    /* Can this slice be built? Equal on all ranks, for every count; NULL: always. */
     bool (*suits)(const struct gyre_slice *slice);
     struct gyre_extent (*extent)(const struct gyre_slice *slice);
-    /* appends the steps of one round to an empty one */
+    /* Appends the steps of one round to an empty one. */
     void (*round)(const struct gyre_slice *slice, uint64_t index, struct gyre_round *round);
-    /* the formula: what this rank sends in all rounds */
+    /* The formula for what this rank sends in all rounds. */
     uint64_t (*sent_bytes)(const struct gyre_slice *slice);
 };
 
@@ -163,8 +168,8 @@ void gyre_round_recv(struct gyre_round *round, uint32_t peer, struct gyre_place 
                      uint64_t length);
 void gyre_round_copy(struct gyre_round *round, struct gyre_place to, struct gyre_place from,
                      uint64_t length);
-/* REDUCE is opened with its destination and then given its sources, in order, until the next step
- * is added. */
+/* Opens a REDUCE with its destination. Its sources follow, in order, until the next step is
+ * added. */
 void gyre_round_reduce(struct gyre_round *round, struct gyre_place to, uint64_t length,
                        uint32_t flags);
 void gyre_round_source(struct gyre_round *round, struct gyre_place from);

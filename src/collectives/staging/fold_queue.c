@@ -1,4 +1,4 @@
-/* Work of any thread's operations on one device, and marks behind the caller's streams. */
+/* Work on one device, marks behind the caller's streams, and what memory is whose. */
 #include "collectives/staging/fold_queue.h"
 
 #include "base/clock.h"
@@ -23,8 +23,8 @@ void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index)
     fold_queue->work.posted = fold_queue->work.finished = 1;
 }
 
-/* To ask whether CUDA is loaded takes longer than a hundred short operations, and to load it longer than
- * MOMENT_NS, so within a moment of the answer no address can be CUDA's. */
+/* To ask whether CUDA is loaded takes longer than a hundred short operations. To load CUDA takes
+ * longer than MOMENT_NS, so within a moment of the answer no address can be CUDA's. */
 static bool cuda_present(struct gyre_fold_queue *fold_queue)
 {
     uint64_t now = gyre_now_ns();

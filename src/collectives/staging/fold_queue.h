@@ -1,10 +1,10 @@
 /* The fold queue: copies and folds of memory that the CPU cannot touch, on a queue of the device
  * that it is of. One per process; every communicator's operations share it.
  *
- * Posts are finished in the order in which they were made, so a ticket, the number of a post, is
- * all that anybody keeps of one. Nothing on that queue ever waits for a peer or for a stream of the
- * caller's: it is empty in bounded time. What waits for streams is a second queue that does nothing
- * else: a stream may itself wait for an operation whose copies are not posted yet.
+ * Posts finish in the order in which they were made, so a post is known by its number, the ticket.
+ * Nothing on the queue ever waits for a peer or for a stream of the caller's, so the queue is empty
+ * in bounded time. A second queue does nothing but wait for streams: a stream may itself wait for
+ * an operation whose copies are not posted yet.
  *
  * All calls: owner (gyre_domain_enter), but for what says otherwise. */
 #ifndef GYRE_COLLECTIVES_STAGING_FOLD_QUEUE_H
@@ -16,11 +16,11 @@
 
 struct gyre_fold_queue {
     const struct gyre_device *device;
-    int index;                   /* of the device; negative: there is none */
+    int index;                   /* of the device; negative: none */
     struct gyre_tickets work;    /* made by the first use, as the next one */
     struct gyre_tickets marks;   /* what streams of the caller's have come to */
-    int status;                  /* negative: the device is lost, */
-    struct gyre_trouble trouble; /* and its story */
+    int status;                  /* negative: the device is lost */
+    struct gyre_trouble trouble; /* why the device was lost */
 
     /* Of a rank without a device, where this build could use one; else NULL. */
     const struct gyre_device *unused;
@@ -35,16 +35,16 @@ void gyre_fold_queue_init(struct gyre_fold_queue *fold_queue, int index);
 /* Waits for what was posted. May be called twice. */
 void gyre_fold_queue_deinit(struct gyre_fold_queue *fold_queue);
 
-/* Is this memory one that only the fold queue can read? Any thread. */
+/* Is this the memory of a device, which only the fold queue can read? Any thread. */
 static inline bool gyre_fold_queue_owns(const struct gyre_fold_queue *fold_queue,
                                         const void *memory)
 {
     return fold_queue->device && memory && fold_queue->device->classify(memory) != GYRE_MEMORY_HOST;
 }
 
-/* Is this memory one that nobody here can read: a device's, in a process that has none? A program
- * may load CUDA after it has joined. What was found to be the host's is not asked again. Any
- * thread. */
+/* Is this the memory of a device in a process that has none, which nobody here can read? A program
+ * may load CUDA after it has joined. Memory that was found to be the host's is not asked about
+ * again. Any thread. */
 bool gyre_fold_queue_looks_foreign(struct gyre_fold_queue *fold_queue, const void *memory);
 
 static inline bool gyre_fold_queue_is_foreign(struct gyre_fold_queue *fold_queue,
@@ -53,7 +53,7 @@ static inline bool gyre_fold_queue_is_foreign(struct gyre_fold_queue *fold_queue
     return fold_queue->unused && memory && gyre_fold_queue_looks_foreign(fold_queue, memory);
 }
 
-/* Neither of the two: the CPU can touch it. Any thread. */
+/* Is this memory that the CPU can touch? Any thread. */
 static inline bool gyre_fold_queue_is_host(struct gyre_fold_queue *fold_queue, const void *memory)
 {
     return !gyre_fold_queue_owns(fold_queue, memory) &&
@@ -70,10 +70,10 @@ static inline int gyre_fold_queue_admit(const struct gyre_fold_queue *fold_queue
                : 0;
 }
 
-/* Makes kernels ready and the queues, where that has not been done. May block: once. */
+/* Makes kernels ready, and the queues, where that has not been done. May block, once. */
 int gyre_fold_queue_open(struct gyre_fold_queue *fold_queue, struct gyre_trouble *trouble);
 
-/* A gate is reached when what is on the stream now has finished. */
+/* Marks the stream: the mark is reached when what is on the stream now has finished. */
 int gyre_fold_queue_mark(struct gyre_fold_queue *fold_queue, void *stream, uint64_t *stream_mark,
                          struct gyre_trouble *trouble);
 
@@ -83,23 +83,23 @@ static inline bool gyre_fold_queue_mark_reached(const struct gyre_fold_queue *fo
     return gyre_tickets_done(&fold_queue->marks, stream_mark);
 }
 
-/* What is put on the stream from now on waits for *word to be `value`. */
+/* Lets what is put on the stream from now on wait for *word to be `value`. */
 int gyre_fold_queue_stream_wait(struct gyre_fold_queue *fold_queue, void *stream,
                                 const gyre_device_word *word, uint64_t value,
                                 struct gyre_trouble *trouble);
 
-/* A fold on the stream itself: nothing here knows when it is over. */
+/* Folds on the stream itself; nothing here knows when the fold is over. */
 int gyre_fold_queue_fold_on(struct gyre_fold_queue *fold_queue, void *stream, gyre_fold fold,
                             const struct gyre_fold_task *task, struct gyre_trouble *trouble);
 
-/* How many posts it takes now. */
+/* How many posts the queue takes now. */
 static inline uint32_t gyre_fold_queue_room(const struct gyre_fold_queue *fold_queue)
 {
     return gyre_tickets_room(&fold_queue->work);
 }
 
-/* Post, and wait for the oldest where there is no room: whoever must not looks at the room first.
- * The ticket; one that is never done where the device is lost. */
+/* Post, and wait for the oldest post where there is no room; who must not wait looks at the room
+ * first. Return the ticket, one that is never done where the device is lost. */
 uint64_t gyre_fold_queue_copy(struct gyre_fold_queue *fold_queue, void *to, const void *from,
                               uint64_t bytes);
 uint64_t gyre_fold_queue_fold(struct gyre_fold_queue *fold_queue, gyre_fold fold,
@@ -118,14 +118,14 @@ static inline bool gyre_fold_queue_busy(const struct gyre_fold_queue *fold_queue
 /* Learns what has finished; true if anything had. */
 bool gyre_fold_queue_poll(struct gyre_fold_queue *fold_queue);
 
-/* A copy between any two memories, finished when this returns: 0 or the fold queue's status. */
+/* Copies between any two memories and waits for the copy: 0 or the fold queue's status. */
 int gyre_fold_queue_copy_now(struct gyre_fold_queue *fold_queue, void *to, const void *from,
                              uint64_t bytes);
 
 /* Waits for a ticket: 0 or the fold queue's status. */
 int gyre_fold_queue_await(struct gyre_fold_queue *fold_queue, uint64_t ticket);
 
-/* Waits for all that was posted, but not for ever: on a job that has failed. */
+/* Waits for all that was posted, but not for ever: the job has failed. */
 void gyre_fold_queue_settle(struct gyre_fold_queue *fold_queue);
 
 #endif

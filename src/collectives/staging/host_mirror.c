@@ -31,8 +31,8 @@ struct gyre_host_mirror {
     uint32_t n, rank;
     const uint8_t *input; /* the caller's, on the device; NULL: the host's, or nothing */
     uint8_t *output;
-    uint8_t *host_input, *host_output; /* theirs here */
-    uint64_t parcels, each;            /* of so many slices */
+    uint8_t *host_input, *host_output; /* their places in the mirror */
+    uint64_t parcels, each;            /* parcels of `each` slices */
     uint64_t asked, ready, given;
     uint64_t ticket[AHEAD]; /* of parcels asked for */
     uint64_t last;          /* of what was given back */
@@ -59,7 +59,8 @@ static struct gyre_host_mirror *new_mirror(struct gyre_fold_queue *fold_queue, u
     return mirror;
 }
 
-/* The first idle one that is large enough; one that is too small makes room for a larger. */
+/* Finds the first idle mirror that is large enough. An idle one that is too small makes room for a
+ * larger one. */
 static struct gyre_host_mirror *find_mirror(struct gyre_mirror_pool *pool, uint64_t bytes)
 {
     for (struct gyre_host_mirror *it = pool->first; it; it = it->next)
@@ -99,7 +100,7 @@ void gyre_mirror_pool_deinit(struct gyre_mirror_pool *pool)
 
 /* -- layout ------------------------------------------------------------------------------------ */
 
-/* INPUT and OUTPUT stand to each other as the caller's do. */
+/* Places INPUT and OUTPUT to each other as the caller's are. */
 static void lay_out_mirror(struct gyre_host_mirror *mirror, bool in_place, uint64_t in_bytes)
 {
     intptr_t apart = (intptr_t)gyre_shape_distance(&mirror->plan->shape, mirror->rank);
@@ -177,7 +178,7 @@ void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-/* All slices of a parcel as one. */
+/* All slices of a parcel as one slice. */
 static struct gyre_slice slice_of(const struct gyre_host_mirror *mirror, uint64_t index)
 {
     const struct gyre_plan *plan = mirror->plan;
@@ -188,7 +189,8 @@ static struct gyre_slice slice_of(const struct gyre_host_mirror *mirror, uint64_
     return slice;
 }
 
-/* Blocks of all of an operation stand close together, unless their places were given. */
+/* Copies that a parcel takes. Where one parcel is all of the operation its blocks stand close
+ * together, unless their places were given. */
 static uint32_t pieces_of(const struct gyre_host_mirror *mirror, const struct gyre_slice *slice,
                           enum gyre_buffer buffer)
 {

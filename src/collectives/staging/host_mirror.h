@@ -3,10 +3,10 @@
  *
  *     INPUT on the device ──copy──▶ mirror ──▶ the operation, as ever ──▶ mirror ──copy──▶ OUTPUT
  *
- * The host mirror is host memory laid out as the caller's buffers are. A slice's bytes are copied
- * when the slice is due and given back when it has run, so the device's copy engine works beside
- * the wire, and beside the processors on mapped memory. Peers learn nothing of it: each rank
- * chooses for itself where its buffers are.
+ * A host mirror is host memory laid out as the caller's buffers are. A slice's bytes are copied
+ * when the slice is due and given back when the slice has run, so the device's copy engine works
+ * beside the wire, and beside the processors on mapped memory. Peers learn nothing of the mirror:
+ * each rank chooses for itself where its buffers are.
  *
  * All calls: owner. */
 #ifndef GYRE_COLLECTIVES_STAGING_HOST_MIRROR_H
@@ -24,15 +24,15 @@ struct gyre_mirror_pool {
     struct gyre_host_mirror *first; /* all that were made */
 };
 
-/* Finds the host mirror that these buffers want; NULL where they are the host's. Allocates where the
- * pool has none that is large enough. Nothing is copied yet. */
+/* Finds the host mirror that these buffers want; NULL where they are the host's. Allocates where
+ * the pool has none that is large enough. Nothing is copied yet. */
 int gyre_mirror_make(struct gyre_mirror_pool *pool, const struct gyre_plan *plan, const void *input,
                      void *output, struct gyre_host_mirror **mirror, struct gyre_trouble *trouble);
 
 /* Lets the operation run on the host mirror from here on. NULL: on its own buffers. */
 void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror);
 
-/* Asks for what is due, and learns what has come. True if anything moved. */
+/* Posts the copies that are due and learns which have come. True if anything moved. */
 bool gyre_mirror_run(struct gyre_host_mirror *mirror);
 
 /* Is the slice's INPUT here? Of an EXCHANGE, which is not cut, all of it. */
@@ -41,15 +41,20 @@ bool gyre_mirror_ready(const struct gyre_host_mirror *mirror, uint64_t slice);
 /* STEPS: gives the slice's OUTPUT back. False: there is no room on the queue now, ask again. */
 bool gyre_mirror_give(struct gyre_host_mirror *mirror, uint64_t slice);
 
-/* On mapped memory, where slices end in their order: the first so many have. True if anything was
- * given back; what was not is asked for again. */
+/* Gives back the first `slices` slices, on mapped memory, where slices end in their order. True if
+ * anything was given back; ask again for the rest. */
 bool gyre_mirror_give_before(struct gyre_host_mirror *mirror, uint64_t slices);
 
-/* Has all of OUTPUT been given back; and has it arrived? */
+/* Has all of OUTPUT been given back? */
 bool gyre_mirror_given(const struct gyre_host_mirror *mirror);
+
+/* Has all of OUTPUT arrived? */
 bool gyre_mirror_over(const struct gyre_host_mirror *mirror);
 
-void gyre_mirror_release(struct gyre_host_mirror *mirror); /* to the pool; NULL allowed */
+/* Gives the mirror back to its pool. NULL allowed. */
+void gyre_mirror_release(struct gyre_host_mirror *mirror);
+
+/* Frees all mirrors of the pool. */
 void gyre_mirror_pool_deinit(struct gyre_mirror_pool *pool);
 
 #endif

@@ -1,9 +1,9 @@
 /* Host memory that a device copies from and to: whole pages, locked where that is possible.
  *
  * Locking and unlocking may wait for all of a device's work, so both are done in quiet moments
- * (stream_wait.h) and while the fold queue has nothing to do. What is made between them stays
- * unlocked until it is used again, slower and otherwise the same; what is dropped between them is
- * kept until the next.
+ * (stream_wait.h) while the fold queue has nothing to do. Memory made between such moments stays
+ * unlocked until its next use, slower and otherwise the same. Memory dropped between them is kept
+ * until the next moment.
  *
  * All calls: owner of the fold queue. */
 #ifndef GYRE_COLLECTIVES_STAGING_PINNED_H
@@ -17,14 +17,14 @@ struct gyre_pinned {
     bool tried, locked;
 };
 
-/* -ENOMEM. */
+/* Makes memory, locked where that is possible now. -ENOMEM. */
 int gyre_pinned_make(struct gyre_fold_queue *fold_queue, uint64_t bytes,
                      struct gyre_pinned *pinned);
 
-/* Locks it where that has not been tried. Before it is used again. */
+/* Locks the pages where that has not been tried. To be called before each further use. */
 void gyre_pinned_lock(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned);
 
-/* No work uses it any more. */
+/* Gives the memory up; no work uses the memory any more. */
 void gyre_pinned_drop(struct gyre_fold_queue *fold_queue, struct gyre_pinned *pinned);
 
 #endif

@@ -1,9 +1,9 @@
 /* The copy queue: copies of messages where one end is memory that the CPU cannot touch, on a queue
  * of this process's device. One per domain; every link of the node shares it.
  *
- * A copy is known by its ticket. Nothing on the queue ever waits for a peer or for a stream, so it
- * is empty in bounded time, and whoever must know that memory is not used any more can wait for
- * that. Any thread: the watch closes peers' memory while the owner of the domain copies from it. */
+ * A copy is known by its ticket. Nothing on the queue ever waits for a peer or for a stream, so the
+ * queue is empty in bounded time, and who must know that memory is not used any more can wait for
+ * that. Any thread: the watch closes peers' memory while the owner of the domain copies. */
 #ifndef GYRE_TRANSPORT_MEMORY_COPY_QUEUE_H
 #define GYRE_TRANSPORT_MEMORY_COPY_QUEUE_H
 
@@ -12,40 +12,42 @@
 
 struct gyre_copy_queue;
 
-/* For memory of that device. Nothing is asked of the device before the first copy. NULL: no memory. */
+/* Makes a queue for memory of that device. Nothing is asked of the device before the first copy.
+ * NULL: no memory. */
 struct gyre_copy_queue *gyre_copy_queue_create(const struct gyre_device *device, int index);
 
 /* Waits for what is under way. NULL allowed, as below. */
 void gyre_copy_queue_destroy(struct gyre_copy_queue *copy_queue);
 
-/* Is this memory one that only the device can read? */
+/* Is this memory that only the device can read? */
 bool gyre_copy_queue_owns(const struct gyre_copy_queue *copy_queue, const void *memory);
 
-/* Post a copy of at least a byte. 0: *ticket is its own; GYRE_AGAIN: no room now; GYRE_UNSUPPORTED:
- * not between these memories; otherwise negative: the device is lost to this process. The copy
- * queue's words say how. fetch() reads a span of a peer's
- * region, of either kind, wherever it is mapped now; -ENOENT: it is not mapped. */
+/* Post a copy of at least a byte. 0: *ticket is the copy's; GYRE_AGAIN: no room now;
+ * GYRE_UNSUPPORTED: not between these memories; otherwise negative: the device is lost to this
+ * process, and gyre_copy_queue_message() says why. fetch() reads a span of a peer's region, of
+ * either kind, wherever the region is mapped now; -ENOENT: nowhere. */
 int gyre_copy_queue_copy(struct gyre_copy_queue *copy_queue, void *to, const void *from,
                          uint64_t bytes, uint64_t *ticket);
 int gyre_copy_queue_fetch(struct gyre_copy_queue *copy_queue,
                           const struct gyre_memory_lookup *lookup, const struct gyre_spot *spot,
                           void *to, uint64_t *ticket);
 
-/* 1: the copy is over; 0: not yet; negative: it never will be. */
+/* Is the copy over? 1: yes; 0: not yet; negative: never. */
 int gyre_copy_queue_done(struct gyre_copy_queue *copy_queue, uint64_t ticket);
 
-/* Whether its device's memory is exported, or goes by classic IPC handles. */
+/* Is its device's memory exported? Otherwise it goes by classic IPC handles. */
 bool gyre_copy_queue_exports(const struct gyre_copy_queue *copy_queue);
 
-/* Something is under way. */
+/* Is anything under way? */
 bool gyre_copy_queue_busy(const struct gyre_copy_queue *copy_queue);
 
 /* Why the device was lost, or a copy was refused; empty if neither was. */
 const char *gyre_copy_queue_message(const struct gyre_copy_queue *copy_queue);
 
-/* settle(): nothing that was posted is under way any more. halt() likewise, and nothing new begins
- * until resume(). */
+/* Waits until nothing is under way. */
 void gyre_copy_queue_settle(struct gyre_copy_queue *copy_queue);
+
+/* Waits until nothing is under way, and lets nothing new begin until resume(). */
 void gyre_copy_queue_halt(struct gyre_copy_queue *copy_queue);
 void gyre_copy_queue_resume(struct gyre_copy_queue *copy_queue);
 
