@@ -244,7 +244,7 @@ const char *gyre_nearest_name(const char *typed, const char *const *names, const
 }
 
 /* "a, b or c", cut where the room ends. */
-static void list_words(const char *const *words, int count, char *list, size_t room)
+void gyre_list_words(const char *const *words, int count, char *list, size_t room)
 {
     size_t length = 0;
     list[0] = '\0';
@@ -264,7 +264,7 @@ int gyre_parse_word(const char *name, const char *text, const char *const *words
         }
     }
     char list[512];
-    list_words(words, count, list, sizeof list);
+    gyre_list_words(words, count, list, sizeof list);
     const char *near = gyre_nearest_word(text, words, count);
     return gyre_trouble_set(trouble, GYRE_INVALID, "%s is \"%s\": expected %s%s%s%s", name, text,
                             list, near ? " (did you mean \"" : "", near ? near : "",

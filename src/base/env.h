@@ -10,6 +10,9 @@
 
 #include <stdint.h>
 
+/* "a, b or c" */
+void gyre_list_words(const char *const *words, int count, char *list, size_t room);
+
 /* Each writes *out only on success. `name` is what the message calls the value ("GYRE_TIMEOUT",
  * "--ranks"). parse_*: `text` is the value. env_*: the value is getenv(name); unset or empty leaves
  * *out alone and returns 0. */

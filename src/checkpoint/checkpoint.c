@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int list(const char *folder, uint64_t **steps, uint64_t *count,
-                struct gyre_checkpoint_report *report, struct gyre_trouble *trouble)
+static int list_generations(const char *folder, uint64_t **steps, uint64_t *count,
+                            struct gyre_checkpoint_report *report, struct gyre_trouble *trouble)
 {
     *report = (struct gyre_checkpoint_report){0};
     int status = gyre_generation_list(folder, steps, count, trouble);
@@ -56,7 +56,7 @@ int gyre_checkpoint_look(const char *folder, struct gyre_checkpoint_report *repo
 {
     uint64_t *steps, count;
     struct gyre_checkpoint *checkpoint;
-    int status = list(folder, &steps, &count, report, trouble);
+    int status = list_generations(folder, &steps, &count, report, trouble);
     if (status)
         return status;
     for (uint64_t i = 0; i < count && !status; i++) {
@@ -98,7 +98,7 @@ int gyre_checkpoint_open(struct gyre_checkpoint **checkpoint, const char *folder
     uint64_t *steps, count;
     *checkpoint = NULL;
     struct gyre_checkpoint_report *report = skipped ? skipped : &own;
-    int status = list(folder, &steps, &count, report, trouble);
+    int status = list_generations(folder, &steps, &count, report, trouble);
     if (status)
         return status;
     for (uint64_t i = 0; i < count && !*checkpoint && !status; i++)

@@ -50,12 +50,12 @@ int gyre_checkpoint_hash_model(const struct gyre_checkpoint_list *model,
  * removes. To be asked before hours of work and not after. */
 int gyre_checkpoint_prepare(const char *folder, uint64_t step, struct gyre_trouble *trouble);
 
-/* Makes a generation, and DIR itself if it is missing (not the folders above). Returns once it is on
- * the disk; then removes what is older than the newest `keep` (at least 1) whole generations, and
- * only tells the log if that fails. After a failure, or a crash at any point, the generations that
- * were there still are; what a crash left half is removed by the next save. A generation of the
- * same step is replaced. Refused where DIR holds a whole one of a later step, for resuming would
- * take that one. */
+/* Makes a generation, and DIR itself if it is missing (not the folders above). Returns once it is
+ * on the disk; then removes what is older than the newest `keep` (at least 1) whole generations,
+ * and only tells the log if that fails. After a failure, or a crash at any point, the generations
+ * that were there still are; what a crash left half is removed by the next save. A generation of
+ * the same step is replaced. Refused where DIR holds a whole one of a later step, for resuming
+ * would take that one. */
 int gyre_checkpoint_save(const char *folder, const struct gyre_checkpoint_content *content,
                          uint64_t keep, struct gyre_trouble *trouble);
 

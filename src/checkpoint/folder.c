@@ -1,11 +1,12 @@
 /* What lies in a checkpoint's folder, by name:
  *
- *     step-00000120                   a generation: at least 8 digits, more only where they are needed
+ *     step-00000120                   a generation: 8 digits, more where they are needed
  *     step-00000120.part-5f0c99a1     a rest: being written, or being removed, or left by a crash
  *     anything else                   somebody's; never touched
  *
- * A generation appears and disappears by one rename, to and from the name of a rest. Only files that
- * saving writes are removed, and only from real folders; a folder that holds anything more stays. */
+ * A generation appears and disappears by one rename, to and from the name of a rest. Only files
+ * that saving writes are removed, and only from real folders; a folder that holds anything more
+ * stays. Tested by tests/unit/checkpoint/checkpoint_test.c. */
 #include "checkpoint/inside.h"
 
 #include "base/rng.h"
@@ -76,7 +77,8 @@ static bool is_rest(const char *name)
     return take_step(name, &step, &rest) && !strncmp(rest, ".part-", 6) && is_hex8(rest + 6);
 }
 
-/* What saving writes into a generation, and what gyre_file_replace() calls it before it is whole. */
+/* What saving writes into a generation, and what gyre_file_replace() calls it before it is
+ * whole. */
 static bool is_ours(const char *name)
 {
     static const char *const names[] = {"model.safetensors", "training.safetensors",

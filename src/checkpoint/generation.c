@@ -1,11 +1,12 @@
 /* Reading: a generation is open when every byte of it is known to be what was saved.
  *
- *     step-00000120   manifest ─▶ lengths ─▶ SHA-256 of each file ─▶ tables of tensors ─▶ model hash
+ *     step-00000120   manifest ─▶ lengths ─▶ SHA-256 of files ─▶ tables of tensors ─▶ model hash
  *          │ no: told, and
  *          ▼
  *     step-00000100   …
  *
- * What is hashed is the mapping that is read afterwards, so nobody can put another file in between. */
+ * What is hashed is the mapping that is read afterwards, so nobody can put another file in between.
+ * Tested by tests/unit/checkpoint/checkpoint_test.c. */
 #include "checkpoint/inside.h"
 
 #include "data/files/json_out.h"

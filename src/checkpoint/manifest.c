@@ -10,7 +10,8 @@
  *     }
  *
  * The last line makes a flipped bit in the manifest itself as visible as one in the tensors. It is
- * checked behind the version, for another version may end otherwise, and before the rest. */
+ * checked behind the version, for another version may end otherwise, and before the rest. Tested by
+ * tests/unit/checkpoint/checkpoint_test.c. */
 #include "checkpoint/inside.h"
 
 #include "base/hex.h"
@@ -76,8 +77,8 @@ static void put_manifest(struct gyre_json_out *out, const struct gyre_manifest *
     gyre_json_put_text(out, manifest->texts ? "\n  },\n" : "{},\n");
 }
 
-static int check_texts(const char *path, const struct gyre_manifest *manifest,
-                       struct gyre_trouble *trouble)
+static int check_manifest_texts(const char *path, const struct gyre_manifest *manifest,
+                                struct gyre_trouble *trouble)
 {
     for (uint64_t i = 0; i < manifest->texts; i++) {
         const char *key = manifest->text[i].key, *what = NULL;
@@ -97,7 +98,7 @@ int gyre_manifest_write(const char *path, const struct gyre_manifest *manifest,
 {
     struct gyre_json_out out = {0};
     char sha256[GYRE_SHA256_TEXT];
-    int status = check_texts(path, manifest, trouble);
+    int status = check_manifest_texts(path, manifest, trouble);
     if (status)
         return status;
     put_manifest(&out, manifest);
@@ -130,7 +131,7 @@ struct reading {
     char *here; /* where the next string is decoded to */
 };
 
-struct member {
+struct json_member {
     const char *name;
     int (*read)(struct reading *reading, void *to);
     void *to;
@@ -153,7 +154,7 @@ static int read_sha256(struct reading *reading, void *to)
 }
 
 /* An object of all these members, each once, and of no others. */
-static int read_members(struct reading *reading, const struct member *member, int count)
+static int read_members(struct reading *reading, const struct json_member *member, int count)
 {
     unsigned seen = 0;
     bool more;
@@ -179,15 +180,15 @@ static int read_members(struct reading *reading, const struct member *member, in
 static int read_file_entry(struct reading *reading, void *to)
 {
     struct gyre_manifest_file *file = to;
-    const struct member members[] = {{"bytes", read_whole_number, &file->bytes},
-                                     {"sha256", read_sha256, file->sha256}};
+    const struct json_member members[] = {{"bytes", read_whole_number, &file->bytes},
+                                          {"sha256", read_sha256, file->sha256}};
     return read_members(reading, members, 2);
 }
 
 static int read_files(struct reading *reading, void *to)
 {
     struct gyre_manifest_file *file = to;
-    const struct member members[] = {
+    const struct json_member members[] = {
         {gyre_checkpoint_file_name[0], read_file_entry, &file[0]},
         {gyre_checkpoint_file_name[1], read_file_entry, &file[1]},
     };
@@ -204,7 +205,7 @@ static int read_string(struct reading *reading, const char **text, bool key)
 }
 
 /* A text takes at least 5 bytes, `"":""`, so the table has room for all. */
-static int read_texts(struct reading *reading, void *to)
+static int read_manifest_texts(struct reading *reading, void *to)
 {
     struct gyre_manifest *manifest = to;
     bool more;
@@ -268,13 +269,13 @@ static int read_object(const char *path, const struct gyre_file *file,
     int status = check_version(path, file, reading.here, trouble);
     if (status || (status = check_last(path, file, trouble)))
         return status;
-    const struct member members[] = {
+    const struct json_member members[] = {
         {"gyre_checkpoint", read_whole_number, &version},
         {"step", read_whole_number, &manifest->step},
         {"world", read_whole_number, &manifest->world},
         {"model", read_sha256, manifest->model},
         {"files", read_files, manifest->file},
-        {"texts", read_texts, manifest},
+        {"texts", read_manifest_texts, manifest},
         {"sha256", read_sha256, last},
     };
     status = read_members(&reading, members, sizeof members / sizeof *members);

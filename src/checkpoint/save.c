@@ -4,8 +4,9 @@
  *         ─▶ rename to step-N ─▶ sync DIR ─▶ remove what is too old
  *                 ▲ before this nobody sees it, after it everybody sees all of it
  *
- * The hashes are of what is read back from the files. A step that is there already changes places with
- * the new one in one call; where the file system cannot do that, the old one is moved away first. */
+ * The hashes are of what is read back from the files. A step that is there already changes places
+ * with the new one in one call; where the file system cannot do that, the old one is moved away
+ * first. Tested by tests/unit/checkpoint/crash_test.c. */
 #include "checkpoint/inside.h"
 
 #include "base/log.h"
@@ -55,7 +56,7 @@ static int make_folder(const struct saving *saving)
     return 0;
 }
 
-static bool is_whole(const char *folder, uint64_t step, int *status)
+static bool generation_is_whole(const char *folder, uint64_t step, int *status)
 {
     struct gyre_checkpoint *checkpoint;
     *status = gyre_generation_open(&checkpoint, folder, step, NULL);
@@ -68,7 +69,7 @@ static int refuse_later(const struct saving *saving)
     uint64_t *steps, count, step = saving->content->step;
     int ignored, status = gyre_generation_list(saving->folder, &steps, &count, saving->trouble);
     for (uint64_t i = 0; i < count && steps[i] > step && !status; i++)
-        if (is_whole(saving->folder, steps[i], &ignored))
+        if (generation_is_whole(saving->folder, steps[i], &ignored))
             status = gyre_trouble_set(saving->trouble, GYRE_INVALID,
                                       "%s holds step %" PRIu64 " already, which resuming would "
                                       "take: remove it, or save into another folder",
@@ -176,7 +177,7 @@ static void prune(const struct saving *saving, uint64_t keep)
         if (steps[i] >= saving->content->step)
             continue;
         if (whole < keep)
-            whole += is_whole(saving->folder, steps[i], &status);
+            whole += generation_is_whole(saving->folder, steps[i], &status);
         else
             status = gyre_generation_remove(saving->folder, steps[i]);
         if (whole >= keep && status && status != -ENOTEMPTY)
@@ -224,7 +225,7 @@ static int make_part(struct saving *saving)
     return status;
 }
 
-static int save(struct saving *saving)
+static int save_generation(struct saving *saving)
 {
     int status = make_part(saving);
     if (!status)
@@ -258,7 +259,7 @@ int gyre_checkpoint_save(const char *folder, const struct gyre_checkpoint_conten
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "a checkpoint of 0 ranks: at least 1 saved "
                                 "it");
-    if (save(&saving))
+    if (save_generation(&saving))
         return explain(&saving);
     prune(&saving, keep);
     return 0;

@@ -1,5 +1,6 @@
 /* Tensors of a checkpoint by what is expected of them. What differs is told with both sides, as
- * "F32 [64,13]", so the text alone says which layer of which model was changed. */
+ * "F32 [64,13]", so the text alone says which layer of which model was changed. Tested by
+ * tests/unit/checkpoint/checkpoint_test.c. */
 #include "checkpoint/inside.h"
 
 #include <inttypes.h>

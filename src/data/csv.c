@@ -22,16 +22,16 @@
 #define SHOWN_MAX  40
 #define NO_LABEL   UINT64_MAX
 
-struct span {
+struct csv_span {
     const char *at, *end;
 };
 
 struct table {
     const char *name;
-    struct span rest; /* the lines not taken yet */
-    uint64_t line;    /* the number of the last one taken */
-    uint64_t fields;  /* of each row */
-    uint64_t label;   /* its field, or NO_LABEL */
+    struct csv_span rest; /* the lines not taken yet */
+    uint64_t line;        /* the number of the last one taken */
+    uint64_t fields;      /* of each row */
+    uint64_t label;       /* its field, or NO_LABEL */
     const struct gyre_csv_options *options;
     char separator;
     locale_t locale;
@@ -41,13 +41,13 @@ struct table {
 
 /* -- lines and fields -------------------------------------------------------------------------- */
 
-static bool next_line(struct table *table, struct span *line)
+static bool next_line(struct table *table, struct csv_span *line)
 {
-    struct span *rest = &table->rest;
+    struct csv_span *rest = &table->rest;
     if (rest->at == rest->end)
         return false;
     const char *feed = memchr(rest->at, '\n', (size_t)(rest->end - rest->at));
-    *line = (struct span){rest->at, feed ? feed : rest->end};
+    *line = (struct csv_span){rest->at, feed ? feed : rest->end};
     rest->at = feed ? feed + 1 : rest->end;
     if (line->end > line->at && line->end[-1] == '\r')
         line->end--;
@@ -55,7 +55,7 @@ static bool next_line(struct table *table, struct span *line)
     return true;
 }
 
-static struct span trimmed(struct span field)
+static struct csv_span trimmed(struct csv_span field)
 {
     while (field.at < field.end && (*field.at == ' ' || *field.at == '\t'))
         field.at++;
@@ -76,7 +76,7 @@ static const char *skip_quoted(const char *at, const char *end)
 /* The separator behind the field that begins at `at`, or NULL; within quotes there is none. */
 static const char *find_cut(const struct table *table, const char *at, const char *end)
 {
-    const char *begin = trimmed((struct span){at, end}).at;
+    const char *begin = trimmed((struct csv_span){at, end}).at;
     if (begin < end && *begin == '"')
         at = skip_quoted(begin + 1, end);
     while (at < end && *at != table->separator)
@@ -85,26 +85,26 @@ static const char *find_cut(const struct table *table, const char *at, const cha
 }
 
 /* Takes a field from the line; false where the line has no more. A line of nothing is one field. */
-static bool next_field(const struct table *table, struct span *line, struct span *field)
+static bool next_field(const struct table *table, struct csv_span *line, struct csv_span *field)
 {
     if (!line->at)
         return false;
     const char *cut = find_cut(table, line->at, line->end);
-    *field = trimmed((struct span){line->at, cut ? cut : line->end});
+    *field = trimmed((struct csv_span){line->at, cut ? cut : line->end});
     line->at = cut ? cut + 1 : NULL;
     return true;
 }
 
-static uint64_t count_fields(const struct table *table, struct span line)
+static uint64_t count_fields(const struct table *table, struct csv_span line)
 {
     uint64_t fields = 0;
-    struct span field;
+    struct csv_span field;
     while (next_field(table, &line, &field))
         fields++;
     return fields;
 }
 
-static int refuse_field(const struct table *table, uint64_t column, struct span field,
+static int refuse_field(const struct table *table, uint64_t column, struct csv_span field,
                         const char *what)
 {
     char text[SHOWN_MAX + 4];
@@ -127,7 +127,7 @@ static const char *skip_digits(const char *at, const char *end)
 }
 
 /* [+-] digits [. digits] [e [+-] digits], with a digit before or behind the point. */
-static bool is_number(struct span field)
+static bool is_number(struct csv_span field)
 {
     const char *at = field.at, *end = field.end;
     at += at < end && (*at == '+' || *at == '-');
@@ -149,7 +149,7 @@ static bool is_number(struct span field)
     return digits && at == end;
 }
 
-static int read_csv_number(const struct table *table, uint64_t column, struct span field,
+static int read_csv_number(const struct table *table, uint64_t column, struct csv_span field,
                            double *value)
 {
     char text[NUMBER_MAX + 1];
@@ -164,7 +164,7 @@ static int read_csv_number(const struct table *table, uint64_t column, struct sp
     return isfinite(*value) ? 0 : refuse_field(table, column, field, "is too large");
 }
 
-static int read_label(const struct table *table, struct span field, double *value)
+static int read_label(const struct table *table, struct csv_span field, double *value)
 {
     int status = read_csv_number(table, table->label + 1, field, value);
     if (status || !table->options->classes)
@@ -177,7 +177,7 @@ static int read_label(const struct table *table, struct span field, double *valu
 /* -- the header -------------------------------------------------------------------------------- */
 
 /* A name without its quotes; "" in quotes is one ". */
-static char *copy_name(struct span field)
+static char *copy_name(struct csv_span field)
 {
     bool quoted = field.end - field.at >= 2 && *field.at == '"' && field.end[-1] == '"';
     char *name = malloc((size_t)(field.end - field.at) + 1), *to = name;
@@ -196,7 +196,7 @@ static int no_memory_for_table(const struct table *table)
     return gyre_trouble_set(table->trouble, -ENOMEM, "%s: out of memory", table->name);
 }
 
-static bool is_name(const char *name, struct span field)
+static bool is_name(const char *name, struct csv_span field)
 {
     char *copy = copy_name(field);
     bool same = copy && strcmp(copy, name) == 0;
@@ -212,10 +212,10 @@ static int refuse_label(const struct table *table, const char *what)
 }
 
 /* Which field the label is; the line is the first. */
-static int find_label(struct table *table, struct span line)
+static int find_label(struct table *table, struct csv_span line)
 {
     const char *label = table->options->label;
-    struct span field;
+    struct csv_span field;
     uint64_t found = 0;
     table->label = NO_LABEL;
     if (label && strcmp(label, "first") == 0)
@@ -232,10 +232,10 @@ static int find_label(struct table *table, struct span line)
     return found == 1 ? 0 : refuse_label(table, found ? "several columns are" : "no column is");
 }
 
-static int keep_names(const struct table *table, struct span line)
+static int keep_names(const struct table *table, struct csv_span line)
 {
     struct gyre_csv *csv = table->csv;
-    struct span field;
+    struct csv_span field;
     uint64_t column = 0;
     csv->names = calloc(csv->columns + 1, sizeof *csv->names);
     if (!csv->names)
@@ -252,7 +252,7 @@ static int keep_names(const struct table *table, struct span line)
 
 static int count_rows(struct table table, uint64_t *rows)
 {
-    struct span line;
+    struct csv_span line;
     while (next_line(&table, &line)) {
         uint64_t fields = count_fields(&table, line);
         if (fields != table.fields)
@@ -280,11 +280,11 @@ static int allocate_table(const struct table *table)
                                                                     : no_memory_for_table(table);
 }
 
-static int read_row(const struct table *table, struct span line, uint64_t row)
+static int read_row(const struct table *table, struct csv_span line, uint64_t row)
 {
     struct gyre_csv *csv = table->csv;
     double *value = csv->values + row * csv->columns;
-    struct span field;
+    struct csv_span field;
     int status = 0;
     for (uint64_t i = 0; !status && next_field(table, &line, &field); i++)
         status = i == table->label ? read_label(table, field, &csv->labels[row])
@@ -294,7 +294,7 @@ static int read_row(const struct table *table, struct span line, uint64_t row)
 
 static int read_rows(struct table *table)
 {
-    struct span line;
+    struct csv_span line;
     int status = 0;
     for (uint64_t row = 0; !status && next_line(table, &line); row++)
         status = read_row(table, line, row);
@@ -306,7 +306,7 @@ static int read_rows(struct table *table)
 static int read_table(struct table *table)
 {
     struct table whole = *table;
-    struct span line;
+    struct csv_span line;
     if (!next_line(table, &line))
         return gyre_trouble_set(table->trouble, GYRE_INVALID, "%s: is empty", table->name);
     table->fields = count_fields(table, line);

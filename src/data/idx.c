@@ -197,7 +197,7 @@ void gyre_idx_close(struct gyre_idx *idx)
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-static int64_t whole_at(const struct gyre_idx *idx, uint64_t i)
+static int64_t number_at(const struct gyre_idx *idx, uint64_t i)
 {
     uint64_t bytes = width(idx->type), value = big_endian(idx->data + i * bytes, bytes);
     switch (idx->type) {
@@ -216,7 +216,7 @@ static float float_at(const struct gyre_idx *idx, uint64_t i)
 {
     float f32;
     double f64;
-    uint64_t whole = (uint64_t)whole_at(idx, i);
+    uint64_t whole = (uint64_t)number_at(idx, i);
     uint32_t half = (uint32_t)whole;
     switch (idx->type) {
     case GYRE_IDX_F32:
@@ -242,6 +242,6 @@ int gyre_idx_wholes(const struct gyre_idx *idx, uint64_t first, uint64_t count, 
     if (idx->type == GYRE_IDX_F32 || idx->type == GYRE_IDX_F64)
         return GYRE_INVALID;
     for (uint64_t i = 0; i < count; i++)
-        to[i] = whole_at(idx, first + i);
+        to[i] = number_at(idx, first + i);
     return 0;
 }

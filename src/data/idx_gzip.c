@@ -1,5 +1,5 @@
 /* Unpacking with zlib, piece after piece: its counters are 32 bits, so it is given at most 1 GiB to
- * read and 1 GiB to fill at a time. */
+ * read and 1 GiB to fill at a time. Tested by tests/unit/data/idx_test.c. */
 #include "data/idx_gzip.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Unpacking gzip (RFC 1952) from memory. Two files with one header: idx_gzip.c, and idx_gzip_absent.c
- * where Gyre was built without zlib, which refuses by name. */
+/* Unpacking gzip (RFC 1952) from memory. Two files with one header: idx_gzip.c, and
+ * idx_gzip_absent.c where Gyre was built without zlib, which refuses by name. */
 #ifndef GYRE_DATA_IDX_GZIP_H
 #define GYRE_DATA_IDX_GZIP_H
 

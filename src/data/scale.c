@@ -1,4 +1,5 @@
-/* Means and deviations, in the order of additions that numpy takes down a column: row after row. */
+/* Means and deviations, in the order of additions that numpy takes down a column: row after row.
+ * Tested by tests/unit/data/wine_test.c. */
 #include "data/scale.h"
 
 #include <float.h>

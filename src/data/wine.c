@@ -12,8 +12,8 @@ int32_t gyre_wine_class(uint32_t row)
     return row < 59 ? 0 : row < 59 + 71 ? 1 : 2;
 }
 
-static void gather(const uint32_t *row, uint32_t rows, double (*values)[GYRE_WINE_FEATURES],
-                   int32_t *class)
+static void copy_rows(const uint32_t *row, uint32_t rows, double (*values)[GYRE_WINE_FEATURES],
+                      int32_t *class)
 {
     for (uint32_t i = 0; i < rows; i++) {
         memcpy(values[i], gyre_wine_values[row[i]], sizeof values[i]);
@@ -24,8 +24,8 @@ static void gather(const uint32_t *row, uint32_t rows, double (*values)[GYRE_WIN
 static void scale_all(struct gyre_wine *wine)
 {
     double train[GYRE_WINE_TRAIN][GYRE_WINE_FEATURES], test[GYRE_WINE_TEST][GYRE_WINE_FEATURES];
-    gather(wine->train_row, GYRE_WINE_TRAIN, train, wine->train_class);
-    gather(wine->test_row, GYRE_WINE_TEST, test, wine->test_class);
+    copy_rows(wine->train_row, GYRE_WINE_TRAIN, train, wine->train_class);
+    copy_rows(wine->test_row, GYRE_WINE_TEST, test, wine->test_class);
     gyre_scale_fit(train[0], GYRE_WINE_TRAIN, GYRE_WINE_FEATURES, wine->mean, wine->scale);
     gyre_scale_apply(train[0], GYRE_WINE_TRAIN, GYRE_WINE_FEATURES, wine->mean, wine->scale,
                      wine->train[0]);

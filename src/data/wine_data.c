@@ -2,8 +2,8 @@
  *
  * Forina, M. et al., PARVUS; donated by Stefan Aeberhard to the UCI Machine Learning Repository,
  * "Wine", https://doi.org/10.24432/C5PC7J, licensed under CC BY 4.0
- * (https://creativecommons.org/licenses/by/4.0/). The numbers are unchanged; the class comes from the
- * place of a row (wine.h). Tested by tests/unit/data/wine_test.c. */
+ * (https://creativecommons.org/licenses/by/4.0/). The numbers are unchanged; the class comes from
+ * the place of a row (wine.h). Tested by tests/unit/data/wine_test.c. */
 #include "data/wine_data.h"
 
 const char *const gyre_wine_names[GYRE_WINE_FEATURES] = {

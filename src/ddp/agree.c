@@ -1,12 +1,12 @@
-/* Agreement. What every rank was given is written as lines of text, and a hash of them compared. Only
- * where hashes differ do texts travel:
+/* Agreement. What every rank was given is written as lines of text, and a hash of them compared.
+ * Only where hashes differ do texts travel:
  *
  *     all    hash, refused?          ──all_gather──▶ equal and nobody refused: done
  *     0      its lines               ──broadcast──▶  each finds its first line that differs
  *     all    that line, or nothing   ──all_gather──▶ the lowest rank's is everybody's story
  *
- * Values are compared the same way: a sum over all parameters first, sums of each where they differ.
- */
+ * Values are compared the same way: a sum over all parameters first, sums of each where they
+ * differ. Tested by tests/program/ddp/ddp.c. */
 #include "base/crc.h"
 #include "base/types.h"
 #include "ddp/inside.h"

@@ -20,7 +20,7 @@ struct open_buckets {
     uint32_t number[2];
 };
 
-static int kind_of(enum gyre_type type)
+static int type_group(enum gyre_type type)
 {
     return type == GYRE_F64;
 }
@@ -36,7 +36,7 @@ static void assign(struct gyre_cut *cut, const struct gyre_cut_item *item,
     struct open_buckets now = {0};
     for (uint32_t place = 0; place < cut->items; place++) {
         uint32_t i = cut->order[place];
-        int kind = kind_of(item[i].type);
+        int kind = type_group(item[i].type);
         if (!now.open[kind]) {
             now.open[kind] = true;
             now.number[kind] = cut->buckets++;

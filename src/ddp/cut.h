@@ -40,7 +40,8 @@ struct gyre_cut {
     uint64_t bytes;             /* of the memory */
 };
 
-/* `order` holds every item once. -ENOMEM, or GYRE_INVALID where sizes overflow; then *cut is zeroed.
+/* `order` holds every item once. -ENOMEM, or GYRE_INVALID where sizes overflow; then *cut is
+ * zeroed.
  */
 int gyre_cut_make(struct gyre_cut *cut, const struct gyre_cut_item *item, uint32_t items,
                   const uint32_t *order, const struct gyre_cut_limits *limits,

@@ -1,4 +1,5 @@
-/* The engine's beginning and end: what gyre/ddp.h promises of construction. A step is in step.c. */
+/* The engine's beginning and end: what gyre/ddp.h promises of construction. A step is in step.c.
+ * Tested by tests/program/ddp/ddp.c. */
 #include "ddp/inside.h"
 
 #include <errno.h>
@@ -102,7 +103,7 @@ static int allocate_items(struct gyre_ddp *ddp)
     return good ? 0 : -ENOMEM;
 }
 
-static int build(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers)
+static int build_engine(struct gyre_ddp *ddp, const struct gyre_ddp_item *buffer, uint32_t buffers)
 {
     int status = spread_from_root(ddp->comm, ddp->item, ddp->items);
     if (!status)
@@ -138,7 +139,7 @@ int gyre_ddp_create(struct gyre_ddp **into, struct gyre_comm *comm,
     if (told.status)
         *gyre_thread_trouble() = told;
     if (!status)
-        status = build(ddp, buffer, buffers);
+        status = build_engine(ddp, buffer, buffers);
     gyre_ddp_free_items(buffer,
                         ddp->options.buffers.count > 0 ? (uint32_t)ddp->options.buffers.count : 0);
     if (status)

@@ -1,5 +1,5 @@
-/* The engine's inside, for the files of this room only. Its outside is gyre/ddp.h. A file calls only
- * those below it.
+/* The engine's inside, for the files of this room only. Its outside is gyre/ddp.h. A file calls
+ * only those below it.
  *
  *   ddp.c         create: arguments, agreement, buckets, values of rank 0 to all; destroy
  *   arguments.c   what create was given, looked at and copied
@@ -132,8 +132,8 @@ int gyre_ddp_settle(struct gyre_ddp *ddp);
 /* Elements of a type that hold the notes of all ranks; 0: its elements cannot. */
 uint64_t gyre_ddp_note_elements(const struct gyre_ddp *ddp, enum gyre_type type);
 
-/* Writes this rank's note to its place among them, zeros to all others. Then a sum over all ranks is
- * everybody's notes, which are read from it. */
+/* Writes this rank's note to its place among them, zeros to all others. Then a sum over all ranks
+ * is everybody's notes, which are read from it. */
 void gyre_ddp_write_note(const struct gyre_ddp *ddp, void *to, enum gyre_type type);
 void gyre_ddp_read_notes(struct gyre_ddp *ddp, const void *from, enum gyre_type type);
 

@@ -1,12 +1,13 @@
-/* Buckets on their way. All but the last are started as soon as they are complete and it is their turn;
- * the last is reduced by gyre_ddp_wait() itself, and with it every rank gets the notes of all:
+/* Buckets on their way. All but the last are started as soon as they are complete and their turn
+ * has come. The last is reduced by gyre_ddp_wait() itself, and every rank gets the notes of all:
  *
  *     all-reduce         behind the gradients, in the same operation
- *     reduce-scatter     gathered beside it, in one group: what a rank gets of a sum is its block, and
- *                        notes in every block would be n times as many, in the middle of parameters
- *       and the norm     gathered behind it, for they bring what each rank's blocks add to the norm;
- *                        that takes an operation anyway
- *     by a hook          behind the gradients, if it sums elements that hold a byte; else beside it */
+ *     reduce-scatter     gathered beside the last bucket, in one group: a rank gets its block of a
+ *                        sum, and notes in every block would be n times as many
+ *       and the norm     gathered behind the last bucket, by the operation that makes the norm
+ *     by a hook          behind the gradients, if it sums elements that hold a byte; else beside
+ *
+ * Tested by tests/program/ddp/buckets.c. */
 #include "ddp/inside.h"
 
 /* The bucket as it will travel. */

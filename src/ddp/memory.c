@@ -2,14 +2,14 @@
  *
  * After the first step it is laid out anew, once, if rank 0's gradients became ready in another
  * order than assumed (the reverse of the forward pass): everything moves to the new place, and the
- * old memory is given back. */
+ * old memory is given back. Tested by tests/program/ddp/buckets.c. */
 #include "ddp/inside.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t item_bytes(const struct gyre_ddp *ddp, uint32_t i)
+static uint64_t flat_bytes(const struct gyre_ddp *ddp, uint32_t i)
 {
     return ddp->item[i].elements * gyre_type_size(ddp->item[i].type);
 }
@@ -32,7 +32,7 @@ static int take_values(struct gyre_ddp *ddp)
 {
     int status = ddp->options.sharded ? allocate_flat(ddp, &ddp->values) : 0;
     for (uint32_t i = 0; ddp->values && i < ddp->items; i++) {
-        memcpy(ddp->values + ddp->cut.at[i], ddp->item[i].value, item_bytes(ddp, i));
+        memcpy(ddp->values + ddp->cut.at[i], ddp->item[i].value, flat_bytes(ddp, i));
         ddp->item[i].value = NULL;
     }
     return status;
@@ -99,7 +99,7 @@ static int move_flat(struct gyre_ddp *ddp, const uint64_t *old_at, uint8_t **fla
     if (status || !old)
         return status;
     for (uint32_t i = 0; i < ddp->items; i++)
-        memcpy(*flat + ddp->cut.at[i], old + old_at[i], item_bytes(ddp, i));
+        memcpy(*flat + ddp->cut.at[i], old + old_at[i], flat_bytes(ddp, i));
     gyre_free(ddp->comm, old);
     return 0;
 }

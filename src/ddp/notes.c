@@ -1,18 +1,18 @@
-/* Notes: what a rank tells all others in a step. They cost no message: the last bucket, which is reduced
- * when everything about the step is known, has room for them behind its gradients.
+/* Notes: what a rank tells all others in a step. They cost no message: the last bucket, which is
+ * reduced when everything about the step is known, has room for them behind its gradients.
  *
  *     last bucket    ├────── gradients ──────┼─ note 0 ─┼─ note 1 ─┼─ note 2 ─┤
  *     rank 1 gives   its own                      0       its bytes      0
  *     all get        the sum                  rank 0's    rank 1's   rank 2's
  *
- * Nothing of a note is added up on the way: that would round a loss to what gradients are made of, or
- * count to 256 at most. Its bytes become whole numbers that an element holds exactly, 6 of them in an
- * f64, 3 in an f32, one in a bf16 or f16; and a number plus zeros is that number in every type,
- * whichever algorithm adds them, however often it rounds. Each rank then adds up all notes by
+ * Nothing of a note is added up on the way: that would round a loss to what gradients are made of,
+ * or count to 256 at most. Its bytes become whole numbers that an element holds exactly, 6 of them
+ * in an f64, 3 in an f32, one in a bf16 or f16; and a number plus zeros is that number in every
+ * type, whichever algorithm adds them, however often it rounds. Each rank then adds up all notes by
  * itself, in the order of ranks, so all come to the same bits, in one process and the next.
  *
  * A note is 96 bytes, 128 as f32 or f64 and 192 as halves: those of 64 ranks are as much as 2,048
- * gradients. */
+ * gradients. Tested by tests/program/ddp/notes.c. */
 #include "base/half.h"
 #include "ddp/inside.h"
 

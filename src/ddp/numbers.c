@@ -1,9 +1,10 @@
 /* The engine's own passes over gradients. Each result is the same on every machine: sums run over
- * eight partial sums in a fixed order, and a power of two is exact. */
+ * eight partial sums in a fixed order, and a power of two is exact. Tested by
+ * tests/program/ddp/notes.c. */
 #include "ddp/inside.h"
 
-/* A NaN or an infinity times zero is NaN, and a NaN stays. As many partial sums as keep additions from
- * waiting for each other. */
+/* A NaN or an infinity times zero is NaN, and a NaN stays. As many partial sums as keep additions
+ * from waiting for each other. */
 #define FINITE(name, type, LANES)                                                                  \
     static bool name(const type *data, uint64_t elements)                                          \
     {                                                                                              \

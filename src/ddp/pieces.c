@@ -1,5 +1,5 @@
-/* Where things lie: gradient and value of a parameter, and the part of a bucket that is this rank's to
- * update, all of it or, sharded, a block.
+/* Where things lie: gradient and value of a parameter, and the part of a bucket that is this rank's
+ * to update, all of it or, sharded, a block.
  *
  *     bucket      ├── rank 0 ──┼── rank 1 ──┼── rank 2 ──┤
  *     parameters  ├─ 9 ─┼──── 8 ────┼── 7 ──┼──── 6 ─────┤      rank 1's pieces: of 8, and of 7

@@ -7,8 +7,9 @@
  *     wait                                                           └ last bucket and notes, rest
  *
  * The last bucket is reduced by the waiting thread itself: there is nothing left to hide it behind
- * (launch.c). What ranks tell each other of the step, their notes, rides in it (notes.c). It is part
- * of every step on every rank, so all ranks decide alike on what the notes say. */
+ * (launch.c). What ranks tell each other of the step, their notes, rides in it (notes.c). It is
+ * part of every step on every rank, so all ranks decide alike on what the notes say. Tested by
+ * tests/program/ddp/ddp.c. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "ddp/inside.h"

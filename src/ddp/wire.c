@@ -1,13 +1,14 @@
-/* How gradients of GYRE_F32 travel where they do not travel as they are: as elements that a hook makes
- * of them. bf16 and f16 are hooks like a caller's.
+/* How gradients of GYRE_F32 travel through a hook: as elements that the hook makes of them. bf16
+ * and f16 are hooks like a caller's.
  *
- *     gradient + feedback ──encode──▶ elements ──reduced over ranks──▶ elements ──decode──▶ gradient
+ *     gradient + feedback ──encode──▶ elements ──reduced──▶ elements ──decode──▶ gradient
  *            │                           │
- *            └──────────── − ◀──decode───┘     what this rank's elements do not bring back ─▶ feedback
+ *            └──────────── − ◀──decode───┘     the rest of this rank's own elements ─▶ feedback
  *
- * That decoding is written over the gradient, which has become the feedback by then. A hook that makes
- * one element of each gradient is called piece by piece, so that all five passes find a piece in the
- * cache. What fills a bucket up to its unit is no gradient, is never encoded, and stays 0. */
+ * A rank's own elements are decoded over the gradient, which has become the feedback by then. A
+ * hook that makes one element of each gradient is called piece by piece, so that all five passes
+ * find a piece in the cache. The padding of a bucket is never encoded, and stays 0. Tested by
+ * tests/program/ddp/together.c. */
 #include "base/half.h"
 #include "ddp/inside.h"
 
@@ -20,8 +21,8 @@
 
 /* -- halves ------------------------------------------------------------------------------------ */
 
-/* The scale is a power of two: to multiply and to divide by it loses nothing. What a loop needs of the
- * parcel is read before it, or no compiler makes vectors of it. */
+/* The scale is a power of two: to multiply and to divide by it loses nothing. What a loop needs of
+ * the parcel is read before it, or no compiler makes vectors of it. */
 #define HALVES(kind)                                                                               \
     static void encode_##kind(const struct gyre_ddp_parcel *parcel, const float *gradient,         \
                               void *wire, void *context)                                           \
@@ -88,8 +89,8 @@ static uint64_t least_length(uint64_t a, uint64_t b)
 
 /* -- there and back ---------------------------------------------------------------------------- */
 
-static void encode(const struct gyre_ddp_hook *hook, const struct gyre_ddp_parcel *parcel,
-                   float *gradient, float *feedback, void *wire)
+static void encode_parcel(const struct gyre_ddp_hook *hook, const struct gyre_ddp_parcel *parcel,
+                          float *gradient, float *feedback, void *wire)
 {
     const uint64_t count = parcel->count;
     if (!feedback) {
@@ -116,8 +117,8 @@ void gyre_ddp_encode(struct gyre_ddp *ddp, const struct gyre_bucket *bucket)
     for (uint64_t at = 0; at < bucket->used; at += most) {
         struct gyre_ddp_parcel parcel =
             parcel_of(ddp, bucket, at, least_length(at + most, bucket->used));
-        encode(&ddp->hook, &parcel, gradient + at, feedback ? feedback + at : NULL,
-               wire + at * size);
+        encode_parcel(&ddp->hook, &parcel, gradient + at, feedback ? feedback + at : NULL,
+                      wire + at * size);
     }
 }
 

@@ -41,11 +41,7 @@
 #define RESERVED_AT_ONCE (UINT64_C(1) << 20) /* regions up to here get their pages at once */
 #define SEALS_OF_SIZE    (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-struct gyre_device_queue {
-    int device;
-};
-
-static struct gyre_device_queue only_queue;
+static char only_queue; /* stands for the queue: nobody looks into it */
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
@@ -54,7 +50,7 @@ static uint64_t mapped_length(uint64_t length)
     return gyre_round_up(length, (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-static struct gyre_region empty_region(void)
+static struct gyre_region no_region(void)
 {
     return (struct gyre_region){.kind = GYRE_MEMORY_HOST, .fd = -1};
 }
@@ -98,7 +94,7 @@ static int mmap_failed(uint64_t length, struct gyre_trouble *trouble)
 
 /* An address of `length` bytes of which nothing is mapped but reserved space, on a huge page's
  * boundary if the region can hold one. MAP_FAILED as mmap(). */
-static void *reserve(uint64_t length)
+static void *reserve_addresses(uint64_t length)
 {
     uint64_t slack = length >= HUGE_PAGE ? HUGE_PAGE : 0;
     char *at =
@@ -116,7 +112,7 @@ static void *reserve(uint64_t length)
 /* Maps all of `fd`; MAP_FAILED as mmap(). */
 static void *map_file(int fd, uint64_t length, int protection)
 {
-    void *at = reserve(length);
+    void *at = reserve_addresses(length);
     if (at == MAP_FAILED)
         return at;
     if (mmap(at, length, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
@@ -156,9 +152,9 @@ static int fill_region(struct gyre_region *region, int fd, enum gyre_share share
 static int cpu_alloc(int device, uint64_t length, enum gyre_share share, struct gyre_region *region,
                      struct gyre_trouble *trouble)
 {
-    struct gyre_region fresh = empty_region();
+    struct gyre_region fresh = no_region();
     fresh.length = length;
-    *region = empty_region();
+    *region = no_region();
     if (length == 0 || length > INT64_MAX - 2 * HUGE_PAGE)
         return gyre_trouble_set(trouble, length ? -ENOMEM : GYRE_INVALID,
                                 "cannot allocate %llu bytes of shared memory",
@@ -181,7 +177,7 @@ static void cpu_unimport(struct gyre_region *region)
 {
     if (region->base)
         munmap(region->base, mapped_length(region->length));
-    *region = empty_region();
+    *region = no_region();
 }
 
 static void cpu_free(struct gyre_region *region)
@@ -221,7 +217,7 @@ static int check_seals(int fd, enum gyre_share share, struct gyre_trouble *troub
 static int cpu_import(int device, int fd, uint64_t length, enum gyre_share share,
                       struct gyre_region *region, struct gyre_trouble *trouble)
 {
-    *region = empty_region();
+    *region = no_region();
     int status = check_file_size(fd, length, trouble);
     if (!status)
         status = check_seals(fd, share, trouble);
@@ -329,7 +325,7 @@ static enum gyre_memory_kind cpu_classify(const void *address)
 static int cpu_queue_create(int device, struct gyre_device_queue **queue,
                             struct gyre_trouble *trouble)
 {
-    *queue = &only_queue;
+    *queue = (struct gyre_device_queue *)&only_queue;
     return 0;
 }
 

@@ -109,9 +109,9 @@ struct gyre_device {
     void (*unimport)(struct gyre_region *region);
 
     /* The same of a region of this process, for another of its queues or devices. Until unimport()
-     * it is not freed. Where the device cannot map it, the region is `copied`: copy() reads and writes
-     * it, with GYRE_UNSUPPORTED where the driver refuses. NULL for the host, whose memory is imported
-     * everywhere. */
+     * it is not freed. Where the device cannot map it, the region is `copied`: copy() reads and
+     * writes it, with GYRE_UNSUPPORTED where the driver refuses. NULL for the host, whose memory is
+     * imported everywhere. */
     int (*adopt)(int device, void *base, uint64_t length, struct gyre_region *region,
                  struct gyre_trouble *trouble);
 
@@ -120,9 +120,9 @@ struct gyre_device {
      * descriptor is closed. */
     int (*detach)(struct gyre_region *region, struct gyre_trouble *trouble);
 
-    /* Page-locks whole pages of host memory, this process's or a peer's that it maps, so that copies
-     * from and to it are quick and leave the processor alone, and so that every device of the
-     * process reads and writes it at the same address. May block. -EEXIST: some of it is locked
+    /* Page-locks whole pages of host memory, this process's or a peer's that it maps, so that
+     * copies from and to it are quick and leave the processor alone, and so that every device of
+     * the process reads and writes it at the same address. May block. -EEXIST: some of it is locked
      * already, by whomever. What is refused still works, slowly, in copies; kernels and hold() need
      * it. Memory is unpinned, in the pieces in which it was pinned and when no work uses it any
      * more, before it is unmapped or detached. Nothing to do for the host. */
@@ -141,8 +141,8 @@ struct gyre_device {
     /* Whose memory is at `address`? Any thread, does not block. */
     enum gyre_memory_kind (*classify)(const void *address);
 
-    /* Can the device's queues read and write this memory, which is not the host's? GYRE_INVALID tells
-     * whose it is. NULL for the host. */
+    /* Can the device's queues read and write this memory, which is not the host's? GYRE_INVALID
+     * tells whose it is. NULL for the host. */
     int (*admit)(int device, const void *address, struct gyre_trouble *trouble);
 
     /* Runs load() on the device, by the first call for it: what it makes ready there (kernels) may
@@ -151,8 +151,8 @@ struct gyre_device {
 
     int (*queue_create)(int device, struct gyre_device_queue **queue, struct gyre_trouble *trouble);
 
-    /* The same, for marks behind the caller's streams: what it waits for keeps up no other queue. NULL
-     * for the host. */
+    /* The same, for marks behind the caller's streams: what it waits for keeps up no other queue.
+     * NULL for the host. */
     int (*waiter_create)(int device, struct gyre_device_queue **queue,
                          struct gyre_trouble *trouble);
     void (*queue_destroy)(struct gyre_device_queue *queue);
@@ -182,8 +182,8 @@ struct gyre_device {
                 uint64_t value, struct gyre_trouble *trouble);
 
     /* Puts a fold on the caller's stream itself, which may be one that is being captured. Does not
-     * block, and nothing is reported; buffers are borrowed until the stream has come past it. GYRE_INVALID
-     * for a stream of another device. NULL for the host. */
+     * block, and nothing is reported; buffers are borrowed until the stream has come past it.
+     * GYRE_INVALID for a stream of another device. NULL for the host. */
     int (*fold_on)(struct gyre_device_queue *queue, void *foreign, gyre_fold fold,
                    const struct gyre_fold_task *task, struct gyre_trouble *trouble);
 

@@ -10,7 +10,7 @@
  *
  * A file that is missing or not understood sets no limit. Regions up to SMALL are compared with the
  * first only: their pages are taken at once by fallocate(), which fails with a status, and reading
- * files would cost more than it tells. */
+ * files would cost more than it tells. Tested by tests/unit/device/cpu_test.c. */
 #include "device/memory_limit.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* The devices that are built in: one line each. */
+/* The devices that are built in: one line each. Tested by tests/unit/device/cuda/cuda_test.c. */
 #include "device/device.h"
 
 #include <stdio.h>

@@ -8,10 +8,10 @@
  *     │   ,---●---●---● training 98.2 %
  *     └─0────1────2────3 epoch
  *
- * An epoch's mean stands in its middle, where it meets the steps that it is the mean of; its test at
- * its end. The x axis counts epochs where they are known and more than one, otherwise steps. Loss stands on a
- * logarithmic axis if it spans more than a factor of 50. Colours follow the reader's light or dark
- * preference; there is no script and nothing is loaded. */
+ * An epoch's mean stands in its middle, where it meets the steps that it is the mean of; its test
+ * at its end. The x axis counts epochs where they are known and more than one, otherwise steps.
+ * Loss stands on a logarithmic axis if it spans more than a factor of 50. Colours follow the
+ * reader's light or dark preference; there is no script and nothing is loaded. */
 #include "report/inside.h"
 #include "report/scale.h"
 

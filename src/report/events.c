@@ -138,7 +138,7 @@ void gyre_report_events_epoch(struct gyre_report_sink *to, const struct gyre_epo
 
 /* -- the file ---------------------------------------------------------------------------------- */
 
-static int make_folders(const char *folder, struct gyre_trouble *trouble)
+static int make_event_folders(const char *folder, struct gyre_trouble *trouble)
 {
     char path[PATH_MAX];
     struct stat status;
@@ -165,7 +165,7 @@ int gyre_report_events_open(struct gyre_report_sink *sink, const char *folder, d
                             struct gyre_trouble *trouble)
 {
     char path[PATH_MAX];
-    int status = make_folders(folder, trouble);
+    int status = make_event_folders(folder, trouble);
     if (status)
         return status;
     int length = snprintf(path, sizeof path, "%s/events.out.tfevents.%" PRIu64 ".%s.%d", folder,

@@ -1,7 +1,8 @@
 /* Records as lines: JSON and CSV from one list of fields.
  *
  * Doubles have 17 digits, so a reader gets the very bits back. JSON has no word for NaN and
- * infinity: they are null there, as what is absent; CSV says nan and inf, and absent is empty. */
+ * infinity: they are null there, as what is absent; CSV says nan and inf, and absent is empty.
+ * Tested by tests/unit/report/report_test.c. */
 #include "report/inside.h"
 
 #include <inttypes.h>

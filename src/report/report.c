@@ -64,7 +64,7 @@ static char *epochs_path(const char *path)
     return asprintf(&made, "%.*s-epochs%s", (int)stem, path, path + stem) < 0 ? NULL : made;
 }
 
-static int open_csv(struct gyre_report *report, const char *path, struct gyre_trouble *trouble)
+static int open_table(struct gyre_report *report, const char *path, struct gyre_trouble *trouble)
 {
     char *beside = epochs_path(path);
     if (!beside)
@@ -84,7 +84,7 @@ static int open_sinks(struct gyre_report *report, const struct gyre_report_optio
     if (options->metrics)
         status = gyre_report_sink_open(&sink[METRICS], options->metrics, trouble);
     if (!status && options->csv)
-        status = open_csv(report, options->csv, trouble);
+        status = open_table(report, options->csv, trouble);
     if (!status && options->svg)
         status = gyre_report_sink_open(&sink[CHART], options->svg, trouble);
     if (!status && options->terminal >= 0)

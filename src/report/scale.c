@@ -2,7 +2,9 @@
  *
  *     linear        0 ── 0.5 ── 1 ── 1.5 ── 2 ── 2.5
  *     logarithmic   0.02 ── 0.05 ── 0.1 ── 0.2 ── 0.5 ── 1     up to three decades
- *                   1e-6 ──── 1e-4 ──── 0.01 ──── 1            beyond: whole decades only */
+ *                   1e-6 ──── 1e-4 ──── 0.01 ──── 1            beyond: whole decades only
+ *
+ * Tested by tests/unit/report/chart_test.c. */
 #include "report/scale.h"
 
 #include <math.h>

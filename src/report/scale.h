@@ -13,8 +13,8 @@ struct gyre_report_scale {
     double from, to; /* pixels of low and high; the caller's to set */
 };
 
-/* From a round number at or below `low` to one at or above `high`, in about `intervals` steps. Equal
- * values get room around them. */
+/* From a round number at or below `low` to one at or above `high`, in about `intervals` steps.
+ * Equal values get room around them. */
 struct gyre_report_scale gyre_report_scale_linear(double low, double high, int intervals);
 /* 0 < low < high. */
 struct gyre_report_scale gyre_report_scale_logarithmic(double low, double high);

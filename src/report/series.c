@@ -4,7 +4,7 @@
  *     width 2:  ..  ..  ..  ..         neighbours become one, and bins hold twice as many points
  *
  * So a series has 400 to 800 bins once it is long, all but the last of one width, whatever the
- * number of points turns out to be. */
+ * number of points turns out to be. Tested by tests/unit/report/chart_test.c. */
 #include "report/inside.h"
 
 #include <math.h>

@@ -5,7 +5,8 @@
  *
  * So a reader of a file never meets half a line, but for the one that a killed process was writing;
  * whoever appends to such a file ends that line first. Files are opened for appending: what another
- * program does with them meanwhile (tail, a rotation) moves nothing. */
+ * program does with them meanwhile (tail, a rotation) moves nothing. Tested by
+ * tests/unit/report/report_test.c. */
 #include "report/inside.h"
 
 #include <errno.h>

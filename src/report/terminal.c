@@ -1,11 +1,12 @@
 /* What a run says while somebody watches.
  *
- *     epoch 3/100 ▕███▌       ▏  35 %  12,345 samples/s  loss 0.4321  lr 0.001  exposed 12 %  ETA 0:42
+ *     epoch 3/100 ▕███▌       ▏  35 %  12,345 samples/s  loss 0.4321  exposed 12 %  ETA 0:42
  *
  * On a terminal this line is redrawn in place, at most ten times a second, and leaves out words
  * until it fits; elsewhere it is a plain line without the bar, at most one in ten seconds. The bar
  * and the percentage are those of the epoch, the time left is that of the run. An epoch ends with a
- * plain line. Whatever else is said erases the progress line first; the next step draws it again. */
+ * plain line. Whatever else is said erases the progress line first; the next step draws it
+ * again. */
 #include "base/clock.h"
 #include "report/inside.h"
 
@@ -107,7 +108,7 @@ static uint32_t columns(const struct gyre_report_terminal *t)
     return 79;
 }
 
-static void fit(struct progress *p, uint32_t room, uint32_t cells_before)
+static void fit_width(struct progress *p, uint32_t room, uint32_t cells_before)
 {
     for (int i = 0; i < WORDS; i++) {
         enum word word = by_need[i];
@@ -151,8 +152,8 @@ static void draw_bar(const struct gyre_report_terminal *t, const struct progress
     gyre_report_add(line, "%*s%s", (int)(p->cells - drawn), "", t->blocks ? "▏" : "]");
 }
 
-static void add_word(const struct gyre_report_terminal *t, const struct progress *p, int word,
-                     struct gyre_report_text *line)
+static void add_screen_word(const struct gyre_report_terminal *t, const struct progress *p,
+                            int word, struct gyre_report_text *line)
 {
     bool alarm = word == LOSS && p->alarming;
     if (!p->shown[word])
@@ -180,15 +181,15 @@ static void send(struct gyre_report_terminal *t, const struct gyre_report_text *
     gyre_report_sink_write(t->to, line->bytes, line->length);
 }
 
-static void draw(struct gyre_report_terminal *t, struct progress *p)
+static void draw_screen(struct gyre_report_terminal *t, struct progress *p)
 {
     struct gyre_report_text line = {0};
-    fit(p, t->live ? columns(t) : UINT32_MAX, t->cells);
+    fit_width(p, t->live ? columns(t) : UINT32_MAX, t->cells);
     p->shown[BAR] &= t->live;
     t->cells = p->cells;
     erase(t, &line);
     for (int i = 0; i < WORDS; i++)
-        add_word(t, p, i, &line);
+        add_screen_word(t, p, i, &line);
     if (!t->live)
         gyre_report_add(&line, "\n");
     t->drawn = t->live;
@@ -255,7 +256,7 @@ void gyre_report_terminal_step(struct gyre_report_terminal *terminal,
     if (terminal->quiet || !due(terminal, now_ns))
         return;
     say_words(terminal, record, now_ns, &progress);
-    draw(terminal, &progress);
+    draw_screen(terminal, &progress);
     terminal->drawn_ns = terminal->spoken_ns = now_ns;
 }
 

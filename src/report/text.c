@@ -1,4 +1,4 @@
-/* Words and numbers as people read them. */
+/* Words and numbers as people read them. Tested by tests/unit/report/report_test.c. */
 #include "report/inside.h"
 
 #include <inttypes.h>

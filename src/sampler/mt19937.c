@@ -3,7 +3,7 @@
  *     x[k + 624] = x[k + 397] ^ twist(upper bit of x[k], lower 31 bits of x[k + 1])
  *
  * A draw is the next word of the state, tempered so that its upper bits are as good as its lower
- * ones. Seeding is the authors' init_genrand(). */
+ * ones. Seeding is the authors' init_genrand(). Tested by tests/unit/sampler/permutation_test.c. */
 #include "sampler/mt19937.h"
 
 #define WORDS GYRE_MT19937_WORDS

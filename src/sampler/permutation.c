@@ -42,7 +42,7 @@ static void put_index(struct gyre_permutation *order, uint64_t i, uint64_t value
         order->narrow[i] = (uint32_t)value;
 }
 
-static void swap(struct gyre_permutation *order, uint64_t i, uint64_t j)
+static void swap_positions(struct gyre_permutation *order, uint64_t i, uint64_t j)
 {
     uint64_t kept = gyre_permutation_at(order, i);
     put_index(order, i, gyre_permutation_at(order, j));
@@ -59,7 +59,7 @@ void gyre_permutation_forward(struct gyre_permutation *order, struct gyre_mt1993
 {
     put_in_order(order);
     for (uint64_t i = 0; i + 1 < order->n; i++)
-        swap(order, i, i + gyre_mt19937_next32(mt) % (order->n - i));
+        swap_positions(order, i, i + gyre_mt19937_next32(mt) % (order->n - i));
 }
 
 void gyre_permutation_inside_out(struct gyre_permutation *order, struct gyre_mt19937 *mt)
@@ -97,5 +97,5 @@ void gyre_permutation_numpy(struct gyre_permutation *order, struct gyre_mt19937 
 {
     put_in_order(order);
     for (uint64_t i = order->n; i-- > 1;)
-        swap(order, i, draw_masked(mt, i));
+        swap_positions(order, i, draw_masked(mt, i));
 }

@@ -18,8 +18,8 @@
  *     place(r, k) = Σ over ranks s of how many of their samples are due before that time
  *
  * From speeds. A rank is due d · its speed / the slowest's, where the slowest gets d. Rounded to a
- * whole number that is off by a half at most, so d = 5 is within a tenth for all; mostly a smaller d
- * is, and the smallest that is is taken. */
+ * whole number that is off by a half at most, so d = 5 is within a tenth for all; mostly a smaller
+ * d is, and the smallest that is is taken. */
 #include "sampler/shares.h"
 
 #include <errno.h>
@@ -62,8 +62,8 @@ static int by_rest(const void *one, const void *other)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-static void divide(struct gyre_shares *shares, const double *weight, double largest, uint64_t whole,
-                   struct rest *rests)
+static void divide_positions(struct gyre_shares *shares, const double *weight, double largest,
+                             uint64_t whole, struct rest *rests)
 {
     int exponent;
     uint64_t sum = 0, left = whole;
@@ -91,7 +91,7 @@ int gyre_shares_init(struct gyre_shares *shares, const double *weight, uint32_t 
     struct rest *rests = calloc(world, sizeof *rests);
     shares->count = calloc(world, sizeof *shares->count);
     if (rests && shares->count)
-        divide(shares, weight, largest, whole, rests);
+        divide_positions(shares, weight, largest, whole, rests);
     else
         status = gyre_trouble_set(trouble, -ENOMEM, "no memory for the shares of %u ranks", world);
     free(rests);

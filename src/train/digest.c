@@ -1,6 +1,7 @@
-/* Who saw what: each rank counts its samples and hashes them with their content; together they prove
- * that each was seen once, or tell which were seen again. What was seen before a run was resumed is
- * known from where it stood, and rank 0 counts it. */
+/* Who saw what: each rank counts its samples and hashes them with their content; together they
+ * prove that each was seen once, or tell which were seen again. What was seen before a run was
+ * resumed is known from where it stood, and rank 0 counts it. Tested by
+ * tests/program/train/train.c. */
 #include "train/inside.h"
 
 #include <errno.h>

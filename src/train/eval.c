@@ -1,6 +1,7 @@
-/* Evaluation: every test sample once, whatever the number of ranks, so that the figure does not depend
- * on it. It may take longer than an epoch, so ranks vote after every batch whether one of them was
- * asked to stop, or failed; all have as many batches, some of them empty. */
+/* Evaluation: every test sample once, whatever the number of ranks, so that the figure does not
+ * depend on it. It may take longer than an epoch, so ranks vote after every batch whether one of
+ * them was asked to stop, or failed; all have as many batches, some of them empty. Tested by
+ * tests/program/train/eval.c. */
 #include "train/inside.h"
 
 int gyre_train_share_buffers(struct gyre_train *t)
@@ -25,7 +26,7 @@ static int evaluate_batch(struct gyre_train *t, const struct gyre_batch *batch,
 enum { GO_ON, END, STOP, FAILED };
 
 /* The greatest of all ranks': where one ends all do. */
-static int vote(struct gyre_train *t, int status, int32_t *of_all)
+static int vote_on(struct gyre_train *t, int status, int32_t *of_all)
 {
     *of_all = status < 0 ? FAILED : status ? END : gyre_train_stop_asked() ? STOP : GO_ON;
     int told = gyre_all_reduce(t->comm, of_all, of_all, 1, GYRE_I32, GYRE_MAX);
@@ -42,14 +43,14 @@ static int evaluate_own(struct gyre_train *t, struct gyre_loader *loader, struct
             status = gyre_loader_next(loader, &batch, t->trouble);
         if (!status)
             status = evaluate_batch(t, &batch, loss);
-        told = vote(t, status, &of_all);
+        told = vote_on(t, status, &of_all);
     }
     t->stop |= of_all == STOP;
     return status < 0 ? status : told;
 }
 
-static int open_test(struct gyre_train *t, struct gyre_sampler **sampler,
-                     struct gyre_loader **loader)
+static int open_test_set(struct gyre_train *t, struct gyre_sampler **sampler,
+                         struct gyre_loader **loader)
 {
     struct gyre_sampler_options options = GYRE_SAMPLER_OPTIONS_INIT;
     options.samples = t->test.samples;
@@ -71,7 +72,7 @@ int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss)
     *loss = (struct gyre_loss){0};
     int status = gyre_train_share_buffers(t);
     if (!status)
-        status = gyre_train_agree(t, open_test(t, &sampler, &loader));
+        status = gyre_train_agree(t, open_test_set(t, &sampler, &loader));
     if (!status)
         status = gyre_train_agree(t, evaluate_own(t, loader, loss));
     gyre_loader_destroy(loader);

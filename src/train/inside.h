@@ -156,8 +156,8 @@ int gyre_train_evaluate(struct gyre_train *t, struct gyre_loss *loss);
 /* Elements of the first so many parameters, together. */
 uint64_t gyre_train_elements(const struct gyre_train *t, int parameters);
 
-/* Every state of the optimiser, whole, on rank 0: full[s], to be freed, also after a failure. NULL on
- * the others. */
+/* Every state of the optimiser, whole, on rank 0: full[s], to be freed, also after a failure. NULL
+ * on the others. */
 int gyre_train_collect_states(struct gyre_train *t, float **full);
 int gyre_train_restore_optimizer(struct gyre_train *t);
 
@@ -183,7 +183,8 @@ void gyre_train_tell_epoch(struct gyre_train *t, const struct gyre_loss *test);
 
 /* -- agree.c ----------------------------------------------------------------------------------- */
 
-/* Is `status` of this rank fine on all? Collective: the lowest rank's failure becomes everybody's. */
+/* Is `status` of this rank fine on all? Collective: the lowest rank's failure becomes
+ * everybody's. */
 int gyre_train_agree(struct gyre_train *t, int status);
 
 /* Has gyre_train_stop() been called in this process? */

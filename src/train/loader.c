@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-struct slot {
+struct loader_slot {
     struct gyre_batch batch;
     uint64_t *index;
     float *x;
@@ -23,7 +23,7 @@ struct gyre_loader {
     struct gyre_sampler *sampler;
     uint64_t span, room;
     int slots;
-    struct slot *slot;
+    struct loader_slot *slot;
     struct gyre_trouble trouble; /* of the sampler, by whoever fills */
 
     bool threaded;
@@ -36,7 +36,7 @@ struct gyre_loader {
 
 /* -- filling ----------------------------------------------------------------------------------- */
 
-static void fill_slot(struct gyre_loader *loader, struct slot *slot)
+static void fill_slot(struct gyre_loader *loader, struct loader_slot *slot)
 {
     struct gyre_batch *batch = &slot->batch;
     *batch = (struct gyre_batch){.index = slot->index, .x = slot->x, .y = slot->y};
@@ -57,7 +57,7 @@ static void fill_slot(struct gyre_loader *loader, struct slot *slot)
 static bool may_fill(const struct gyre_loader *loader)
 {
     uint64_t used = loader->filled - loader->taken + loader->holding;
-    const struct slot *last = &loader->slot[(loader->filled - 1) % (uint64_t)loader->slots];
+    const struct loader_slot *last = &loader->slot[(loader->filled - 1) % (uint64_t)loader->slots];
     bool ended = loader->filled && last->status;
     return !loader->paused && !ended && used < (uint64_t)loader->slots;
 }
@@ -75,7 +75,7 @@ static void *run_loader(void *argument)
             continue;
         }
         loader->idle = false;
-        struct slot *slot = &loader->slot[loader->filled % (uint64_t)loader->slots];
+        struct loader_slot *slot = &loader->slot[loader->filled % (uint64_t)loader->slots];
         pthread_mutex_unlock(&loader->lock);
         fill_slot(loader, slot);
         pthread_mutex_lock(&loader->lock);
@@ -94,7 +94,7 @@ static int allocate_loader(struct gyre_loader *loader)
     size_t wanted = set->label ? sizeof(int64_t) : set->width * sizeof(float);
     loader->slot = calloc((size_t)loader->slots, sizeof *loader->slot);
     for (int i = 0; loader->slot && i < loader->slots; i++) {
-        struct slot *slot = &loader->slot[i];
+        struct loader_slot *slot = &loader->slot[i];
         slot->index = calloc(loader->room, sizeof *slot->index);
         slot->x = calloc(loader->room, set->features * sizeof *slot->x);
         slot->y = calloc(loader->room, wanted);
@@ -104,7 +104,7 @@ static int allocate_loader(struct gyre_loader *loader)
     return loader->slot ? 0 : -ENOMEM;
 }
 
-static int start_thread(struct gyre_loader *loader)
+static int start_loader(struct gyre_loader *loader)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -133,7 +133,7 @@ int gyre_loader_create(struct gyre_loader **into, const struct gyre_dataset *set
     pthread_cond_init(&loader->moved, NULL);
     int status = allocate_loader(loader);
     if (!status && ahead)
-        status = start_thread(loader);
+        status = start_loader(loader);
     if (status) {
         gyre_loader_destroy(loader);
         return gyre_trouble_set(trouble, status,
@@ -198,7 +198,7 @@ int gyre_loader_next(struct gyre_loader *loader, struct gyre_batch *batch,
     pthread_cond_broadcast(&loader->moved);
     while (loader->filled == loader->taken)
         pthread_cond_wait(&loader->moved, &loader->lock);
-    struct slot *slot = &loader->slot[loader->taken % (uint64_t)loader->slots];
+    struct loader_slot *slot = &loader->slot[loader->taken % (uint64_t)loader->slots];
     *batch = slot->batch;
     int status = slot->status;
     if (!status) {

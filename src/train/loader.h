@@ -1,5 +1,5 @@
-/* Batches of a data set in the order of a sampler, gathered into memory of their own; ahead of time by
- * a thread where the data may have to come from a disk.
+/* Batches of a data set in the order of a sampler, gathered into memory of their own; ahead of time
+ * by a thread where the data may have to come from a disk.
  *
  *     sampler ─▶ indices ─▶ gather ─▶ slot 0 │ slot 1 │ slot 2      ahead = 2
  *                                       ▲ in use      ▲ being filled
@@ -23,9 +23,9 @@ struct gyre_batch {
     bool last;              /* where the epoch ends */
 };
 
-/* `set` and `sampler` live longer and are the loader's until it is destroyed. A batch is this rank's
- * part of `span` samples, at most `room`. `ahead`: batches gathered by a thread while one is in use;
- * 0: no thread. */
+/* `set` and `sampler` live longer and are the loader's until it is destroyed. A batch is this
+ * rank's part of `span` samples, at most `room`. `ahead`: batches gathered by a thread while one is
+ * in use; 0: no thread. */
 int gyre_loader_create(struct gyre_loader **loader, const struct gyre_dataset *set,
                        struct gyre_sampler *sampler, uint64_t span, uint64_t room, int ahead,
                        struct gyre_trouble *trouble);

@@ -1,4 +1,4 @@
-/* The table of what a training run is told. */
+/* The table of what a training run is told. Tested by tests/program/train/options.c. */
 #include "train/options.h"
 
 #include "base/env.h"
@@ -48,7 +48,8 @@ static const struct option table[] = {
     {"layers", "SIZES", "of an mlp, from features to classes: 13,64,3", TEXT, AT(layers)},
     {"init", "FILE", "weights to start from, safetensors", TEXT, AT(init)},
     {"loss", "NAME", "%s", WORD, AT(loss), .words = gyre_loss_names},
-    {"precision", "TYPE", "of products: %s; weights stay f32", WORD, AT(precision), .words = gyre_precision_names},
+    {"precision", "TYPE", "of products: %s; weights stay f32",
+     WORD, AT(precision), .words = gyre_precision_names},
     {"sync-batch-norm", NULL, "normalise by the batch of all ranks", SWITCH, AT(sync_bn)},
 
     {"optimizer", "NAME", "%s", WORD, AT(optimizer), .words = gyre_optimizer_names},
@@ -61,30 +62,39 @@ static const struct option table[] = {
     {"eps", "NUMBER", "of adam (1e-8)", REAL, AT(eps), 0, 1},
     {"clip", "NORM", "scale gradients down to this norm", REAL, AT(clip), 0, 1e30},
     {"schedule", "NAME", "of the learning rate: %s", WORD, AT(schedule), .words = gyre_rate_names},
-    {"warmup", "STEPS", "the learning rate rises from 0 over so many steps", WHOLE, AT(warmup), 0, 1e15},
-    {"step-size", "EPOCHS", "schedule step: times gamma every so many epochs (30)", WHOLE, AT(step_size), 1, 1e9},
+    {"warmup", "STEPS", "the learning rate rises from 0 over so many steps",
+     WHOLE, AT(warmup), 0, 1e15},
+    {"step-size", "EPOCHS", "schedule step: times gamma every so many epochs (30)",
+     WHOLE, AT(step_size), 1, 1e9},
     {"gamma", "NUMBER", "schedule step (0.1)", REAL, AT(gamma), 0, 1},
     {"least-lr", "RATE", "schedule cosine: where it ends (0)", REAL, AT(least_lr), 0, 1e6},
     {"epochs", "COUNT", "(10)", WHOLE, AT(epochs), 0, 1e9},
     {"batch", "COUNT", "samples of each rank in a step (32, or all)", WHOLE, AT(batch), 1, 1e9},
-    {"global-batch", "COUNT", "samples of all ranks in a step, instead", WHOLE, AT(global_batch), 1, 1e12},
-    {"accumulate", "COUNT", "parts of a step, of so many samples each (1)", WHOLE, AT(accumulate), 1, 1e6},
+    {"global-batch", "COUNT", "samples of all ranks in a step, instead",
+     WHOLE, AT(global_batch), 1, 1e12},
+    {"accumulate", "COUNT", "parts of a step, of so many samples each (1)",
+     WHOLE, AT(accumulate), 1, 1e6},
     {"seed", "NUMBER", "of weights and order (0)", WHOLE, AT(seed), 0, 4294967295.0},
 
-    {"mean", "OVER", "gradient: mean over all samples, or torch's of ranks (samples)", WORD, AT(mean), .words = means},
-    {"tail", "NAME", "last samples: repeat some, drop, or give each out once (repeat)", WORD, AT(tail), .words = tails},
+    {"mean", "OVER", "gradient: mean over all samples, or torch's of ranks (samples)",
+     WORD, AT(mean), .words = means},
+    {"tail", "NAME", "last samples: repeat some, drop, or give each out once (repeat)",
+     WORD, AT(tail), .words = tails},
     {"shares", "LIST", "samples of ranks in proportion, 4,2; or measured", TEXT, AT(shares)},
     {"no-shuffle", NULL, "samples in the order of the file", SWITCH, AT(no_shuffle)},
     {"wire", "TYPE", "of gradients between ranks: %s", WORD, AT(wire), .words = wires},
     {"sharded", NULL, "each rank holds a part of the optimiser's state", SWITCH, AT(sharded)},
-    {"bucket", "BYTES", "gradients that travel together (by the cost model)", BYTES, AT(bucket_cap)},
-    {"compare-every", "STEPS", "compare the weights of all ranks (100)", WHOLE, AT(compare_every), 1, 1e9},
+    {"bucket", "BYTES", "gradients that travel together (by the cost model)",
+     BYTES, AT(bucket_cap)},
+    {"compare-every", "STEPS", "compare the weights of all ranks (100)",
+     WHOLE, AT(compare_every), 1, 1e9},
     {"data-digest", NULL, "prove after each epoch who saw which samples", SWITCH, AT(data_digest)},
 
     {"save", "DIR", "checkpoints", TEXT, AT(save)},
     {"save-every", "EPOCHS", "(1)", WHOLE, AT(save_every), 1, 1e9},
     {"keep", "COUNT", "generations of checkpoints (2)", WHOLE, AT(keep), 1, 1e6},
-    {"resume", NULL, "go on from the newest checkpoint in --save, if there is one", SWITCH, AT(resume)},
+    {"resume", NULL, "go on from the newest checkpoint in --save, if there is one",
+     SWITCH, AT(resume)},
     {"metrics", "FILE", "a line of JSON per step and per epoch", TEXT, AT(metrics)},
     {"csv", "FILE", "the same as a table", TEXT, AT(csv)},
     {"tensorboard", "DIR", "the same as an event file", TEXT, AT(tensorboard)},
@@ -103,18 +113,12 @@ static const struct option *find_option(const char *name)
     return NULL;
 }
 
-/* "a, b or c (a)" */
-static const char *list_words(const char *const *words, char *text, size_t room)
+static int count_words(const char *const *words)
 {
-    size_t used = 0;
-    for (int i = 0; words[i]; i++)
-        used += (size_t)snprintf(text + used, room - used, "%s%s",
-                                 !i             ? ""
-                                 : words[i + 1] ? ", "
-                                                : " or ",
-                                 words[i]);
-    snprintf(text + used, room - used, " (%s)", words[0]);
-    return text;
+    int count = 0;
+    while (words[count])
+        count++;
+    return count;
 }
 
 /* The help of entry i, with its words. */
@@ -125,8 +129,9 @@ static const char *help_of(int i)
     const char *help = table[i].help, *place = strstr(help, "%s");
     if (!place)
         return help;
-    snprintf(text[i], sizeof text[i], "%.*s%s%s", (int)(place - help), help,
-             list_words(table[i].words, words, sizeof words), place + 2);
+    gyre_list_words(table[i].words, count_words(table[i].words), words, sizeof words);
+    snprintf(text[i], sizeof text[i], "%.*s%s (%s)%s", (int)(place - help), help, words,
+             table[i].words[0], place + 2);
     return text[i];
 }
 
@@ -143,14 +148,6 @@ static int parse_real(const struct option *option, const char *text, double *val
                                 "--%s %s: a number from %g to %g is expected", option->name, text,
                                 option->least, option->most);
     return 0;
-}
-
-static int count_words(const char *const *words)
-{
-    int count = 0;
-    while (words[count])
-        count++;
-    return count;
 }
 
 static int parse_switch(const struct option *option, const char *text, bool *value,
@@ -254,7 +251,7 @@ int gyre_train_option_preset(struct gyre_train_options *options, const char *pre
     return status;
 }
 
-static char *trim(char *text)
+static char *trim_blanks(char *text)
 {
     size_t length;
     text += strspn(text, " \t\r");
@@ -270,18 +267,18 @@ static int set_line(struct gyre_train_options *options, char *line, struct gyre_
     char *equals = strchr(line, '='), *name;
     if (equals)
         *equals = 0;
-    name = trim(line);
+    name = trim_blanks(line);
     if (!*name && !equals)
         return 0;
     if (equals && strcmp(name, "preset") == 0)
-        return gyre_train_option_preset(options, trim(equals + 1), trouble);
+        return gyre_train_option_preset(options, trim_blanks(equals + 1), trouble);
     if (!equals && strpbrk(name, ": \t"))
         return gyre_trouble_set(trouble, GYRE_INVALID, "'%s': a line is `name = value`", name);
     if (strcmp(name, "ranks") == 0 || strcmp(name, "devices") == 0 || strcmp(name, "backend") == 0)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "%s is no option of the training but a flag: gyre train --%s", name,
                                 name);
-    return gyre_train_option_set(options, name, equals ? trim(equals + 1) : NULL, trouble);
+    return gyre_train_option_set(options, name, equals ? trim_blanks(equals + 1) : NULL, trouble);
 }
 
 static int read_whole_file(const char *path, char **text, struct gyre_trouble *trouble)

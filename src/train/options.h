@@ -1,5 +1,5 @@
-/* What a training run is told: one table of names, kinds, bounds and help, read alike from flags, from
- * a file and from a preset. */
+/* What a training run is told: one table of names, kinds, bounds and help, read alike from flags,
+ * from a file and from a preset. */
 #ifndef GYRE_TRAIN_OPTIONS_H
 #define GYRE_TRAIN_OPTIONS_H
 
@@ -42,8 +42,8 @@ struct gyre_train_options {
 /* Before anything is set. */
 void gyre_train_options_init(struct gyre_train_options *options);
 
-/* Sets one by its name, without dashes ("weight-decay"). A switch takes NULL, "yes" or "no". Texts are
- * borrowed. GYRE_INVALID names the nearest known. */
+/* Sets one by its name, without dashes ("weight-decay"). A switch takes NULL, "yes" or "no". Texts
+ * are borrowed. GYRE_INVALID names the nearest known. */
 int gyre_train_option_set(struct gyre_train_options *options, const char *name, const char *value,
                           struct gyre_trouble *trouble);
 
@@ -51,9 +51,9 @@ int gyre_train_option_set(struct gyre_train_options *options, const char *name, 
 int gyre_train_option_preset(struct gyre_train_options *options, const char *preset,
                              struct gyre_trouble *trouble);
 
-/* Sets what stands in a file: a line is `name = value`, or `name` for a switch; `preset = NAME` sets
- * all of a preset; # begins a comment.
- * The texts are kept in *storage, which the caller frees after the last use of the options. */
+/* Sets what stands in a file: a line is `name = value`, or `name` for a switch; `preset = NAME`
+ * sets all of a preset; # begins a comment. The texts are kept in *storage, which the caller frees
+ * after the last use of the options. */
 int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
                            struct gyre_trouble *trouble);
 

@@ -1,8 +1,8 @@
-/* Checkpoints of a training run. Rank 0 writes and reads; the others get what they need from it, so no
- * file system need be shared.
+/* Checkpoints of a training run. Rank 0 writes and reads; the others get what they need from it, so
+ * no file system need be shared.
  *
- * The optimiser's state is stored as whole tensors named by parameter, so a run goes on with any number
- * of ranks, sharded or not: state.c. */
+ * The optimiser's state is stored as whole tensors named by parameter, so a run goes on with any
+ * number of ranks, sharded or not: state.c. Tested by tests/program/train/resume.c. */
 #include "train/inside.h"
 
 #include "model/network/file.h"

@@ -4,14 +4,15 @@
  *     lr, schedule, batch, …    may change: the new word counts, and the line says both
  *     shares                    shares.c
  *
- * A checkpoint that says nothing of one of them is taken at the user's word. */
+ * A checkpoint that says nothing of one of them is taken at the user's word. Tested by
+ * tests/program/train/resume.c. */
 #include "train/inside.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum word { SEED, OPTIMIZER, DATA, ALIKE, RATE = ALIKE, SCHEDULE, BATCH, SETTINGS, SHARES };
+enum setting { SEED, OPTIMIZER, DATA, ALIKE, RATE = ALIKE, SCHEDULE, BATCH, SETTINGS, SHARES };
 
 static const char *const keys[GYRE_TRAIN_RUN_SETTINGS] = {
     "seed", "optimizer", "data", "lr", "schedule", "batch", "settings", "shares"};
@@ -71,7 +72,8 @@ void gyre_train_take_settings(const struct gyre_train *t, struct gyre_run_settin
 
 /* -- compared ---------------------------------------------------------------------------------- */
 
-static int refuse_setting(struct gyre_train *t, enum word word, const char *saved, const char *own)
+static int refuse_setting(struct gyre_train *t, enum setting word, const char *saved,
+                          const char *own)
 {
     static const char *const told[ALIKE] = {"--seed", "--optimizer", "data with the hash"};
     return gyre_trouble_set(t->trouble, GYRE_INVALID,
@@ -89,7 +91,7 @@ int gyre_train_compare_settings(struct gyre_train *t, const struct gyre_checkpoi
         if (!saved || strcmp(saved, own.room[i]) == 0)
             continue;
         if (i < ALIKE)
-            return refuse_setting(t, (enum word)i, saved, own.room[i]);
+            return refuse_setting(t, (enum setting)i, saved, own.room[i]);
         snprintf(t->resumed.change[t->resumed.changes++], sizeof t->resumed.change[0],
                  "goes on with %s %s; the checkpoint had %.*s", keys[i], own.room[i],
                  GYRE_TRAIN_WORD_ROOM, saved);

@@ -1,5 +1,6 @@
-/* Before the first step: what was asked for becomes data, model, engine and books, and all ranks agree
- * that it is the same. What one rank cannot do ends all, with its story. */
+/* Before the first step: what was asked for becomes data, model, engine and books, and all ranks
+ * agree that it is the same. What one rank cannot do ends all, with its story. Tested by
+ * tests/program/train/train.c. */
 #include "train/inside.h"
 
 #include "base/size.h"
@@ -21,7 +22,7 @@ static int no_memory_to_set_up(struct gyre_train *t)
 
 /* -- data -------------------------------------------------------------------------------------- */
 
-static int open_data(struct gyre_train *t)
+static int open_datasets(struct gyre_train *t)
 {
     const struct gyre_train_options *o = t->options;
     bool targets = o->loss == GYRE_SQUARED_ERROR;
@@ -72,7 +73,7 @@ static int refuse_size(struct gyre_train *t, const char *option, int64_t size, u
                             (unsigned long long)t->data.samples, (unsigned long long)most);
 }
 
-static int check_sizes(struct gyre_train *t, uint64_t parts)
+static int check_batch_sizes(struct gyre_train *t, uint64_t parts)
 {
     const struct gyre_train_options *o = t->options;
     uint64_t n = (uint64_t)t->n, most = gyre_round_up(t->data.samples, n);
@@ -104,7 +105,7 @@ static int find_span(struct gyre_train *t)
     uint64_t n = (uint64_t)t->n, parts = (uint64_t)o->accumulate;
     uint64_t most = gyre_round_up(t->data.samples, n),
              batch = o->batch ? (uint64_t)o->batch : BATCH;
-    int status = check_sizes(t, parts);
+    int status = check_batch_sizes(t, parts);
     if (status)
         return status;
     t->span = o->global_batch ? (uint64_t)o->global_batch / parts : batch * n;
@@ -246,7 +247,7 @@ static int make_rate(struct gyre_train *t)
 
 static int make_own(struct gyre_train *t)
 {
-    int status = open_data(t);
+    int status = open_datasets(t);
     gyre_scaler_init(&t->scaler, t->options->precision == GYRE_PRECISION_F16);
     if (!status)
         status = gyre_train_read_shares(t);

@@ -3,14 +3,15 @@
  * Measured: after a barrier every rank passes one batch of its own forward and backward, over and
  * over, for the same time, so ranks that share a machine are in each other's way as they will be in
  * training. No rank talks to another meanwhile, and nothing that training goes on from has changed
- * behind it: there is no update, running means are put back, the sampler is not asked, gradients are
- * written anew by the first step.
+ * behind it: there is no update, running means are put back, the sampler is not asked, gradients
+ * are written anew by the first step.
  *
  *     warm-up │ window │ window │ … │ window      what passes is in some windows, what stays in
  *                                                 all: the fastest window's speed counts
  *
  * All ranks see all speeds and come to the same weights (sampler/shares.h), which stand in every
- * checkpoint. A run that goes on takes those, because other shares would be another run. */
+ * checkpoint. A run that goes on takes those, because other shares would be another run. Tested by
+ * tests/program/train/shares.c. */
 #include "train/inside.h"
 
 #include "base/clock.h"
@@ -96,8 +97,9 @@ int gyre_train_resume_shares(struct gyre_train *t, const char *text)
 
 /* -- what a measurement needs ------------------------------------------------------------------ */
 
-/* A batch of this rank, as large as its part would be if all were alike; and what the buffers held. */
-struct trial {
+/* A batch of this rank, as large as its part would be if all were alike; and what the buffers
+ * held. */
+struct shares_trial {
     struct gyre_batch batch;
     uint64_t *index;
     float *x;
@@ -105,7 +107,7 @@ struct trial {
     uint8_t *running;
 };
 
-static void trial_deinit(struct trial *trial)
+static void trial_deinit(struct shares_trial *trial)
 {
     free(trial->running);
     free(trial->index);
@@ -113,7 +115,7 @@ static void trial_deinit(struct trial *trial)
     free(trial->y);
 }
 
-static bool trial_allocate(struct gyre_train *t, struct trial *trial, uint64_t samples)
+static bool trial_allocate(struct gyre_train *t, struct shares_trial *trial, uint64_t samples)
 {
     size_t wanted = t->data.label ? sizeof(int64_t) : t->data.width * sizeof(float);
     trial->index = calloc(samples, sizeof *trial->index);
@@ -123,7 +125,7 @@ static bool trial_allocate(struct gyre_train *t, struct trial *trial, uint64_t s
     return trial->index && trial->x && trial->y && trial->running;
 }
 
-static int trial_init(struct gyre_train *t, struct trial *trial)
+static int trial_init(struct gyre_train *t, struct shares_trial *trial)
 {
     uint64_t n = (uint64_t)t->n, rank = (uint64_t)t->rank;
     uint64_t samples = t->span < n ? 1 : t->span / n;
@@ -149,7 +151,7 @@ static int pass_trial(struct gyre_train *t, const struct gyre_batch *batch)
 /* -- measured ---------------------------------------------------------------------------------- */
 
 /* Passes for a window's time, one at least: samples per 1000 s. */
-static int time_window(struct gyre_train *t, const struct trial *trial, uint64_t *speed)
+static int time_window(struct gyre_train *t, const struct shares_trial *trial, uint64_t *speed)
 {
     uint64_t begun = gyre_now_ns(), passed = 0, samples = 0;
     while (passed < WINDOW_NS) {
@@ -164,7 +166,7 @@ static int time_window(struct gyre_train *t, const struct trial *trial, uint64_t
 }
 
 /* The fastest window's speed; the first only warms up. */
-static int time_own(struct gyre_train *t, const struct trial *trial, uint64_t *speed)
+static int time_own(struct gyre_train *t, const struct shares_trial *trial, uint64_t *speed)
 {
     int status = 0;
     for (int w = 0; !status && w < 1 + WINDOWS; w++) {
@@ -178,7 +180,7 @@ static int time_own(struct gyre_train *t, const struct trial *trial, uint64_t *s
 
 static int measure_speed(struct gyre_train *t)
 {
-    struct trial trial = {0};
+    struct shares_trial trial = {0};
     uint64_t mine = 1;
     t->shares.speed = calloc((size_t)t->n, sizeof *t->shares.speed);
     int status = t->shares.speed ? trial_init(t, &trial) : no_memory_for_shares(t);

@@ -1,15 +1,15 @@
-/* What all ranks hold together of a training's state, on its way to and from rank 0, which alone writes
- * and reads.
+/* What all ranks hold together of a training's state, on its way to and from rank 0, which alone
+ * writes and reads.
  *
- * A state of the optimiser is a whole tensor for each parameter; a rank holds all of it, or where the
- * engine is sharded its pieces. One parameter after the other passes through the ranks' rooms:
+ * A state of the optimiser is a whole tensor for each parameter; a rank holds all of it, or where
+ * the engine is sharded its pieces. One parameter after the other passes through the ranks' rooms:
  *
  *     rank 0   [ 0.weight │ 0.bias │ 2.weight │ … ]      all of a state
  *     rank r   [ room ]                                  as large as the largest parameter
  *
  * With halves on the wire each rank has a feedback of its own, and a step scales by the one before.
- * Rank 0 writes all of them, [world, elements] for each parameter; only as many ranks can go on with
- * them, others begin at zero, which is said. */
+ * Rank 0 writes all of them, [world, elements] for each parameter; only as many ranks can go on
+ * with them, others begin at zero, which is said. Tested by tests/program/train/resume.c. */
 #include "train/inside.h"
 
 #include <errno.h>

@@ -2,7 +2,8 @@
  * update that all ranks make alike.
  *
  * Gradients stay sums over samples. One factor, in the optimiser's own pass over them, takes away
- * everything at once: 1 / samples of all ranks, the loss scale, and what clipping asks for. */
+ * everything at once: 1 / samples of all ranks, the loss scale, and what clipping asks for. Tested
+ * by tests/program/train/train.c. */
 #include "train/inside.h"
 
 #include "base/clock.h"
@@ -115,8 +116,8 @@ static void add_up(struct gyre_train *t, const struct gyre_ddp_result *r, uint64
     t->tally.steps++;
 }
 
-/* All parts of a step; fewer at the end of an epoch. Every rank has the same number of parts, because
- * spans are of all ranks. */
+/* All parts of a step; fewer at the end of an epoch. Every rank has the same number of parts,
+ * because spans are of all ranks. */
 static int run_parts(struct gyre_train *t)
 {
     struct gyre_batch batch;

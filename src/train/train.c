@@ -1,8 +1,8 @@
 /* Training, from the first epoch to the last.
  *
- * All ranks run the same loop and decide alike. A file that one rank cannot read, or a signal to one
- * rank, becomes everybody's by gyre_train_agree() or by the votes that travel with the gradients.
- * Tested by tests/program/train/train.c. */
+ * All ranks run the same loop and decide alike. A file that one rank cannot read, or a signal to
+ * one rank, becomes everybody's by gyre_train_agree() or by the votes that travel with the
+ * gradients. Tested by tests/program/train/train.c. */
 #include "train/inside.h"
 
 #include <inttypes.h>

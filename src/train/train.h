@@ -20,7 +20,8 @@ struct gyre_train_outcome {
 int gyre_train(struct gyre_comm *comm, const struct gyre_train_options *options, FILE *terminal,
                struct gyre_train_outcome *outcome, struct gyre_trouble *trouble);
 
-/* Asks this process's training to save and stop after its step, on all ranks. For signal handlers. */
+/* Asks this process's training to save and stop after its step, on all ranks. For signal
+ * handlers. */
 void gyre_train_stop(void);
 
 #endif

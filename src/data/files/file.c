@@ -4,7 +4,7 @@
  *         old file is there                              │ new file is there
  *
  * Without the first fsync a crash may leave the new name on an empty file; without the second the
- * old file may come back. */
+ * old file may come back. Tested by tests/unit/data/safetensors/safetensors_test.c. */
 #include "data/files/file.h"
 
 #include "base/rng.h"
@@ -30,7 +30,7 @@ static int fail_file(const char *path, const char *what, struct gyre_trouble *tr
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-static int map(const char *path, int fd, struct gyre_file *file, struct gyre_trouble *trouble)
+static int map_whole(const char *path, int fd, struct gyre_file *file, struct gyre_trouble *trouble)
 {
     struct stat about;
     if (fstat(fd, &about))
@@ -55,7 +55,7 @@ int gyre_file_map(const char *path, struct gyre_file *file, struct gyre_trouble 
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO must not hang it */
     if (fd < 0)
         return fail_file(path, "open it", trouble);
-    int status = map(path, fd, file, trouble);
+    int status = map_whole(path, fd, file, trouble);
     close(fd);
     return status;
 }

@@ -4,7 +4,8 @@
  *      ▲ at
  *
  * The caller knows what must come; only skip() does not, and it remembers the kinds of the brackets
- * around it in the bits of one word, the innermost lowest. */
+ * around it in the bits of one word, the innermost lowest. Tested by
+ * tests/unit/data/safetensors/safetensors_test.c. */
 #include "data/files/json.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* One function moves bytes; the others put words in its mouth. Strings are escaped as little as the
- * format of safetensors does it: quotes, backslashes and control characters. */
+ * format of safetensors does it: quotes, backslashes and control characters. Tested by
+ * tests/unit/data/safetensors/write_test.c. */
 #include "data/files/json_out.h"
 
 #include <inttypes.h>

@@ -4,7 +4,8 @@
  *
  * The functions below follow this shape, one level each, and are called twice: to count, then to
  * fill. Strings lie decoded, one after the other, in one block as long as the header, for no string
- * is longer decoded than it was in the JSON; one that need not stay is decoded behind the last. */
+ * is longer decoded than it was in the JSON; one that need not stay is decoded behind the last.
+ * Tested by tests/unit/data/safetensors/safetensors_test.c. */
 #include "data/safetensors/inside.h"
 
 #include <stdio.h>
@@ -50,7 +51,7 @@ static const char *keep_name(struct gyre_stored_pass *pass)
 
 /* -- one tensor -------------------------------------------------------------------------------- */
 
-static int read_type(struct gyre_stored_pass *pass, struct gyre_stored_entry *entry)
+static int read_dtype(struct gyre_stored_pass *pass, struct gyre_stored_entry *entry)
 {
     char text[GYRE_STORED_SHOWN];
     int status = gyre_json_string(&pass->json, here(pass));
@@ -101,12 +102,12 @@ static int read_offsets(struct gyre_stored_pass *pass, struct gyre_stored_entry 
 static const struct {
     const char *name;
     int (*read)(struct gyre_stored_pass *pass, struct gyre_stored_entry *entry);
-} fields[] = {{"dtype", read_type}, {"shape", read_shape}, {"data_offsets", read_offsets}};
+} fields[] = {{"dtype", read_dtype}, {"shape", read_shape}, {"data_offsets", read_offsets}};
 
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static int read_field(struct gyre_stored_pass *pass, struct gyre_stored_entry *entry,
-                      unsigned *seen)
+static int read_tensor_field(struct gyre_stored_pass *pass, struct gyre_stored_entry *entry,
+                             unsigned *seen)
 {
     int status = gyre_json_key(&pass->json, here(pass)), i = 0;
     if (status)
@@ -129,7 +130,7 @@ static int read_tensor(struct gyre_stored_pass *pass, const char *name)
     enter(pass, "tensor", name);
     int status = gyre_json_open(&pass->json, '{');
     while (!status && !(status = gyre_json_more(&pass->json, '}', &more)) && more)
-        status = read_field(pass, &entry, &seen);
+        status = read_tensor_field(pass, &entry, &seen);
     for (int i = 0; i < FIELDS && !status; i++)
         if (!(seen & 1u << i))
             status = gyre_json_refuse(&pass->json, "\"%s\" is missing", fields[i].name);

@@ -26,8 +26,8 @@ struct gyre_safetensors {
     uint64_t count, texts;
 };
 
-/* One way through the header: without `fill` everything is checked for its form and counted, with it
- * stored in the file's tables too. The strings need room in both. */
+/* One way through the header: without `fill` everything is checked for its form and counted, with
+ * it stored in the file's tables too. The strings need room in both. */
 struct gyre_stored_pass {
     struct gyre_json json;
     struct gyre_safetensors *file;

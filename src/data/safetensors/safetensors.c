@@ -1,7 +1,8 @@
 /* Reading safetensors.
  *
- * The header is gone through twice by the same functions: the first time everything in it is checked
- * for its form and counted, the second time it is stored, in tables of exactly the right size:
+ * The header is gone through twice by the same functions: the first time everything in it is
+ * checked for its form and counted, the second time it is stored, in tables of exactly the right
+ * size:
  *
  *     JSON ──▶ count ──▶ allocate ──▶ JSON ──▶ fill ──▶ sort by offset ──▶ check ──▶ index by name
  *
@@ -52,7 +53,7 @@ static int tensors_by_name(const void *a, const void *b)
     return strcmp((*x)->tensor.name, (*y)->tensor.name);
 }
 
-static int by_key(const void *a, const void *b)
+static int texts_by_key(const void *a, const void *b)
 {
     const struct gyre_stored_text *x = a, *y = b;
     return strcmp(x->key, y->key);
@@ -117,9 +118,9 @@ static int check_names(struct gyre_safetensors *file, const char *name,
     for (uint64_t i = 1; i < file->count; i++)
         if (tensors_by_name(&file->by_name[i - 1], &file->by_name[i]) == 0)
             return refuse_tensor(name, &file->by_name[i]->tensor, trouble, "stands there twice");
-    qsort(file->text, file->texts, sizeof *file->text, by_key);
+    qsort(file->text, file->texts, sizeof *file->text, texts_by_key);
     for (uint64_t i = 1; i < file->texts; i++)
-        if (by_key(&file->text[i - 1], &file->text[i]) == 0)
+        if (texts_by_key(&file->text[i - 1], &file->text[i]) == 0)
             return gyre_trouble_set(trouble, GYRE_INVALID,
                                     "%s: \"__metadata__\": the key \"%s\" stands there twice", name,
                                     gyre_stored_shown(file->text[i].key, text));
@@ -256,6 +257,6 @@ const char *gyre_safetensors_text(const struct gyre_safetensors *file, const cha
 {
     const struct gyre_stored_text wanted = {.key = key};
     const struct gyre_stored_text *found =
-        bsearch(&wanted, file->text, file->texts, sizeof *file->text, by_key);
+        bsearch(&wanted, file->text, file->texts, sizeof *file->text, texts_by_key);
     return found ? found->value : NULL;
 }

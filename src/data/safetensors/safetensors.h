@@ -35,7 +35,8 @@ struct gyre_stored_text { /* of "__metadata__" */
     const char *key, *value;
 };
 
-/* Writes a name from a file, fit to be printed, to `text` of GYRE_STORED_SHOWN bytes; returns it. */
+/* Writes a name from a file, fit to be printed, to `text` of GYRE_STORED_SHOWN bytes; returns
+ * it. */
 const char *gyre_stored_shown(const char *name, char *text);
 
 /* -- reading ----------------------------------------------------------------------------------- */
@@ -65,9 +66,9 @@ const char *gyre_safetensors_text(const struct gyre_safetensors *file, const cha
 /* -- writing ----------------------------------------------------------------------------------- */
 
 /* Replaces `path` as gyre_file_replace() does, with exactly the bytes that the format's own library
- * writes: tensors of the widest types first, then by name; "__metadata__" (texts in the order given)
- * only where there are texts. Refuses a name that is given twice, is "__metadata__" or is not UTF-8,
- * and what no reader would take. */
+ * writes: tensors of the widest types first, then by name; "__metadata__" (texts in the order
+ * given) only where there are texts. Refuses a name that is given twice, is "__metadata__" or is
+ * not UTF-8, and what no reader would take. */
 int gyre_safetensors_write(const char *path, const struct gyre_stored_tensor *tensors,
                            uint64_t count, const struct gyre_stored_text *texts,
                            uint64_t text_count, struct gyre_trouble *trouble);

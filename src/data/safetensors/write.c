@@ -31,8 +31,8 @@ static int refuse_plan(const struct plan *plan, const char *name, const char *wh
 
 /* -- the header -------------------------------------------------------------------------------- */
 
-static void put_tensor(struct gyre_json_out *out, const struct gyre_stored_tensor *tensor,
-                       uint64_t begin, uint64_t end)
+static void put_tensor_entry(struct gyre_json_out *out, const struct gyre_stored_tensor *tensor,
+                             uint64_t begin, uint64_t end)
 {
     gyre_json_put_string(out, tensor->name);
     gyre_json_put_text(out, ":{\"dtype\":\"");
@@ -69,7 +69,7 @@ static void put_header(struct gyre_json_out *out, const struct plan *plan)
         put_texts(out, plan);
     for (uint64_t i = 0; i < plan->count; i++) {
         gyre_json_put_text(out, i || plan->texts ? "," : "");
-        put_tensor(out, plan->tensor[i], at, at + plan->bytes[i]);
+        put_tensor_entry(out, plan->tensor[i], at, at + plan->bytes[i]);
         at += plan->bytes[i];
     }
     gyre_json_put_text(out, "}");

@@ -1,4 +1,5 @@
-/* Memory of another device of this process that this one cannot map: copies reach it, kernels do not.
+/* Memory of another device of this process that this one cannot map: copies reach it, kernels do
+ * not.
  *
  *     device 0: memory ──▶ device 1: memory    cuMemcpyPeerAsync; the driver stages what it must
  *     device 0: memory ──▶ the host            a stream of device 0, the queue's stream around it:
@@ -6,8 +7,9 @@
  *         the queue's   … ─▶ before ····················▶ waits for `after` ─▶ …
  *         device 0's             └─▶ copy ─▶ after ───────────┘
  *
- * Addresses are unique in a process, so such a region stands where its owner has it; which spans those
- * are is kept here. Only ranks of one process come to that: no other process knows the address. */
+ * Addresses are unique in a process, so such a region stands where its owner has it; which spans
+ * those are is kept here. Only ranks of one process come to that: no other process knows the
+ * address. Tested by tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/inside.h"
 
 #include <errno.h>
@@ -15,8 +17,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct span {
-    struct span *next;
+struct apart_span {
+    struct apart_span *next;
     uintptr_t base;
     uint64_t length;
     int owner;
@@ -30,19 +32,19 @@ struct gyre_cuda_detour {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct span *spans;
+static struct apart_span *spans;
 static atomic_int count; /* of them: most processes have none, and look no further */
 
 /* -- which memory ------------------------------------------------------------------------------ */
 
 int gyre_cuda_apart_add(int owner, const void *base, uint64_t length, struct gyre_trouble *trouble)
 {
-    struct span *span = malloc(sizeof(*span));
+    struct apart_span *span = malloc(sizeof(*span));
     if (!span)
         return gyre_trouble_set(trouble, -ENOMEM, "no memory to adopt memory of CUDA device %d",
                                 owner);
     pthread_mutex_lock(&lock);
-    *span = (struct span){spans, (uintptr_t)base, length, owner};
+    *span = (struct apart_span){spans, (uintptr_t)base, length, owner};
     spans = span;
     atomic_fetch_add(&count, 1);
     pthread_mutex_unlock(&lock);
@@ -52,10 +54,10 @@ int gyre_cuda_apart_add(int owner, const void *base, uint64_t length, struct gyr
 void gyre_cuda_apart_drop(const void *base)
 {
     pthread_mutex_lock(&lock);
-    struct span **at = &spans;
+    struct apart_span **at = &spans;
     while (*at && (*at)->base != (uintptr_t)base)
         at = &(*at)->next;
-    struct span *found = *at;
+    struct apart_span *found = *at;
     if (found) {
         *at = found->next;
         atomic_fetch_sub(&count, 1);
@@ -68,7 +70,7 @@ static int owner_of(CUdeviceptr address, int otherwise)
 {
     int owner = otherwise;
     pthread_mutex_lock(&lock);
-    for (const struct span *span = spans; span; span = span->next)
+    for (const struct apart_span *span = spans; span; span = span->next)
         if ((uintptr_t)address - span->base < span->length)
             owner = span->owner;
     pthread_mutex_unlock(&lock);

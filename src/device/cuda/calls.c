@@ -11,7 +11,8 @@
  *     the caller's context ─▶ enter: push ours ─▶ calls, kernels ─▶ leave: pop ─▶ the caller's
  *
  * It is the primary context, the one that the runtime, PyTorch and all others share, so addresses,
- * streams and events are common. The runtime, too, works in the context that is current. */
+ * streams and events are common. The runtime, too, works in the context that is current. Tested by
+ * tests/unit/device/cuda/cuda_test.c. */
 #include "device/cuda/inside.h"
 
 #include "base/log.h"

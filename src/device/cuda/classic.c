@@ -1,12 +1,12 @@
-/* CUDA memory where the driver refuses to export it (older virtual machines, some containers): it is
- * cudaMalloc()'s and travels as a classic IPC handle, 64 bytes. Those are put into a small sealed file,
- * a *ticket*, so that a region still is a descriptor to everybody else:
+/* CUDA memory where the driver refuses to export it (older virtual machines, some containers): it
+ * is cudaMalloc()'s and travels as a classic IPC handle, 64 bytes. Those are put into a small
+ * sealed file, a *ticket*, so that a region still is a descriptor to everybody else:
  *
  *     owner                             peer
  *     cuMemAlloc ─▶ handle ─▶ ticket ─▶ fd ─▶ read, checked ─▶ cuIpcOpenMemHandle
  *
  * Such memory cannot be detached: what a peer has opened stays open. Where even that is refused, a
- * region is of this process only. */
+ * region is of this process only. Tested by tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/region.h"
 
 #include "base/log.h"

@@ -9,10 +9,10 @@
  * The stream does not synchronise with the default one; what it has to do with the caller's is in
  * streams.c.
  *
- * Streams of one priority may share a queue of the hardware, and then one that is held keeps up those
- * that are filled after it: the queue's own work too, which the host waits for before it lets the
- * stream go. So a queue has the highest priority, which a caller's stream rarely has, and one that
- * waits for streams the next.
+ * Streams of one priority may share a queue of the hardware, and then one that is held keeps up
+ * those that are filled after it: the queue's own work too, which the host waits for before it lets
+ * the stream go. So a queue has the highest priority, which a caller's stream rarely has, and one
+ * that waits for streams the next.
  *
  * A fold is given the stream and launches its kernels there, in the device's context.
  *

@@ -1,11 +1,12 @@
-/* CUDA memory that the driver exports as a descriptor (cuMemCreate). It is mapped where this process
- * has reserved addresses, and a peer that is given the descriptor maps the same memory:
+/* CUDA memory that the driver exports as a descriptor (cuMemCreate). It is mapped where this
+ * process has reserved addresses, and a peer that is given the descriptor maps the same memory:
  *
  *     owner                        driver                      peer
  *     reserve, create, map, export ─▶ memory ◀── import, reserve, map
  *
  * It lives until nobody maps it and all descriptors are closed, so the order in which owner and
- * peers let go does not matter. To detach is to map fresh memory at the old addresses. */
+ * peers let go does not matter. To detach is to map fresh memory at the old addresses. Tested by
+ * tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/region.h"
 
 #include <fcntl.h>

@@ -128,10 +128,10 @@ bool gyre_cuda_rdma(int device);
  * device's context need not be current. */
 int gyre_cuda_settle(int device, struct gyre_trouble *trouble);
 
-/* Memory of another device of this process that cannot be mapped (apart.c). add() notes that it
- * is copied from and to where it stands; drop() forgets it once. apart(): a queue of `device` reaches
- * one of them in that way only, and copies by copy(), in its device's context; what that makes for a
- * queue is freed with it. */
+/* Memory of another device of this process that cannot be mapped (apart.c). add() notes that it is
+ * copied from and to where it stands; drop() forgets it once. apart(): a queue of `device` reaches
+ * one of them in that way only, and copies by copy(), in its device's context; what that makes for
+ * a queue is freed with it. */
 struct gyre_cuda_detour;
 int gyre_cuda_apart_add(int owner, const void *base, uint64_t length, struct gyre_trouble *trouble);
 void gyre_cuda_apart_drop(const void *base);

@@ -6,7 +6,8 @@
  *
  * Host memory is locked once for all devices of the process (PORTABLE) and mapped to them at the
  * address that the host uses (DEVICEMAP and unified addressing): so a kernel and a copy are given
- * the same pointer as memcpy(). Memory of a peer's memfd is locked in each process that maps it. */
+ * the same pointer as memcpy(). Memory of a peer's memfd is locked in each process that maps it.
+ * Tested by tests/unit/device/cuda/cuda_test.c. */
 #include "device/cuda/inside.h"
 
 #include "base/log.h"
@@ -121,8 +122,8 @@ enum gyre_memory_kind gyre_cuda_classify(const void *address)
     return type == CU_MEMORYTYPE_DEVICE && !managed ? GYRE_MEMORY_CUDA : GYRE_MEMORY_HOST;
 }
 
-/* What a device's queues can reach of another device's memory is asked in its context. A driver that
- * does not know lets it pass. */
+/* What a device's queues can reach of another device's memory is asked in its context. A driver
+ * that does not know lets it pass. */
 int gyre_cuda_admit(int device, const void *address, struct gyre_trouble *trouble)
 {
     int owner = device;

@@ -1,15 +1,16 @@
 /* Regions of CUDA memory: which of its two kinds one is, and whose.
  *
- *     alloc    exportable (export.c) ─ refused? ─▶ classic (classic.c) ─ refused? ─▶ of this process only
+ *     alloc    exportable (export.c), or classic (classic.c), or of this process only
  *     import   a descriptor of the first, or a ticket of the second
  *     adopt    the same inside a process
  *
- * An adopted region is exportable memory that is mapped once more, by its handle, at addresses of its
- * own, so that detaching is as between processes. By a device that cannot map it, it is copied where it
- * stands (apart.c). Classic memory cannot be opened where it was made; it is used where it stands,
- * by the same device.
+ * An adopted region is exportable memory that is mapped once more, by its handle, at addresses of
+ * its own, so that detaching is as between processes. By a device that cannot map it, it is copied
+ * where it stands (apart.c). Classic memory cannot be opened where it was made; it is used where it
+ * stands, by the same device.
  *
- * Nobody but the owner can be kept from writing CUDA memory, so GYRE_SHARE_SEALED is refused. */
+ * Nobody but the owner can be kept from writing CUDA memory, so GYRE_SHARE_SEALED is refused.
+ * Tested by tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/region.h"
 
 #include "base/log.h"
@@ -130,7 +131,7 @@ int gyre_cuda_import(int device, int fd, uint64_t length, enum gyre_share share,
 }
 
 /* The device that has this memory; -1: it is not a device's. */
-static int owner_of(const void *base)
+static int device_of_memory(const void *base)
 {
     int owner = -1;
     void *found[] = {&owner};
@@ -141,7 +142,7 @@ static int owner_of(const void *base)
 
 static int adopt_classic(struct gyre_region *view, void *base, struct gyre_trouble *trouble)
 {
-    int owner = owner_of(base);
+    int owner = device_of_memory(base);
     if (owner != view->device)
         return gyre_trouble_set(trouble, GYRE_UNSUPPORTED,
                                 "memory of CUDA device %d that is not exportable stays with it: "
@@ -155,7 +156,7 @@ static int adopt_classic(struct gyre_region *view, void *base, struct gyre_troub
 static int adopt_exportable(struct gyre_region *view, void *base, uint64_t length,
                             CUmemGenericAllocationHandle memory, struct gyre_trouble *trouble)
 {
-    int owner = owner_of(base);
+    int owner = device_of_memory(base);
     if (owner < 0 || gyre_cuda_reaches(view->device, owner))
         return gyre_cuda_map(view->device, gyre_cuda_mapped_length(view->device, length), memory,
                              &view->base, trouble);

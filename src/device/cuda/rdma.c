@@ -7,7 +7,8 @@
  *
  * What a card has written may still be on its way inside the machine when the host hears that it is
  * done, because that news and the bytes go different ways. Only the driver knows whether a device
- * orders them by itself; where it does, flush() costs nothing. */
+ * orders them by itself; where it does, flush() costs nothing. Tested by
+ * tests/unit/transport/link/verbs/on_device_test.c. */
 #include "device/cuda/inside.h"
 
 #include "base/size.h"

@@ -2,7 +2,8 @@
  *
  * The driver's call has no limit, and what it waits for may never end: a stream of the caller's may
  * wait for the very thread that waits here. So a thread of its own calls it; whoever wanted to know
- * goes on without it after a while, and the last of the two frees what they share. */
+ * goes on without it after a while, and the last of the two frees what they share. Tested by
+ * tests/unit/device/cuda/regions_test.c. */
 #include "device/cuda/inside.h"
 
 #include <errno.h>

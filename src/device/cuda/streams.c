@@ -1,14 +1,14 @@
 /* A CUDA queue and the caller's own streams, of the same device.
  *
  * after() makes the queue wait for what the caller has put on a stream; NULL is nothing, and the
- * default stream is CU_STREAM_LEGACY here. hold() is the way back: the caller's stream waits for a word
- * of the host's memory, so the host, not a kernel, decides when it goes on.
+ * default stream is CU_STREAM_LEGACY here. hold() is the way back: the caller's stream waits for a
+ * word of the host's memory, so the host, not a kernel, decides when it goes on.
  *
  *     the caller's stream   work ─▶ gate ···▶ held until *word ≥ value ─▶ work
  *     the queue's stream             └─▶ copy ─▶ fold ─▶ … (query) ─┘ a store of the host's
  *
- * fold_on() puts a kernel on the caller's stream itself, where nothing has to wait for anything: that
- * may be part of a graph, too. */
+ * fold_on() puts a kernel on the caller's stream itself, where nothing has to wait for anything:
+ * that may be part of a graph, too. */
 #include "device/cuda/queue.h"
 
 #include <cuda_runtime_api.h>

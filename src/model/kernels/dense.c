@@ -1,4 +1,4 @@
-/* Which hand a product goes to. */
+/* Which hand a product goes to. Tested by tests/kernel/dense.c. */
 #include "base/env.h"
 #include "model/kernels/dense_inside.h"
 

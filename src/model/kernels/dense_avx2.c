@@ -1,4 +1,4 @@
-/* 12 of 16 registers hold sums. Compiled with -mavx2 -mfma. */
+/* 12 of 16 registers hold sums. Compiled with -mavx2 -mfma. Tested by tests/kernel/dense.c. */
 #include <immintrin.h>
 
 #define WIDTH          8

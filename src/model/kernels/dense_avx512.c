@@ -1,4 +1,4 @@
-/* 24 of 32 registers hold sums. Compiled with -mavx512f. */
+/* 24 of 32 registers hold sums. Compiled with -mavx512f. Tested by tests/kernel/dense.c. */
 #include <immintrin.h>
 
 #define WIDTH          16

@@ -3,15 +3,15 @@
  * 0.3.21 (Debian 12) takes CPUs that are younger than itself for a Haswell and leaves AVX-512
  * alone, and it starts a thread for every core. So OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS are
  * set where they are unset, and taken back afterwards: programs that this one starts see nothing.
- * With GYRE_REPRODUCIBLE it is one thread whatever is set: each cut of a product among threads rounds
- * in its own way, and `gyre run` gives a rank the more threads the fewer ranks there are.
+ * With GYRE_REPRODUCIBLE it is one thread whatever is set: each cut of a product among threads
+ * rounds in its own way, and `gyre run` gives a rank the more threads the fewer ranks there are.
  *
  * From 0.3.21 on it has kernels for small products, for AVX-512 only: of 800 shapes below 2^20
- * multiplications they take 1 / 2.5 of the time of Gyre's own in the geometric mean, 1 / 37 at best, where
- * most of a tile would be empty (Zen 5, one thread). With AVX2 the two are alike (1.1), and small ones stay
- * Gyre's, whose every element is summed in the same order whatever the number of rows. With
- * GYRE_REPRODUCIBLE, where any number of ranks is to be as one, they do so everywhere. Large products
- * are alike (1.01, 1.02). */
+ * multiplications they take 1 / 2.5 of the time of Gyre's own in the geometric mean, 1 / 37 at
+ * best, where most of a tile would be empty (Zen 5, one thread). With AVX2 the two are alike (1.1),
+ * and small ones stay Gyre's, whose every element is summed in the same order whatever the number
+ * of rows. With GYRE_REPRODUCIBLE, where any number of ranks is to be as one, they do so
+ * everywhere. Large products are alike (1.01, 1.02). Tested by tests/kernel/dense.c. */
 #include "base/env.h"
 #include "model/kernels/dense_inside.h"
 #include "model/kernels/ops_sets.h"

@@ -1,4 +1,4 @@
-/* Vectors of four, which every compiler knows how to do without. */
+/* Vectors of four, which every compiler knows how to do without. Tested by tests/kernel/dense.c. */
 #define WIDTH          4
 #define ROWS           4
 #define VECTORS        2

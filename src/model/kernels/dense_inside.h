@@ -45,8 +45,8 @@ bool gyre_dense_blas_found(void);
 const char *gyre_dense_blas_core(void); /* the CPU that it takes this one for */
 void gyre_dense_blas(const struct gyre_product *product);
 
-/* Is the product large enough for the call to pay, to an OpenBLAS that is good at small ones or not?
- * And to the one found here. */
+/* Is the product large enough for the call to pay, to an OpenBLAS that is good at small ones or
+ * not? And to the one found here. */
 bool gyre_dense_is_for_blas(const struct gyre_product *product, bool small);
 bool gyre_dense_blas_takes_small(void);
 bool gyre_dense_blas_pays(const struct gyre_product *product);

@@ -11,7 +11,8 @@
  *       └──┘└────┴────┴────┘
  *
  * Short panels at the edges are filled up with zeros, and their tile goes through a small square
- * beside C. The order of sums is the same everywhere: over k from 0 up. */
+ * beside C. The order of sums is the same everywhere: over k from 0 up. Tested by
+ * tests/kernel/dense.c. */
 #include "base/size.h"
 #include "model/kernels/dense_inside.h"
 #include "model/kernels/ops_sets.h"
@@ -51,8 +52,8 @@ const struct gyre_tile *gyre_tile_best(void)
     return best;
 }
 
-/* Half of a wide tile would be zeros there: with AVX-512 15 to 30 % of the time (64 x 16 x 64: 3.2 µs,
- * 2.5 with the other tile; 100 x 10 x 500: 36 and 30). */
+/* Half of a wide tile would be zeros there: with AVX-512 15 to 30 % of the time (64 x 16 x 64: 3.2
+ * µs, 2.5 with the other tile; 100 x 10 x 500: 36 and 30). */
 const struct gyre_tile *gyre_tile_narrow(void)
 {
     bool wide = gyre_kernels_allowed() > 1 && gyre_tile_number(2);
@@ -91,7 +92,7 @@ static void panel_along(float *to, const float *from, size_t ld, size_t depth, s
 }
 
 /* Four lines of four, turned: to[p][w] = from[w][p]. */
-static inline void turn(float *to, size_t full, const float *from, size_t ld)
+static inline void transpose(float *to, size_t full, const float *from, size_t ld)
 {
 #if defined(__SSE__)
     __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + ld);
@@ -117,7 +118,7 @@ static void panel_across(float *to, const float *from, size_t ld, size_t depth, 
         memset(to, 0, depth * full * sizeof *to);
     for (; w + 4 <= width; w += 4) {
         for (size_t p = 0; p < deep; p += 4)
-            turn(to + p * full + w, full, from + w * ld + p, ld);
+            transpose(to + p * full + w, full, from + w * ld + p, ld);
         for (size_t p = deep; p < depth; p++)
             for (size_t i = 0; i < 4; i++)
                 to[p * full + w + i] = from[(w + i) * ld + p];

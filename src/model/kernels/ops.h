@@ -1,8 +1,8 @@
-/* The arithmetic of layers, losses and optimisers over plain floats: one table of function pointers,
- * filled with the plain C reference and replaced by the same loops for the best instruction set
- * that this CPU has (dav1d's pattern; ops_loops.inc is the one source of all sets).
+/* The arithmetic of layers, losses and optimisers over plain floats: one table of function
+ * pointers, filled with the plain C reference and replaced by the same loops for the best
+ * instruction set that this CPU has (dav1d's pattern; ops_loops.inc is the one source of all sets).
  *
- *     collectives/kernels/reduce.h   sums what ranks send each other        ops.h   computes on one rank
+ *     collectives/kernels/reduce.h   sums over ranks        ops.h   computes on one rank
  *     dense.h    products of matrices                   model/layers/layer.h calls all of them
  *
  * Every set gives the same bits, at any count and alignment: replicas on different CPUs apply the

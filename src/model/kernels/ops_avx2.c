@@ -1,4 +1,4 @@
-/* 256-bit vectors. Compiled with -mavx2 -mf16c. */
+/* 256-bit vectors. Compiled with -mavx2 -mf16c. Tested by tests/kernel/ops.c. */
 #include "model/kernels/ops_sets.h"
 
 #include <immintrin.h>

@@ -1,4 +1,5 @@
-/* 512-bit vectors. Compiled with -mavx512f and its companions; a mask stands for a short vector. */
+/* 512-bit vectors. Compiled with -mavx512f and its companions; a mask stands for a short vector.
+ * Tested by tests/kernel/ops.c. */
 #include "model/kernels/ops_sets.h"
 
 #include <immintrin.h>

@@ -1,4 +1,5 @@
-/* The reference: what the compiler makes of the loops for any CPU of this architecture. */
+/* The reference: what the compiler makes of the loops for any CPU of this architecture. Tested by
+ * tests/kernel/ops.c. */
 #include "model/kernels/ops_sets.h"
 
 #define VARIANT  "scalar"

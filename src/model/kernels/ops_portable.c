@@ -1,4 +1,5 @@
-/* The sets on every other machine: what the compiler makes of the plain loops (NEON on AArch64). */
+/* The sets on every other machine: what the compiler makes of the plain loops (NEON on AArch64).
+ * Tested by tests/kernel/ops.c. */
 #include "model/kernels/ops_sets.h"
 
 bool gyre_has_avx2(void)
@@ -11,7 +12,7 @@ bool gyre_has_avx512(void)
     return false;
 }
 
-static bool always(void)
+static bool always_works(void)
 {
     return true;
 }
@@ -22,6 +23,6 @@ const struct gyre_ops *gyre_ops_tuned(const struct gyre_ops *set)
 }
 
 const struct gyre_ops_variant gyre_ops_variants[] = {
-    {&gyre_ops_scalar, always},
+    {&gyre_ops_scalar, always_works},
     {NULL, NULL},
 };

@@ -1,5 +1,6 @@
 /* Which set runs: the fastest that this CPU has, capped by GYRE_KERNELS, whose words are those of
- * the reductions (collectives/kernels/reduce.h). The choice changes no bit of any result. */
+ * the reductions (collectives/kernels/reduce.h). The choice changes no bit of any result. Tested by
+ * tests/kernel/ops.c. */
 #include "base/env.h"
 #include "base/log.h"
 #include "model/kernels/ops_sets.h"
@@ -10,7 +11,7 @@ static pthread_once_t chosen = PTHREAD_ONCE_INIT;
 static const struct gyre_ops *best;
 static int allowed;
 
-static void choose(void)
+static void choose_ops(void)
 {
     static const char *const words[] = {"scalar",     "sse2", "avx2", "avx512",
                                         "avx512bf16", "neon", "sve"};
@@ -29,12 +30,12 @@ static void choose(void)
 
 int gyre_kernels_allowed(void)
 {
-    pthread_once(&chosen, choose);
+    pthread_once(&chosen, choose_ops);
     return allowed;
 }
 
 const struct gyre_ops *gyre_ops(void)
 {
-    pthread_once(&chosen, choose);
+    pthread_once(&chosen, choose_ops);
     return best;
 }

@@ -5,14 +5,14 @@
  * In training, mean and variance are the batch's; the running ones, which evaluation uses, go a
  * tenth of the way towards them, with the variance as an estimate (divided by N - 1).
  *
- *     backward    dx = weight / deviation * (dy - sum(dy) / N
- *                                               - (x - mean) / deviation^2 * sum(dy (x - mean)) / N)
+ *     backward    dx = weight / deviation
+ *                      * (dy - sum(dy) / N - (x - mean) / deviation^2 * sum(dy (x - mean)) / N)
  *
  * Synced, the batch is that of all ranks, of whatever sizes, even 0: ranks sum their counts and
  * values, then the squared distances from the common mean (one sum of squares would lose its
- * digits), and in backward the two sums above. All sums are doubles, and their quotients are rounded
- * once, so the rounding is the same whoever had which sample. The gradients of weight and bias stay
- * this rank's, because the owner adds gradients up anyway. */
+ * digits), and in backward the two sums above. All sums are doubles, and their quotients are
+ * rounded once, so the rounding is the same whoever had which sample. The gradients of weight and
+ * bias stay this rank's, because the owner adds gradients up anyway. */
 #include "model/layers/layer.h"
 
 #include <math.h>

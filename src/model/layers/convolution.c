@@ -5,20 +5,20 @@
  *     y      [outputs][oh * ow]              place; W is [outputs][inputs * k * k]
  *
  *     forward     y = W * spread(x) + b
- *     backward    dW += dy * spread(x)^T     db += rows of dy     dx = gather(W^T * dy)
+ *     backward    dW += dy * spread(x)^T     db += rows of dy     dx = gather_rows(W^T * dy)
  *
- * gather() adds up what spread() had copied. Spreading again in backward is cheaper than keeping it:
- * it is k * k times the input. */
+ * gather_rows() adds up what spread() had copied. Spreading again in backward is cheaper than
+ * keeping it: it is k * k times the input. Tested by tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
 #include <string.h>
 
-static size_t places(const struct gyre_layer *layer)
+static size_t out_places(const struct gyre_layer *layer)
 {
     return layer->out.height * layer->out.width;
 }
 
-static size_t terms(const struct gyre_layer *layer)
+static size_t kernel_terms(const struct gyre_layer *layer)
 {
     return layer->in.channels * layer->kernel * layer->kernel;
 }
@@ -44,19 +44,20 @@ static int convolution_shape(struct gyre_layer *layer, size_t batch, struct gyre
                                 in.height, in.width, outputs);
     layer->out = (struct gyre_volume){outputs, in.height + pad - k + 1, in.width + pad - k + 1};
     layer->kept_floats = 0;
-    layer->scratch_floats = terms(layer) * places(layer) + outputs * terms(layer) +
-                            outputs * places(layer) + padded_floats(layer);
+    layer->scratch_floats = kernel_terms(layer) * out_places(layer) +
+                            outputs * kernel_terms(layer) + outputs * out_places(layer) +
+                            padded_floats(layer);
     layer->parameter_count = layer->buffer_count = 0;
     gyre_layer_parameter(layer, "weight", 4, (size_t[]){outputs, in.channels, k, k})->fan_in =
-        terms(layer);
-    gyre_layer_parameter(layer, "bias", 1, (size_t[]){outputs})->fan_in = terms(layer);
+        kernel_terms(layer);
+    gyre_layer_parameter(layer, "bias", 1, (size_t[]){outputs})->fan_in = kernel_terms(layer);
     return 0;
 }
 
 /* -- spreading --------------------------------------------------------------------------------- */
 
 /* Between the image and the same with zeros around it, whichever is const. */
-static float *inside(const struct gyre_layer *layer, float *padded, size_t channel, size_t y)
+static float *padded_row(const struct gyre_layer *layer, float *padded, size_t channel, size_t y)
 {
     const size_t width = layer->in.width + 2 * layer->padding,
                  height = layer->in.height + 2 * layer->padding;
@@ -69,19 +70,19 @@ static void pad(const struct gyre_layer *layer, const float *x, float *padded)
     memset(padded, 0, padded_floats(layer) * sizeof *padded);
     for (size_t c = 0; c < in.channels; c++)
         for (size_t y = 0; y < in.height; y++, x += in.width)
-            memcpy(inside(layer, padded, c, y), x, in.width * sizeof *x);
+            memcpy(padded_row(layer, padded, c, y), x, in.width * sizeof *x);
 }
 
-static void cut(const struct gyre_layer *layer, float *padded, float *dx)
+static void unpad(const struct gyre_layer *layer, float *padded, float *dx)
 {
     const struct gyre_volume in = layer->in;
     for (size_t c = 0; c < in.channels; c++)
         for (size_t y = 0; y < in.height; y++, dx += in.width)
-            memcpy(dx, inside(layer, padded, c, y), in.width * sizeof *dx);
+            memcpy(dx, padded_row(layer, padded, c, y), in.width * sizeof *dx);
 }
 
 /* Where the element `at` of the kernel, of all channels' kernels, meets the first output. */
-static size_t first_of(const struct gyre_layer *layer, size_t at)
+static size_t first_place(const struct gyre_layer *layer, size_t at)
 {
     const size_t k = layer->kernel, width = layer->in.width + 2 * layer->padding,
                  height = layer->in.height + 2 * layer->padding;
@@ -104,19 +105,19 @@ static inline void copy_line(float *to, const float *from, size_t count)
 static void spread_rows(const struct gyre_layer *layer, const float *padded, float *to)
 {
     const size_t width = layer->in.width + 2 * layer->padding;
-    for (size_t at = 0; at < terms(layer); at++) {
-        const float *from = padded + first_of(layer, at);
+    for (size_t at = 0; at < kernel_terms(layer); at++) {
+        const float *from = padded + first_place(layer, at);
         for (size_t y = 0; y < layer->out.height; y++, to += layer->out.width, from += width)
             copy_line(to, from, layer->out.width);
     }
 }
 
-static void gather(const struct gyre_layer *layer, const float *from, float *padded)
+static void gather_rows(const struct gyre_layer *layer, const float *from, float *padded)
 {
     const size_t width = layer->in.width + 2 * layer->padding, line = layer->out.width;
     memset(padded, 0, padded_floats(layer) * sizeof *padded);
-    for (size_t at = 0; at < terms(layer); at++) {
-        float *to = padded + first_of(layer, at);
+    for (size_t at = 0; at < kernel_terms(layer); at++) {
+        float *to = padded + first_place(layer, at);
         for (size_t y = 0; y < layer->out.height; y++, to += width, from += line)
             for (size_t x = 0; x < line; x++)
                 to[x] += from[x];
@@ -133,9 +134,9 @@ struct workplace {
 static struct workplace workplace(const struct gyre_layer *layer, const struct gyre_pass *pass)
 {
     struct workplace work = {.spread = pass->scratch};
-    work.weight = work.spread + terms(layer) * places(layer);
-    work.dy = work.weight + layer->outputs * terms(layer);
-    work.padded = work.dy + layer->outputs * places(layer);
+    work.weight = work.spread + kernel_terms(layer) * out_places(layer);
+    work.dy = work.weight + layer->outputs * kernel_terms(layer);
+    work.padded = work.dy + layer->outputs * out_places(layer);
     return work;
 }
 
@@ -157,24 +158,24 @@ static int convolution_forward(struct gyre_layer *layer, struct gyre_pass *pass,
     const float *weight =
         gyre_pass_operand(pass, work.weight, layer->parameter[0].value, layer->parameter[0].count);
     const float *bias = layer->parameter[1].value;
-    for (size_t s = 0; s < pass->samples; s++, x += in, y += outputs * places(layer)) {
+    for (size_t s = 0; s < pass->samples; s++, x += in, y += outputs * out_places(layer)) {
         spread_sample(layer, pass, x);
         for (size_t o = 0; o < outputs; o++)
-            for (size_t p = 0; p < places(layer); p++)
-                y[o * places(layer) + p] = bias[o];
+            for (size_t p = 0; p < out_places(layer); p++)
+                y[o * out_places(layer) + p] = bias[o];
         gyre_dense_multiply(pass->dense, &(struct gyre_product){
                                              .form = GYRE_DENSE_NN,
                                              .m = outputs,
-                                             .n = places(layer),
-                                             .k = terms(layer),
+                                             .n = out_places(layer),
+                                             .k = kernel_terms(layer),
                                              .alpha = 1,
                                              .beta = 1,
                                              .a = weight,
-                                             .lda = terms(layer),
+                                             .lda = kernel_terms(layer),
                                              .b = work.spread,
-                                             .ldb = places(layer),
+                                             .ldb = out_places(layer),
                                              .c = y,
-                                             .ldc = places(layer),
+                                             .ldc = out_places(layer),
                                          });
     }
     return 0;
@@ -186,7 +187,8 @@ static void bias_gradient(struct gyre_layer *layer, const struct gyre_pass *pass
     for (size_t o = 0; o < layer->outputs; o++) {
         double sum = pass->accumulate ? (double)gradient[o] : 0;
         for (size_t s = 0; s < pass->samples; s++)
-            sum += pass->ops->sum(dy + (s * layer->outputs + o) * places(layer), places(layer));
+            sum += pass->ops->sum(dy + (s * layer->outputs + o) * out_places(layer),
+                                  out_places(layer));
         gradient[o] = (float)sum;
     }
 }
@@ -194,7 +196,7 @@ static void bias_gradient(struct gyre_layer *layer, const struct gyre_pass *pass
 static void convolution_weight_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
                                         const float *x, const float *dy)
 {
-    const size_t in = gyre_volume_count(layer->in), out = layer->outputs * places(layer);
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs * out_places(layer);
     const struct workplace work = workplace(layer, pass);
     struct gyre_parameter *weight = &layer->parameter[0];
     if (pass->samples == 0 && !pass->accumulate)
@@ -205,16 +207,16 @@ static void convolution_weight_gradient(struct gyre_layer *layer, const struct g
                             &(struct gyre_product){
                                 .form = GYRE_DENSE_NT,
                                 .m = layer->outputs,
-                                .n = terms(layer),
-                                .k = places(layer),
+                                .n = kernel_terms(layer),
+                                .k = out_places(layer),
                                 .alpha = 1,
                                 .beta = s > 0 || pass->accumulate,
                                 .a = gyre_pass_operand(pass, work.dy, dy + s * out, out),
-                                .lda = places(layer),
+                                .lda = out_places(layer),
                                 .b = work.spread,
-                                .ldb = places(layer),
+                                .ldb = out_places(layer),
                                 .c = weight->gradient,
-                                .ldc = terms(layer),
+                                .ldc = kernel_terms(layer),
                             });
     }
 }
@@ -222,7 +224,7 @@ static void convolution_weight_gradient(struct gyre_layer *layer, const struct g
 static void convolution_input_gradient(struct gyre_layer *layer, const struct gyre_pass *pass,
                                        const float *dy, float *dx)
 {
-    const size_t in = gyre_volume_count(layer->in), out = layer->outputs * places(layer);
+    const size_t in = gyre_volume_count(layer->in), out = layer->outputs * out_places(layer);
     const struct workplace work = workplace(layer, pass);
     const float *weight =
         gyre_pass_operand(pass, work.weight, layer->parameter[0].value, layer->parameter[0].count);
@@ -230,19 +232,19 @@ static void convolution_input_gradient(struct gyre_layer *layer, const struct gy
         gyre_dense_multiply(pass->dense,
                             &(struct gyre_product){
                                 .form = GYRE_DENSE_TN,
-                                .m = terms(layer),
-                                .n = places(layer),
+                                .m = kernel_terms(layer),
+                                .n = out_places(layer),
                                 .k = layer->outputs,
                                 .alpha = 1,
                                 .a = weight,
-                                .lda = terms(layer),
+                                .lda = kernel_terms(layer),
                                 .b = gyre_pass_operand(pass, work.dy, dy + s * out, out),
-                                .ldb = places(layer),
+                                .ldb = out_places(layer),
                                 .c = work.spread,
-                                .ldc = places(layer),
+                                .ldc = out_places(layer),
                             });
-        gather(layer, work.spread, work.padded);
-        cut(layer, work.padded, dx + s * in);
+        gather_rows(layer, work.spread, work.padded);
+        unpad(layer, work.padded, dx + s * in);
     }
 }
 

@@ -1,4 +1,5 @@
-/* What every layer needs: descriptions of parameters, and operands in the pass's precision. */
+/* What every layer needs: descriptions of parameters, and operands in the pass's precision. Tested
+ * by tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
 #include <stdio.h>

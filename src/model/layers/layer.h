@@ -42,8 +42,7 @@ struct gyre_parameter {
     char name[GYRE_NAME_MOST];
     int dims;
     size_t shape[4], count;
-    size_t
-        fan_in; /* starts uniform in +-1/sqrt(fan_in) (model/learning/init.h); 0: starts as `fill` */
+    size_t fan_in; /* starts uniform in +-1/sqrt(fan_in) (model/learning/init.h); 0: as `fill` */
     float fill;
     float *value, *gradient; /* the owner's; the gradient may be NULL where nobody calls backward */
     bool bounded; /* when ready: backward knows that what it put or added is below 1e30 */
@@ -133,7 +132,8 @@ struct gyre_parameter *gyre_layer_parameter(struct gyre_layer *layer, const char
 struct gyre_running_buffer *gyre_layer_buffer(struct gyre_layer *layer, const char *name,
                                               size_t count);
 
-/* `to` = `from` as a product takes it in this precision; for f32 returns `from` and copies nothing. */
+/* `to` = `from` as a product takes it in this precision; for f32 returns `from` and copies
+ * nothing. */
 const float *gyre_pass_operand(const struct gyre_pass *pass, float *to, const float *from,
                                size_t count);
 

@@ -6,8 +6,9 @@
  * The gradient of W comes before that of the input, so that it can travel while the rest of the
  * backward pass is computed.
  *
- * No element of dY^T X, and no sum on the way to it, is above |dY| |X| (Cauchy and Schwarz). Where W is
- * larger than both, that norm is the cheap proof that its gradient holds no NaN and no infinity. */
+ * No element of dY^T X, and no sum on the way to it, is above |dY| |X| (Cauchy and Schwarz). Where
+ * W is larger than both, that norm is the cheap proof that its gradient holds no NaN and no
+ * infinity. Tested by tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
 #include <math.h>

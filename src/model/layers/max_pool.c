@@ -1,6 +1,7 @@
 /* The greatest of each square of kernel x kernel, every `stride` places; what is left over at the
  * right and below is dropped. Of equal values the first counts, and NaN is greater than all. Kept
- * is which one it was, so that its gradient finds back. */
+ * is which one it was, so that its gradient finds back. Tested by
+ * tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
 #include <math.h>

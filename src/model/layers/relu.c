@@ -1,5 +1,6 @@
 /* The layers that change no shape of theirs, or only the shape: ReLU (negative becomes 0) and
- * flatten (an image becomes a row). Both work in place, flatten by doing nothing. */
+ * flatten (an image becomes a row). Both work in place, flatten by doing nothing. Tested by
+ * tests/unit/model/layers/layers_test.c. */
 #include "model/layers/layer.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@ static double bound_of(const struct gyre_parameter *parameter)
     return sqrt(3.0) * (gain / root);
 }
 
-static void draw(struct gyre_parameter *parameter, struct gyre_mt19937 *mt)
+static void draw_values(struct gyre_parameter *parameter, struct gyre_mt19937 *mt)
 {
     const double bound = bound_of(parameter);
     const float from = (float)-bound, width = (float)bound - from;
@@ -31,7 +31,7 @@ void gyre_init_parameters(struct gyre_parameter *const *parameters, int count, u
     gyre_mt19937_seed(&mt, (uint32_t)seed);
     for (int p = 0; p < count; p++) {
         if (parameters[p]->fan_in)
-            draw(parameters[p], &mt);
+            draw_values(parameters[p], &mt);
         else
             for (size_t i = 0; i < parameters[p]->count; i++)
                 parameters[p]->value[i] = parameters[p]->fill;

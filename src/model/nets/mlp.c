@@ -1,5 +1,6 @@
 /* The multilayer perceptron of PyTorch's nn.Sequential. A ReLU is part of the linear layer before
- * it, but keeps its place among the names: layers are 0, 2, 4 … */
+ * it, but keeps its place among the names: layers are 0, 2, 4 …. Tested by
+ * tests/unit/model/nets/model_test.c. */
 #include "base/env.h"
 #include "model/nets/inside.h"
 

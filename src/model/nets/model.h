@@ -53,7 +53,8 @@ size_t gyre_model_outputs(const struct gyre_model *model);
 /* Who multiplies, as gyre_dense_name() says it. */
 const char *gyre_model_products(const struct gyre_model *model);
 
-/* From the next forward on batch norm normalises by the batch of all ranks: its passes report sums. */
+/* From the next forward on batch norm normalises by the batch of all ranks: its passes report
+ * sums. */
 void gyre_model_sync_batches(struct gyre_model *model);
 
 /* -- a step ------------------------------------------------------------------------------------ */

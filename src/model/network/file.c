@@ -40,8 +40,8 @@ int gyre_replica_save(struct gyre_replica *r, const char *path, struct gyre_trou
     return status;
 }
 
-static int expect(const struct gyre_safetensors *file, const char *path,
-                  const struct gyre_stored_tensor *want, struct gyre_trouble *trouble)
+static int expect_tensor(const struct gyre_safetensors *file, const char *path,
+                         const struct gyre_stored_tensor *want, struct gyre_trouble *trouble)
 {
     const struct gyre_stored_tensor *found = gyre_safetensors_find(file, want->name);
     if (!found)
@@ -98,7 +98,7 @@ int gyre_replica_load(struct gyre_replica *r, const char *path, struct gyre_trou
         return status;
     for (int i = 0; !status && i < items(r); i++) {
         const struct gyre_stored_tensor want = tensor_of(&r->item[i]);
-        status = expect(file, path, &want, trouble);
+        status = expect_tensor(file, path, &want, trouble);
     }
     if (!status)
         status = expect_no_others(r, file, path, trouble);

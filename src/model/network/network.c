@@ -6,7 +6,8 @@
  *   file.c      values in a file
  *   replica.c   values, engine and optimiser, for the trainer too
  *
- * The caller ends a step by gyre_ddp_wait(), so values and gradients are bound anew in each call. */
+ * The caller ends a step by gyre_ddp_wait(), so values and gradients are bound anew in each
+ * call. */
 #include "model/learning/init.h"
 #include "model/network/file.h"
 #include "model/network/replica.h"
@@ -69,7 +70,7 @@ static struct gyre_optimizer_settings settings_of(const struct gyre_network_opti
 }
 
 /* Settings that no optimiser takes are refused here, and not in the first update. */
-static int check_settings(const struct gyre_optimizer_settings *settings)
+static int check_optimizer(const struct gyre_optimizer_settings *settings)
 {
     struct gyre_optimizer *optimizer = NULL;
     int status = gyre_optimizer_create(&optimizer, settings, 1, fresh_trouble());
@@ -99,7 +100,7 @@ static int make_network(struct gyre_network **out, struct gyre_model *model,
     if (status)
         gyre_trouble_set(fresh_trouble(), status, "no memory for the values of a network");
     if (!status)
-        status = check_settings(&n->settings);
+        status = check_optimizer(&n->settings);
     if (!status)
         status = start_values(&n->replica, options);
     if (status)
@@ -219,8 +220,8 @@ static int check_batch(const char *call, const struct gyre_network *n, const flo
     return 0;
 }
 
-static int check_labels(const char *call, const struct gyre_network *n, uint64_t samples,
-                        const int64_t *labels)
+static int check_row_labels(const char *call, const struct gyre_network *n, uint64_t samples,
+                            const int64_t *labels)
 {
     const uint64_t outputs = gyre_network_outputs(n);
     for (uint64_t i = 0; i < samples; i++)
@@ -258,7 +259,7 @@ int gyre_network_learn_classes(struct gyre_network *n, const float *x, uint64_t 
     if (!status && !n->replica.ddp)
         status = gyre_refuse("%s: gyre_network_join() comes first", __func__);
     if (!status)
-        status = check_labels(__func__, n, samples, labels);
+        status = check_row_labels(__func__, n, samples, labels);
     return status ? status : learn(n, x, samples, (struct gyre_wanted){.labels = labels});
 }
 
@@ -325,7 +326,7 @@ int gyre_network_score_classes(struct gyre_network *n, const float *x, uint64_t 
 {
     int status = check_batch(__func__, n, x, samples, labels);
     if (!status)
-        status = check_labels(__func__, n, samples, labels);
+        status = check_row_labels(__func__, n, samples, labels);
     return status ? status
                   : score_all(n, x, samples, (struct gyre_wanted){.labels = labels}, score);
 }

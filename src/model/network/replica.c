@@ -1,4 +1,5 @@
-/* See replica.h. Tested by tests/unit/model/network/network_test.c and tests/program/train/parity.c. */
+/* See replica.h. Tested by tests/unit/model/network/network_test.c and
+ * tests/program/train/parity.c. */
 #include "model/network/replica.h"
 
 #include "base/size.h"

@@ -3,7 +3,7 @@
  *
  *     init      model ─▶ memory of its values; the caller fills them
  *     join      the same memory, handed to gyre_ddp_create()
- *     a step    gyre_ddp_begin() ─▶ forward and loss ─▶ backward, gyre_ddp_ready() of each parameter
+ *     a step    gyre_ddp_begin() ─▶ forward, loss, backward; gyre_ddp_ready() of each parameter
  *               ─▶ gyre_ddp_wait() ─▶ update of this rank's pieces ─▶ gyre_ddp_gather()
  *
  * The engine may move values and gradients in the wait of its first step: addresses are asked for
@@ -67,7 +67,8 @@ int gyre_replica_forward(struct gyre_replica *replica, const float *x, size_t sa
                          struct gyre_wanted wanted, float factor, struct gyre_loss *loss,
                          struct gyre_trouble *trouble);
 
-/* Gradients are put, or added if `adds`; each is told to the engine if `tells`. Otherwise as forward. */
+/* Gradients are put, or added if `adds`; each is told to the engine if `tells`. Otherwise as
+ * forward. */
 int gyre_replica_backward(struct gyre_replica *replica, bool adds, bool tells,
                           struct gyre_trouble *trouble);
 

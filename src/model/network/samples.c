@@ -1,4 +1,5 @@
-/* The data sets of gyre/model.h: data/dataset.h, classes only, with every index looked at. */
+/* The data sets of gyre/model.h: data/dataset.h, classes only, with every index looked at. Tested
+ * by tests/unit/model/network/network_test.c. */
 #include "data/dataset.h"
 
 #include <errno.h>
