@@ -25,10 +25,11 @@ enum { LEAST_CELLS = 8, MOST_CELLS = 40, BAR_ENDS = 3 };
 
 /* -- the words of the line --------------------------------------------------------------------- */
 
-enum word { EPOCH, BAR, PERCENT, RATE, LOSS, LEARNING, EXPOSED, LEFT, WORDS };
+enum progress_word { EPOCH, BAR, PERCENT, RATE, LOSS, LEARNING, EXPOSED, LEFT, WORDS };
 
 /* What stays where there is little room, first things first. */
-static const enum word by_need[] = {EPOCH, PERCENT, LOSS, LEFT, BAR, RATE, LEARNING, EXPOSED};
+static const enum progress_word by_need[] = {EPOCH, PERCENT, LOSS,     LEFT,
+                                             BAR,   RATE,    LEARNING, EXPOSED};
 
 struct progress {
     double share; /* of the epoch; -1: unknown */
@@ -111,7 +112,7 @@ static uint32_t columns(const struct gyre_report_terminal *t)
 static void fit_width(struct progress *p, uint32_t room, uint32_t cells_before)
 {
     for (int i = 0; i < WORDS; i++) {
-        enum word word = by_need[i];
+        enum progress_word word = by_need[i];
         size_t wanted = word == BAR ? BAR_ENDS + LEAST_CELLS : p->word[word].length;
         if (wanted > room || (word == BAR && p->share < 0))
             continue;
