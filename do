@@ -20,7 +20,7 @@ usage: ./do WORD [ARGUMENTS]
   compare_training [FLAGS]
                         measure training against PyTorch's DistributedDataParallel with gloo, in turns
   test [NAMES, FLAGS]   build and run all tests but suite guest, or those of files and folders (tests/link,
-                        unit/base/base_test); flags go to `meson test`
+                        unit/base/env_test); flags go to `meson test`
   build [TARGETS]       build everything into build/
   check                 headers, include directions and format of the tree
   format                format every C file in place

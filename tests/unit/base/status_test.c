@@ -1,0 +1,61 @@
+/* Names of statuses, and the record of a first failure. */
+#include "base/status.h"
+#include "rig/test.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+static void test_status_names(void **state)
+{
+    assert_string_equal(gyre_status_name(GYRE_OK), "GYRE_OK");
+    assert_string_equal(gyre_status_name(GYRE_AGAIN), "GYRE_AGAIN");
+    assert_string_equal(gyre_status_name(GYRE_PEER_LOST), "GYRE_PEER_LOST");
+    assert_string_equal(gyre_status_name(GYRE_LAUNCHER_GONE), "GYRE_LAUNCHER_GONE");
+    assert_string_equal(gyre_status_name(-ENOMEM), "Cannot allocate memory");
+    assert_string_equal(gyre_status_name(-999), "unknown status");
+    assert_string_equal(gyre_status_name(INT_MIN), "unknown status");
+    for (int status = GYRE_LAUNCHER_GONE; status <= GYRE_PEER_LOST; status++)
+        assert_memory_equal(gyre_status_name(status), "GYRE_", 5);
+}
+
+static void test_first_trouble_wins(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    assert_int_equal(gyre_trouble_wrap(&trouble, "too early"), 0);
+    assert_string_equal(trouble.text, "");
+    assert_int_equal(gyre_trouble_set(&trouble, -EPIPE, "rank %d died", 3), -EPIPE);
+    assert_int_equal(gyre_trouble_set(&trouble, GYRE_TIMED_OUT, "the echo"), GYRE_TIMED_OUT);
+    assert_int_equal(gyre_trouble_wrap(&trouble, "all_reduce %d", 7), -EPIPE);
+    assert_int_equal(trouble.status, -EPIPE);
+    assert_string_equal(trouble.text, "all_reduce 7: rank 3 died");
+    assert_int_equal(gyre_trouble_set(NULL, GYRE_INVALID, "nobody listens"), GYRE_INVALID);
+    assert_int_equal(gyre_trouble_wrap(NULL, "nobody listens"), 0);
+}
+
+static void test_long_trouble_is_marked(void **state)
+{
+    struct gyre_trouble trouble = {0};
+    char text[GYRE_TROUBLE_MAX];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    gyre_trouble_set(&trouble, GYRE_INVALID, "%s", text); /* fits exactly */
+    assert_string_equal(trouble.text, text);
+    gyre_trouble_wrap(&trouble, "front");
+    assert_int_equal(strlen(trouble.text), GYRE_TROUBLE_MAX - 1);
+    assert_memory_equal(trouble.text, "front: xxx", 10);
+    assert_string_equal(trouble.text + GYRE_TROUBLE_MAX - 5, "x...");
+    memset(&trouble, 0, sizeof trouble);
+    gyre_trouble_set(&trouble, GYRE_INVALID, "%sy", text);
+    assert_string_equal(trouble.text + GYRE_TROUBLE_MAX - 5, "x...");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_first_trouble_wins),
+        cmocka_unit_test(test_long_trouble_is_marked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
