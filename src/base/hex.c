@@ -1,4 +1,4 @@
-/* Bytes as hexadecimal digits. Tested by tests/unit/base/base_test.c. */
+/* Bytes as hexadecimal digits. */
 #include "base/hex.h"
 
 void gyre_hex_write(const uint8_t *bytes, size_t length, char *text)
