@@ -37,17 +37,6 @@ uint32_t gyre_stream_locate_on_device(const struct gyre_stream *stream, const vo
                : 0;
 }
 
-bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
-                         bool send)
-{
-    const struct gyre_remote_write *remote_write = stream->remote_write;
-    uint64_t offset;
-    if (!gyre_stream_is_on_device(stream, memory, length))
-        return false;
-    return remote_write ? remote_write->covers(remote_write->context, memory, length)
-                        : !send || gyre_stream_locate_on_device(stream, memory, length, &offset);
-}
-
 /* -- pieces ------------------------------------------------------------------------------------ */
 
 uint8_t *gyre_stream_stage_in(struct gyre_receive *receive)
