@@ -1,11 +1,11 @@
 /* The doorbell: how a rank that sleeps is woken by its node's peers.
  *
  * Each rank shows its sleep in a page that the node's peers can write. A rank sleeps on a futex in
- * the page, or on the links' descriptors where sockets are in play. The race between "I go to sleep"
- * and "something came" is closed from both sides: the sleeper says so, fences and looks again; a
- * peer writes its data, fences and looks whether somebody sleeps. Peers write often and nobody
- * sleeps often, so where membarrier(2) is to be had the sleeper fences for everybody, and a peer's
- * look costs a load.
+ * the page, or on the links' descriptors where sockets are in play. The race between going to sleep
+ * and the coming of data is closed from both sides: the sleeper shows its sleep, fences and looks
+ * again; a peer writes its data, fences and looks whether somebody sleeps. Peers write often and
+ * nobody sleeps often, so where membarrier(2) is to be had the sleeper fences for everybody, and a
+ * peer's look costs a load.
  *
  * Tested by tests/program/collectives/collectives.c. */
 #include "transport/domain/inside.h"

@@ -4,8 +4,8 @@
  *     none              the device whose context is current to the thread that joins
  *                       ─▶ else local rank modulo devices, where the program has loaded CUDA
  *                       ─▶ else none: CUDA is not touched, and host memory is served
- *     a number          where several ranks live in one process (gyre_init_in_process), which no one
- *                       current device tells apart
+ *     a number          where several ranks live in one process (gyre_init_in_process), which one
+ *                       current device does not tell apart
  *
  * It is settled before rendezvous, so that a wrong list is told before anybody waits for this rank,
  * and before any context exists; to choose makes none, so no stray one can lie on device 0. A list

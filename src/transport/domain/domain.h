@@ -19,22 +19,22 @@ struct gyre_domain_options {
     const int *device;          /* the CUDA device, -1: none; NULL: is found */
 };
 
-/* What needs no peer: discovers the job, settles the device. On failure nothing is held and *trouble
+/* Discovers the job and settles the device, without peers. On failure nothing is held, and *trouble
  * tells why. A process may have one domain, or those of several ranks of one job. */
 int gyre_domain_prepare(const struct gyre_domain_options *options, struct gyre_domain **domain,
                         struct gyre_trouble *trouble);
 
-/* Joins the job: meets the peers, starts the watch and attaches every link. Blocks, at most the join
- * timeout. `configuration` is settings of the layers above, as text, alike on all ranks. The domain
- * is to be closed where this fails, too. */
+/* Joins the job: meets the peers, starts the watch and attaches every link. Blocks at most for the
+ * join timeout. `configuration` is settings of the layers above, as text, alike on all ranks. Close
+ * the domain where this fails, too. */
 int gyre_domain_meet(struct gyre_domain *domain, const char *configuration,
                      struct gyre_trouble *trouble);
 
 /* The job as it was discovered, or given. */
 const struct gyre_job *gyre_domain_job(const struct gyre_domain *domain);
 
-/* Before it is met, of a job that was given: where its rank 0 is, and rank 0's listener there, which
- * is borrowed until that is met. */
+/* Tells, before meet(), where rank 0 of a given job is. `fd` is rank 0's listener there, borrowed
+ * until meet() returns. */
 void gyre_domain_set_root(struct gyre_domain *domain, const char *host, uint16_t port, int fd);
 
 /* A socket that listens where the peers of this domain reach its rank 0, which calls this, in the
@@ -85,13 +85,15 @@ void gyre_domain_stand_down(struct gyre_domain *domain, bool owner);
 
 /* Has the threads that stand by look: something has ended. */
 void gyre_domain_tell_standing(struct gyre_domain *domain);
-bool gyre_domain_attended(const struct gyre_domain *domain); /* some stand by, or want in */
+
+/* Whether threads stand by, or want in. */
+bool gyre_domain_attended(const struct gyre_domain *domain);
 
 /* Wakes peers of this node that sleep. Call after writing anything that they may wait for. Owner;
  * cheap if all are awake. */
 void gyre_domain_ring(struct gyre_domain *domain);
 
-/* How long this thread has waited. Zero the struct before the first turn and after each progress. */
+/* How long this thread has waited. Zero before the first turn and after each progress. */
 struct gyre_idle {
     uint32_t turns;
     uint64_t since; /* when the wait began, 0: not read yet */
@@ -132,8 +134,9 @@ int gyre_domain_unshare(struct gyre_domain *domain,
  * NULL: none was to be had. Given back by unshare(). Any thread. */
 void *gyre_domain_keep(struct gyre_domain *domain, uint64_t length);
 
-/* Which region of that kind of this process that all peers of the node have mapped holds [memory, memory
- * + length), and where: its id and *offset. 0: none does. Empty spans are in no region. Owner. */
+/* The id of the region of that kind that all peers of the node have mapped and that holds [memory,
+ * memory + length), and the span's *offset in the region; 0: none does. Empty spans are in no
+ * region. Owner. */
 uint32_t gyre_domain_locate(struct gyre_domain *domain, enum gyre_memory_kind kind,
                             const void *memory, uint64_t length, uint64_t *offset);
 

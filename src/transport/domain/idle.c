@@ -4,8 +4,8 @@
  *                             after ~1 ms; ~50 µs where the program computes meanwhile
  *   ranks outnumber cores     give way at once, sleep after ~200 µs
  *
- * idle() says when it is time to sleep, and has told the peers (bell.c). The caller looks once more,
- * and sleep() sleeps unless that look, or another, found something.
+ * idle() says when it is time to sleep, and has told the peers (bell.c). The caller looks once
+ * more, and sleep() sleeps unless that look, or another, found something.
  *
  * Tested by tests/program/collectives/collectives.c. */
 #include "transport/domain/inside.h"

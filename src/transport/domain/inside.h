@@ -1,4 +1,17 @@
-/* The domain's inside, for domain*.c only. */
+/* The inside of a domain, for its own files only. Each file uses those below it:
+ *
+ *     domain.c           prepare, meet, listen, close
+ *     node.c             links to the peers of this node
+ *     remote.c           links to the peers of other nodes
+ *     wire.c             opening a wire of a driver
+ *     memory.c           shared memory
+ *     proof.c            the trial of copies between devices
+ *     owner.c idle.c     who drives; how it waits
+ *     bell.c             how it is woken
+ *     device.c           the CUDA device
+ *     settings.c         options and environment
+ *     state.c            what others may ask of a domain
+ *     futex.h */
 #ifndef GYRE_TRANSPORT_DOMAIN_INSIDE_H
 #define GYRE_TRANSPORT_DOMAIN_INSIDE_H
 
@@ -84,10 +97,10 @@ int gyre_domain_settings_read(const struct gyre_options *user,
 int gyre_domain_memory_init(struct gyre_domain *domain);
 void gyre_domain_memory_deinit(struct gyre_domain *domain);
 
-/* Closes the peers' CUDA memory, and has them close this process's. Before the watch says goodbye. */
+/* Closes the peers' CUDA memory, and has peers close this process's. Before the goodbye. */
 void gyre_domain_memory_part(struct gyre_domain *domain);
 
-/* Settles this rank's CUDA device, or why it has none: what was given (-1: none), or, of NULL, from
+/* Settles this rank's CUDA device, or why it has none. `given`: the device, -1: none; NULL: from
  * the job and the settings. */
 int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
                               struct gyre_trouble *trouble);
@@ -118,9 +131,9 @@ int gyre_domain_attach_node(struct gyre_domain *domain, struct gyre_trouble *tro
 /* Links to every peer of another node, each over the best driver that both ends have. */
 int gyre_domain_attach_remote(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
-/* Before CUDA memory is shared: whether this rank's device and those of the node's other ranks bring each
- * other's bytes as they were written; tried once. GYRE_UNSUPPORTED: they do not, or the trial could not
- * be made, and memory stays with this rank. Any thread; blocks until peers answered. */
+/* Tries once, before CUDA memory is shared, whether this rank's device and the node's other devices
+ * copy each other's bytes right. GYRE_UNSUPPORTED: they do not, or no trial could be made, and
+ * memory stays with this rank. Any thread; blocks until peers answered. */
 int gyre_domain_prove(struct gyre_domain *domain, struct gyre_trouble *trouble);
 
 /* Waits until a node peer's region of host memory `id` is mapped here. */

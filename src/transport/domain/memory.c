@@ -1,6 +1,6 @@
 /* Shared memory of a domain: what this process gives to the peers of its node.
  *
- *     share     make a region ─▶ the table of regions ─▶ the watch offers it ─▶ peers have mapped it
+ *     share     make a region ─▶ the table of regions ─▶ the watch offers it ─▶ peers map it
  *     unshare   out of the table ─▶ the watch has peers let go ─▶ no copy is under way ─▶ freed
  *
  * The table is transport/memory/lookup.h, in which drivers look, too.

@@ -10,8 +10,8 @@
 
 #define QUEUE_BYTES (128u * 1024) /* from one rank to one peer */
 
-/* Links to the peers of this node, by the first mapped driver that there is here. Returns the wire's
- * number. */
+/* Links to the peers of this node, by the first mapped driver that there is here. Returns the
+ * wire's number. */
 static int open_mapped(struct gyre_domain *domain, struct gyre_trouble *trouble)
 {
     struct gyre_wire *opened;

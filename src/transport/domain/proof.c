@@ -1,9 +1,10 @@
-/* Copies between the devices of a node, tried before the first of this rank's CUDA memory is shared.
+/* Copies between the devices of a node, tried before this rank shares its first CUDA memory.
  *
- * The trial (transport/memory/proof.h) is of a region of its own, so whoever shares later finds the answer here. Ranks
- * that all have one device have nothing to try. A peer that could not try at all (it had no memory
- * left, say) is asked again the next time; bytes that were wrong are remembered, told once, and keep
- * all memory of this rank with it: operations and messages then go by way of the host.
+ * The trial (transport/memory/proof.h) is of a region of its own, so who shares later finds the
+ * answer here. Ranks that all have one device have nothing to try. A peer that could not try at all
+ * (it had no memory left, say) is asked again the next time; bytes that were wrong are remembered,
+ * told once, and keep all memory of this rank with it: operations and messages then go by way of
+ * the host.
  *
  * Tested by tests/program/cuda/unshared.c. */
 #include "transport/domain/inside.h"

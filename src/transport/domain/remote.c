@@ -6,8 +6,8 @@
  * Opening a wire finds out whether this rank has what its driver needs; the offer says so to every
  * peer, with the reason where it has not. Only then pairs meet, in the order of ranks, so that many
  * pairs do at a time. A driver may still find that the two do not reach each other; both ends learn
- * that alike and take the next one. The last in the table, tcp, needs no offer: joining has made its
- * connections.
+ * that alike and take the next one. The last in the table, tcp, needs no offer: joining has made
+ * its connections.
  *
  * Where a better driver was to be had but does not serve everybody, one line says so. A machine
  * without it is no news.

@@ -3,9 +3,9 @@
  *
  *     region   pattern │ mark of place 0 │ mark of place 1 │ …      a piece each
  *
- * A peer copies by way of memory of its own device, since that is what its operations do: device to
- * device. Where such memory is classic the host takes its place, because to allocate and free it may
- * wait for all that a device has to do, and this is done in the watch's thread.
+ * A peer copies by way of memory of its own device, as its operations do. Where that memory would
+ * be classic, host memory takes its place: to allocate and free classic memory may wait for all
+ * work of the device, and the trial runs in the watch's thread.
  *
  * Tested by tests/program/cuda/unshared.c. */
 #include "transport/memory/proof.h"

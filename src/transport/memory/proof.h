@@ -1,5 +1,4 @@
-/* Whether copies between two devices bring what was written: tried once, before their memories are
- * used together.
+/* A trial of copies between two devices, made once, before their memories are used together.
  *
  *     owner                               each peer of its node, by its own device
  *     begin    pattern ─▶ region ── SHARE ──▶ answer   region ─▶ its memory ─▶ host: the pattern?

@@ -24,8 +24,8 @@ void gyre_views_drop(struct gyre_views *views, uint32_t peer, uint32_t id);
 /* Unimports all regions of that kind. Writer only. */
 void gyre_views_drop_kind(struct gyre_views *views, enum gyre_memory_kind kind);
 
-/* The region's address here if it is there, of that kind and at least `length` bytes long, otherwise
- * NULL. Any thread. */
+/* The region's address here; NULL: no region of that name, kind and at least `length` bytes. Any
+ * thread. */
 void *gyre_views_find(const struct gyre_views *views, uint32_t peer, uint32_t id,
                       enum gyre_memory_kind kind, uint64_t length);
 

@@ -11,9 +11,8 @@
 #define GYRE_ADDRESS_BYTES 24 /* on the wire: family 2, port 2, scope 4, address 16 */
 
 /* The addresses of `host` (name, IPv4, IPv6 with or without brackets), without duplicates, with
- * `port`. May block on the name service. Returns how many were written, at least 1, or GYRE_INVALID
- * (no such name), GYRE_AGAIN's negative cousin -EAGAIN (the name service does not answer now) and
- * the story. */
+ * `port`. May block on the name service. Returns the number written, at least 1, or, with the
+ * story, GYRE_INVALID: no such name; -EAGAIN: the name service does not answer now. */
 int gyre_address_resolve(const char *host, uint16_t port, struct sockaddr_storage *out, int max,
                          struct gyre_trouble *trouble);
 

@@ -1,4 +1,4 @@
-/* The five cryptographic words this house speaks: digest, code, derivation, comparison, wiping.
+/* The five cryptographic functions of the transport: digest, code, derivation, comparison, wiping.
  *
  * Thin over OpenSSL 3's libcrypto. Nothing here blocks, keeps state between calls or owns memory;
  * any thread may call. The digests fail only when libcrypto itself does (no memory, a provider that

@@ -30,7 +30,7 @@
 
 enum gyre_purpose { GYRE_PURPOSE_JOIN = 1, GYRE_PURPOSE_DATA = 2 };
 
-/* What one side says of itself in M1 (a server: the first part of it, in M2). */
+/* What one side says of itself in M1. A server says the first part, in M2. */
 struct gyre_claim {
     uint16_t version_low, version_high;
     uint8_t job[16];
@@ -73,7 +73,7 @@ size_t gyre_handshake_room(struct gyre_handshake *shake, uint8_t **where);
  * After a failure: hang up without a word. */
 int gyre_handshake_took(struct gyre_handshake *shake, size_t bytes);
 
-/* What is to be sent now, and how much of it was. */
+/* The bytes to be sent now; then, how many of them were sent. */
 size_t gyre_handshake_output(const struct gyre_handshake *shake, const uint8_t **bytes);
 void gyre_handshake_sent(struct gyre_handshake *shake, size_t bytes);
 
@@ -95,8 +95,7 @@ struct gyre_refusal {
     char text[GYRE_REFUSAL_TEXT + 1];
 };
 
-/* A proven server's view of the client's claim: what of it does not fit its own, first reason
- * first. */
+/* The first reason why the client's claim does not fit that of a proven server. */
 enum gyre_refusal_code gyre_handshake_judge(const struct gyre_handshake *shake);
 
 /* Encodes into GYRE_REFUSAL_BYTES and returns the length; -EPERM before the proof. */

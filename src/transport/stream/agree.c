@@ -1,6 +1,8 @@
-/* Do both ends mean the same operation? Every message carries its operation's fingerprint; an
- * operation is a (comm, sequence). While anything of an operation is alive here (a post, a stored
- * message, a note) one record holds its fingerprint and counts who refers to it:
+/* Whether both ends mean the same operation.
+ *
+ * Every message carries its operation's fingerprint; an operation is a (comm, sequence). While
+ * anything of an operation is alive here (a post, a stored message, a note) one record holds its
+ * fingerprint and counts who refers to it:
  *
  *     posts (local) ──┐
  *                     ├──▶ { comm, sequence, fingerprint, local, remote }

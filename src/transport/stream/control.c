@@ -5,13 +5,13 @@
  *
  *     GRANT   a send waits for it ─▶ out.granted          else noted until the send is posted
  *     ASK     a receive is posted ─▶ GRANT, unless given  else noted until the receive is posted
- *     PLACE   a GRANT that says where the message may be written; RECALL takes that back, and SPARED
- *             agrees
+ *     PLACE   a GRANT that says where the message may be written
+ *     RECALL  the message shall not be written there any more; SPARED agrees
  *     CREDIT  more eager messages may go
  *     VOID    the receive ends, its message will not come
- *     POINT   the message lies there: it is copied by fetch()
- *     TAKEN   so has the peer; the send ends
- *     BYE     so does everything that waits for the peer
+ *     POINT   the message lies in the peer's memory: fetch() copies it
+ *     TAKEN   the peer has copied the message; the send ends
+ *     BYE     everything that waits for the peer ends
  *
  * Tested by tests/unit/transport/stream/ends_test.c. */
 #include "transport/stream/inside.h"
@@ -25,7 +25,7 @@ static uint64_t control_length(const struct gyre_incoming *in)
     return gyre_get64(in->control);
 }
 
-/* Of a PLACE. */
+/* Reads what a PLACE says beside its length; *placed is false for other frames. */
 static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
                        struct gyre_remote_place *place)
 {
@@ -39,7 +39,8 @@ static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t 
         place->key[i] = gyre_get32(at + 20 + 4 * i);
 }
 
-/* Kept until the post that it is about; an honest peer has at most as many as it has records. */
+/* Keeps what the peer has said until the post of that name comes. An honest peer has at most as
+ * many notes open as there are records. */
 static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint64_t length)
 {
     int status = GYRE_CORRUPT;

@@ -2,7 +2,7 @@
  *
  *     the sender's lies in      the receiver's in
  *     a region that is away     a device, or the host    POINT ─▶ one copy from there ─▶ TAKEN
- *     a region of the host's    a device                 likewise
+ *     a region of the host's    a device                 POINT ─▶ one copy from there ─▶ TAKEN
  *     the host                  a device                 pieces ─▶ staged in ─▶ a copy from there
  *
  *     what the carrier reaches  what it reaches          PLACE (remote_write.c)
@@ -54,7 +54,7 @@ void gyre_stream_land(struct gyre_stream *stream, struct gyre_receive *receive)
     gyre_queue_push(&stream->in.points, receive);
 }
 
-/* -- copies ------------------------------------------------------------------------------------- */
+/* -- copies ------------------------------------------------------------------------------------ */
 
 static int post_copying(struct gyre_stream *stream, struct gyre_receive *receive, uint64_t bytes)
 {
@@ -108,7 +108,7 @@ int gyre_stream_end_copies(struct gyre_stream *stream)
     return moved;
 }
 
-/* -- staging ------------------------------------------------------------------------------------ */
+/* -- staging ----------------------------------------------------------------------------------- */
 
 void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send)
 {
@@ -116,7 +116,7 @@ void gyre_stream_stage(struct gyre_stream *stream, struct gyre_send *send)
     gyre_queue_push(&stream->out.staging, send);
 }
 
-/* 1 or 0: whether it was; negative: it cannot be. */
+/* Posts the next copy of a send to host memory. 1: posted; 0: no room now; negative: failed. */
 static int stage_next(struct gyre_stream *stream, struct gyre_send *send)
 {
     uint64_t left = send->length - send->bytes_staged;
@@ -147,7 +147,7 @@ static int end_staging(struct gyre_stream *stream, struct gyre_send *send)
     return 1;
 }
 
-/* One at a time. */
+/* One send at a time. */
 int gyre_stream_run_staging(struct gyre_stream *stream)
 {
     struct gyre_send *send;

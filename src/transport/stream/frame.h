@@ -16,9 +16,9 @@
 
 #define GYRE_FRAME_BYTES       32
 #define GYRE_FRAME_PAYLOAD_MAX (256u * 1024) /* a longer message is several frames, in order */
-#define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for a GRANT … */
-#define GYRE_EAGER_MOST        (64u * 1024) /* … of a stream that is told no other limit, up to this */
-#define GYRE_UNEXPECTED_TIMES  4u /* of it: the store per peer for messages without a receive yet */
+#define GYRE_EAGER_MAX         (16u * 1024)  /* a longer message waits for a GRANT */
+#define GYRE_EAGER_MOST        (64u * 1024)  /* the same limit of a stream, at most */
+#define GYRE_UNEXPECTED_TIMES  4u            /* the store per peer, in longest eager messages */
 #define GYRE_UNEXPECTED_BYTES  (GYRE_UNEXPECTED_TIMES * GYRE_EAGER_MAX)
 #define GYRE_UNEXPECTED_CHARGE 64u /* each counts its payload plus this */
 
@@ -35,8 +35,8 @@ enum gyre_frame_kind {
     GYRE_FRAME_TAKEN = 9,  /* the message that was pointed at has been read */
     GYRE_FRAME_PLACE = 10, /* a GRANT, and where the message may be written; payload: its length,
                               the address, 8 bytes each; a number, and four keys, 4 each */
-    GYRE_FRAME_RECALL = 11, /* it shall not be written there any more */
-    GYRE_FRAME_SPARED = 12  /* and will not be: the message comes in pieces */
+    GYRE_FRAME_RECALL = 11, /* the named message shall not be written to its place any more */
+    GYRE_FRAME_SPARED = 12  /* the answer: the recalled message will come in pieces */
 };
 
 #define GYRE_FRAME_PLACE_BYTES 36u

@@ -68,7 +68,7 @@ static int open_data(struct gyre_stream *stream)
     return 0;
 }
 
-/* It is whole and its receive may have been posted while it came. */
+/* Files a message that is whole. Its receive may have been posted while it came. */
 static int file_stored(struct gyre_stream *stream, struct gyre_stored *stored)
 {
     int status = 0;

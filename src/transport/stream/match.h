@@ -1,5 +1,4 @@
-/* The words every part of the transport shares: what names a message, and what says that a post has
- * ended. */
+/* The name of a message, and the end of a post, as every part of the transport uses them. */
 #ifndef GYRE_TRANSPORT_STREAM_MATCH_H
 #define GYRE_TRANSPORT_STREAM_MATCH_H
 
@@ -23,13 +22,13 @@ struct gyre_match {
 #define GYRE_MATCH_BLOCK 0x2000u /* a block of operation `sequence`; else the pair's own count */
 #define GYRE_MATCH_ID    0x0fffu
 
-/* What both ends of such a message must mean alike: a type and a count. */
+/* The fingerprint of a message from rank to rank: its type and count. */
 static inline uint64_t gyre_match_terms(uint32_t type, uint64_t count)
 {
     return UINT64_C(1) << 63 | (uint64_t)(type & 127) << 56 | (count & ((UINT64_C(1) << 56) - 1));
 }
 
-/* Exactly one per accepted post. */
+/* The end of an accepted post. Each post has exactly one. */
 struct gyre_completion {
     uint64_t token; /* as given to the post */
     int status;     /* 0 or negative */

@@ -5,10 +5,10 @@
  *     come_now()    the next header is this message's ──▶ the carrier copies the payload itself
  *     read_now()    the next frame is this message    ──▶ out of read-ahead
  *
- * No record is made of either and nothing completes, so all that a record would be asked must be
- * known to be so: no other message of that name, or of that operation's other meaning, is alive
- * here, and nothing goes first. Whatever is not so takes the way of all posts; so does a message of
- * which a full carrier took only the beginning: its rest is offered, and its post takes that over. */
+ * No record is made and nothing completes, so what a record would tell must be known beforehand: no
+ * other message of that name, and no other fingerprint of that operation, is alive here, and
+ * nothing goes first. All other messages are posted. A message of which a full carrier took only
+ * the beginning is posted, too: its rest is offered, and its post takes the rest over. */
 #include "transport/stream/inside.h"
 
 #include "base/copy.h"
@@ -117,14 +117,14 @@ bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *m
     return true;
 }
 
-/* Nothing that has come, or was asked for, is this message, or is of its operation and differs. */
+/* Whether no stored message, receive or ASK has that name, and no other fingerprint is known. */
 static bool is_news(const struct gyre_stream *stream, const struct gyre_match *match)
 {
     return !gyre_table_find(&stream->stored, match) && !gyre_table_find(&stream->receives, match) &&
            !gyre_table_find(&stream->asks, match) && !gyre_stream_differs(stream, match);
 }
 
-/* Between two frames, and with credit for it. */
+/* Whether the next frame may be that message: between two frames, with credit, and news. */
 static bool is_expected(const struct gyre_stream *stream, const struct gyre_match *match,
                         uint64_t length)
 {
@@ -135,7 +135,7 @@ static bool is_expected(const struct gyre_stream *stream, const struct gyre_matc
            is_news(stream, match);
 }
 
-/* True: that is the header, of that payload if it is summed. */
+/* Whether that header is the message's, with the sum of `payload` if payloads are summed. */
 static bool begins_with(struct gyre_stream *stream, const uint8_t header[GYRE_FRAME_BYTES],
                         const struct gyre_match *match, uint64_t length, const void *payload)
 {

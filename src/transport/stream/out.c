@@ -248,7 +248,7 @@ static void fill_offers(struct gyre_stream *stream)
 
 /* -- the carrier's side ------------------------------------------------------------------------ */
 
-/* Most gathers find that, so it is found out quickly. */
+/* Most gathers find nothing to say, so this look is short. */
 bool gyre_stream_silent(const struct gyre_stream *stream)
 {
     const struct gyre_outgoing *out = &stream->out;

@@ -6,9 +6,9 @@
  *      complete                         ◀─ TAKEN ─ complete
  *
  * One copy instead of two, and none of them by the sender. The receiver alone touches the other's
- * memory, and only reads it, so a sender that fails and goes on in its buffer harms nobody but an
- * operation that has failed. What it says of the place is looked up, never believed: the region must
- * be one that this very peer has shared, and hold the message.
+ * memory, and only reads, so a sender that fails and goes on in its buffer harms nobody but an
+ * operation that has failed. The place that POINT tells is looked up, never believed: the region
+ * must be one that this very peer has shared, and hold the message.
  *
  * Where one end is memory that the CPU cannot touch, a device copies (device.c). */
 #include "transport/stream/inside.h"

@@ -9,9 +9,9 @@
  * A PLACE is a GRANT with an address. The sender whose message the carrier cannot write from there
  * sends pieces, as for a GRANT, and the first of them takes the place back.
  *
- * A receive that is withdrawn while the peer may write into it ends when that is over: RECALL asks
- * for it. The answer is what has begun (the message arrives, or comes in pieces, or is void), or, if
- * no send was posted yet, SPARED; its message will come in pieces then, which nobody keeps. */
+ * A receive that is withdrawn while the peer may write into it ends when the peer cannot any more:
+ * RECALL asks for that. If a send was posted, its message answers: it arrives, or comes in pieces,
+ * or is void. If none was, SPARED answers, and the message comes in pieces, which nobody keeps. */
 #include "transport/stream/inside.h"
 
 #include "base/bytes.h"
@@ -48,7 +48,6 @@ uint32_t gyre_stream_number(const struct gyre_stream *stream, const struct gyre_
                       stream->receives.stride);
 }
 
-/* What was put off until the peer cannot write any more. */
 void gyre_stream_unplace(struct gyre_stream *stream, struct gyre_receive *receive)
 {
     if (!receive->placed)
@@ -143,7 +142,7 @@ static struct gyre_send *find_remote_write(struct gyre_stream *stream,
     return (struct gyre_send *)slot;
 }
 
-/* Nothing is written that has not begun. */
+/* A write that has begun goes on; any other message goes in pieces. */
 int gyre_stream_heard_recall(struct gyre_stream *stream, const struct gyre_match *match,
                              struct gyre_send **out)
 {

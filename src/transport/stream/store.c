@@ -1,7 +1,6 @@
 /* Messages leave the store in any order, so a ring would fragment and a heap would have to search.
- * Blocks of 64 bytes do neither: a message of L bytes holds ⌈L/64⌉ blocks and was charged L + 64
- * bytes, which is never less. While charges sum to at most the store there is therefore always a free
- * block.
+ * Blocks of 64 bytes do neither. A message of L bytes holds ⌈L/64⌉ blocks and was charged L + 64
+ * bytes, which is never less; so a block is free as long as the charges sum to at most the store.
  *
  *      parcel ─▶ [64]─▶[64]─▶[ 9 ]          free ─▶[64]─▶[64]        fresh ─▶ untouched …
  *

@@ -15,14 +15,13 @@
  * Where both ends see the sender's memory, a long message is not sent: POINT says where it lies,
  * the receiver copies it, piece by piece, and says TAKEN, with which the SEND completes.
  *
- * Such memory may be a device's, which a copy queue copies (transport/memory/lookup.h), as long
- * messages for a device's memory are in any case; so is the receiver's host memory filled from a
- * device's.
+ * Such memory may be a device's. A copy queue then copies the message (transport/memory/
+ * copy_queue.h), as the copy queue does for every long message into a device's memory.
  *
- * Where the carrier can write into the receiver's buffer from where the message lies, it does
- * (transport/memory/remote_write.h): PLACE grants that, and only the grant and the news of its end
- * take part in the stream. That may be a device's memory too; where only one end's carrier can, the
- * copy queue copies at the other.
+ * A carrier that can write into the receiver's buffer from where the message lies does so
+ * (transport/memory/remote_write.h). PLACE grants the write; only the grant and the news of its end
+ * take part in the stream. The memory may be a device's. Where only one end's carrier reaches its
+ * memory, the copy queue copies at the other end.
  *
  * Rules: nothing here blocks; nothing allocates after create(), but for cancel() of a half-written
  * send; at most `posts` sends and `posts` receives are outstanding (until complete() returned
@@ -56,7 +55,7 @@ struct gyre_stream_options {
     uint32_t posts; /* 1 … 65,536 sends and as many receives */
     bool checksum;  /* of payload too; false inside one machine's memory: of headers only */
     uint32_t eager; /* a longer message waits for a GRANT; both ends alike; 0: GYRE_EAGER_MAX */
-    uint32_t peer;  /* as `sight` knows it */
+    uint32_t peer;  /* by which `lookup` knows views of its memory */
     struct gyre_memory_lookup
         *lookup; /* NULL: no memory is seen by both ends. Outlives the stream */
     const struct gyre_remote_write
@@ -83,11 +82,14 @@ int gyre_stream_recv(struct gyre_stream *stream, const struct gyre_match *match,
 uint32_t gyre_stream_send_now(struct gyre_stream *stream, const struct gyre_match *match,
                               const void *data, uint64_t length, uint64_t token, uint8_t *to);
 
-/* The same without a post and a completion, up to `eager` bytes. leave_now(): true, and the
- * carrier brings the header and `length` bytes of data behind all that it has taken. take_now(): it
- * had come before. come_now(): the next that the carrier has is that header, and `length` bytes
- * without a sum of their own; true, and it copies those where they belong and goes on behind them.
- * False: nothing was taken; send(), or recv() and give the stream its bytes. */
+/* Short messages without a post and a completion, up to `eager` bytes. Each returns false where
+ * nothing was taken: send(), or recv() and give the stream its bytes.
+ *
+ *     leave_now()   true: the carrier brings the header and `length` bytes of data behind all that
+ *                   it has taken
+ *     take_now()    true: the message had come before, and is in `data`
+ *     come_now()    the carrier's next bytes are `header` and `length` bytes without a sum of their
+ *                   own; true: the carrier copies these to their place and goes on behind them */
 bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *match,
                            const void *data, uint64_t length, uint8_t header[32]);
 bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *match, void *data,
@@ -95,27 +97,27 @@ bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *m
 bool gyre_stream_come_now(struct gyre_stream *stream, const struct gyre_match *match,
                           uint64_t length, const uint8_t header[32]);
 
-/* For a carrier that may take less than leave_now() let go, at most GYRE_STREAM_REST_MOST bytes of
- * data: it took `bytes` of header and data, not all. None: that message has not left. Some: the
- * rest goes before all else, and the send() of that name, which is to follow, completes behind it. */
+/* A carrier took only `bytes` of the header and data that leave_now() let go. With none taken the
+ * message has not left. Otherwise the rest goes before all else, and the send() of that name, which
+ * has to follow, completes behind the rest. `length` is at most GYRE_STREAM_REST_MOST. */
 #define GYRE_STREAM_REST_MOST 4096u
 void gyre_stream_leave_rest(struct gyre_stream *stream, const struct gyre_match *match,
                             const void *data, uint64_t length, const uint8_t header[32],
                             size_t bytes);
 
-/* As read(), of bytes that came where target() wanted them between two frames; if the first frame
- * is this message, and whole, it goes to `data` and true is returned. *status is read()'s. */
+/* Does as read(), between two frames. Returns true where the first frame is this message, whole,
+ * and has gone to `data`. *status is read()'s. */
 bool gyre_stream_awaits_frame(const struct gyre_stream *stream);
 bool gyre_stream_read_now(struct gyre_stream *stream, size_t bytes, const struct gyre_match *match,
                           void *data, uint64_t length, int *status);
 
-/* Withdraws a post. 0: it will complete with -ECANCELED and its buffer is free then; -ENOENT: no
- * such post, or the peer reads it in place, or the carrier writes it, or the copy queue does, and
- * it ends by itself. The
- * stream stays usable: a frame that is half written goes on from a copy, the rest of a message
- * that the peer has granted is declared void (the peer's receive ends with -ECANCELED), a message
- * on its way into a withdrawn receive is read and dropped. Vectors from gather() and target()
- * before the cancel are void too: a carrier that still works on them must end that first. */
+/* Withdraws a post. 0: it will complete with -ECANCELED, and its buffer is free then. -ENOENT: no
+ * such post, or one that ends by itself, because the peer, the carrier or the copy queue works on
+ * its buffer. The stream stays usable: a frame that is half written goes on from a copy, the rest
+ * of a message that the peer has granted is declared void (the peer's receive ends with
+ * -ECANCELED), a message on its way into a withdrawn receive is read and dropped. Vectors from
+ * gather() and target() before the cancel are void too: a carrier that still works on them must end
+ * that first. */
 int gyre_stream_cancel(struct gyre_stream *stream, uint64_t token);
 
 /* Output: the next bytes to write, at most `max` vectors; returns how many (0: nothing to write).
@@ -137,11 +139,11 @@ int gyre_stream_feed(struct gyre_stream *stream, const uint8_t *bytes, size_t le
 /* Messages that the peer points at, in memory that both ends see, and those for memory that the CPU
  * cannot touch, or from it: fetch() copies at most one piece of the next one, or has the copy queue
  * copy it, learns what the copy queue has copied, and says 1 if anything moved, 0 if not, negative
- * if the stream has just failed. pending() says whether there is one that waits for fetch() alone. */
+ * if the stream has just failed. pending() says whether one waits for fetch() alone. */
 int gyre_stream_fetch(struct gyre_stream *stream);
 bool gyre_stream_pending(const struct gyre_stream *stream);
 
-/* Whether a post of that memory, which the CPU cannot touch, can be made. If not, give the host's. */
+/* Whether memory that the CPU cannot touch can be posted. If not, give host memory. */
 bool gyre_stream_carries(const struct gyre_stream *stream, const void *memory, uint64_t length,
                          bool send);
 

@@ -55,7 +55,7 @@ static bool tear(struct gyre_stream *stream, struct gyre_send *send, int *status
     return torn;
 }
 
-/* Where it waits its turn after its grant; NULL: nowhere. */
+/* The queue in which a granted send waits its turn; NULL: none. */
 static struct gyre_queue *send_queue_of(struct gyre_stream *stream, const struct gyre_send *send)
 {
     switch (send->state) {
