@@ -138,7 +138,7 @@ static int join_launchers(int node, const struct gyre_launch_job *job, struct gy
     char root[GYRE_HOST_MAX + 16];
     bool bare = strchr(job->master_addr, ':') && job->master_addr[0] != '[';
     struct gyre_options options = GYRE_OPTIONS_INIT;
-    struct gyre_join_options how = {.transport = "tcp",
+    struct gyre_join_options how = {.nodes = GYRE_NODES_APART,
                                     .dead_time_ms = DEAD_TIME_MS,
                                     .connections = 1,
                                     .interface = getenv("GYRE_INTERFACE"),

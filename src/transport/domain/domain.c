@@ -16,6 +16,7 @@
 #include "transport/join/join.h"
 #include "transport/net/address.h"
 #include "transport/memory/copy_queue.h"
+#include "transport/link/words.h"
 #include "transport/net/socket.h"
 
 #include <errno.h>
@@ -93,6 +94,13 @@ static uint64_t hash_text(const char *text)
     return hash;
 }
 
+static enum gyre_join_nodes nodes_of(const char *transport)
+{
+    return gyre_link_word_maps(transport)    ? GYRE_NODES_SHARE_ALL
+           : gyre_link_word_sends(transport) ? GYRE_NODES_APART
+                                             : GYRE_NODES_SHARE;
+}
+
 static int join(struct gyre_domain *domain, const char *above, struct gyre_trouble *trouble)
 {
     const struct gyre_domain_settings *settings = &domain->settings;
@@ -102,7 +110,7 @@ static int join(struct gyre_domain *domain, const char *above, struct gyre_troub
              settings->bare_payload ? " GYRE_TCP_SUMS=header" : "",
              settings->failover ? " GYRE_RDMA_FAILOVER=tcp" : "", above ? " " : "",
              above ? above : "");
-    struct gyre_join_options options = {.transport = settings->transport,
+    struct gyre_join_options options = {.nodes = nodes_of(settings->transport),
                                         .join_timeout_ms = (int)settings->join_timeout_ms,
                                         .dead_time_ms = (int)settings->dead_time_ms,
                                         .connections = (int)settings->connections,

@@ -4,6 +4,7 @@
 #include "transport/domain/inside.h"
 
 #include "base/env.h"
+#include "transport/link/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,12 @@
 static int read_transport(const struct gyre_options *user, struct gyre_domain_settings *settings,
                           struct gyre_trouble *trouble)
 {
-    static const char *const words[] = {"auto", "shm", "tcp", "verbs"};
-    int index = 0;
+    const char *words[GYRE_LINK_WORDS_MOST];
+    int index = 0, count = gyre_link_words(words);
     int status =
         user && user->transport
-            ? gyre_parse_word("options.transport", user->transport, words, 4, &index, trouble)
-            : gyre_env_word("GYRE_TRANSPORT", words, 4, &index, trouble);
+            ? gyre_parse_word("options.transport", user->transport, words, count, &index, trouble)
+            : gyre_env_word("GYRE_TRANSPORT", words, count, &index, trouble);
     settings->transport = words[index];
     return status;
 }

@@ -115,7 +115,7 @@ int gyre_join_mesh_open(struct gyre_joining *join, struct sockaddr_storage *addr
     join->mesh = calloc(1, sizeof *join->mesh);
     if (!join->mesh)
         return gyre_trouble_set(join->trouble, -ENOMEM, "no memory for the data connections");
-    if (!strcmp(options->transport, "shm"))
+    if (options->nodes == GYRE_NODES_SHARE_ALL)
         return 0;
     *address = join->identity[join->joined->rank].outward;
     int fd = gyre_socket_listen(address, options->port_low, options->port_high, BACKLOG);

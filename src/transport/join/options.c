@@ -1,13 +1,6 @@
 /* Which options a join accepts. Tested by tests/program/job/join_refused.c. */
 #include "transport/join/options.h"
 
-#include <string.h>
-
-bool gyre_join_apart(const char *transport)
-{
-    return !strcmp(transport, "tcp") || !strcmp(transport, "verbs");
-}
-
 int gyre_join_options_check(const struct gyre_join_options *options, struct gyre_trouble *trouble)
 {
     if (options->connections < 1 || options->connections > GYRE_TCP_CONNECTIONS_MAX)
@@ -19,11 +12,5 @@ int gyre_join_options_check(const struct gyre_join_options *options, struct gyre
                                 "GYRE_PORT_RANGE=%u-%u: the first port must be above 0 and not "
                                 "above the last",
                                 options->port_low, options->port_high);
-    const char *transport = options->transport;
-    if (!transport ||
-        (strcmp(transport, "auto") && strcmp(transport, "shm") && !gyre_join_apart(transport)))
-        return gyre_trouble_set(trouble, GYRE_INVALID,
-                                "transport \"%s\": expected auto, shm, tcp or verbs",
-                                transport ? transport : "");
     return 0;
 }

@@ -8,9 +8,15 @@
 
 #define GYRE_TCP_CONNECTIONS_MAX 8
 
+/* Which ranks of one machine share memory, and are a node. */
+enum gyre_join_nodes {
+    GYRE_NODES_SHARE,     /* those that can */
+    GYRE_NODES_SHARE_ALL, /* all ranks of the job, or the join fails */
+    GYRE_NODES_APART      /* none: each rank is a node */
+};
+
 struct gyre_join_options {
-    const char *transport; /* "auto": shm inside nodes; "shm": or fail; "tcp", "verbs": no node has
-                              two ranks */
+    enum gyre_join_nodes nodes;
     int join_timeout_ms;   /* until all ranks are there */
     int dead_time_ms;      /* keepalive and TCP_USER_TIMEOUT; 0: no limit (debuggers) */
     int connections;       /* data connections per TCP peer, 1 … 8 */
@@ -23,8 +29,5 @@ struct gyre_join_options {
 
 /* GYRE_INVALID with its trouble for options out of range. */
 int gyre_join_options_check(const struct gyre_join_options *options, struct gyre_trouble *trouble);
-
-/* Whether this transport keeps ranks of one machine apart: "tcp", "verbs". */
-bool gyre_join_apart(const char *transport);
 
 #endif

@@ -162,7 +162,7 @@ static void cannot(struct gyre_joining *join, struct meeting *meeting, const cha
     if (!pairing->why[0]) {
         snprintf(pairing->why, sizeof pairing->why, "%s%s%s; %s", what, error ? ": " : "",
                  error ? strerror(error) : "", difference);
-        if (strcmp(join->options->transport, "shm"))
+        if (join->options->nodes != GYRE_NODES_SHARE_ALL)
             gyre_log(GYRE_LOG_WARN, "%s cannot share memory with %s (%s): tcp serves between them",
                      gyre_join_who(join, rank, me), gyre_join_who(join, peer, them), pairing->why);
     }
@@ -291,7 +291,7 @@ int gyre_pairing_open(struct gyre_joining *join, struct gyre_rank_identity *mine
         meeting->higher = i < join->joined->rank;
         meeting->pidfd = -1;
     }
-    if (!gyre_join_apart(join->options->transport))
+    if (join->options->nodes != GYRE_NODES_APART)
         pairing->door.fd = gyre_door_open(mine->door);
     if (pairing->door.fd < 0) /* no failure: nobody knocks, tcp serves */
         memset(mine->door, 0, sizeof mine->door);
@@ -357,7 +357,7 @@ static int begin_meeting(struct gyre_joining *join, struct meeting *meeting)
 
 static bool may_share(const struct gyre_joining *join, uint32_t peer)
 {
-    return !gyre_join_apart(join->options->transport) &&
+    return join->options->nodes != GYRE_NODES_APART &&
            gyre_identity_one_machine(&join->identity[join->joined->rank], &join->identity[peer]);
 }
 
@@ -366,7 +366,7 @@ static void note_apart(struct gyre_joining *join, uint32_t peer)
     const struct gyre_rank_identity *mine = &join->identity[join->joined->rank],
                                     *theirs = &join->identity[peer];
     bool machine = memcmp(mine->boot, theirs->boot, sizeof mine->boot) != 0;
-    if (!join->pairing->why[0] && !strcmp(join->options->transport, "shm"))
+    if (!join->pairing->why[0] && join->options->nodes == GYRE_NODES_SHARE_ALL)
         snprintf(join->pairing->why, sizeof join->pairing->why, "they run on different %s",
                  machine ? "machines" : "simulated nodes");
 }

@@ -262,7 +262,7 @@ static int read_report(struct gyre_joining *join, uint32_t rank, const struct gy
 static int check_transport(struct gyre_joining *join, uint32_t nodes)
 {
     char who[GYRE_JOIN_WHO_MAX];
-    if (nodes == 1 || strcmp(join->options->transport, "shm"))
+    if (nodes == 1 || join->options->nodes != GYRE_NODES_SHARE_ALL)
         return 0;
     return gyre_trouble_set(join->trouble, GYRE_UNSUPPORTED,
                             "transport \"shm\" needs all ranks to share memory, but %s and another "

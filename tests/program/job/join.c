@@ -37,12 +37,13 @@ static void assert_channels(const struct rig *rig, int stripes)
         }
 }
 
-static void join_and_check(int n, const char *transport, int connections, const int *simulated)
+static void join_and_check(int n, enum gyre_join_nodes nodes, int connections, const int *simulated)
 {
+    static const char *const words[] = {"sharing", "all sharing", "apart"};
     struct rig rig;
     rig_setup(&rig, n);
     for (int i = 0; i < n; i++) {
-        rig.rank[i].options.transport = transport;
+        rig.rank[i].options.nodes = nodes;
         rig.rank[i].options.connections = connections;
         rig.rank[i].job.simulated_node = simulated ? simulated[i] : -1;
     }
@@ -52,16 +53,16 @@ static void join_and_check(int n, const char *transport, int connections, const 
     double slowest = 0;
     for (int i = 0; i < n; i++)
         slowest = rig.result[i].ms > slowest ? rig.result[i].ms : slowest;
-    print_message("%d ranks, %s: joined after %.1f ms\n", n, transport, slowest);
+    print_message("%d ranks, %s: joined after %.1f ms\n", n, words[nodes], slowest);
     for (int i = 0; i < n && simulated; i++)
         for (int j = 0; j < n; j++)
             assert_int_equal(rig.result[0].node_of[i] == rig.result[0].node_of[j],
                              simulated[i] == simulated[j]);
-    if (!strcmp(transport, "tcp"))
+    if (nodes == GYRE_NODES_APART)
         assert_int_equal(rig.result[0].nodes, n);
     else if (!simulated)
         assert_int_equal(rig.result[0].nodes, 1);
-    for (int i = 0; i < n && !simulated && strcmp(transport, "tcp"); i++) {
+    for (int i = 0; i < n && !simulated && nodes != GYRE_NODES_APART; i++) {
         assert_int_equal(rig.result[i].local_rank, i);
         assert_int_equal(rig.result[i].local_size, n);
     }
@@ -71,22 +72,22 @@ static void join_and_check(int n, const char *transport, int connections, const 
 static void one_rank_needs_nobody(void **state)
 {
     (void)state;
-    join_and_check(1, "auto", 1, NULL);
+    join_and_check(1, GYRE_NODES_SHARE, 1, NULL);
 }
 
 static void ranks_of_one_machine_share_memory(void **state)
 {
     (void)state;
     for (int n = 2; n <= 8; n *= 2)
-        join_and_check(n, "auto", 2, NULL);
-    join_and_check(4, "shm", 1, NULL);
+        join_and_check(n, GYRE_NODES_SHARE, 2, NULL);
+    join_and_check(4, GYRE_NODES_SHARE_ALL, 1, NULL);
 }
 
 static void tcp_joins_by_name(void **state)
 {
     (void)state;
     for (int n = 2; n <= 8; n *= 2)
-        join_and_check(n, "tcp", n == 2 ? 8 : 2, NULL);
+        join_and_check(n, GYRE_NODES_APART, n == 2 ? 8 : 2, NULL);
 }
 
 static void simulated_nodes_use_tcp_between(void **state)
@@ -94,9 +95,9 @@ static void simulated_nodes_use_tcp_between(void **state)
     static const int two_two[] = {0, 0, 1, 1}, four_two[] = {0, 0, 0, 0, 1, 1},
                      mixed[] = {3, 1, 3, 1, 3, 1, 2, 2};
     (void)state;
-    join_and_check(4, "auto", 2, two_two);
-    join_and_check(6, "auto", 1, four_two);
-    join_and_check(8, "auto", 3, mixed);
+    join_and_check(4, GYRE_NODES_SHARE, 2, two_two);
+    join_and_check(6, GYRE_NODES_SHARE, 1, four_two);
+    join_and_check(8, GYRE_NODES_SHARE, 3, mixed);
 }
 
 /* -- where rank 0 is found, and how its ranks are reached ---------------------------------------
@@ -126,7 +127,7 @@ static void rank_0_is_found_by_a_file(void **state)
         rig.rank[i].job.root_kind = GYRE_ROOT_FILE;
         rig.rank[i].job.root_port = 0;
         strcpy(rig.rank[i].job.root_file, file);
-        rig.rank[i].options.transport = "tcp";
+        rig.rank[i].options.nodes = GYRE_NODES_APART;
     }
     for (int i = 3; i >= 0; i--) /* rank 0 comes last */
         rig_start(&rig, i);
@@ -154,7 +155,7 @@ static void ipv6_serves(void **state)
     rig_setup(&rig, 3);
     for (int i = 0; i < 3; i++) {
         strcpy(rig.rank[i].job.root_host, "[::1]");
-        rig.rank[i].options.transport = "tcp";
+        rig.rank[i].options.nodes = GYRE_NODES_APART;
     }
     run_and_end(&rig, 2);
 }
@@ -176,7 +177,7 @@ static void data_listeners_obey_interface_and_range(void **state)
     rig_setup(&rig, 4);
     uint16_t low = 41000, high = 41199;
     for (int i = 0; i < 4; i++) {
-        rig.rank[i].options.transport = "tcp";
+        rig.rank[i].options.nodes = GYRE_NODES_APART;
         rig.rank[i].options.interface = i % 2 ? "lo" : "eth99,127.0.0.0/8";
         rig.rank[i].options.port_low = low;
         rig.rank[i].options.port_high = high;

@@ -216,7 +216,7 @@ static void a_node_that_cannot_share_is_unsupported(void **state)
     (void)state;
     rig_setup(&rig, 3);
     for (int i = 0; i < 3; i++) {
-        rig.rank[i].options.transport = "shm";
+        rig.rank[i].options.nodes = GYRE_NODES_SHARE_ALL;
         rig.rank[i].job.simulated_node = i / 2;
     }
     rig_run(&rig);
@@ -294,14 +294,14 @@ static void another_version_is_told_why(void **state)
 /* -- deaths ------------------------------------------------------------------------------------ */
 
 /* Ranks 0 … n-2 have logged in, the last has not started. */
-static void start_all_but_last(struct rig *rig, int n, const char *transport)
+static void start_all_but_last(struct rig *rig, int n, enum gyre_join_nodes nodes)
 {
     char words[64];
     rig_setup(rig, n);
     set_timeout(rig, 8000);
     for (int i = 0; i < n; i++) {
         rig->rank[i].options.dead_time_ms = 400;
-        rig->rank[i].options.transport = transport;
+        rig->rank[i].options.nodes = nodes;
     }
     rig->rank[0].capture = true;
     for (int i = 0; i < n - 1; i++)
@@ -314,7 +314,7 @@ static void a_death_while_gathering_is_told_to_all(void **state)
 {
     struct rig rig;
     (void)state;
-    start_all_but_last(&rig, 4, "auto");
+    start_all_but_last(&rig, 4, GYRE_NODES_SHARE);
     kill(rig.rank[1].pid, SIGKILL);
     rig_wait(&rig);
     assert_failed(&rig, 0, GYRE_PEER_LOST, "rank 1 on ");
@@ -326,7 +326,7 @@ static void the_death_of_rank_0_is_told_to_all(void **state)
 {
     struct rig rig;
     (void)state;
-    start_all_but_last(&rig, 4, "auto");
+    start_all_but_last(&rig, 4, GYRE_NODES_SHARE);
     kill(rig.rank[0].pid, SIGKILL);
     rig_wait(&rig);
     assert_failed(&rig, 1, GYRE_PEER_LOST, "rank 0");
@@ -384,7 +384,7 @@ static void a_stopped_rank_is_named(void **state)
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct rig rig;
-        start_all_but_last(&rig, 4, tcp ? "tcp" : "auto");
+        start_all_but_last(&rig, 4, tcp ? GYRE_NODES_APART : GYRE_NODES_SHARE);
         pid_t stopped = rig.rank[1].pid;
         kill(stopped, SIGSTOP);
         rig_start(&rig, 3);
@@ -406,7 +406,7 @@ static void a_death_while_connecting_is_told_to_all(void **state)
     (void)state;
     for (int tcp = 0; tcp < 2; tcp++) {
         struct rig rig;
-        start_all_but_last(&rig, 4, tcp ? "tcp" : "auto");
+        start_all_but_last(&rig, 4, tcp ? GYRE_NODES_APART : GYRE_NODES_SHARE);
         kill(rig.rank[1].pid, SIGSTOP);
         rig_start(&rig, 3);
         kill(rig.rank[1].pid, SIGKILL);

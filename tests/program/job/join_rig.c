@@ -58,7 +58,7 @@ void rig_setup(struct rig *rig, int n)
         strcpy(rank->job.root_host, "127.0.0.1");
         strcpy(rank->job.source, "options");
         rank->options =
-            (struct gyre_join_options){.transport = "auto",
+            (struct gyre_join_options){.nodes = GYRE_NODES_SHARE,
                                        .join_timeout_ms = 10000,
                                        .dead_time_ms = 5000,
                                        .connections = 2,
