@@ -39,10 +39,10 @@ files() { # shell patterns: tracked files, and new ones that git does not ignore
 #     base ← sampler ← data ← checkpoint, model          transport/join ← launch ← cli
 rooms() {
     cat <<'END'
-cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch
+cli                      base cli/doctor cli/inspect cli/show cli/train cli/tune launch transport/link/words.h
 cli/doctor               base cli device/device.h
 cli/inspect              base cli checkpoint data data/files data/safetensors
-cli/show                 base cli collectives/algorithms/table.h collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h
+cli/show                 base cli collectives/algorithms/table.h collectives/choose collectives/prove collectives/schedule collectives/kernels/reduce.h collectives/plan/shape.h transport/link/words.h
 cli/train                base cli launch train
 cli/tune                 base cli collectives/algorithms/table.h collectives/choose collectives/schedule
 launch                   base transport/job/job.h transport/join/join.h transport/net/crypto.h

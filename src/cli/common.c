@@ -3,6 +3,7 @@
 
 #include "base/env.h"
 #include "base/status.h"
+#include "transport/link/words.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,8 +19,9 @@ int gyre_cli_fail(const char *command, int status, const struct gyre_trouble *tr
 
 int gyre_cli_backend(const char *name, struct gyre_trouble *trouble)
 {
-    static const char *const names[] = {"auto", "shm", "tcp", "verbs"};
-    int index, status = name ? gyre_parse_word("--backend", name, names, 4, &index, trouble) : 0;
+    const char *names[GYRE_LINK_WORDS_MOST];
+    int index, count = gyre_link_words(names);
+    int status = name ? gyre_parse_word("--backend", name, names, count, &index, trouble) : 0;
     if (name && !status)
         setenv("GYRE_TRANSPORT", names[index], 1);
     return status;

@@ -3,11 +3,13 @@
 #include "cli/flags.h"
 
 #include "base/env.h"
+#include "transport/link/words.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define FLAGS_MAX 96
+#define FLAGS_MAX  96
+#define TRANSPORTS "TRANSPORTS" /* in a help: the words for drivers */
 
 /* Copies the flag's name with '_' as '-'; returns what follows '=' or NULL. */
 static const char *cut_name(const char *word, char *name, size_t capacity)
@@ -89,6 +91,17 @@ int gyre_flags_next(struct gyre_flags *flags, struct gyre_trouble *trouble)
     return take_value(flags, index, attached, trouble);
 }
 
+static void print_help(const char *help)
+{
+    char words[128];
+    const char *mark = strstr(help, TRANSPORTS);
+    if (mark)
+        printf("%.*s%s%s\n", (int)(mark - help), help, gyre_link_words_text(words, sizeof words),
+               mark + strlen(TRANSPORTS));
+    else
+        puts(help);
+}
+
 void gyre_flags_print(const struct gyre_flag *flag, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -99,6 +112,7 @@ void gyre_flags_print(const struct gyre_flag *flag, int count)
             snprintf(letter, sizeof letter, "-%c, ", flag[i].letter);
         snprintf(text, sizeof text, "%s--%s %s", letter, flag[i].name,
                  flag[i].value ? flag[i].value : "");
-        printf("  %-32s%s\n", text, flag[i].help);
+        printf("  %-32s", text);
+        print_help(flag[i].help);
     }
 }

@@ -9,7 +9,7 @@ struct gyre_flag {
     const char *name;  /* without the dashes, words joined by '-' */
     char letter;       /* short form, 0 for none */
     const char *value; /* what follows it, for messages: "COUNT"; NULL: nothing does */
-    const char *help;  /* NULL: not listed */
+    const char *help;  /* NULL: not listed; TRANSPORTS in it stands for the words for drivers */
 };
 
 struct gyre_flags {

@@ -12,7 +12,7 @@ const struct gyre_flag gyre_run_flags[FLAGS] = {
     [PORT] = {"master-port", 0, "PORT", "its port (29500; a free one on one node)"},
     [BIND] = {"bind", 0, NULL, "give each rank cores of its own"},
     [BACKEND] = {"backend", 0, "NAME",
-                 "how ranks reach each other: auto, shm, tcp or verbs (GYRE_TRANSPORT, or auto)"},
+                 "how ranks reach each other: TRANSPORTS (GYRE_TRANSPORT, or auto)"},
     [DEVICES] = {"devices", 0, "LIST",
                  "CUDA devices of each node: local rank i takes entry i; 2,4,7"},
     [LOG_DIR] = {"log-dir", 0, "FOLDER",

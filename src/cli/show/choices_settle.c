@@ -5,6 +5,7 @@
 #include "base/types.h"
 #include "collectives/schedule/layout.h"
 #include "collectives/plan/shape.h"
+#include "transport/link/words.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ const struct gyre_flag gyre_choices_flags[FLAGS] = {
     [RANKS] = {"ranks", 'n', "COUNT", "how many ranks (8)"},
     [NODES] = {"nodes", 0, "LAYOUT", "on how many machines: 4+2, 2x4 (one)"},
     [OP] = {"op", 'o', "OPERATION", "all_reduce, all_gather_v, barrier, ... (all_reduce)"},
-    [TRANSPORT] = {"transport", 't', "NAME", "auto, shm, tcp or verbs (GYRE_TRANSPORT)"},
+    [TRANSPORT] = {"transport", 't', "NAME", "TRANSPORTS (GYRE_TRANSPORT)"},
     [TYPE] = {"type", 0, "TYPE", "of the elements: f32, f64, f16, ... (f32)"},
     [TYPE_BYTES] = {"type-bytes", 0, "BYTES", "size of an element, without a type (4)"},
     [FROM] = {"from", 'b', "SIZE", "smallest size of a block (8)"},
@@ -111,12 +112,13 @@ static int read_sizes(struct gyre_choices_asked *a, struct gyre_trouble *trouble
 static int read_transport(const struct gyre_choices_asked *a, bool *tcp,
                           struct gyre_trouble *trouble)
 {
-    static const char *const words[] = {"auto", "shm", "tcp", "verbs"};
-    int index = 0;
-    int status = a->word[TRANSPORT]
-                     ? gyre_parse_word("--transport", a->word[TRANSPORT], words, 4, &index, trouble)
-                     : gyre_env_word("GYRE_TRANSPORT", words, 4, &index, trouble);
-    *tcp = index >= 2; /* links of a network */
+    const char *words[GYRE_LINK_WORDS_MOST];
+    int index = 0, count = gyre_link_words(words);
+    int status =
+        a->word[TRANSPORT]
+            ? gyre_parse_word("--transport", a->word[TRANSPORT], words, count, &index, trouble)
+            : gyre_env_word("GYRE_TRANSPORT", words, count, &index, trouble);
+    *tcp = gyre_link_word_sends(words[index]);
     return status;
 }
 

@@ -21,7 +21,7 @@ enum { RANKS, BACKEND, DEVICES, PRESET, CONFIG, HELP, OWN };
 
 static const struct gyre_flag own_flags[OWN] = {
     [RANKS] = {"ranks", 0, "COUNT", "start so many ranks here; without it, be one of a job's"},
-    [BACKEND] = {"backend", 0, "NAME", "how ranks reach each other: auto, shm, tcp or verbs"},
+    [BACKEND] = {"backend", 0, "NAME", "how ranks reach each other: TRANSPORTS"},
     [DEVICES] = {"devices", 0, "LIST", "CUDA devices: local rank i takes entry i; 2,4,7"},
     [PRESET] = {"preset", 0, "NAME", "wine or mnist: options of a known task"},
     [CONFIG] = {"config", 0, "FILE", "options from a file: name = value, a line each"},
