@@ -6,6 +6,7 @@
 #include "harness/options.h"
 
 #include "base/env.h"
+#include "transport/link/words.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -78,7 +79,7 @@ static const char help[] =
     "  -I, --per_iter_timing 0|1  time each call: four more columns (0)\n"
     "      --ranks N              start N ranks, processes with -g, on this machine\n"
     "      --sizes LIST           these sizes, growing, and with :N how many calls: 8,64K,16M:10\n"
-    "      --transport NAME       shm, tcp, verbs or auto (auto)\n"
+    "      --transport NAME       %s (auto)\n"
     "      --algo NAME            as GYRE_ALGO; one name is for the operation that is timed\n"
     "      --memory WORD          gyre, malloc, or registered: malloc and gyre_register() (gyre)\n"
     "      --devices LIST         CUDA devices: local rank i takes entry i; 2,4,7\n"
@@ -220,7 +221,8 @@ static int read_rows(const char *text, struct bench_options *options)
 
 static int read_ours(int flag, const char *text, struct bench_options *options)
 {
-    static const char *const transports[] = {"auto", "shm", "tcp", "verbs"};
+    const char *transports[GYRE_LINK_WORDS_MOST];
+    char expected[128];
     static const char *const memories[] = {"gyre", "malloc", "registered"};
     static const char *const devices[] = {"cpu", "cuda"};
     int index = 0;
@@ -231,8 +233,9 @@ static int read_ours(int flag, const char *text, struct bench_options *options)
         return read_rows(text, options);
     case FLAG_TRANSPORT:
         options->transport = text;
-        return read_word("--transport", text, transports, 4, "auto, shm, tcp or verbs") < 0 ? -1
-                                                                                            : 0;
+        index = gyre_link_words(transports);
+        gyre_link_words_text(expected, sizeof expected);
+        return read_word("--transport", text, transports, (size_t)index, expected) < 0 ? -1 : 0;
     case FLAG_MEMORY:
         index = read_word("--memory", text, memories, 3, "gyre, malloc or registered");
         options->plain_memory = index >= 1;
@@ -423,7 +426,9 @@ int bench_options_read(int argc, char **argv, bool files, struct bench_options *
     for (;;) {
         int flag = getopt_long(argc, argv, ":b:e:i:f:n:w:c:o:d:r:a:g:J:I:h", flags, NULL);
         if (flag == 'h') {
-            printf(help, argv[0], files ? json_help : "", files ? csv_help : "");
+            char words[128];
+            printf(help, argv[0], files ? json_help : "", gyre_link_words_text(words, sizeof words),
+                   files ? csv_help : "");
             return 1;
         }
         if (flag < 0) {

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/env.h"
+#include "transport/link/words.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -96,23 +97,26 @@ static const struct option flags[] = {{"layers", required_argument, NULL, 'l'},
 
 static int usage(void)
 {
-    puts("usage: step [FLAG]...\n\n"
-         "  --layers WIDTHS    inputs, hidden widths and outputs (784,500,10)\n"
-         "  --batch N          samples of a rank (100)\n"
-         "  --optimizer NAME   sgd or adam (sgd)\n"
-         "  --ranks N          start so many here; without it, be one of a launcher's\n"
-         "  --transport NAME   shm, tcp, verbs or auto (auto)\n"
-         "  --devices LIST     CUDA devices: local rank i takes entry i; 2,4,7\n"
-         "  --bucket BYTES     what closes a bucket, such as 1M (the engine's choice)\n"
-         "  --rounds N         times that all is measured in turns (9)\n"
-         "  --steps N          of a stretch (as many as take 0.25 s, 4 at least)\n"
-         "  --csv FILE         every round");
+    char words[128];
+    printf("usage: step [FLAG]...\n\n"
+           "  --layers WIDTHS    inputs, hidden widths and outputs (784,500,10)\n"
+           "  --batch N          samples of a rank (100)\n"
+           "  --optimizer NAME   sgd or adam (sgd)\n"
+           "  --ranks N          start so many here; without it, be one of a launcher's\n"
+           "  --transport NAME   %s (auto)\n"
+           "  --devices LIST     CUDA devices: local rank i takes entry i; 2,4,7\n"
+           "  --bucket BYTES     what closes a bucket, such as 1M (the engine's choice)\n"
+           "  --rounds N         times that all is measured in turns (9)\n"
+           "  --steps N          of a stretch (as many as take 0.25 s, 4 at least)\n"
+           "  --csv FILE         every round\n",
+           gyre_link_words_text(words, sizeof words));
     return 0;
 }
 
 static int read_flag(int flag, const char *text, struct options *o, struct gyre_trouble *trouble)
 {
-    static const char *const memory[] = {"cpu"}, *const wires[] = {"auto", "shm", "tcp", "verbs"};
+    static const char *const memory[] = {"cpu"};
+    const char *wires[GYRE_LINK_WORDS_MOST];
     int index = 0, status;
     switch (flag) {
     case 'l':
@@ -135,7 +139,7 @@ static int read_flag(int flag, const char *text, struct options *o, struct gyre_
         return status;
     case 't':
         o->transport = text;
-        return gyre_parse_word("--transport", text, wires, 4, &index, trouble);
+        return gyre_parse_word("--transport", text, wires, gyre_link_words(wires), &index, trouble);
     case 'D': /* not an abbreviation of --devices; the other benches take cuda, too */
         return gyre_parse_word("--device", text, memory, 1, &index, trouble);
     case 'd':
