@@ -35,7 +35,7 @@ const char *gyre_link_words_text(char *text, size_t size)
     return text;
 }
 
-static const struct gyre_driver *named(const char *word)
+static const struct gyre_driver *driver_named(const char *word)
 {
     const struct gyre_driver *const *it = gyre_drivers;
     while (*it && strcmp((*it)->name, word))
@@ -45,12 +45,12 @@ static const struct gyre_driver *named(const char *word)
 
 bool gyre_link_word_maps(const char *word)
 {
-    const struct gyre_driver *driver = named(word);
+    const struct gyre_driver *driver = driver_named(word);
     return driver && driver->mapped;
 }
 
 bool gyre_link_word_sends(const char *word)
 {
-    const struct gyre_driver *driver = named(word);
+    const struct gyre_driver *driver = driver_named(word);
     return driver && !driver->mapped;
 }

@@ -129,7 +129,7 @@ static void tcp_describe(const struct gyre_wire *wire, char *text, size_t size)
 }
 
 /* Undoes a half-made attach; the descriptors stay the caller's. */
-static int give_up_pipe(struct gyre_tcp_pipe *pipe, int status)
+static int undo_attach(struct gyre_tcp_pipe *pipe, int status)
 {
     for (int i = 0; i < pipe->sockets; i++) {
         pipe->wire->poller->remove(&pipe->socket[i]);
@@ -179,7 +179,7 @@ static int tcp_attach(struct gyre_wire *handle, const struct gyre_channel *chann
     pipe->wire = wire;
     status = open_sockets(pipe, channel, trouble);
     if (status)
-        return give_up_pipe(pipe, status);
+        return undo_attach(pipe, status);
     LIST_INSERT_HEAD(&wire->pipes, pipe, in_wire);
     *out = end;
     return 0;
