@@ -1,32 +1,33 @@
-/* What a driver is. For implementers only: link.c, the drivers themselves and their tests include
- * this.
+/* What a driver is. Only link.c, the drivers, their tests, and the domain, which opens wires,
+ * include this.
  *
- * A driver moves bytes between this process and its peers over one kind of wire. The house around
- * it does the rest: rendezvous and handshake hand it channels that are connected and authenticated
- * already; the collectives above decide what moves. A *wire* is the driver's state in one process,
- * a *pipe* its connection to one peer.
+ * A driver moves bytes between this process and its peers over one kind of wire. A *wire* is the
+ * driver's state in one process, a *pipe* its connection to one peer. Joining hands over channels
+ * that are connected and authenticated; the layers above decide what moves.
  *
  *   message drivers (tcp, verbs, sim)   send and recv
  *   mapped drivers (shm)                say that memory which the peer shares can be used in place;
- *                                       they still implement send and recv, so that everything is
- *                                       right before anything is fast
+ *                                       send and recv work all the same
  *
  * The contract, for every entry:
- *   - nothing blocks, except open(), attach() and close(), which are bounded by 100 ms of waiting;
- *     but attach() of a driver that has to agree with its peer (verbs) waits for that;
- *   - all calls on one wire come from one thread at a time (the domain's owner); the driver needs
- *     no lock;
- *   - an accepted post completes exactly once, also when the peer dies, on cancel() and on
- *     detach(); its token comes back untouched; the buffer is borrowed from the post to the
- *     completion (for a zero-copy send: to the late notification);
- *   - a driver never calls up: what happened is learned by poll();
- *   - no clock and no randomness but what is passed in;
- *   - a peer's death or misbehaviour fails its pipe, never the wire; every byte from a peer is
- *     untrusted: copied once, bounded, then used;
- *   - nothing is allocated after attach(), except in share().
+ *   - Nothing blocks, except open(), attach() and close(), which wait at most 100 ms. Only attach()
+ *     of a driver that has to agree with its peer (verbs) waits for that peer.
+ *   - All calls on one wire come from one thread at a time, the domain's owner. A driver has no
+ *     lock.
+ *   - An accepted post completes exactly once, also when the peer dies, on cancel() and on
+ *     detach(). Its token comes back untouched. Its buffer is borrowed until the completion (with
+ *     zero-copy sends: until the late notification).
+ *   - A driver never calls up, but for the look-ups of transport/memory/lookup.h: poll() tells what
+ *     happened.
+ *   - A driver has no clock and no random numbers but those passed in.
+ *   - A peer's death or misbehaviour fails its pipe, never the wire. Every byte from a peer is
+ *     untrusted: copied once, bounded, then used.
+ *   - Nothing is allocated after attach().
  *
- * Adding a driver: one .c file, one line in src/transport/meson.build, one in table.c, one in
- * tests/meson.build (the conformance suite tests/link/suite.c runs over it). */
+ * A new driver is one .c file, its line in link/meson.build, its line in table.c with the
+ * declaration below, and its test in tests/link/meson.build (the conformance suite
+ * tests/link/suite.c). Its name is a word of every flag, variable and message from then on
+ * (words.h). */
 #ifndef GYRE_TRANSPORT_LINK_DRIVER_H
 #define GYRE_TRANSPORT_LINK_DRIVER_H
 
@@ -36,7 +37,7 @@
 #include "transport/memory/lookup.h"
 
 struct gyre_wire; /* each driver defines its own struct and casts */
-struct gyre_pipe;
+struct gyre_pipe; /* what the drivers have in common: end.h */
 struct sockaddr_storage;
 
 #define GYRE_PIPE_POSTS      256u /* sends, and as many receives, on a pipe before GYRE_AGAIN */
@@ -49,14 +50,14 @@ struct gyre_wire_options {
     uint32_t peers;      /* pipes that will be attached at most */
     bool failover;       /* verbs: a pipe that breaks goes on over its socket */
     bool bare_payload;   /* tcp: sums are of frames' headers only, at both ends */
-    int dead_time_ms;    /* verbs: after which silence of the device is a failure; 0: never */
+    int dead_time_ms;    /* verbs: a silence of the device this long is a failure; 0: never */
     const char *variant; /* the driver's own choice ("io_uring", "epoll"); NULL: best available */
     void *world;         /* sim: the simulated world; otherwise NULL */
 
-    /* Where the peers reach this process, for drivers that have to choose a device; NULL: anywhere. */
+    /* The address where peers reach this process, for drivers that choose a device; NULL: any. */
     const struct sockaddr_storage *address;
 
-    /* Mapped drivers: what peers can read in place. Outlives the wire; NULL: nothing. */
+    /* Memory that peers can use in place. Outlives the wire; NULL: none. */
     struct gyre_memory_lookup *lookup;
 };
 
@@ -67,14 +68,14 @@ struct gyre_channel {
     int fd[GYRE_CHANNEL_SOCKETS]; /* stream sockets, in the same order on both sides */
     int fds;
 
-    /* Mapped drivers: memory for the pipe's own queues. `mine` is written here and read by the peer
-     * (sealed), `theirs` the other way round. Borrowed. */
+    /* Mapped drivers: memory for the pipe's own queues, borrowed. This rank writes `mine` and the
+     * peer only reads it; the peer writes `theirs`. */
     const struct gyre_region *mine;
     const struct gyre_region *theirs;
 };
 
-/* What to sleep on: a descriptor that is readable when poll() has work; -1: this wire needs none
- * (peers ring the domain's doorbell). */
+/* A descriptor that is readable when poll() has work; -1: none, peers ring the domain's
+ * doorbell. */
 struct gyre_alarm {
     int fd;
 };
@@ -86,7 +87,8 @@ struct gyre_driver {
     bool mapped;
 
     /* Opens a wire. On failure *wire is untouched and *trouble says why; -ENOTSUP/GYRE_UNSUPPORTED:
-     * absent here; GYRE_INVALID: the user asked for what cannot be; others: here, but of no use. */
+     * absent here; GYRE_INVALID: the user's choice cannot be served; others: here, but of no
+     * use. */
     int (*open)(const struct gyre_wire_options *options, struct gyre_wire **wire,
                 struct gyre_trouble *trouble);
 
@@ -96,19 +98,18 @@ struct gyre_driver {
     /* Names the links of this wire, for headers and logs: "tcp/io_uring", "shm/ring". */
     void (*describe)(const struct gyre_wire *wire, char *text, size_t size);
 
-    /* On failure the channel's descriptors stay the caller's; after GYRE_UNSUPPORTED both ends know,
-     * and another driver can have them. */
+    /* On failure the channel's descriptors stay the caller's. After GYRE_UNSUPPORTED both ends know
+     * of the refusal, and another driver can have the descriptors. */
     int (*attach)(struct gyre_wire *wire, const struct gyre_channel *channel,
                   struct gyre_pipe **pipe, struct gyre_trouble *trouble);
 
-    /* Outstanding posts complete with -ECANCELED at the next poll() of the wire; the pipe is gone
-     * when this returns, and no buffer is touched any more. Bytes accepted but unsent are dropped:
-     * say bye() first for a clean end. */
+    /* Ends a pipe. Outstanding posts complete with -ECANCELED at the wire's next poll(). No buffer
+     * is touched any more when this returns. Bytes accepted but unsent are dropped: a clean end
+     * begins with bye(). */
     void (*detach)(struct gyre_pipe *pipe);
 
-    /* Ask that everything accepted be flushed and the peer told that nothing follows. GYRE_AGAIN
-     * until both sides have said so; 0 then; negative when the pipe failed. Call again between
-     * polls. */
+    /* Asks that everything accepted leave, and a goodbye behind. GYRE_AGAIN until goodbyes have
+     * gone both ways, then 0; negative when the pipe has failed. Call again between polls. */
     int (*bye)(struct gyre_pipe *pipe);
 
     /* 0 accepted; GYRE_AGAIN no room now, nothing taken; negative: the pipe has failed, nothing
@@ -118,36 +119,36 @@ struct gyre_driver {
     int (*recv)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data, uint64_t length,
                 uint64_t token);
 
-    /* A short message without a post. send_now(): it has left; false: send() it, which goes on with
-     * what of it has left. recv_now(): 0, it has come; GYRE_AGAIN, nothing has, look again; -ENOENT,
-     * it is not the next, recv() it. Both NULL: the driver has no such way. */
+    /* A short message without a post. send_now(): true, the message has left; false, send() the
+     * message, of which a part may have left. recv_now(): 0, the message has come; GYRE_AGAIN,
+     * nothing has come; -ENOENT, another message comes first, recv() this one. Both NULL: no such
+     * way. */
     bool (*send_now)(struct gyre_pipe *pipe, const struct gyre_match *match, const void *data,
                      uint64_t length);
     int (*recv_now)(struct gyre_pipe *pipe, const struct gyre_match *match, void *data,
                     uint64_t length);
 
-    /* Withdraws a post: it will complete with -ECANCELED. -ENOENT: it had completed, or is past
-     * recall (the peer reads it in place) and completes by itself. */
+    /* Withdraws a post, which completes with -ECANCELED. -ENOENT: the post had completed, or is
+     * past recall (the peer reads the message in place) and completes by itself. */
     int (*cancel)(struct gyre_pipe *pipe, uint64_t token);
 
-    /* Whether a post of this memory, which the CPU cannot touch, is served where it lies; it is
-     * refused, or worse, if not: give host memory then. NULL: never. */
+    /* Whether a post of this memory, which the CPU cannot touch, is served in place. If not, only
+     * host memory may be posted. NULL: never. */
     bool (*carries)(struct gyre_pipe *pipe, const void *memory, uint64_t length, bool send);
 
-    /* Moves everything that can move and writes completions, at most `max`; returns how many. A
-     * pipe that failed is seen by state(). `now` is monotonic nanoseconds. */
+    /* Moves everything that can move, and writes at most `max` completions. Returns how many.
+     * state() tells which pipe has failed. `now` is monotonic nanoseconds. */
     int (*poll)(struct gyre_wire *wire, uint64_t now, struct gyre_completion *out, int max);
 
     /* 0, or the status the pipe failed with, the story in *trouble (may be NULL). */
     int (*state)(const struct gyre_pipe *pipe, struct gyre_trouble *trouble);
 
-    /* Prepare to sleep: 0 and the alarm to wait for, or GYRE_AGAIN if something came meanwhile and
-     * poll() must run. */
+    /* Prepares to sleep. 0: wait for the alarm. GYRE_AGAIN: something has come, and poll() must
+     * run. */
     int (*arm)(struct gyre_wire *wire, struct gyre_alarm *alarm);
 
-    /* A count that changes whenever a byte moves in or out in poll(), so that a slow transfer is
-     * not taken for a standstill, and that a peer of this node that waits for it is woken. NULL: a
-     * message is too quick for that; its completion tells enough. */
+    /* A count that changes whenever a byte moves in poll(): a slow transfer is no standstill, and
+     * peers of this node that wait for the byte are woken. NULL: completions tell enough. */
     uint64_t (*moved)(const struct gyre_wire *wire);
 };
 

@@ -1,4 +1,5 @@
-/* One end of a pipe: its streams, its first failure, its goodbye, and what is left after detach(). */
+/* One end of a pipe: its streams, its first failure, its goodbye, and what is left after
+ * detach(). */
 #include "transport/link/end.h"
 
 #include "transport/stream/signature.h"

@@ -4,9 +4,9 @@
  *                     └ rings, counters                                            the driver
  *
  * A driver's struct begins with a `struct gyre_pipe`, and the driver casts. The driver brings the
- * streams' bytes over its wire, and says when its wire has failed. A detached pipe lives on among the
- * departed ones of its wire, without a wire, until poll() has told its last completions; so detach()
- * needs no memory. */
+ * streams' bytes over its wire, and says when its wire has failed. A detached pipe lives on among
+ * the departed ones of its wire, without a wire, until poll() has told its last completions; so
+ * detach() needs no memory. */
 #ifndef GYRE_TRANSPORT_LINK_END_H
 #define GYRE_TRANSPORT_LINK_END_H
 
@@ -55,8 +55,8 @@ bool gyre_end_parted(const struct gyre_pipe *pipe);
 /* Ends the pipe's posts with -ECANCELED, and puts the pipe among the departed ones. */
 void gyre_end_depart(struct gyre_pipe *pipe, struct gyre_pipe **departed);
 
-/* Writes completions of departed pipes, at most `max`, and frees those that have no more. Returns how
- * many. */
+/* Writes completions of departed pipes, at most `max`, and frees those that have no more. Returns
+ * how many. */
 int gyre_end_harvest(struct gyre_pipe **departed, struct gyre_completion *out, int max);
 
 /* Frees all departed pipes. */

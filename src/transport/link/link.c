@@ -1,9 +1,22 @@
-/* Links: which pipe reaches a peer, and polling all wires as one.
+/* The links of one rank: the pipe of each peer, and all wires polled as one.
  *
- *   peer ──hash──▶ { wire, pipe } ──▶ driver->send, recv …
+ *     peer ──hash──▶ { wire, pipe } ──▶ driver->send, recv …
  *
- * The table is sized once. A process has as many links as peers it talks to; the simulator gives
- * every rank of a large world a small table that fills as the algorithm meets its neighbours. */
+ * The files of the room, from the entry down:
+ *
+ *     link.c     links.h    what the layers above call
+ *     words.c    words.h    the words by which a user names a driver
+ *     table.c    table.h    which drivers there are, best first
+ *     shm.c                 a driver: rings in memory that two processes of a node share
+ *     tcp/  verbs/  sim/    drivers: sockets, RDMA, a simulated world
+ *     end.c      end.h      what every driver keeps of a pipe beside its wire
+ *                driver.h   what a driver is
+ *
+ * The table of peers is sized once. A process has as many links as peers that talk to it; the
+ * simulator gives every rank of a large world a small table, which fills as the algorithm meets its
+ * neighbours.
+ *
+ * Tested by tests/unit/transport/link/sim/world_test.c and tests/program/collectives/comm.c. */
 #include "transport/link/links.h"
 
 #include "base/rng.h"

@@ -1,4 +1,5 @@
-/* The links of one rank: messages to and from peers, by peer and match, whatever driver carries them.
+/* The links of one rank: messages to and from peers, by peer and match, whatever driver carries
+ * them.
  *
  *     gyre_link_send(links, peer, …) ──▶ the peer's pipe ──▶ its driver (driver.h)
  *
@@ -24,7 +25,8 @@ int gyre_links_create(uint32_t peers_max, struct gyre_links **links);
 /* Closes the wires, too. NULL allowed. */
 void gyre_links_destroy(struct gyre_links *links);
 
-/* Gives a wire to the set, which owns the wire from then on. Returns the wire's index, or -ENOSPC. */
+/* Gives a wire to the set, which owns the wire from then on. Returns the wire's index, or
+ * -ENOSPC. */
 int gyre_links_add_wire(struct gyre_links *links, const struct gyre_driver *driver,
                         struct gyre_wire *wire);
 
@@ -63,7 +65,8 @@ int gyre_links_fault(struct gyre_links *links, uint32_t *peer, struct gyre_troub
 /* A count that changes whenever a byte moves on a link that may be slow. NULL allowed: 0. */
 uint64_t gyre_links_moved(const struct gyre_links *links);
 
-/* Prepares to sleep. Returns how many descriptors there are to wait on; -1: poll() must run first. */
+/* Prepares to sleep. Returns how many descriptors there are to wait on; -1: poll() must run
+ * first. */
 int gyre_links_arm(struct gyre_links *links, int fd[GYRE_LINK_WIRES]);
 
 /* GYRE_AGAIN until goodbyes have gone both ways on every pipe. Call between polls. */

@@ -5,12 +5,12 @@
  *   │ written  │ read     │ ring of bytes    │       written: bytes put into this ring so far
  *   └──────────┴──────────┴──────────────────┘       read:    bytes taken out of the peer's ring
  *
- * Each side writes only its own memory, which the kernel seals against the peer. The two counters of
- * a direction therefore stand in different regions. Counters only grow; a ring byte is reused when
- * the reader's counter has passed it. The rings hold the message protocol of
- * transport/stream/stream.h, without the payload's sum. A long message in memory that both sides map
- * (transport/memory/lookup.h) is read in place and enters no ring. Schedules that are not fused go
- * this way; fused operations never do.
+ * Each side writes only its own memory, which the kernel seals against the peer. The two counters
+ * of a direction therefore stand in different regions. Counters only grow; a ring byte is reused
+ * when the reader's counter has passed it. The rings hold the message protocol of
+ * transport/stream/stream.h, without the payload's sum. A long message in memory that both sides
+ * map (transport/memory/lookup.h) is read in place and enters no ring. Schedules that are not fused
+ * go this way; fused operations never do.
  *
  * Where a rank has a CUDA device, long messages may be a device's memory, and the links are called
  * cuda_ipc:

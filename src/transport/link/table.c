@@ -1,4 +1,6 @@
-/* The drivers that are built in. A new one adds its line here. */
+/* The drivers that are built in. A new one adds its line here.
+ *
+ * Tested by tests/unit/transport/link/words_test.c. */
 #include "transport/link/table.h"
 
 const struct gyre_driver *const gyre_drivers[] = {

@@ -14,8 +14,8 @@ int gyre_link_words(const char *words[GYRE_LINK_WORDS_MOST]);
 /* The same as text: "auto, shm, tcp or verbs". Returns `text`. */
 const char *gyre_link_words_text(char *text, size_t size);
 
-/* Whether a word names a driver of mapped memory ("shm"), or one of messages ("tcp", "verbs"); "auto"
- * names neither. */
+/* Whether a word names a driver of mapped memory ("shm"), or one of messages ("tcp", "verbs");
+ * "auto" names neither. */
 bool gyre_link_word_maps(const char *word);
 bool gyre_link_word_sends(const char *word);
 

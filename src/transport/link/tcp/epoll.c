@@ -8,7 +8,9 @@
  *   edge ──▶ due bit ──▶ read until short ──▶ (kernel) next edge
  *
  * The epoll descriptor itself is the alarm: it is readable while edges are waiting, and arm()
- * fetches what is there before the caller sleeps on it. */
+ * fetches what is there before the caller sleeps on it.
+ *
+ * Tested by tests/link/tcp.c. */
 #include "transport/link/tcp/inside.h"
 
 #include <errno.h>

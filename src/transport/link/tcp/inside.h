@@ -1,16 +1,14 @@
-/* Inside the tcp driver: what tcp.c (wires and pipes), socket.c (one connection) and the
- * pollers share.
+/* Inside the tcp driver: what its files share.
  *
- *                  tcp.c          the driver's entries; whose turn it is
- *                    │
- *               socket.c      one connection: its stream's bytes out of and into one socket
- *                    │
- *      epoll.c ──┴── uring.c (or uring_absent.c)
+ *            tcp.c                   the driver's entries; whose turn it is
+ *              │
+ *     epoll.c ─┴─ uring.c            pollers; uring_absent.c where liburing was missing
+ *              │
+ *           socket.c                 one connection: its stream's bytes, out of and into its socket
  *
- * A poller answers one question, "which connections can move?", and may move bytes itself. What can
- * move is *due*: a connection with a due bit stands on the wire's list, and the driver's poll()
- * serves that list and nothing else, so its cost follows the traffic and not the number of peers.
- */
+ * A poller answers one question, "which connections can move?", and may move bytes itself. A
+ * connection that can move is *due*: it has a due bit and stands on the wire's list. poll() serves
+ * that list and nothing else, so its cost follows the traffic and not the number of peers. */
 #ifndef GYRE_TRANSPORT_LINK_TCP_INSIDE_H
 #define GYRE_TRANSPORT_LINK_TCP_INSIDE_H
 
@@ -93,23 +91,24 @@ struct gyre_tcp_poller {
 
     int (*add)(struct gyre_tcp_socket *socket, struct gyre_trouble *trouble);
 
-    /* After settle() the kernel works on nothing of this connection (flying_in and flying_out are
-     * false, and what had moved is told to the stream); it may wait for a cancelled operation to
-     * say so. remove() settles and forgets. */
+    /* After settle() the kernel works on nothing of this connection: flying_in and flying_out are
+     * false, and the stream knows of all that moved. settle() may wait for a cancelled operation to
+     * end. remove() settles and forgets. */
     void (*settle)(struct gyre_tcp_socket *socket);
     void (*remove)(struct gyre_tcp_socket *socket);
 
-    /* Asks the kernel and marks what is due. */
+    /* Asks the kernel which connections can move, and marks them due. */
     void (*look)(struct gyre_tcp_wire *wire);
 
     /* Moves bytes itself where that pays: called for a due connection whose output is blocked, and
      * for every one in use while more than GYRE_TCP_PLAIN_MAX are. May set flying_out and
      * flying_in. NULL: this poller only looks. */
     void (*carry)(struct gyre_tcp_socket *socket);
-    void (*launch)(
-        struct gyre_tcp_wire *wire); /* hands to the kernel what carry() prepared. NULL likewise */
 
-    /* From here on anything that happens makes `*fd` readable. Happenings up to here are marked
+    /* Hands to the kernel what carry() prepared. NULL: this poller only looks. */
+    void (*launch)(struct gyre_tcp_wire *wire);
+
+    /* From here on anything that happens makes `*fd` readable. Whatever happened before is marked
      * due. */
     int (*arm)(struct gyre_tcp_wire *wire, int *fd);
 };
@@ -124,9 +123,12 @@ extern const struct gyre_tcp_poller gyre_tcp_epoll;
 /* The io_uring poller, NULL where it is not built in. */
 extern const struct gyre_tcp_poller *const gyre_tcp_uring;
 
-/* socket.c. None of these fails a pipe or calls a poller's look(): a connection that breaks
- * notes it in `status` and stays due, so they can be called from anywhere, also by a poller that is
- * sorting what came back. */
+/* -- socket.c ---------------------------------------------------------------------------------- */
+
+/* None of these fails a pipe or calls a poller: a connection that breaks notes its `status` and
+ * stays due. */
+
+/* On failure `fd` stays the caller's. */
 int gyre_tcp_socket_open(struct gyre_tcp_socket *socket, struct gyre_tcp_pipe *pipe,
                          struct gyre_stream *stream, int fd, struct gyre_trouble *trouble);
 void gyre_tcp_socket_close(struct gyre_tcp_socket *socket); /* the stream stays */
@@ -135,7 +137,7 @@ void gyre_tcp_socket_unmark(struct gyre_tcp_socket *socket);
 void gyre_tcp_socket_block(struct gyre_tcp_socket *socket, bool blocked);
 void gyre_tcp_socket_use(struct gyre_tcp_socket *socket);   /* one more post */
 void gyre_tcp_socket_push(struct gyre_tcp_socket *socket);  /* plain calls, up to the budget */
-void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* only what stands in front, no bulk */
+void gyre_tcp_socket_nudge(struct gyre_tcp_socket *socket); /* the frame in front, no bulk */
 void gyre_tcp_socket_pull(struct gyre_tcp_socket *socket);
 int gyre_tcp_socket_harvest(struct gyre_tcp_socket *socket, struct gyre_completion *out, int max);
 bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
@@ -143,8 +145,8 @@ bool gyre_tcp_socket_send_now(struct gyre_tcp_socket *socket, const struct gyre_
 int gyre_tcp_socket_recv_now(struct gyre_tcp_socket *socket, const struct gyre_match *match,
                              void *data, uint64_t length);
 
-/* What a transfer ended with, plain or in flight: bytes or -errno. False: nothing more moves that
- * way now. */
+/* The result of a transfer, plain or in flight: bytes or -errno. False: nothing more moves in that
+ * direction now. */
 bool gyre_tcp_socket_wrote(struct gyre_tcp_socket *socket, ssize_t result);
 bool gyre_tcp_socket_came(struct gyre_tcp_socket *socket, ssize_t result);
 

@@ -14,8 +14,10 @@
  *   - A short read or write means the kernel has no more just now, and saves the call that would
  *     say EAGAIN. After a hangup a short read is no end: the end itself must be read, because its
  *     notice came already.
- *   - What broke is noted once, with its errno; the pipe is failed by tcp.c at this connection's
- *     next turn. */
+ *   - What broke is noted once, with its errno; tcp.c fails the pipe at this connection's next
+ *     turn.
+ *
+ * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp/tcp_test.c. */
 #include "transport/link/tcp/inside.h"
 
 #include "base/copy.h"

@@ -19,9 +19,9 @@
  *
  * Death. A connection that breaks takes its pipe with it: every connection of the pipe is closed
  * (but a second descriptor keeps it up where the two ends only disagree), every post completes with
- * the status, state() tells the story with both addresses. Other pipes do not notice. A detached
- * pipe lives on in `departed`, without sockets, until poll() has told its last completions; so
- * detach() needs no memory. */
+ * the status, state() tells the story with both addresses. Other pipes do not notice.
+ *
+ * Tested by tests/link/tcp.c and tests/unit/transport/link/tcp. */
 #include "transport/link/tcp/inside.h"
 
 #include "base/log.h"

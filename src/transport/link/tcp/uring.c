@@ -23,7 +23,9 @@
  * cancels them when that thread ends. Gyre's owner changes threads, so ring flags that bind the
  * ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN) or let a computing thread sit on its finished
  * work (COOP_TASKRUN) are not used, and a flight that was cancelled without our asking starts
- * again. */
+ * again.
+ *
+ * Tested by tests/link/tcp.c and tests/program/failures/uring_refused.c. */
 #include "transport/link/tcp/inside.h"
 
 #include <errno.h>
