@@ -3,6 +3,7 @@
 
 #include "base/env.h"
 #include "collectives/kernels/reduce.h"
+#include "transport/link/words.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,7 @@
     }
 
 const struct gyre_knob gyre_knobs[] = {
-    WORD("GYRE_TRANSPORT", "auto shm tcp verbs", "auto", true, "how ranks reach each other"),
+    {"GYRE_TRANSPORT", "auto", "how ranks reach each other", GYRE_KNOB_TRANSPORT, true, NULL, 0, 0},
     TEXT("GYRE_ALGO", "auto", true, "an algorithm, or rules such as all_reduce:ring:1M-;direct"),
     NUMBER("GYRE_REPRODUCIBLE", 0, 1, "0", true, "sums are the left fold over ranks, always"),
     TEXT("GYRE_TUNE_FILE", "built-in prices", true, "what `gyre tune` measured, for choosing"),
@@ -99,6 +100,14 @@ static int check_kernels(const struct gyre_knob *knob, const char *text,
     return gyre_parse_word(knob->name, text, words, count, &index, trouble);
 }
 
+static int check_transport_word(const struct gyre_knob *knob, const char *text,
+                                struct gyre_trouble *trouble)
+{
+    const char *words[GYRE_LINK_WORDS_MOST];
+    int index;
+    return gyre_parse_word(knob->name, text, words, gyre_link_words(words), &index, trouble);
+}
+
 int gyre_knob_check(const struct gyre_knob *knob, const char *text, struct gyre_trouble *trouble)
 {
     uint64_t size = 1;
@@ -115,6 +124,8 @@ int gyre_knob_check(const struct gyre_knob *knob, const char *text, struct gyre_
     case GYRE_KNOB_TIME:
         status = gyre_parse_duration_ms(knob->name, text, &number, trouble);
         break;
+    case GYRE_KNOB_TRANSPORT:
+        return check_transport_word(knob, text, trouble);
     case GYRE_KNOB_KERNELS:
         return check_kernels(knob, text, trouble);
     default:

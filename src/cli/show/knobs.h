@@ -15,7 +15,8 @@ enum gyre_knob_kind {
     GYRE_KNOB_NUMBER, /* from `least` to `most` */
     GYRE_KNOB_SIZE,
     GYRE_KNOB_TIME,
-    GYRE_KNOB_KERNELS /* a set of kernels that was built for this kind of machine */
+    GYRE_KNOB_TRANSPORT, /* how ranks reach each other */
+    GYRE_KNOB_KERNELS    /* a set of kernels that was built for this kind of machine */
 };
 
 struct gyre_knob {
@@ -24,7 +25,7 @@ struct gyre_knob {
     const char *meaning;  /* one line */
     enum gyre_knob_kind kind;
     bool same;         /* must be equal on all ranks */
-    const char *words; /* "auto tcp shm" */
+    const char *words; /* "payload header" */
     int64_t least, most;
 };
 
