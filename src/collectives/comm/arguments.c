@@ -44,7 +44,7 @@ static int check_call_words(struct gyre_comm *comm, struct gyre_call *call)
 static int check_call_size(const struct gyre_comm *comm, const struct gyre_call *call)
 {
     const struct gyre_shape *shape = &call->request.shape;
-    bool blocks = gyre_verb_gathers(shape->verb) || gyre_verb_scatters(shape->verb);
+    bool blocks = gyre_verb_has_blocks(shape->verb);
     uint64_t element = gyre_type_size(shape->type), times = blocks ? comm->n : 1, bytes;
     if (gyre_mul_u64(shape->count, element * times, &bytes) && bytes <= INT64_MAX)
         return 0;

@@ -4,8 +4,11 @@
 
 struct gyre_progress_engine;
 
-/* Work was started. Makes the thread on first use; negative: there is none to be had. */
+/* Wakes the helper for work that was started. The first call makes the thread; negative: none is to
+ * be had. */
 int gyre_helper_poke(struct gyre_progress_engine *progress);
+
+/* Ends the thread, if there is one. */
 void gyre_helper_stop(struct gyre_progress_engine *progress);
 
 #endif

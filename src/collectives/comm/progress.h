@@ -1,9 +1,9 @@
 /* The progress engine: the communicators of one domain, and their progress.
  *
- * Whoever holds the domain drives all of them. Links are polled once a turn; a completion finds its
- * communicator by the upper 16 bits of its token, which are the communicator's id.
+ * The owner of the domain drives all communicators. Links are polled once a turn; a completion
+ * finds its communicator by the upper 16 bits of its token (collectives/messages/token.h).
  *
- * All calls: owner (gyre_domain_enter), but for what says otherwise. */
+ * All calls: owner (gyre_domain_enter). */
 #ifndef GYRE_COLLECTIVES_COMM_PROGRESS_H
 #define GYRE_COLLECTIVES_COMM_PROGRESS_H
 
@@ -53,14 +53,14 @@ struct gyre_progress_engine {
     struct gyre_engine_options settings; /* what every engine is told alike, and nothing else */
 };
 
-/* `progress` is zeroed memory; the domain outlives it. */
+/* Sets up `progress`, zeroed memory; the domain outlives it. */
 void gyre_progress_init(struct gyre_progress_engine *progress, struct gyre_domain *domain);
 
+/* Takes a communicator in; takes an idle one out, if it is in. */
 void gyre_progress_add(struct gyre_progress_engine *progress, struct gyre_comm *comm);
-void gyre_progress_remove(struct gyre_progress_engine *progress,
-                          struct gyre_comm *comm); /* idle; it may not be in */
+void gyre_progress_remove(struct gyre_progress_engine *progress, struct gyre_comm *comm);
 
-/* Something of this communicator is in flight: it is driven until it is idle. */
+/* Drives this communicator until nothing of it is in flight. */
 void gyre_progress_drive(struct gyre_comm *comm);
 
 /* Makes the communicator's messages, comm->p2p, where it has none yet. -ENOMEM. */
@@ -88,12 +88,12 @@ struct gyre_wait {
     struct gyre_idle idle;
 };
 
-/* A poll, or a turn of waiting where nothing moved. The job's failure is looked for before anything
- * is read or written, 256 KiB at most at a time; it is returned, and every communicator's then. */
+/* Polls, or waits for a turn where nothing moved. Returns the job's failure, every communicator's
+ * from then on; a poll moves 256 KiB at most, so a failure is seen soon. */
 int gyre_progress_turn(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
 /* Turns until the word is another: 0; GYRE_AGAIN at the deadline; or the job's failure. Gives way
- * to threads that want in, and may stand by meanwhile; the owner again when it returns. */
+ * to threads that want in, and owns the domain again when it returns. */
 int gyre_progress_wait(struct gyre_progress_engine *progress, struct gyre_wait *wait);
 
 /* Waits until a status is not GYRE_AGAIN, or the job has failed. Returns the status. */
@@ -106,7 +106,10 @@ int gyre_progress_idle_turn(struct gyre_progress_engine *progress, struct gyre_i
 /* The story of the first failure; without one, of the thread's trouble. */
 const char *gyre_progress_story(const struct gyre_progress_engine *progress);
 
+/* Ends everything in flight with `status`, and every call from now on. */
 void gyre_progress_fail(struct gyre_progress_engine *progress, int status);
-void gyre_progress_tell_fault(struct gyre_comm *comm); /* to the job, if it has one; once */
+
+/* Tells the job of a communicator's fault, if it has one; once. */
+void gyre_progress_tell_fault(struct gyre_comm *comm);
 
 #endif

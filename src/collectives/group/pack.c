@@ -10,10 +10,9 @@
  *
  *      call 0   [ a₀ │ a₁ │ a₂ ]   call 2   [ c₀ │ c₁ │ c₂ ]   ─▶   [ a₀ c₀ │ a₁ c₁ │ a₂ c₂ ]
  *
- * So every operation can be packed, and what this file knows of one is its line in gains[]. A pack
- * runs in place, as its operation means it, in one piece of memory: the longer of its buffers. What
- * only moves may be of different types, for the pack counts its bytes; what is reduced is of one
- * type and one reduction.
+ * So every verb can be packed, and this file knows none by name. A pack runs in place, as its
+ * operation means it, in one piece of memory: the longer of its buffers. What only moves may be of
+ * different types, for the pack counts its bytes; what is reduced is of one type and one reduction.
  *
  * Only what is equal on all ranks decides who goes with whom. All that the calls are is in the
  * pattern, a part of the pack's fingerprint, so ranks whose groups differ are told.
@@ -34,16 +33,9 @@
 
 /* -- which go together ------------------------------------------------------------------------- */
 
-/* Bytes of a block up to which a call gains from company, on mapped memory and over links; 0: it
- * goes alone. A line per operation. */
-static const struct gain {
-    uint32_t mapped, links;
-} gains[GYRE_VERBS] = {
-    [GYRE_VERB_ALL_REDUCE] = {4096, 8192},     [GYRE_VERB_BROADCAST] = {4096, 8192},
-    [GYRE_VERB_REDUCE] = {4096, 8192},         [GYRE_VERB_ALL_GATHER] = {4096, 8192},
-    [GYRE_VERB_REDUCE_SCATTER] = {4096, 8192}, [GYRE_VERB_ALL_TO_ALL] = {4096, 8192},
-    [GYRE_VERB_GATHER] = {4096, 8192},         [GYRE_VERB_SCATTER] = {4096, 8192},
-};
+/* Bytes of a block up to which a call gains from company. */
+#define GAIN_MAPPED 4096u
+#define GAIN_LINKS  8192u
 
 static uint64_t call_block_bytes(const struct gyre_group_call *call)
 {
@@ -53,7 +45,7 @@ static uint64_t call_block_bytes(const struct gyre_group_call *call)
 /* Of the longest buffer of any rank. */
 static uint32_t pack_blocks(const struct gyre_comm *comm, enum gyre_verb verb)
 {
-    return gyre_verb_gathers(verb) || gyre_verb_scatters(verb) ? comm->n : 1;
+    return gyre_verb_has_blocks(verb) ? comm->n : 1;
 }
 
 /* Bytes of a pack's block. What goes one way only is under way pack after pack, if no peer has to
@@ -67,10 +59,8 @@ static uint64_t most_together(const struct gyre_comm *comm, enum gyre_verb verb)
 
 static bool suits(const struct gyre_comm *comm, const struct gyre_group_call *call)
 {
-    const struct gain *gain = &gains[call->request.shape.verb];
-    uint64_t most = comm->mesh ? gain->mapped : gain->links;
-    return !call->pack && !call->v_call && !call->request.shape.blocks.count && most &&
-           call_block_bytes(call) <= most &&
+    return !call->pack && !call->v_call && !call->request.shape.blocks.count &&
+           call_block_bytes(call) <= (comm->mesh ? GAIN_MAPPED : GAIN_LINKS) &&
            call_block_bytes(call) <= most_together(comm, call->request.shape.verb);
 }
 
