@@ -1,4 +1,12 @@
-/* What the files checkpoint*.c share: names in a folder, the manifest, digests. */
+/* A checkpoint's inside, for the files of this room. A file calls only those below it.
+ *
+ *   checkpoint.c   the newest generation that opens; a look at all of them
+ *   save.c         a new generation; older ones removed
+ *   tensor.c       tensors of an open generation, by name, type and shape
+ *   generation.c   one generation, opened and checked
+ *   manifest.c     manifest.json
+ *   folder.c       names in the folder, and what may be removed
+ */
 #ifndef GYRE_CHECKPOINT_INSIDE_H
 #define GYRE_CHECKPOINT_INSIDE_H
 

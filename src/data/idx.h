@@ -1,4 +1,4 @@
-/* IDX files, in which MNIST and its kin are kept, plain or compressed by gzip.
+/* IDX files, the format of MNIST and sets like it, plain or compressed by gzip.
  *
  *     00 00 TYPE NDIM │ NDIM sizes, u32 │ elements, the last index fastest │    all big endian
  *

@@ -1,4 +1,15 @@
-/* What the parts of a report share: lines of text, files that fail by name, thinned series. */
+/* A report's inside, for the files of this room. A file calls only those below it.
+ *
+ *   report.c     records ─▶ files and terminal
+ *   terminal.c   the progress line
+ *   chart.c      the loss curve
+ *   events.c     TensorBoard's event file
+ *   lines.c      JSON and CSV
+ *   series.c     curves in fixed memory
+ *   scale.c      ends and ticks of an axis
+ *   sink.c       files that fail by name
+ *   text.c       lines of text
+ */
 #ifndef GYRE_REPORT_INSIDE_H
 #define GYRE_REPORT_INSIDE_H
 

@@ -1,5 +1,5 @@
-/* Batches of a data set in the order of a sampler, gathered into memory of their own; ahead of time
- * by a thread where the data may have to come from a disk.
+/* Batches of a data set in the order of a sampler, gathered into memory of their own. Where the
+ * data may have to come from a disk, a thread gathers them ahead of time.
  *
  *     sampler ─▶ indices ─▶ gather ─▶ slot 0 │ slot 1 │ slot 2      ahead = 2
  *                                       ▲ in use      ▲ being filled
@@ -16,11 +16,11 @@ struct gyre_loader;
 
 struct gyre_batch {
     uint64_t samples;      /* of this rank; 0: none in this step */
-    const uint64_t *index; /* which */
+    const uint64_t *index; /* the samples, by number */
     const float *x;
     const void *y;          /* int64_t classes, or targets */
-    uint64_t epoch, cursor; /* the position behind it, */
-    bool last;              /* where the epoch ends */
+    uint64_t epoch, cursor; /* the position behind the batch */
+    bool last;              /* the epoch ends with this batch */
 };
 
 /* `set` and `sampler` live longer and are the loader's until it is destroyed. A batch is this

@@ -1,5 +1,5 @@
-/* What a training run is told: one table of names, kinds, bounds and help, read alike from flags,
- * from a file and from a preset. */
+/* The options of a training run: one table of names, kinds, bounds and help, for flags, files and
+ * presets. */
 #ifndef GYRE_TRAIN_OPTIONS_H
 #define GYRE_TRAIN_OPTIONS_H
 
@@ -12,14 +12,14 @@
 #include <stdio.h>
 
 struct gyre_train_options {
-    /* what is trained on what */
+    /* model and data */
     const char *data, *labels, *test, *test_labels;
-    bool mnist; /* its preset was asked for */
+    bool mnist; /* --preset mnist was asked for */
     int model;  /* enum gyre_model_kind */
     const char *layers, *init;
     int loss, precision; /* enum gyre_loss_kind, gyre_precision */
     bool sync_bn;
-    /* how */
+    /* optimiser, order, steps */
     int optimizer; /* enum gyre_optimizer_kind */
     double lr, momentum, weight_decay, beta1, beta2, eps, clip;
     bool nesterov;
@@ -33,13 +33,13 @@ struct gyre_train_options {
     const char *shares;
     uint64_t bucket_cap;
     int64_t compare_every;
-    /* what is kept and told */
+    /* files and terminal */
     const char *save, *metrics, *csv, *tensorboard, *svg;
     int64_t save_every, keep;
     bool resume, quiet;
 };
 
-/* Before anything is set. */
+/* Sets every option to its default. */
 void gyre_train_options_init(struct gyre_train_options *options);
 
 /* Sets one by its name, without dashes ("weight-decay"). A switch takes NULL, "yes" or "no". Texts
@@ -57,15 +57,15 @@ int gyre_train_option_preset(struct gyre_train_options *options, const char *pre
 int gyre_train_option_file(struct gyre_train_options *options, const char *path, char **storage,
                            struct gyre_trouble *trouble);
 
-/* What is missing, or does not go together. */
+/* Refuses options that are missing or do not go together. */
 int gyre_train_options_check(const struct gyre_train_options *options,
                              struct gyre_trouble *trouble);
 
 struct gyre_optimizer_settings gyre_train_optimizer_settings(
     const struct gyre_train_options *options);
 
-/* Entry i of the table, for help: name, the word for its value (NULL: a switch), what it is. NULL
- * past the last. */
+/* Entry i of the table: returns the name, or NULL past the last. *value: the word for its value, or
+ * NULL for a switch. *help: its help text. */
 const char *gyre_train_option_at(int i, const char **value, const char **help);
 
 #endif

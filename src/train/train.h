@@ -6,7 +6,7 @@
 
 struct gyre_comm;
 
-/* How a run ended; equal on all ranks. */
+/* The end of a run; equal on all ranks. */
 struct gyre_train_outcome {
     uint64_t epochs, steps; /* done, those before a resume included */
     double loss, accuracy;  /* of the last epoch; -1: not counted */

@@ -1,5 +1,5 @@
-/* Just enough JSON (RFC 8259) for what this house reads of it: a cursor that takes one thing
- * after the other and refuses at the first byte that is wrong.
+/* Just enough JSON (RFC 8259) for what Gyre reads: a cursor that takes one thing after the other
+ * and refuses at the first byte that is wrong.
  *
  * Nothing is allocated and nothing calls itself, so a hostile text costs no more than its length.
  * Each function that fails has set trouble to "NAME: INSIDE: byte N of its JSON: …", and returns

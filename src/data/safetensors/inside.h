@@ -1,4 +1,10 @@
-/* What the files safetensors*.c share: the open file, and the way through its header. */
+/* A safetensors file's inside, for the files of this room.
+ *
+ *   safetensors.c   a file opened, checked, and looked up in
+ *   write.c         a file written
+ *   header.c        the way through a header, to count and to fill
+ *   type.c          the types of elements
+ */
 #ifndef GYRE_DATA_SAFETENSORS_INSIDE_H
 #define GYRE_DATA_SAFETENSORS_INSIDE_H
 
@@ -26,8 +32,8 @@ struct gyre_safetensors {
     uint64_t count, texts;
 };
 
-/* One way through the header: without `fill` everything is checked for its form and counted, with
- * it stored in the file's tables too. The strings need room in both. */
+/* One way through the header. Without `fill` everything is checked for its form and counted; with
+ * `fill` everything is stored in the file's tables too. Both need room for strings. */
 struct gyre_stored_pass {
     struct gyre_json json;
     struct gyre_safetensors *file;

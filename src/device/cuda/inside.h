@@ -1,5 +1,19 @@
-/* What the files of the CUDA device share: the driver's calls, found while the program runs, and
- * the ways in and out of a device's context. Nobody else includes this. */
+/* The CUDA device's inside, for the files of this room: the driver's calls, found while the program
+ * runs, and the ways in and out of a device's context. A file calls only those below it.
+ *
+ *   cuda.c      the table of the device's functions, and queues
+ *   streams.c   a queue and the caller's streams
+ *   memory.c    regions: which kind, and whose
+ *   export.c    memory that is exported as a descriptor
+ *   classic.c   memory that travels as an IPC handle
+ *   apart.c     memory of another device that cannot be mapped
+ *   region.c    failures and fills of both kinds
+ *   rdma.c      memory for RDMA cards
+ *   settle.c    waiting for all work of a device
+ *   machine.c   which devices there are; host memory; whose an address is
+ *   calls.c     the driver's calls
+ *   absent.c    in place of all, in builds without CUDA
+ */
 #ifndef GYRE_DEVICE_CUDA_INSIDE_H
 #define GYRE_DEVICE_CUDA_INSIDE_H
 

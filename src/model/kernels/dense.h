@@ -4,11 +4,11 @@
  *     NT   C[m][n] = alpha * A[m][k] * B[n][k]^T  + beta * C     its output
  *     TN   C[m][n] = alpha * A[k][m]^T * B[k][n]  + beta * C     gradient of its weight
  *
- * Two hands do the work. dense_own.c is always there. Large products go to OpenBLAS if the machine
- * has it, found when the first is created (dense_blas.c), because it knows more CPUs than this
- * house ever will; small ones where it is good at them. Which one works depends on the machine and
- * the sizes only, so a job that runs again on the same machines has the same bits again. Between
- * machines the last bits may differ; what must not differ there is in ops.h. */
+ * Two implementations do the work. dense_own.c is always there. Large products go to OpenBLAS,
+ * which knows more CPUs, if the machine has it (dense_blas.c); small ones go there on CPUs where
+ * OpenBLAS is good at them. The choice depends on the machine and the sizes only, so a job that
+ * runs again on the same machines has the same bits again. Between machines the last bits may
+ * differ; bits that must not differ are made by ops.h. */
 #ifndef GYRE_MODEL_KERNELS_DENSE_H
 #define GYRE_MODEL_KERNELS_DENSE_H
 

@@ -1,4 +1,4 @@
-/* See init.h. This file must not be compiled with contraction, as no file of this house is. */
+/* See init.h. This file must not be compiled with contraction, as no file of Gyre is. */
 #include "model/learning/init.h"
 
 #include "sampler/mt19937.h"
