@@ -1,4 +1,4 @@
-/* Whole numbers in bytes, little endian, at any alignment: how everything on a wire is written. */
+/* Whole numbers in bytes, little endian, at any alignment: the encoding of everything on a wire. */
 #ifndef GYRE_BASE_BYTES_H
 #define GYRE_BASE_BYTES_H
 

@@ -1,3 +1,4 @@
+/* Time from the system's monotonic clock. */
 #include "base/clock.h"
 
 #include <time.h>

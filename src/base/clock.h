@@ -1,5 +1,5 @@
-/* Monotonic time in nanoseconds. Only loops at the edge of the house read it (wait, watch thread,
- * bench; and pieces of a PUSH are timed); everything else is given `now`. */
+/* Monotonic time in nanoseconds. Only outer loops read the clock (wait, watch thread, bench), and
+ * the code that times pieces of a PUSH; everything else is given `now`. */
 #ifndef GYRE_BASE_CLOCK_H
 #define GYRE_BASE_CLOCK_H
 

@@ -1,9 +1,10 @@
+/* Copies in steps where memcpy() of all bytes would be slow. */
 #include "base/copy.h"
 
 #include <string.h>
 
-/* In steps of a length that the compiler does not know: it would write memcpy() of a known one as the
- * instruction that this is to avoid. */
+/* Copies in steps of a length that the compiler does not know. The compiler would turn memcpy() of
+ * a known length into `rep movsb`. */
 static __attribute__((noinline)) void copy_long(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
     bool steps = bytes <= GYRE_COPY_SOON || gyre_copy_is_slow(to, from, bytes);

@@ -1,5 +1,5 @@
-/* Cores that may really be used: a container with a quota of one core shows all of the machine's in
- * its affinity mask. */
+/* Cores that may really be used, and the cache. The affinity mask of a container with a quota of
+ * one core shows all cores of the machine. */
 #include "base/cpu.h"
 
 #include <limits.h>
@@ -94,7 +94,7 @@ bool gyre_cpu_oversubscribed(int ranks)
 static pthread_once_t cache_once = PTHREAD_ONCE_INIT;
 static uint64_t cache_bytes;
 
-/* The kernel's word: sysconf() multiplies by the cores of all sockets on some processors. */
+/* Asks the kernel's files: on some processors sysconf() multiplies by the cores of all sockets. */
 static void read_cache(void)
 {
     unsigned long kib = 0;

@@ -1,4 +1,4 @@
-/* What a waiting loop tells the processor, and how many of them this process may use. */
+/* Hints of a waiting loop to the processor, the cores that this process may use, and the cache. */
 #ifndef GYRE_BASE_CPU_H
 #define GYRE_BASE_CPU_H
 
@@ -16,7 +16,8 @@ static inline void gyre_pause(void)
 #endif
 }
 
-/* Between two looks at what another core will write: the first follow each other at once. */
+/* Looks at a word that another core will write: the first ones follow each other without a pause.
+ * */
 #define GYRE_LOOKS_WITHOUT_PAUSE 32u
 
 static inline void gyre_pause_between_looks(uint32_t looks)
@@ -25,8 +26,9 @@ static inline void gyre_pause_between_looks(uint32_t looks)
         gyre_pause();
 }
 
-/* The line of `at` will be written: has it come, and leave the others, meanwhile. gcc's own word for
- * it asks for the line to read, unless it compiles for a CPU that has this one; older ones skip it. */
+/* Fetches the cache line of `at` for writing and takes the line from other cores. gcc's builtin
+ * fetches for reading unless the target CPU is known to have PREFETCHW; CPUs without PREFETCHW skip
+ * it. */
 static inline void gyre_prefetch_to_write(const void *at)
 {
 #if defined(__x86_64__)
@@ -47,8 +49,8 @@ int gyre_cpu_quota(void);
  * call once. */
 int gyre_cpu_count(void);
 
-/* Do `ranks` processes of this machine outnumber the cores they may use? A process that is bound to
- * one core counts the machine's: launchers bind each rank to a core of its own. */
+/* Whether `ranks` processes of this machine outnumber the cores that they may use. A process that
+ * is bound to one core counts the machine's: launchers bind each rank to a core of its own. */
 bool gyre_cpu_oversubscribed(int ranks);
 
 #endif

@@ -24,8 +24,8 @@
  *
  * Folding and the instruction leave each other's execution units idle. So of what is longer still a
  * fourth part is folded in the loop that sums the three; it is six times as long. Where the CPU
- * multiplies two pairs at once (the same on 256 bits), folding alone is no faster than three streams;
- * there the fourth part is twice as long, and nothing is folded alone:
+ * multiplies two pairs at once (the same on 256 bits), folding alone is no faster than three
+ * streams; there the fourth part is twice as long, and nothing is folded alone:
  *
  *     |<-- part -->|<-- part -->|<-- part -->|<---- 2 or 6 parts ---->|
  *      a ─▶         b ─▶         c ─▶         remainders ═▶
@@ -112,7 +112,7 @@ static uint32_t (*sum)(uint32_t crc, const unsigned char *at, size_t length) = s
 #define TARGET          __attribute__((target("sse4.2,pclmul")))
 
 /* x^(8 * 2^k - 33): the carry-less product has one bit less than 64, and the crc32 instruction that
- * reduces it multiplies by x^32. Filled by choose(). */
+ * reduces it multiplies by x^32. Filled by choose_ways(). */
 static uint32_t shift[MOST_PART_LOG2 + 1];
 
 TARGET static uint64_t shift_sum(uint64_t crc, int part_log2)
@@ -122,7 +122,7 @@ TARGET static uint64_t shift_sum(uint64_t crc, int part_log2)
     return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
 }
 
-TARGET static uint64_t add_word(uint64_t crc, const unsigned char *at)
+TARGET static uint64_t crc_add_word(uint64_t crc, const unsigned char *at)
 {
     uint64_t word;
     memcpy(&word, at, sizeof word);
@@ -131,10 +131,10 @@ TARGET static uint64_t add_word(uint64_t crc, const unsigned char *at)
 
 TARGET static uint64_t add_four_words(uint64_t crc, const unsigned char *at)
 {
-    crc = add_word(crc, at);
-    crc = add_word(crc, at + 8);
-    crc = add_word(crc, at + 16);
-    return add_word(crc, at + 24);
+    crc = crc_add_word(crc, at);
+    crc = crc_add_word(crc, at + 8);
+    crc = crc_add_word(crc, at + 16);
+    return crc_add_word(crc, at + 24);
 }
 
 TARGET static uint64_t sum_three_parts(uint64_t a, const unsigned char *at, int part_log2)
@@ -156,7 +156,7 @@ TARGET static uint32_t sum_by_instruction(uint32_t crc, const unsigned char *at,
         for (size_t step = (size_t)3 << k; length >= step; at += step, length -= step)
             running = sum_three_parts(running, at, k);
     for (; length >= 8; at += 8, length -= 8)
-        running = add_word(running, at);
+        running = crc_add_word(running, at);
     for (; length > 0; at++, length--)
         running = _mm_crc32_u8((uint32_t)running, *at);
     return (uint32_t)running;
@@ -333,7 +333,7 @@ static void choose_instruction(void)
 }
 #endif
 
-__attribute__((constructor)) static void choose(void)
+__attribute__((constructor)) static void choose_ways(void)
 {
     fill_tables();
     choose_instruction();

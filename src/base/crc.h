@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli), as iSCSI and ext4 use it. Uses the CPU's instruction where there is one. */
+/* CRC-32C (Castagnoli), as in iSCSI and ext4, by the CPU's instruction where there is one. */
 #ifndef GYRE_BASE_CRC_H
 #define GYRE_BASE_CRC_H
 
@@ -9,8 +9,8 @@
  * is 0xe3069283. */
 uint32_t gyre_crc32c(uint32_t crc, const void *bytes, size_t length);
 
-/* crc32c(A followed by B), from the sums of A and of B and B's length: lets parts be summed in any
- * order. */
+/* The sum of A followed by B, from the sums of A and of B and the length of B. So parts can be
+ * summed in any order. */
 uint32_t gyre_crc32c_combine(uint32_t crc_a, uint32_t crc_b, size_t length_b);
 
 #endif

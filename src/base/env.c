@@ -274,7 +274,7 @@ int gyre_parse_word(const char *name, const char *text, const char *const *words
 /* -- the environment --------------------------------------------------------------------------- */
 
 /* The value of a variable, NULL when it is unset or empty. */
-static const char *value_of(const char *name)
+static const char *environment_value(const char *name)
 {
     const char *text = getenv(name);
     return text && text[0] ? text : NULL;
@@ -283,32 +283,32 @@ static const char *value_of(const char *name)
 int gyre_env_int(const char *name, int64_t least, int64_t most, int64_t *out,
                  struct gyre_trouble *trouble)
 {
-    const char *text = value_of(name);
+    const char *text = environment_value(name);
     return text ? gyre_parse_int(name, text, least, most, out, trouble) : 0;
 }
 
 int gyre_env_size(const char *name, uint64_t *out, struct gyre_trouble *trouble)
 {
-    const char *text = value_of(name);
+    const char *text = environment_value(name);
     return text ? gyre_parse_size(name, text, out, trouble) : 0;
 }
 
 int gyre_env_duration_ms(const char *name, int64_t *out, struct gyre_trouble *trouble)
 {
-    const char *text = value_of(name);
+    const char *text = environment_value(name);
     return text ? gyre_parse_duration_ms(name, text, out, trouble) : 0;
 }
 
 int gyre_env_word(const char *name, const char *const *words, int count, int *index,
                   struct gyre_trouble *trouble)
 {
-    const char *text = value_of(name);
+    const char *text = environment_value(name);
     return text ? gyre_parse_word(name, text, words, count, index, trouble) : 0;
 }
 
 int gyre_env_refuse_zero(const char *name, uint64_t value, struct gyre_trouble *trouble)
 {
-    const char *text = value_of(name);
+    const char *text = environment_value(name);
     if (!text || value)
         return 0;
     return gyre_trouble_set(trouble, GYRE_INVALID, "%s is \"%s\": expected more than 0", name,

@@ -1,8 +1,7 @@
 /* Values from the environment and from command lines, checked.
  *
- * A value that cannot be used is GYRE_INVALID with one sentence that names the variable, the value,
- * what was expected and, for words, the nearest right one. Nothing falls back to a default in
- * silence. */
+ * An unusable value is GYRE_INVALID with one sentence: the variable, the value, the expectation
+ * and, for words, the nearest right one. Nothing falls back to a default in silence. */
 #ifndef GYRE_BASE_ENV_H
 #define GYRE_BASE_ENV_H
 
@@ -10,12 +9,12 @@
 
 #include <stdint.h>
 
-/* "a, b or c" */
+/* Writes "a, b or c" into `list`. */
 void gyre_list_words(const char *const *words, int count, char *list, size_t room);
 
-/* Each writes *out only on success. `name` is what the message calls the value ("GYRE_TIMEOUT",
- * "--ranks"). parse_*: `text` is the value. env_*: the value is getenv(name); unset or empty leaves
- * *out alone and returns 0. */
+/* Each writes *out only on success. Messages call the value `name` ("GYRE_TIMEOUT", "--ranks").
+ * parse_*: `text` is the value. env_*: the value is getenv(name); unset or empty leaves *out alone
+ * and returns 0. */
 int gyre_parse_int(const char *name, const char *text, int64_t least, int64_t most, int64_t *out,
                    struct gyre_trouble *trouble);
 int gyre_parse_size(const char *name, const char *text, uint64_t *out,
@@ -32,9 +31,9 @@ int gyre_env_duration_ms(const char *name, int64_t *out, struct gyre_trouble *tr
 int gyre_env_word(const char *name, const char *const *words, int count, int *index,
                   struct gyre_trouble *trouble);
 
-/* The name that `typed` may mean: one that begins with it ("nproc" for "nproc-per-node"), that it
- * begins with ("batch-size" for "batch"), the nearest word, or one whose help has these words
- * ("learning-rate"). help[i] may be NULL. NULL if there is none. */
+/* The name that `typed` may mean: a name that begins with `typed` ("nproc" for "nproc-per-node"), a
+ * name that `typed` begins with ("batch-size" for "batch"), the nearest word, or a name whose help
+ * has these words ("learning-rate"). help[i] may be NULL. NULL if there is none. */
 const char *gyre_nearest_name(const char *typed, const char *const *names, const char *const *help,
                               int count);
 

@@ -1,7 +1,6 @@
-/* Lines on standard error, one write(2) each, prefixed "gyre[rank 3 @ host]: ", or "gyre[ranks 0-7 @
- * host]: " where several live in the process. The level comes
- * from GYRE_LOG (error, warn, info, debug; default warn), read once. Any thread; never blocks on a
- * lock. */
+/* Lines on standard error, one write(2) each, prefixed "gyre[rank 3 @ host]: ", or "gyre[ranks 0-7
+ * @ host]: " where several ranks live in the process. The level comes from GYRE_LOG (error, warn,
+ * info, debug; default warn), read once. Any thread; never blocks on a lock. */
 #ifndef GYRE_BASE_LOG_H
 #define GYRE_BASE_LOG_H
 
@@ -9,12 +8,13 @@
 
 enum gyre_log_level { GYRE_LOG_ERROR, GYRE_LOG_WARN, GYRE_LOG_INFO, GYRE_LOG_DEBUG };
 
-/* The ranks of this process; -1: unknown yet. The host name is found by the log itself. */
+/* Sets the ranks of this process for the prefix; -1: unknown yet. The log itself finds the host
+ * name. */
 void gyre_log_identity(int first, int last);
 void gyre_log(enum gyre_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* GYRE_INVALID where GYRE_LOG makes no sense, which no line tells then. */
+/* Returns GYRE_INVALID where GYRE_LOG is no level; nothing is printed. */
 int gyre_log_check(struct gyre_trouble *trouble);
 
 const char *gyre_host_name(void); /* of this machine; static storage */

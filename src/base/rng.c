@@ -1,8 +1,8 @@
 /* Two sources of chance.
  *
  * xoshiro256** (Blackman and Vigna) repeats exactly from its seed and serves tests, the simulator
- * and shuffling; its four words are filled by splitmix64, which turns any seed, 0 too, into a
- * usable state. gyre_random_bytes() is the kernel's generator and serves keys, nonces and names
+ * and shuffling. Its four words are filled by splitmix64, which turns any seed, even 0, into a
+ * usable state. gyre_random_bytes() asks the kernel's generator and serves keys, nonces and names
  * that nobody may guess. The two are never mixed. */
 #include "base/rng.h"
 

@@ -1,4 +1,4 @@
-/* Checked size arithmetic, and the one way this house cuts a range into n blocks. */
+/* Checked size arithmetic, and the one way in which Gyre cuts a range into n blocks. */
 #ifndef GYRE_BASE_SIZE_H
 #define GYRE_BASE_SIZE_H
 

@@ -1,8 +1,8 @@
 /* The names of statuses, and the record of a first failure.
  *
- * A trouble is written once. Code that fails because something else failed before it calls
- * gyre_trouble_set() too, but finds the record taken, so what the user reads is the cause; layers
- * on the way up may only put words in front of it:
+ * A trouble is written once. Code that fails because something else has failed calls
+ * gyre_trouble_set() too and finds the record taken: the user reads the cause. Layers on the way up
+ * may only put words in front:
  *
  *     set("connect to 10.0.0.7:4000: refused")    connect to 10.0.0.7:4000: refused
  *     set("rank 3 closed the link")               (the same: that was the echo)

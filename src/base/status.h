@@ -2,8 +2,8 @@
  *
  * A function that can fail returns 0 or a negative status (see gyre/gyre.h) and, where it takes a
  * `struct gyre_trouble`, writes the first failure's full sentence there: what failed, which value,
- * which rank and host, what to do. Later failures on the same record are dropped, so the story that
- * is told is the cause and not its echo. */
+ * which rank and host, what to do. Later failures on the same record are dropped: the user reads
+ * the cause, not an echo. */
 #ifndef GYRE_BASE_STATUS_H
 #define GYRE_BASE_STATUS_H
 
@@ -26,11 +26,11 @@ int gyre_trouble_set(struct gyre_trouble *trouble, int status, const char *forma
 int gyre_trouble_wrap(struct gyre_trouble *trouble, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* This thread's last failure of a call without a communicator, and its last GYRE_INVALID: what
- * gyre_error(NULL) tells. */
+/* This thread's last failure of a call without a communicator, and its last GYRE_INVALID:
+ * gyre_error(NULL) returns the text. */
 struct gyre_trouble *gyre_thread_trouble(void);
 
-/* Writes what is wrong there, in place of what was, and returns GYRE_INVALID. */
+/* Replaces the text of gyre_thread_trouble() and returns GYRE_INVALID. */
 int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Checks the `size` of a public struct of options: GYRE_INVALID where it is another than this library

@@ -14,7 +14,7 @@
  *   kind      FLOAT        computed as it is stored
  *             SMALL_FLOAT  computed in f32, rounded once to nearest even at the end
  *             SIGNED       integer, wraps
- *             UNSIGNED     integer, wraps; serves SIGNED of its bits where a sign makes no difference
+ *             UNSIGNED     integer, wraps; serves SIGNED where a sign makes no difference
  *   element   the C type that is stored
  *   fraction  explicit bits of a float's significand; 0: an integer
  *   last      a float's last positive pattern that is no NaN: infinity, or in f8e4m3 448 */

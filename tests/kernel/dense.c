@@ -3,7 +3,8 @@
  *
  * The bound of an element is k * 2^-24 * (sum of |a * b| + |beta * c|), twice. Fused tiles must
  * agree in every bit, an element must not depend on how large the product around it is, and nothing
- * beside C may be written. `kernel/dense --bench` prints GFLOP/s for the products of known models. */
+ * beside C may be written. `kernel/dense --bench` prints GFLOP/s for the products of known models.
+ * */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/kernels/dense_inside.h"

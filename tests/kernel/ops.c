@@ -6,8 +6,8 @@
  *
  * A trial fills an arena from a seed, with ordinary numbers or with extreme ones, and some more of
  * them behind, each span shifted by some floats; one entry runs on a copy of it; then whole arenas
- * are compared, so that a write beside a span is seen too. `kernel/ops --bench` times the same calls
- * instead. */
+ * are compared, so that a write beside a span is seen too. `kernel/ops --bench` times the same
+ * calls instead. */
 #include "base/clock.h"
 #include "base/half.h"
 #include "base/rng.h"

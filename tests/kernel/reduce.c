@@ -1,15 +1,16 @@
-/* Every reduction kernel against the scalar reference (which unit/collectives/kernels/reduce_test holds against results
- * worked out by hand), and how fast each of them is.
+/* Every reduction kernel against the scalar reference (which unit/collectives/kernels/reduce_test
+ * holds against results worked out by hand), and how fast each of them is.
  *
  * For each set of variants that this CPU can run, and each type and reduction: trials of
  * reduce_trial.c over small and large counts, every pair of misalignments, every number of sources
  * and destinations, in place or not, and in a caller's strange floating-point modes. In haste a
  * third of the trials of each count, a fifth of the pairs (which has every single misalignment).
  *
- * `kernel/reduce --device cuda` does the same, but for the modes, with the folds and the memory of a
- * device; then come counts around its grids, sums of multiples, and casts.
+ * `kernel/reduce --device cuda` does the same, but for the modes, with the folds and the memory of
+ * a device; then come counts around its grids, sums of multiples, and casts.
  *
- * `kernel/reduce --bench` times the calls instead, `kernel/reduce --device cuda --bench` the device's. */
+ * `kernel/reduce --bench` times the calls instead, `kernel/reduce --device cuda --bench` the
+ * device's. */
 #include "collectives/kernels/float_mode.h"
 #include "collectives/kernels/reduce_cuda.h"
 #include "rig/haste.h"
@@ -283,7 +284,8 @@ static void align_cast(struct trial *trial, const enum gyre_type cast[2], unsign
     }
 }
 
-/* Averages, since they have a divisor, or none. Of four trials one has packs behind some elements. */
+/* Averages, since they have a divisor, or none. Of four trials one has packs behind some elements.
+ * */
 static void test_casts(void **state)
 {
     struct gyre_rng rng;

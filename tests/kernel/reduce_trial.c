@@ -53,8 +53,9 @@ struct gyre_reduce_table table_up_to(int v)
 
 #define EXTREMES_MOST 32
 
-/* Of a float, with both signs: zero, smallest and largest subnormal, smallest normal, unit, the largest
- * finite, infinity, NaNs of all kinds. f8e4m3 has no infinity: the numbers next to its NaN. */
+/* Of a float, with both signs: zero, smallest and largest subnormal, smallest normal, unit, the
+ * largest finite, infinity, NaNs of all kinds. f8e4m3 has no infinity: the numbers next to its NaN.
+ * */
 static size_t extremes_of_float(const struct gyre_type_row *row, uint64_t *pattern)
 {
     uint64_t one = UINT64_C(1), unit = one << row->fraction, sign = one << (row->bits - 1);

@@ -1,5 +1,5 @@
-/* Sums that are stored in another type than their sources, for values with 16 bits on the wire and an
- * f32 master.
+/* Sums that are stored in another type than their sources, for values with 16 bits on the wire and
+ * an f32 master.
  *
  *     source[0][i] ──▶ f32 ─┐
  *     source[1][i] ──▶ f32 ─┴─ sum ──▶ by the divisor ──▶ rounded once ──▶ destination[0][i] …

@@ -1,5 +1,5 @@
-/* The numbers of the CUDA folds: how each type is stored (its element), in which type it is computed
- * (its lane), and the way from one to the other.
+/* The numbers of the CUDA folds: how each type is stored (its element), in which type it is
+ * computed (its lane), and the way from one to the other.
  *
  *     element ──widen──▶ lane … lane ──narrow──▶ element
  *

@@ -37,14 +37,15 @@ struct gyre_reduce_variant {
 };
 
 /* The fold that multiplies each source by a number of its own and sums in the same pass:
- * destination[d][i] = source[0][i] * number[0] + source[1][i] * number[1] + …, product and sum in the
- * accumulator's type and rounded once; integers wrap. `context` is the numbers, elements of the type,
- * one for each source. No divisor. NULL for an unknown type. Any thread. */
+ * destination[d][i] = source[0][i] * number[0] + source[1][i] * number[1] + …, product and sum in
+ * the accumulator's type and rounded once; integers wrap. `context` is the numbers, elements of the
+ * type, one for each source. No divisor. NULL for an unknown type. Any thread. */
 gyre_fold gyre_scale(enum gyre_type type);
 
-/* The fold whose sources are of one type and whose destinations are of another: their sum, divided by
- * the divisor unless that is 0, in f32 and rounded once. No destination is a source. From f32 to bf16
- * or f16 and back (a copy is narrower on the wire than in its master); NULL for others. Any thread. */
+/* The fold whose sources are of one type and whose destinations are of another: their sum, divided
+ * by the divisor unless that is 0, in f32 and rounded once. No destination is a source. From f32 to
+ * bf16 or f16 and back (a copy is narrower on the wire than in its master); NULL for others. Any
+ * thread. */
 gyre_fold gyre_cast(enum gyre_type from, enum gyre_type to);
 
 /* A reduction that the user wrote, for one type. */

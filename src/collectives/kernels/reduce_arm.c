@@ -1,4 +1,5 @@
-/* The sets of variants on AArch64. Every processor has NEON; the kernel says whether this one has SVE.
+/* The sets of variants on AArch64. Every processor has NEON; the kernel says whether this one has
+ * SVE.
  *
  * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/reduce_variant.h"

@@ -45,8 +45,8 @@
 
 /* -- patterns of floats in their order --------------------------------------------------------- */
 
-/* One of two patterns: the first NaN there is, else by the places where their numbers stand, -0 below
- * +0. `result` is of the places a and b. */
+/* One of two patterns: the first NaN there is, else by the places where their numbers stand, -0
+ * below +0. `result` is of the places a and b. */
 #define ORDERED(type, op, result, bits, last)                                                      \
     static uint##bits##_t type##_##op##_of_two(uint##bits##_t x, uint##bits##_t y)                 \
     {                                                                                              \

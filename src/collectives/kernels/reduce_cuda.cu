@@ -1,8 +1,8 @@
 /* Folds of CUDA memory: one pass over n sources into m destinations, every type and operation.
  *
- * A kernel moves 16 bytes at a time, a pack, wherever all of a task's addresses lie equally far from
- * a multiple of 16, counted in elements. The elements in front of the first pack and behind the last
- * are its edges, and where addresses differ, all elements are:
+ * A kernel moves 16 bytes at a time, a pack, wherever all of a task's addresses lie equally far
+ * from a multiple of 16, counted in elements. The elements in front of the first pack and behind
+ * the last are its edges, and where addresses differ, all elements are:
  *
  *     source[0]       e e|p p p p|p p p p|p p p p|e          e edge   p element of a pack
  *     source[1]       e e|p p p p|p p p p|p p p p|e
@@ -22,8 +22,8 @@
  * addresses, and of multiples the numbers), so nothing is copied to the device and nothing outlives
  * the launch.
  *
- * A cast reads elements of one type and writes those of another: a unit is then a pack of the narrower
- * and two of the wider.
+ * A cast reads elements of one type and writes those of another: a unit is then a pack of the
+ * narrower and two of the wider.
  *
  * The bits are those of the scalar reference (reduce_cpu.c, scale.c, cast.c): the same order of
  * sources, the same accumulators, one rounding. No product is fused with the sum behind it: the
@@ -321,8 +321,8 @@ static uintptr_t set_addresses(fold_arguments *arguments, const gyre_fold_task *
     return differ_in;
 }
 
-/* Packs begin at the first element that is a multiple of 16 in the memory of the narrower type, if it is
- * one everywhere: then addresses of a side agree in their last four bits. */
+/* Packs begin at the first element that is a multiple of 16 in the memory of the narrower type, if
+ * it is one everywhere: then addresses of a side agree in their last four bits. */
 static void lay_out(fold_arguments *arguments, const gyre_fold_task *task, uint64_t in,
                     uint64_t out)
 {

@@ -1,5 +1,5 @@
-/* 128-bit vectors: NEON, which every AArch64 processor has. Streaming stores are ordinary ones, because
- * NEON has no instruction that stores one vector around the cache.
+/* 128-bit vectors: NEON, which every AArch64 processor has. Streaming stores are ordinary ones,
+ * because NEON has no instruction that stores one vector around the cache.
  *
  * Tested by tests/kernel/reduce.c. */
 #define VECTOR_BYTES 16

@@ -1,6 +1,6 @@
-/* 128-bit vectors: SSE2, which every x86-64 processor has. On newer CPUs SSE2 serves results that are
- * shorter than their vectors. SSE2 has no instruction for binary16; conversions use the adder and the
- * multiplier:
+/* 128-bit vectors: SSE2, which every x86-64 processor has. On newer CPUs SSE2 serves results that
+ * are shorter than their vectors. SSE2 has no instruction for binary16; conversions use the adder
+ * and the multiplier:
  *
  *     wider     shifted into place, a binary16 is a binary32 that is 2^112 times too small,
  *               subnormal or not

@@ -1,17 +1,17 @@
 /* Vectors as long as the processor has them, 16 to 256 bytes: SVE. Compiled with +sve; entered only
  * after the kernel was asked.
  *
- * The loop of reduce_vector.inc keeps vectors in arrays and so needs their length, which the compiler
- * does not know here. A loop of SVE's own is simpler: a predicate says which lanes there still are, no
- * column overlaps another, and every count, down to 1, runs through the same loop.
+ * The loop of reduce_vector.inc keeps vectors in arrays and so needs their length, which the
+ * compiler does not know here. A loop of SVE's own is simpler: a predicate says which lanes there
+ * still are, no column overlaps another, and every count, down to 1, runs through the same loop.
  *
  *     source     |........|........|........|.....|
  *     predicate   11111111 11111111 11111111 11111000
  *                 └─ first ┘└ second ┘ are folded side by side, to cover an addition's latency
  *
  * Small floats are read into lanes of 32 bits each. FMIN and FMAX give the reference's minimum and
- * maximum: NaN wins, -0 is below +0. The patterns of types without these instructions are put in order
- * as reduce_words.inc explains. Integer averages are left to the set before.
+ * maximum: NaN wins, -0 is below +0. The patterns of types without these instructions are put in
+ * order as reduce_words.inc explains. Integer averages are left to the set before.
  *
  * Tested by tests/kernel/reduce.c. */
 #include "collectives/kernels/float_mode.h"

@@ -37,7 +37,7 @@ int gyre_reduce_check(struct gyre_trouble *trouble)
 
 /* gyre_init() refuses a cap that is no word of ours; without it the cap is told and counts as none.
  */
-static void build(void)
+static void build_host_tables(void)
 {
     struct gyre_trouble trouble = {0};
     int cap;
@@ -58,7 +58,7 @@ const struct gyre_reduce_table *gyre_reduce_table_for(enum gyre_memory_kind kind
         return gyre_reduce_cuda_table();
     if (kind != GYRE_MEMORY_HOST)
         return NULL;
-    pthread_once(&built, build);
+    pthread_once(&built, build_host_tables);
     int i = host_sets - 1;
     while (i > 0 && gyre_reduce_variants[i].least_bytes > bytes)
         i--;

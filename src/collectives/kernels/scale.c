@@ -3,8 +3,8 @@
  *     source[0][i] ──▶ widen ──▶ times number[0] ─┐
  *     source[1][i] ──▶ widen ──▶ times number[1] ─┴─ sum ──▶ narrow ──▶ destination[0][i] …
  *
- * Most calls have one source and one destination, for weighted inputs (gyre_op_scaled). Memory is the
- * limit there, and the compiler's own vectors will do.
+ * Most calls have one source and one destination, for weighted inputs (gyre_op_scaled). Memory is
+ * the limit there, and the compiler's own vectors will do.
  *
  * Tested by tests/unit/collectives/kernels/reduce_test.c. */
 #include "collectives/kernels/float_mode.h"

@@ -92,8 +92,8 @@ static void test_crc_by_instruction(void **state)
 #if defined(__x86_64__)
 #define BESIDE_TEST_BYTES (((size_t)10 << MOST_BESIDE_PART_LOG2) + LEAST_BESIDE + 64)
 
-/* Every block is a multiple of the least: all lengths up to two of those, then all within 20 bytes of
- * a multiple. */
+/* Every block is a multiple of the least: all lengths up to two of those, then all within 20 bytes
+ * of a multiple. */
 static void check_beside_folding(uint32_t start, const unsigned char *bytes)
 {
     uint32_t crc = start;
