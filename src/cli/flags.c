@@ -1,5 +1,5 @@
 /* Reading flags. A word is cut into name and value first, then looked up, so that every spelling
- * meets one table. */
+ * meets one table. Tested by tests/program/cli/cli.c. */
 #include "cli/flags.h"
 
 #include "base/env.h"

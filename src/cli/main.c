@@ -1,5 +1,5 @@
 /* gyre: one tool, a table of commands. A command parses, calls its room and returns an exit code;
- * nothing else. */
+ * nothing else. Tested by tests/program/cli/cli.c. */
 #include "cli/commands.h"
 #include "cli/common.h"
 

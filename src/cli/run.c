@@ -1,11 +1,11 @@
-/* gyre run: torchrun's words and a few of our own. */
+/* gyre run: torchrun's words and a few of our own. Tested by tests/program/cli/cli.c. */
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/run_flags.h"
 
 #include <stdio.h>
 
-static int read_words(char ***argv, struct gyre_run_words *words, struct gyre_trouble *trouble)
+static int read_run_words(char ***argv, struct gyre_run_words *words, struct gyre_trouble *trouble)
 {
     struct gyre_flags flags = {.argv = *argv, .flag = gyre_run_flags, .count = FLAGS};
     int index;
@@ -21,7 +21,7 @@ int gyre_cli_run(char **argv)
     static struct gyre_launch_options options;
     struct gyre_run_words words = {0};
     struct gyre_trouble trouble = {0};
-    int status = read_words(&argv, &words, &trouble);
+    int status = read_run_words(&argv, &words, &trouble);
     if (!status && words.of[HELP]) {
         puts("usage: gyre run [FLAGS] PROGRAM [WORDS]\n");
         gyre_flags_print(gyre_run_flags, FLAGS);

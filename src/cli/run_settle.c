@@ -5,7 +5,9 @@
  *     -n 4,2 --nnodes 2 --node-rank 1        [4, 2], node 1 here
  *     --simulate-nodes 4+2                   [4, 2], all here
  *     --hosts a:4,b:2                        [4, 2], none here: over ssh
- *     --node 1 -n 4,2 (written by --hosts)   [4, 2], node 1 here, key on standard input */
+ *     --node 1 -n 4,2 (written by --hosts)   [4, 2], node 1 here, key on standard input
+ *
+ * Tested by tests/program/launch/launch.c. */
 #include "cli/run_flags.h"
 
 #include "base/env.h"

@@ -1,5 +1,6 @@
 /* gyre doctor: what this machine has, as a rank that starts here would find it. It makes no context
- * on any device and changes nothing, unless it is told to try. */
+ * on any device and changes nothing, unless it is told to try. Tested by
+ * tests/program/cuda/doctor.c. */
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/doctor/try.h"

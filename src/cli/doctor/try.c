@@ -4,8 +4,8 @@
  *     alloc, fill ── descriptor, a socket ──▶ import, copy to its own memory, from there to the host
  *     free  ◀────────────── done ──────────── sum of the bytes as expected?
  *
- * Words and verdict stand in a page that they share with the caller. What hangs in a driver is ended
- * by an alarm. */
+ * Words and verdict stand in a page that they share with the caller. What hangs in a driver is
+ * ended by an alarm. Tested by tests/program/cuda/doctor.c. */
 #include "cli/doctor/try.h"
 
 #include "base/crc.h"

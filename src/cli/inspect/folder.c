@@ -1,4 +1,5 @@
-/* gyre inspect DIR: every generation of a checkpoint's folder, each checked to its last byte. */
+/* gyre inspect DIR: every generation of a checkpoint's folder, each checked to its last byte.
+ * Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
 #include "cli/commands.h"
@@ -53,8 +54,8 @@ static void put_generation(struct gyre_json_out *out,
     gyre_json_put_text(out, "}");
 }
 
-static void print_json(const char *folder, const struct gyre_checkpoint_report *report,
-                       const struct gyre_checkpoint *newest)
+static void print_folder_json(const char *folder, const struct gyre_checkpoint_report *report,
+                              const struct gyre_checkpoint *newest)
 {
     struct gyre_json_out out = {.stream = stdout};
     gyre_json_put_text(&out, "{\"folder\":");
@@ -85,7 +86,7 @@ int gyre_inspect_folder(const char *folder, bool json)
         return gyre_cli_fail("inspect", status, &trouble);
     status = gyre_checkpoint_open(&newest, folder, &skipped, &none);
     if (json)
-        print_json(folder, &report, newest);
+        print_folder_json(folder, &report, newest);
     else
         print_folder_table(&report);
     if (newest && !json)

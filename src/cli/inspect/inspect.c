@@ -1,6 +1,6 @@
 /* gyre inspect FILE|DIR: the tensors of a safetensors file with what their numbers look like, or the
  * generations of a checkpoint's folder and which of them are whole. What cannot be used makes the
- * exit code 2. */
+ * exit code 2. Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
 #include "cli/commands.h"
@@ -54,7 +54,7 @@ static void print_tensor(const struct gyre_stored_tensor *tensor, int width, boo
     putchar('\n');
 }
 
-static int widest(const struct gyre_safetensors *file)
+static int widest_name(const struct gyre_safetensors *file)
 {
     char name[GYRE_STORED_SHOWN];
     size_t most = sizeof "tensor" - 1;
@@ -68,7 +68,7 @@ static int widest(const struct gyre_safetensors *file)
 static void print_tensor_table(const struct gyre_safetensors *file, bool with_values)
 {
     uint64_t count = gyre_safetensors_count(file), elements, bytes, numbers = 0, total = 0;
-    int width = widest(file);
+    int width = widest_name(file);
     printf("%-*s %-10s %-16s %12s", width, "tensor", "type", "shape", "bytes");
     if (with_values)
         printf(" %13s %13s %13s %8s %8s", "min", "max", "mean", "nan", "inf");

@@ -1,5 +1,6 @@
 /* gyre inspect FILE --json: one object, one tensor a line. Numbers have as many digits as tell them
- * from the next one; where a tensor has no finite number, min, max and mean are null. */
+ * from the next one; where a tensor has no finite number, min, max and mean are null. Tested by
+ * tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
 static void put_json_key(struct gyre_json_out *out, const char *before, const char *key)

@@ -1,5 +1,5 @@
 /* Numbers of a tensor, read at any alignment: the smallest, the largest and the mean of those that are
- * finite, and how many are not. */
+ * finite, and how many are not. Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
 #include "base/bytes.h"
@@ -57,8 +57,8 @@ static void single_whole(const struct gyre_stored_tensor *tensor, char *text)
         snprintf(text, GYRE_INSPECT_NUMBER, "%u", (unsigned)*data);
 }
 
-static void print_numbers(struct gyre_inspect_values *values, double min, double max, double mean,
-                          int digits)
+static void print_values(struct gyre_inspect_values *values, double min, double max, double mean,
+                         int digits)
 {
     snprintf(values->min, sizeof values->min, "%.*g", digits, min);
     snprintf(values->max, sizeof values->max, "%.*g", digits, max);
@@ -89,6 +89,6 @@ void gyre_inspect_values_of(const struct gyre_stored_tensor *tensor, bool exact,
         finite++;
     }
     if (finite)
-        print_numbers(values, min, max, sum / (double)finite,
-                      exact ? floats[tensor->type].digits : 6);
+        print_values(values, min, max, sum / (double)finite,
+                     exact ? floats[tensor->type].digits : 6);
 }

@@ -1,6 +1,6 @@
 /* gyre show choices: for each size, what would be chosen, what it is predicted to take, and what
  * comes next. The code that communicators choose by is asked, with the same environment, so the
- * table is what happens; the times are the model's. */
+ * table is what happens; the times are the model's. Tested by tests/program/cli/choices.sh. */
 #include "cli/show/parts.h"
 
 #include "cli/show/choices_asked.h"
@@ -85,7 +85,7 @@ static void cut_blocks(struct gyre_choices_asked *a)
     }
 }
 
-static int answer(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
+static int answer_choices(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
     if (!a->word[JSON])
         print_title(a);
@@ -128,7 +128,7 @@ int gyre_cli_show_choices(char **argv)
                           : "# all_to_all_v: a message from every rank to every other; there is "
                             "nothing to choose");
     else if (!status)
-        status = answer(&a, &trouble);
+        status = answer_choices(&a, &trouble);
     free(a.blocks);
     gyre_layout_destroy(a.layout);
     return status ? gyre_cli_fail("show choices", status, &trouble) : 0;

@@ -1,4 +1,5 @@
-/* gyre show choices: what its words and the environment mean, as gyre_init() would see it. */
+/* gyre show choices: what its words and the environment mean, as gyre_init() would see it. Tested
+ * by tests/program/cli/choices.sh. */
 #include "cli/show/choices_asked.h"
 
 #include "base/env.h"
@@ -109,8 +110,8 @@ static int read_sizes(struct gyre_choices_asked *a, struct gyre_trouble *trouble
     return status;
 }
 
-static int read_transport(const struct gyre_choices_asked *a, bool *tcp,
-                          struct gyre_trouble *trouble)
+static int read_asked_transport(const struct gyre_choices_asked *a, bool *tcp,
+                                struct gyre_trouble *trouble)
 {
     const char *words[GYRE_LINK_WORDS_MOST];
     int index = 0, count = gyre_link_words(words);
@@ -133,7 +134,7 @@ static const struct {
 
 #define OTHERS (int)(sizeof others / sizeof *others)
 
-static int read_operation(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
+static int read_chosen_operation(struct gyre_choices_asked *a, struct gyre_trouble *trouble)
 {
     const char *words[GYRE_VERBS + OTHERS];
     char name[32];
@@ -190,11 +191,11 @@ int gyre_choices_settle(struct gyre_choices_asked *a, struct gyre_trouble *troub
     bool tcp;
     int status = read_settings(a, trouble);
     if (!status)
-        status = read_operation(a, trouble);
+        status = read_chosen_operation(a, trouble);
     if (!status)
         status = read_sizes(a, trouble);
     if (!status)
-        status = read_transport(a, &tcp, trouble);
+        status = read_asked_transport(a, &tcp, trouble);
     if (!status)
         status = lay_out_ranks(a, tcp, trouble);
     return status ? status : finish_question(a, trouble);

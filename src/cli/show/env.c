@@ -1,8 +1,8 @@
 /* gyre show env: every knob with its value, where the value came from, and what it means; behind
  * them the prices that choosing uses, if they come from a file. A value that cannot be used is told
  * on standard error and makes the exit code 2, as it would make gyre_init() fail; so does a set of
- * kernels that there is none of, where sums would take the fastest and warn. A name that is nearly a
- * knob's gets a line. */
+ * kernels that there is none of, where sums would take the fastest and warn. A name that is nearly
+ * a knob's gets a line. Tested by tests/program/cli/knobs.sh. */
 #include "cli/show/parts.h"
 
 #include "cli/commands.h"
@@ -53,7 +53,7 @@ static void print_json_text(const char *text)
     putchar('"');
 }
 
-static void print_json(void)
+static void print_env_json(void)
 {
     for (const struct gyre_knob *knob = gyre_knobs; knob->name; knob++) {
         struct row row = row_of(knob);
@@ -151,7 +151,7 @@ int gyre_cli_show_env(char **argv)
         return 0;
     }
     struct gyre_preference preference;
-    given[JSON] ? print_json() : print_env_table();
+    given[JSON] ? print_env_json() : print_env_table();
     int code = check_all(&preference);
     tell_strangers();
     if (code == 0 && !given[JSON])

@@ -1,4 +1,5 @@
-/* The table of knobs, in the order in which docs/environment.md tells them. */
+/* The table of knobs, in the order in which docs/environment.md tells them. Tested by
+ * tests/program/cli/knobs.sh. */
 #include "cli/show/knobs.h"
 
 #include "base/env.h"

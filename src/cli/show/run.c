@@ -1,5 +1,6 @@
 /* gyre show --run: a schedule played on numbers, with every buffer after every round. The player
- * moves them, and knows from the inputs alone what the end should be. */
+ * moves them, and knows from the inputs alone what the end should be. Tested by
+ * tests/program/cli/show.c. */
 #include "cli/show/question.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* gyre show sampler: the samples of an epoch, a line per rank, as gyre/sampler.h gives them out. */
+/* gyre show sampler: the samples of an epoch, a line per rank, as gyre/sampler.h gives them out.
+ * Tested by tests/program/cli/show.c. */
 #include "cli/show/parts.h"
 
 #include "base/env.h"
@@ -32,14 +33,14 @@ static const struct gyre_flag show_sampler_flags[FLAGS] = {
     [HELP] = {"help", 'h', NULL, "this page"},
 };
 
-struct asked {
+struct sampler_asked {
     const char *word[FLAGS]; /* what was given */
     int64_t number[FLAGS];
     double share[WORLD_MAX];
     struct gyre_sampler_options options;
 };
 
-static int read_sampler_number(struct asked *a, int flag, int64_t least, int64_t most,
+static int read_sampler_number(struct sampler_asked *a, int flag, int64_t least, int64_t most,
                                struct gyre_trouble *trouble)
 {
     char name[32];
@@ -50,7 +51,7 @@ static int read_sampler_number(struct asked *a, int flag, int64_t least, int64_t
 }
 
 /* The number of weights is the number of ranks, unless --world says so too. */
-static int read_shares(struct asked *a, struct gyre_trouble *trouble)
+static int read_shares(struct sampler_asked *a, struct gyre_trouble *trouble)
 {
     int64_t count = 0;
     char *end = NULL;
@@ -72,7 +73,7 @@ static int read_shares(struct asked *a, struct gyre_trouble *trouble)
     return 0;
 }
 
-static int settle_question(struct asked *a, struct gyre_trouble *trouble)
+static int settle_question(struct sampler_asked *a, struct gyre_trouble *trouble)
 {
     static const int64_t defaults[FLAGS] = {[SAMPLES] = 10, [WORLD] = 2};
     memcpy(a->number, defaults, sizeof defaults);
@@ -99,7 +100,7 @@ static int settle_question(struct asked *a, struct gyre_trouble *trouble)
     return status;
 }
 
-static int print_rank(const struct asked *a, int rank, struct gyre_trouble *trouble)
+static int print_rank(const struct sampler_asked *a, int rank, struct gyre_trouble *trouble)
 {
     struct gyre_sampler *sampler;
     struct gyre_sampler_options options = a->options;
@@ -127,7 +128,7 @@ static int print_rank(const struct asked *a, int rank, struct gyre_trouble *trou
 
 int gyre_cli_show_sampler(char **argv)
 {
-    static struct asked a;
+    static struct sampler_asked a;
     struct gyre_flags flags = {.argv = argv, .flag = show_sampler_flags, .count = FLAGS};
     struct gyre_trouble trouble = {0};
     int index, status;

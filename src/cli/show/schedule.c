@@ -1,4 +1,5 @@
-/* gyre show: reads what to build, builds it for all ranks, prints. Nothing is sent anywhere. */
+/* gyre show: reads what to build, builds it for all ranks, prints. Nothing is sent anywhere. Tested
+ * by tests/program/cli/show.c. */
 #include "cli/show/parts.h"
 
 #include "base/env.h"
@@ -66,7 +67,7 @@ static void print_schedule_help(void)
          "         gyre show all_gather --counts 3,0,5 --run");
 }
 
-static int answer(const struct gyre_show_question *q, struct gyre_trouble *trouble)
+static int answer_schedule(const struct gyre_show_question *q, struct gyre_trouble *trouble)
 {
     int status;
     if (q->word[RUN] != NULL)
@@ -90,7 +91,7 @@ int gyre_cli_show_schedule(char **argv)
     if (status == 0)
         status = gyre_show_settle(&q, &trouble);
     if (status == 0)
-        status = answer(&q, &trouble);
+        status = answer_schedule(&q, &trouble);
     gyre_show_forget(&q);
     return status == 0 ? 0 : gyre_cli_fail("show", status, &trouble);
 }

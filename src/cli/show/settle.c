@@ -1,5 +1,5 @@
 /* gyre show: what its words mean. Each step settles one part of the question and trusts those
- * before it. */
+ * before it. Tested by tests/program/cli/show.c. */
 #include "cli/show/question.h"
 
 #include "base/env.h"
@@ -167,7 +167,7 @@ static bool has_blocks(const struct gyre_slice *s)
 }
 
 /* Elements of the largest buffer. */
-static uint64_t widest(const struct gyre_show_question *q)
+static uint64_t widest_block(const struct gyre_show_question *q)
 {
     const struct gyre_slice *s = &q->slice;
     if (q->word[COUNTS] != NULL)
@@ -206,12 +206,13 @@ static int settle_form(struct gyre_show_question *q, struct gyre_trouble *troubl
     if (q->word[RUN] != NULL && q->word[JSON] != NULL)
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "--run prints no JSON: give --run or --json");
-    if (q->word[RUN] != NULL && (q->slice.n > GYRE_SHOW_RUN_MAX || widest(q) > GYRE_SHOW_RUN_MAX))
+    if (q->word[RUN] != NULL &&
+        (q->slice.n > GYRE_SHOW_RUN_MAX || widest_block(q) > GYRE_SHOW_RUN_MAX))
         return gyre_trouble_set(trouble, GYRE_INVALID,
                                 "--run prints all elements of all ranks after each round: at most "
                                 "%d of each, not %" PRIu64 " of %u (large data: a larger "
                                 "--type-bytes)",
-                                GYRE_SHOW_RUN_MAX, widest(q), q->slice.n);
+                                GYRE_SHOW_RUN_MAX, widest_block(q), q->slice.n);
     return 0;
 }
 

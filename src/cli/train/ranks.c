@@ -1,9 +1,9 @@
 /* gyre train --ranks: becomes `gyre run` over the same words without --ranks. The ranks' output comes
  * through a pipe, so rank 0 is told of the terminal.
  *
- * Where every rank can have idle cores of its own it gets them: ranks that wander lose their caches,
- * and a step waits for the slowest. On a busy machine ranks that are bound would wait for others in
- * the cores' queues, one after the other. */
+ * Where every rank can have idle cores of its own it gets them: ranks that wander lose their
+ * caches, and a step waits for the slowest. On a busy machine ranks that are bound would wait for
+ * others in the cores' queues, one after the other. Tested by tests/program/train/train.c. */
 #include "cli/train/ranks.h"
 
 #include "base/env.h"

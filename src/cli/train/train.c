@@ -1,7 +1,8 @@
 /* gyre train: a model, its data and its options, over the ranks of a job.
  *
- * With --ranks it starts them here; otherwise it is a rank of whatever launched it, or alone. What is
- * asked for comes from a preset, then a file, then flags: the last word counts. */
+ * With --ranks it starts them here; otherwise it is a rank of whatever launched it, or alone. What
+ * is asked for comes from a preset, then a file, then flags: the last word counts. Tested by
+ * tests/program/train/options.c. */
 #include "base/env.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -58,7 +59,7 @@ static int print_train_help(const struct asked *asked)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-static int read_words(struct asked *asked, char **argv, struct gyre_trouble *trouble)
+static int read_train_words(struct asked *asked, char **argv, struct gyre_trouble *trouble)
 {
     struct gyre_flags flags = {.argv = argv, .flag = asked->flag, .count = asked->flags};
     int index;
@@ -122,7 +123,7 @@ static bool names_rank_0(const char *text)
     return at != NULL;
 }
 
-static int be_rank(const struct gyre_train_options *options, struct gyre_trouble *trouble)
+static int be_training_rank(const struct gyre_train_options *options, struct gyre_trouble *trouble)
 {
     struct gyre_train_outcome outcome;
     struct gyre_comm *comm;
@@ -154,7 +155,7 @@ int gyre_cli_train(char **argv)
     struct gyre_train_options options;
     char *storage = NULL;
     list_flags(&asked);
-    int status = read_words(&asked, argv, &trouble);
+    int status = read_train_words(&asked, argv, &trouble);
     if (!status && asked.own[HELP])
         return print_train_help(&asked);
     if (!status)
@@ -165,7 +166,7 @@ int gyre_cli_train(char **argv)
         setenv("GYRE_DEVICES", asked.own[DEVICES], 1);
     if (!status)
         status = asked.own[RANKS] ? gyre_cli_train_ranks(asked.own[RANKS], argv, &trouble)
-                                  : be_rank(&options, &trouble);
+                                  : be_training_rank(&options, &trouble);
     free(storage);
     if (status && !*trouble.text)
         return status == GYRE_INVALID ? 2 : 1;

@@ -1,5 +1,5 @@
 /* gyre tune's file: read what is there, replace what was measured, write it whole under another
- * name and rename it, so that nobody ever reads half a file. */
+ * name and rename it, so that nobody ever reads half a file. Tested by tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
 #include <errno.h>

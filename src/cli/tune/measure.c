@@ -5,7 +5,8 @@
  *     rules   doubling:-12 direct:-20 ring:-2060 …               one slice, one lane
  *
  * On shared memory direct is one pass over mapped memory, and the others go over the rings; with
- * two ranks they too become one pass, so the rings stay unpriced. */
+ * two ranks they too become one pass, so the rings stay unpriced. Tested by
+ * tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
 #include "collectives/schedule/layout.h"
@@ -81,7 +82,7 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b)
+static int by_time(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -110,7 +111,7 @@ static int time_all(struct gyre_tune_scene *scene)
         for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++)
             status = time_block(scene, t, &block[t][b < 0 ? 0 : b]);
     for (int t = 0; !status && t < GYRE_TUNE_TRIALS; t++) {
-        qsort(block[t], BLOCKS, sizeof **block, ascending);
+        qsort(block[t], BLOCKS, sizeof **block, by_time);
         scene->took_ns[t] = block[t][BLOCKS / 4];
     }
     return status ? status

@@ -1,4 +1,5 @@
-/* gyre tune: what was timed, told as trials of the model, and the prices that explain them. */
+/* gyre tune: what was timed, told as trials of the model, and the prices that explain them. Tested
+ * by tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
 #include "collectives/algorithms/table.h"

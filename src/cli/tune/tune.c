@@ -1,7 +1,8 @@
 /* gyre tune: measures what links and folds cost here, for choosing.
  *
  * As a rank of any launcher it measures the job that it is in. By itself, with -n, it starts that
- * many ranks on this machine, first over shared memory, then over TCP. */
+ * many ranks on this machine, first over shared memory, then over TCP. Tested by
+ * tests/program/cli/tune.c. */
 #include "cli/tune/inside.h"
 
 #include "base/env.h"
@@ -48,7 +49,7 @@ static void tell_fit(const struct gyre_measured *measured, const char *path)
            measured->error_percent, path);
 }
 
-static int be_rank(const char *path, struct gyre_trouble *trouble)
+static int be_tuning_rank(const char *path, struct gyre_trouble *trouble)
 {
     struct gyre_measured measured;
     int rank;
@@ -111,6 +112,6 @@ int gyre_cli_tune(char **argv)
         return print_tune_help(), 0;
     if (!status)
         status = word[RANKS] ? start_ranks(word[RANKS], word[OUT], &trouble)
-                             : be_rank(word[OUT], &trouble);
+                             : be_tuning_rank(word[OUT], &trouble);
     return status ? gyre_cli_fail("tune", status, &trouble) : 0;
 }

@@ -120,7 +120,8 @@ static void two_level_hand_in(const struct gyre_slice *s, const struct node_plac
     }
 }
 
-static void fold(const struct gyre_slice *s, const struct node_place *t, struct gyre_round *round)
+static void fold_over_nodes(const struct gyre_slice *s, const struct node_place *t,
+                            struct gyre_round *round)
 {
     struct gyre_span own = node_block(s, t, t->local);
     if (!serves_a_block(t, t->local) || t->size == 1)
@@ -210,7 +211,7 @@ static void two_level_round(const struct gyre_slice *s, uint64_t index, struct g
     else if (index < exchanges)
         two_level_hand_in(s, &t, index, round);
     else if (index < ring_starts)
-        fold(s, &t, round);
+        fold_over_nodes(s, &t, round);
     else if (index >= back_starts)
         two_level_hand_back(s, &t, index - back_starts, round);
     else if (serves_a_block(&t, t.local))

@@ -33,14 +33,14 @@
 
 enum { RECV, SEND, WAYS };
 
-struct way {
+struct message_way {
     struct gyre_message *first, *last; /* not posted yet */
     uint32_t posted;
     uint64_t started; /* messages ever */
 };
 
 struct pair {
-    struct way way[WAYS];
+    struct message_way way[WAYS];
     struct pair *next; /* of those with something not posted */
     bool listed;
 };
@@ -178,7 +178,7 @@ static void end_message(struct gyre_point_to_point *p2p, struct gyre_message *me
         gyre_engine_finish(p2p->route.engine, op, status);
 }
 
-static struct gyre_message *pop_message(struct way *way)
+static struct gyre_message *pop_message(struct message_way *way)
 {
     struct gyre_message *message = way->first;
     way->first = message->next;
@@ -220,7 +220,7 @@ int gyre_p2p_detach_own(struct gyre_point_to_point *p2p, struct gyre_message *me
 /* It is the last of its way, and nothing was sent that could meet those before it. */
 void gyre_p2p_withdraw_own(struct gyre_point_to_point *p2p, struct gyre_message *message)
 {
-    struct way *way = &p2p->pair[p2p->route.rank].way[RECV];
+    struct message_way *way = &p2p->pair[p2p->route.rank].way[RECV];
     struct gyre_message *before = way->first == message ? NULL : way->first;
     while (before && before->next != message)
         before = before->next;
@@ -275,7 +275,7 @@ static void stage_message(struct gyre_point_to_point *p2p, struct gyre_message *
 }
 
 /* As many as the link and this way take. */
-static bool post_way(struct gyre_point_to_point *p2p, struct way *way)
+static bool post_way(struct gyre_point_to_point *p2p, struct message_way *way)
 {
     bool moved = false;
     while (way->first && (way->first->staged_message || way->posted < WAY_POSTS)) {
@@ -294,7 +294,8 @@ static bool post_way(struct gyre_point_to_point *p2p, struct way *way)
     return moved;
 }
 
-static struct way *way_of(const struct gyre_point_to_point *p2p, const struct gyre_message *message)
+static struct message_way *way_of(const struct gyre_point_to_point *p2p,
+                                  const struct gyre_message *message)
 {
     return &p2p->pair[message->peer].way[message->send ? SEND : RECV];
 }
@@ -387,7 +388,7 @@ static int recv_now(const struct gyre_point_to_point *p2p, const struct gyre_mes
 
 static int take_now(struct gyre_point_to_point *p2p, struct pair *pair)
 {
-    struct way *way = &pair->way[RECV];
+    struct message_way *way = &pair->way[RECV];
     int status = pair->way[SEND].first ? -ENOENT : 0;
     while (!status && way->first) {
         status = recv_now(p2p, way->first);
@@ -440,7 +441,7 @@ static bool leaves_now(const struct gyre_point_to_point *p2p, const struct gyre_
 static void enqueue(struct gyre_point_to_point *p2p, struct gyre_message *message)
 {
     struct pair *pair = &p2p->pair[message->peer];
-    struct way *way = &pair->way[message->send ? SEND : RECV];
+    struct message_way *way = &pair->way[message->send ? SEND : RECV];
     if (way->first)
         way->last->next = message;
     else
@@ -522,7 +523,7 @@ bool gyre_p2p_run_now(struct gyre_point_to_point *p2p, const struct gyre_message
     if (!p2p || terms->peer == p2p->route.rank || p2p->route.engine->fault.status ||
         gyre_fold_queue_owns(p2p->route.fold_queue, terms->data))
         return false;
-    struct way *way = &p2p->pair[terms->peer].way[terms->send ? SEND : RECV];
+    struct message_way *way = &p2p->pair[terms->peer].way[terms->send ? SEND : RECV];
     struct gyre_match match = message_match(p2p, terms);
     uint32_t peer = gyre_route_world(&p2p->route, terms->peer);
     uint64_t bytes = terms->count * gyre_type_size(terms->type);

@@ -41,7 +41,7 @@ static int begin_rank(struct printer *p, uint32_t rank)
     return gyre_round_init(&p->round, &p->extent);
 }
 
-static void build_round(struct printer *p)
+static void build_printed_round(struct printer *p)
 {
     gyre_round_clear(&p->round);
     p->algorithm->round(&p->slice, p->index, &p->round);
@@ -103,7 +103,7 @@ static void print_table_rank(struct printer *p, bool first)
     fprintf(p->out, "\nrank %u: sends %" PRIu64 " bytes, scratch %" PRIu64 " bytes\n",
             p->slice.rank, p->algorithm->sent_bytes(&p->slice), p->extent.scratch_bytes);
     for (p->index = 0; p->index < p->extent.rounds; p->index++) {
-        build_round(p);
+        build_printed_round(p);
         for (uint32_t i = 0; i < p->round.steps; i++) {
             if (i == 0)
                 fprintf(p->out, "  round %*" PRIu64 "   ", p->round_digits, p->index);
@@ -218,7 +218,7 @@ static void print_json_rank(struct printer *p, bool first)
             first ? "" : ",", p->slice.rank, p->algorithm->sent_bytes(&p->slice),
             p->extent.scratch_bytes);
     for (p->index = 0; p->index < p->extent.rounds; p->index++) {
-        build_round(p);
+        build_printed_round(p);
         fputs(p->index == 0 ? "\n  [" : ",\n  [", p->out);
         for (uint32_t i = 0; i < p->round.steps; i++) {
             fputs(i == 0 ? "" : ",", p->out);

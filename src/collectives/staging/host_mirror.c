@@ -179,7 +179,7 @@ void gyre_mirror_use(struct gyre_operation *op, struct gyre_host_mirror *mirror)
 /* -- copies ------------------------------------------------------------------------------------ */
 
 /* All slices of a parcel as one slice. */
-static struct gyre_slice slice_of(const struct gyre_host_mirror *mirror, uint64_t index)
+static struct gyre_slice slice_of_mirror(const struct gyre_host_mirror *mirror, uint64_t index)
 {
     const struct gyre_plan *plan = mirror->plan;
     struct gyre_slice slice = gyre_plan_slice(plan, mirror->n, mirror->rank, index * mirror->each);
@@ -214,7 +214,7 @@ static struct gyre_span piece_of(const struct gyre_host_mirror *mirror,
 static uint64_t post_mirror_copy(const struct gyre_host_mirror *mirror, uint64_t index,
                                  enum gyre_buffer buffer)
 {
-    const struct gyre_slice slice = slice_of(mirror, index);
+    const struct gyre_slice slice = slice_of_mirror(mirror, index);
     uint64_t base = slice.first * slice.element, ticket = 0;
     uint32_t pieces = pieces_of(mirror, &slice, buffer);
     struct gyre_fold_queue *fold_queue = mirror->fold_queue;

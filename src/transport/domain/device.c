@@ -171,7 +171,7 @@ static int take_given(struct gyre_domain *domain, int device, struct gyre_troubl
 }
 
 /* The program's own, or one of those that it can use. What fails here turns CUDA off. */
-static void follow(struct gyre_domain *domain)
+static void follow_device(struct gyre_domain *domain)
 {
     const struct gyre_job *job = &domain->job;
     int count = look_for_device(domain);
@@ -194,7 +194,7 @@ int gyre_domain_device_choose(struct gyre_domain *domain, const int *given,
         return status ? status : obey(domain, device, trouble);
     }
     if (gyre_device_cuda_present() || !gyre_device_of(GYRE_MEMORY_CUDA))
-        follow(domain);
+        follow_device(domain);
     else
         gyre_trouble_set(&domain->no_cuda, GYRE_UNSUPPORTED,
                          "this program had not loaded CUDA when it joined, and no device was "

@@ -26,8 +26,8 @@ static uint64_t control_length(const struct gyre_incoming *in)
 }
 
 /* Reads what a PLACE says beside its length; *placed is false for other frames. */
-static void read_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
-                       struct gyre_remote_place *place)
+static void read_remote_place(const struct gyre_stream *stream, bool *placed, uint32_t *number,
+                              struct gyre_remote_place *place)
 {
     const uint8_t *at = stream->in.control;
     *placed = stream->in.frame.kind == GYRE_FRAME_PLACE;
@@ -53,7 +53,7 @@ static int keep_note(struct gyre_stream *stream, struct gyre_table *notes, uint6
         return status;
     }
     note->length = length;
-    read_place(stream, &note->placed, &note->number, &note->place);
+    read_remote_place(stream, &note->placed, &note->number, &note->place);
     gyre_table_insert(notes, note);
     return 0;
 }
@@ -94,7 +94,7 @@ static int heard_grant(struct gyre_stream *stream, const struct gyre_match *matc
         return gyre_stream_disagree(stream, &send->slot.match, match->fingerprint);
     }
     gyre_table_remove(&stream->sends, send);
-    read_place(stream, &send->placed, &send->number, &send->place);
+    read_remote_place(stream, &send->placed, &send->number, &send->place);
     gyre_stream_granted(stream, send);
     return 0;
 }

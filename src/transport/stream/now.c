@@ -20,7 +20,7 @@ _Static_assert(GYRE_FRAME_BYTES + GYRE_STREAM_REST_MOST <= GYRE_STREAM_STAGE_BYT
                "the stage has room for a rest");
 _Static_assert(GYRE_FRAME_BYTES == 32, "stream.h says how long a header is");
 
-static bool is_open(const struct gyre_stream *stream)
+static bool is_open_now(const struct gyre_stream *stream)
 {
     return !stream->status && !stream->out.bye_asked && !stream->in.bye_heard;
 }
@@ -37,7 +37,7 @@ static struct gyre_frame frame_of(const struct gyre_stream *stream, const struct
 bool gyre_stream_leave_now(struct gyre_stream *stream, const struct gyre_match *match,
                            const void *data, uint64_t length, uint8_t header[GYRE_FRAME_BYTES])
 {
-    if (length > stream->eager || stream->out.begun || !is_open(stream) ||
+    if (length > stream->eager || stream->out.begun || !is_open_now(stream) ||
         !gyre_stream_silent(stream) || !gyre_stream_has_credit(stream, length) ||
         gyre_stream_differs(stream, match))
         return false;
@@ -110,7 +110,7 @@ bool gyre_stream_take_now(struct gyre_stream *stream, const struct gyre_match *m
                           uint64_t length)
 {
     struct gyre_stored *stored = gyre_table_find(&stream->stored, match);
-    if (!stored || !is_open(stream) || stored->parcel.length != length ||
+    if (!stored || !is_open_now(stream) || stored->parcel.length != length ||
         stored->slot.match.fingerprint != match->fingerprint)
         return false;
     gyre_stream_unstore(stream, stored, data);
@@ -129,7 +129,7 @@ static bool is_expected(const struct gyre_stream *stream, const struct gyre_matc
                         uint64_t length)
 {
     const struct gyre_credit *credit = &stream->credit;
-    return length <= stream->eager && is_open(stream) && stream->in.where == GYRE_IN_HEADER &&
+    return length <= stream->eager && is_open_now(stream) && stream->in.where == GYRE_IN_HEADER &&
            credit->received + length + GYRE_UNEXPECTED_CHARGE - credit->given <=
                stream->unexpected &&
            is_news(stream, match);

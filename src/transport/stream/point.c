@@ -47,7 +47,7 @@ int gyre_stream_heard_point(struct gyre_stream *stream, const struct gyre_match 
     return 0;
 }
 
-static uint64_t piece_of(const struct gyre_receive *receive)
+static uint64_t piece_of_point(const struct gyre_receive *receive)
 {
     uint64_t left = receive->length - receive->got;
     return left < GYRE_FRAME_PAYLOAD_MAX ? left : GYRE_FRAME_PAYLOAD_MAX;
@@ -60,12 +60,12 @@ static const void *look_up_source(const struct gyre_stream *stream,
     return receive->landing
                ? receive->staged_in
                : gyre_lookup_view(stream->lookup, stream->peer, receive->region, GYRE_MEMORY_HOST,
-                                  receive->offset + receive->got, piece_of(receive));
+                                  receive->offset + receive->got, piece_of_point(receive));
 }
 
 static void copy_piece(struct gyre_stream *stream, struct gyre_receive *receive, const void *from)
 {
-    uint64_t bytes = piece_of(receive);
+    uint64_t bytes = piece_of_point(receive);
     if (receive->live)
         gyre_copy(receive->data + receive->got, from, bytes);
     receive->got += bytes;

@@ -82,7 +82,7 @@ static const char *likely_cause(int error)
     return "unexpected here";
 }
 
-static int set_up(struct io_uring *ring, uint32_t connections)
+static int set_up_ring(struct io_uring *ring, uint32_t connections)
 {
     const unsigned wanted = connections < 64 ? 256 : connections < 4096 ? 4 * connections : 16384;
     struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP |
@@ -106,7 +106,7 @@ static int uring_open(struct gyre_tcp_wire *wire, uint32_t connections,
                       struct gyre_trouble *trouble)
 {
     struct poller *poller = calloc(1, sizeof *poller);
-    int status = poller ? set_up(&poller->ring, connections) : -ENOMEM;
+    int status = poller ? set_up_ring(&poller->ring, connections) : -ENOMEM;
     if (status) {
         free(poller);
         return gyre_trouble_set(trouble, status, "io_uring is refused with %s (%s)",
