@@ -123,7 +123,7 @@ static void collect(const struct gyre_slice *s, struct reach reach, struct gyre_
                             share(s, direct_right(s, d)).bytes);
 }
 
-static void fold(const struct gyre_slice *s, struct gyre_round *round)
+static void fold_whole(const struct gyre_slice *s, struct gyre_round *round)
 {
     struct gyre_span own = share(s, s->rank);
     if (!folds(s, s->rank))
@@ -282,7 +282,7 @@ static void direct_reduce(const struct gyre_slice *s, uint64_t index, struct gyr
     if (index < exchanges)
         collect(s, reach_of(s, index), round);
     else if (index == exchanges)
-        fold(s, round);
+        fold_whole(s, round);
     else if (s->verb == GYRE_VERB_ALL_REDUCE)
         direct_spread(s, reach_of(s, index - exchanges - 1), round);
     else
