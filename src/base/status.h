@@ -33,8 +33,8 @@ struct gyre_trouble *gyre_thread_trouble(void);
 /* Replaces the text of gyre_thread_trouble() and returns GYRE_INVALID. */
 int gyre_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Checks the `size` of a public struct of options: GYRE_INVALID where it is another than this library
- * knows, told in place of what `trouble` told. */
+/* Checks the `size` of a public struct of options: GYRE_INVALID where it is another than this
+ * library knows, told in place of what `trouble` told. */
 int gyre_check_size(const char *options, size_t size, size_t known, struct gyre_trouble *trouble);
 
 #endif

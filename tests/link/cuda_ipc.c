@@ -1,7 +1,8 @@
 /* The conformance suite over the shm driver where a rank has a CUDA device (links called cuda_ipc)
  * and long messages lie in CUDA memory, over the stand-in. The suite posts host memory as ever; a
- * driver in front of shm gives each long post memory of the device instead, and frees that memory as
- * soon as the post has completed: a copy that is still under way then loses the device, and the run.
+ * driver in front of shm gives each long post memory of the device instead, and frees that memory
+ * as soon as the post has completed: a copy that is still under way then loses the device, and the
+ * run.
  *
  *      suite ─▶ send(host) ─▶ copy to the device ─▶ shm ─▶ completion ─▶ free
  *      suite ─▶ recv(host) ─▶ memory of the device ─▶ shm ─▶ completion ─▶ copy back, free */

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A driver takes at least as many posts as the contract says; with several connections it may take more. */
+/* A driver takes at least as many posts as the contract says; with several connections it may take
+ * more. */
 static void posts_run_out_and_come_back(void **state)
 {
     struct link_run *run = link_start(state);

@@ -1,6 +1,6 @@
-/* Nets over rings in shared memory, for the drivers that have them: a hub and its leaves, both sides
- * of each ring in this process, as two processes would map them. Where single bytes are wished, the
- * rings hold no more than one. */
+/* Nets over rings in shared memory, for the drivers that have them: a hub and its leaves, both
+ * sides of each ring in this process, as two processes would map them. Where single bytes are
+ * wished, the rings hold no more than one. */
 #ifndef GYRE_TESTS_LINK_RINGS_H
 #define GYRE_TESTS_LINK_RINGS_H
 

@@ -1,7 +1,7 @@
 /* One trial: two processes, as two ranks would be.
  *
  *     owner, on `device`                      peer, on `other`
- *     alloc, fill ── descriptor, a socket ──▶ import, copy to its own memory, from there to the host
+ *     alloc, fill ── descriptor, a socket ──▶ import, copy to its own memory, then to the host
  *     free  ◀────────────── done ──────────── sum of the bytes as expected?
  *
  * Words and verdict stand in a page that they share with the caller. What hangs in a driver is

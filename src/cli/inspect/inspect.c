@@ -1,6 +1,6 @@
-/* gyre inspect FILE|DIR: the tensors of a safetensors file with what their numbers look like, or the
- * generations of a checkpoint's folder and which of them are whole. What cannot be used makes the
- * exit code 2. Tested by tests/program/cli/inspect.c. */
+/* gyre inspect FILE|DIR: the tensors of a safetensors file with what their numbers look like, or
+ * the generations of a checkpoint's folder and which of them are whole. What cannot be used makes
+ * the exit code 2. Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
 #include "cli/commands.h"

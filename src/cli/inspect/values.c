@@ -1,5 +1,5 @@
-/* Numbers of a tensor, read at any alignment: the smallest, the largest and the mean of those that are
- * finite, and how many are not. Tested by tests/program/cli/inspect.c. */
+/* Numbers of a tensor, read at any alignment: the smallest, the largest and the mean of those that
+ * are finite, and how many are not. Tested by tests/program/cli/inspect.c. */
 #include "cli/inspect/inside.h"
 
 #include "base/bytes.h"

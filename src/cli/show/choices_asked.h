@@ -8,7 +8,8 @@
 
 enum { RANKS, NODES, OP, TRANSPORT, TYPE, TYPE_BYTES, FROM, TO, JSON, HELP, FLAGS };
 
-/* What the operation is to the chooser: a verb, all_gather_v, one without a choice, or a barrier. */
+/* What the operation is to the chooser: a verb, all_gather_v, one without a choice, or a
+ * barrier. */
 enum gyre_choices_kind { PLAIN, UNEQUAL, ONE_WAY, BARRIER };
 
 extern const struct gyre_flag gyre_choices_flags[FLAGS];

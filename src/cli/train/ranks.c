@@ -1,5 +1,5 @@
-/* gyre train --ranks: becomes `gyre run` over the same words without --ranks. The ranks' output comes
- * through a pipe, so rank 0 is told of the terminal.
+/* gyre train --ranks: becomes `gyre run` over the same words without --ranks. The ranks' output
+ * comes through a pipe, so rank 0 is told of the terminal.
  *
  * Where every rank can have idle cores of its own it gets them: ranks that wander lose their
  * caches, and a step waits for the slowest. On a busy machine ranks that are bound would wait for

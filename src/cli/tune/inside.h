@@ -1,5 +1,6 @@
-/* What the files of gyre tune share: tune.c reads words and starts ranks, measure.c times operations
- * as one of them, trials.c says which, price.c makes prices of the times, file.c keeps the file. */
+/* What the files of gyre tune share: tune.c reads words and starts ranks, measure.c times
+ * operations as one of them, trials.c says which, price.c makes prices of the times, file.c keeps
+ * the file. */
 #ifndef GYRE_CLI_TUNE_INSIDE_H
 #define GYRE_CLI_TUNE_INSIDE_H
 

@@ -1,5 +1,5 @@
-/* Checkpoints: what was saved is read bit for bit, what is damaged in any byte is passed over with its
- * name and reason, and what belongs to another model is refused. */
+/* Checkpoints: what was saved is read bit for bit, what is damaged in any byte is passed over with
+ * its name and reason, and what belongs to another model is refused. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

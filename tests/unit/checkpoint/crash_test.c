@@ -1,6 +1,7 @@
-/* Checkpoints on a disk that fails and in a process that dies: every call that changes the folder is
- * counted on its way (the linker sends them through here), and a save is cut at each of them in turn.
- * Whatever was cut, a whole generation opens, no older one is lost, and the next save clears up. */
+/* Checkpoints on a disk that fails and in a process that dies: every call that changes the folder
+ * is counted on its way (the linker sends them through here), and a save is cut at each of them in
+ * turn. Whatever was cut, a whole generation opens, no older one is lost, and the next save clears
+ * up. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -276,8 +277,8 @@ static void a_failure_clears_up(void **state)
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-/* Only in this order a power cut at any point leaves what opens: m folder, s file, r name, d folder of
- * the name; then u and f, what is removed. x changes two names. */
+/* Only in this order a power cut at any point leaves what opens: m folder, s file, r name, d folder
+ * of the name; then u and f, what is removed. x changes two names. */
 static void the_disk_is_asked_in_order(void **state)
 {
     asked[0] = '\0';

@@ -1,4 +1,5 @@
-/* CSV: what is right is read to the last bit, and everything else is refused with line and column. */
+/* CSV: what is right is read to the last bit, and everything else is refused with line and
+ * column. */
 #include <errno.h>
 #include <locale.h>
 #include <stdbool.h>

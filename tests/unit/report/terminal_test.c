@@ -1,4 +1,5 @@
-/* What a report says: on a terminal, through a small screen that obeys it; elsewhere, as plain lines.
+/* What a report says: on a terminal, through a small screen that obeys it; elsewhere, as plain
+ * lines.
  *
  * The screen knows what the progress line uses: letters, carriage return, newline, erase to the end
  * of the line, colours. A letter beyond the right edge is remembered as an offence. */
@@ -95,8 +96,8 @@ static void raise_curtain(struct stage *stage, int columns, uint64_t epochs, uin
     stage->report = opened(&options);
 }
 
-/* Closes the report and shows what it said; the last byte tells that all has come. Until then nobody
- * reads, and a terminal holds 8 KiB. */
+/* Closes the report and shows what it said; the last byte tells that all has come. Until then
+ * nobody reads, and a terminal holds 8 KiB. */
 static void drop_curtain(struct stage *stage, struct screen *screen)
 {
     assert_int_equal(gyre_report_close(stage->report, NULL), 0);

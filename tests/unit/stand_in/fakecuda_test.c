@@ -128,7 +128,8 @@ static void test_a_planted_missing_wait_is_seen(void **state)
     assert_in_range(early, 1, SEEDS);
 }
 
-/* -- words of the host's ------------------------------------------------------------------------ */
+/* -- words of the host's
+ * ------------------------------------------------------------------------ */
 
 static CUresult wait_for(CUstream stream, const void *word, uint64_t value)
 {

@@ -1,7 +1,7 @@
 /* Every algorithm of the table is proved. A new line in the table is covered without an edit here.
  *
  *     ranks          roots     counts
- *     1 … 16         all       all at which cuts go wrong; elements of 4 bytes, to 9 ranks of 1, 2, 8
+ *     1 … 16         all       all at which cuts go wrong; elements of 4 bytes, to 9 ranks all
  *     17, 31 … 33    one       7 of them: empty, one, n - 1, n, n + 1, a prime, many
  *     64, 100, 127   one       3: n - 1, a prime, many
  *     257, 500       one       2 and 1
@@ -115,8 +115,8 @@ static void test_element_sizes(void **state)
         for_each_algorithm(prove_elements, n);
 }
 
-/* Many ranks have few counts: from 64 on three, then two, one large for 500, one below the number of
- * ranks for 1,024. Rings, whose steps grow with the square of n, are left out at 500. */
+/* Many ranks have few counts: from 64 on three, then two, one large for 500, one below the number
+ * of ranks for 1,024. Rings, whose steps grow with the square of n, are left out at 500. */
 static void prove_sample(const struct gyre_algorithm *algorithm, struct gyre_slice slice)
 {
     const uint64_t n = slice.n, counts[] = {n - 1, 4099, 1000003, 0, 1, n, n + 1};

@@ -163,7 +163,8 @@ static void one_way_spares_cores(void **state)
     gyre_walk_deinit(&walk);
 }
 
-/* Where cores move the bytes, what comes from three peers costs the root half of what goes to them. */
+/* Where cores move the bytes, what comes from three peers costs the root half of what goes to
+ * them. */
 static void receiving_costs_half_of_sending(void **state)
 {
     static const enum gyre_verb verb[] = {GYRE_VERB_GATHER, GYRE_VERB_SCATTER};

@@ -1,11 +1,13 @@
 /* What has no plan is proved as well, up to 64 ranks: the blocks of an all_to_all_v, empty and of
- * unequal length, in the order in which collectives/calls/all_to_all_v.c posts them, and messages of a group in which all
- * ranks send first. Here they stand in a schedule that knows all ranks' tables.
+ * unequal length, in the order in which collectives/calls/all_to_all_v.c posts them, and messages
+ * of a group in which all ranks send first. Here they stand in a schedule that knows all ranks'
+ * tables.
  *
  *     as it is             one round: everything is posted at once
- *     stricter than it is  a round for each step: nothing is posted before the step before has ended
+ *     stricter than it is  a round for each step: a step is posted when the one before has ended
  *
- * The checker takes a send for ended when its receive has, so what it lets pass waits for nobody. */
+ * The checker takes a send for ended when its receive has, so what it lets pass waits for
+ * nobody. */
 #include "collectives/prove/check.h"
 #include "collectives/messages/point_to_point.h"
 #include "rig/test.h"

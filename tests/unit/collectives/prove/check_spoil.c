@@ -1,6 +1,6 @@
-/* Some thirty ways to spoil one step of a schedule. A change that spoils nothing is not counted, so each
- * says where it does: a COPY may well run a round later, and the order of two summands matters only to
- * those who promised one. */
+/* Some thirty ways to spoil one step of a schedule. A change that spoils nothing is not counted, so
+ * each says where it does: a COPY may well run a round later, and the order of two summands matters
+ * only to those who promised one. */
 #include "unit/collectives/prove/check_spoil.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The fold queue over the stand-in: tickets in order, a queue that is full, gates, and everything that
- * a device can refuse. */
+/* The fold queue over the stand-in: tickets in order, a queue that is full, gates, and everything
+ * that a device can refuse. */
 #include "collectives/staging/fold_queue.h"
 #include "collectives/kernels/reduce.h"
 #include "stand_in/fakecuda/fakecuda.h"

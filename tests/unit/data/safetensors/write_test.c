@@ -1,5 +1,5 @@
-/* Safetensors: what is written is what the format's own library would write, what it could not read is
- * refused, and a disk that fails leaves the old file. */
+/* Safetensors: what is written is what the format's own library would write, what it could not read
+ * is refused, and a disk that fails leaves the old file. */
 #include <errno.h>
 #include <string.h>
 #include <signal.h>
@@ -138,8 +138,8 @@ static void sums_beyond_64_bits_are_not_written(void **state)
     refuse_to_write(many, 16, "tensor \"p\": its type");
 }
 
-/* What was asked of the disk, in order: s for a file, r for a name, d for a folder. The linker sends
- * these calls through here. */
+/* What was asked of the disk, in order: s for a file, r for a name, d for a folder. The linker
+ * sends these calls through here. */
 static char asked[16];
 static bool sync_fails, writes_are_short;
 

@@ -112,7 +112,8 @@ static void test_what_a_device_cannot_access(void **state)
 
 /* -- devices that do not reach each other ------------------------------------------------------ */
 
-/* Of two devices: memory of each, a view of the second's for the first, and a queue of the first. */
+/* Of two devices: memory of each, a view of the second's for the first, and a queue of the
+ * first. */
 struct apart {
     struct gyre_region own, second, other, view;
     struct gyre_device_queue *queue;
@@ -171,9 +172,9 @@ static void test_devices_apart_are_copied(void **state)
     close_apart(&apart);
 }
 
-/* Fills its own memory, some times over, then the other's from there, then the host's from that, then the
- * other's with zeros: the host has what was filled last. Without the waits nothing of that has to be in
- * order. */
+/* Fills its own memory, some times over, then the other's from there, then the host's from that,
+ * then the other's with zeros: the host has what was filled last. Without the waits nothing of that
+ * has to be in order. */
 static bool order_is_kept(struct apart *apart)
 {
     static char bytes[9][CUDA_RIG_LENGTH], seen[CUDA_RIG_LENGTH];
@@ -202,7 +203,8 @@ static bool order_is_kept(struct apart *apart)
     return right;
 }
 
-/* The devices are threads: without a wait the order may come out right all the same, but not so often. */
+/* The devices are threads: without a wait the order may come out right all the same, but not so
+ * often. */
 static void test_copies_apart_are_in_order(void **state)
 {
     enum { OFTEN = 20 };
@@ -219,7 +221,8 @@ static void test_copies_apart_are_in_order(void **state)
     close_apart(&apart);
 }
 
-/* A driver may refuse; whatever fails leaves nothing, and a call that is refused keeps the queue. */
+/* A driver may refuse; whatever fails leaves nothing, and a call that is refused keeps the
+ * queue. */
 static void test_copies_apart_may_fail(void **state)
 {
     static const char *const calls[] = {

@@ -172,8 +172,9 @@ static void test_a_held_stream_keeps_nothing_up(void **state)
     end_word(word);
 }
 
-/* A mark that waits for a held stream must not keep up the work that the stream waits for. How often
- * work was seen to have ended before the word is written; a queue of the first kind keeps it up. */
+/* A mark that waits for a held stream must not keep up the work that the stream waits for. How
+ * often work was seen to have ended before the word is written; a queue of the first kind keeps it
+ * up. */
 static int ends_beside(_Atomic uint64_t *word, uint64_t value, bool waiter)
 {
     uint64_t token;

@@ -1,6 +1,7 @@
 /* Batch norm against figures worked out by hand, in training and evaluation, and over several
- * ranks: a batch that is cut among ranks, of unequal sizes and even without a sample, must give what
- * one process gives for the whole batch. The ranks are threads here; their sum is a barrier. */
+ * ranks: a batch that is cut among ranks, of unequal sizes and even without a sample, must give
+ * what one process gives for the whole batch. The ranks are threads here; their sum is a
+ * barrier. */
 #include "unit/model/layers/layer_rig.h"
 #include "rig/test.h"
 

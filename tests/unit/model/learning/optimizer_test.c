@@ -129,7 +129,8 @@ static void test_by_hand(void **state)
 
 /* -- parts ------------------------------------------------------------------------------------- */
 
-/* One optimiser for all, one for each of two parts, and one that is applied in pieces, backwards. */
+/* One optimiser for all, one for each of two parts, and one that is applied in pieces,
+ * backwards. */
 static void check_parts(const struct gyre_optimizer_settings *settings)
 {
     static const size_t cut = 37;

@@ -124,12 +124,12 @@ static void make_order(const struct golden *g, int epoch, struct gyre_permutatio
 static float values[FLOATS_MOST], gradients[FLOATS_MOST], running[256];
 static int64_t counters[8];
 
-/* In the ConvNet's fourth step (layer1.3, second image of the batch, channel 0, row 7, column 12) the
- * two greatest inputs of one pooling are 0.91906035 and 0.91906029, an ulp apart: rounding decides
- * which of the two gets the gradient. Products by OpenBLAS's kernels for AVX2, on one thread, decide as
- * PyTorch did; the own ones, and OpenBLAS's for AVX-512, go the other way, together: their losses stay
- * within 5e-7 of each other. Every other pooling and ReLU until then is decided alike, but losses are
- * 8e-6 off in the fifth step, and up to 2e-4 behind it. */
+/* In the ConvNet's fourth step (layer1.3, second image of the batch, channel 0, row 7, column 12)
+ * the two greatest inputs of one pooling are 0.91906035 and 0.91906029, an ulp apart: rounding
+ * decides which of the two gets the gradient. Products by OpenBLAS's kernels for AVX2, on one
+ * thread, decide as PyTorch did; the own ones, and OpenBLAS's for AVX-512, go the other way,
+ * together: their losses stay within 5e-7 of each other. Every other pooling and ReLU until then is
+ * decided alike, but losses are 8e-6 off in the fifth step, and up to 2e-4 behind it. */
 static bool as_pytorch_rounds;
 
 static struct gyre_model *make_model(const struct golden *g)

@@ -1,5 +1,6 @@
-/* gyre/model.h on one rank: a training whose losses are PyTorch's, steps whose numbers can be worked
- * out on paper, what is refused, and files. More ranks are in the examples, which run as tests. */
+/* gyre/model.h on one rank: a training whose losses are PyTorch's, steps whose numbers can be
+ * worked out on paper, what is refused, and files. More ranks are in the examples, which run as
+ * tests. */
 #include <gyre/model.h>
 #include <gyre/sampler.h>
 

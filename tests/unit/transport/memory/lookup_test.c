@@ -1,5 +1,5 @@
-/* What drivers see of a process's own memory: shared and lent, by kind, by ids that never come back,
- * and that something has gone. */
+/* What drivers see of a process's own memory: shared and lent, by kind, by ids that never come
+ * back, and that something has gone. */
 #include "transport/memory/lookup.h"
 #include "rig/test.h"
 

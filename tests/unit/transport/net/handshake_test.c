@@ -89,7 +89,8 @@ static void sizes_are_as_promised(void **state)
     assert_int_equal(left_to_send(&pair.server), 0);
 }
 
-/* M1 at the places that transport/net/handshake.h gives: other programs and later versions read it there. */
+/* M1 at the places that transport/net/handshake.h gives: other programs and later versions read it
+ * there. */
 static void the_hello_is_laid_out_as_written(void **state)
 {
     static const uint8_t front[] = {'G', 'Y', 'R', 'E', 13, 10, 26, 1, 1, 0, 3, 0};

@@ -1,5 +1,5 @@
-/* Short messages of a stream without a post, beside posts: what leaves, what is taken from the store
- * or from the next frame, and what has to go the other way. */
+/* Short messages of a stream without a post, beside posts: what leaves, what is taken from the
+ * store or from the next frame, and what has to go the other way. */
 #include "rig/stream_pair.h"
 
 #include "transport/stream/frame.h"

@@ -297,7 +297,8 @@ static void credit_comes_back(void **state)
     fixture_free(f);
 }
 
-/* Where messages go both ways credit never goes alone: an end that has nothing to send is silent. */
+/* Where messages go both ways credit never goes alone: an end that has nothing to send is
+ * silent. */
 static void credit_goes_beside_messages(void **state)
 {
     enum { COUNT = 100, LENGTH = GYRE_EAGER_MAX - GYRE_UNEXPECTED_CHARGE };
@@ -337,7 +338,8 @@ static void an_end_waits_until_its_posts_have_completed(void **state)
     fixture_free(f);
 }
 
-/* Without credit an end starves, until it has asked for the message instead or has heard of room. */
+/* Without credit an end starves, until it has asked for the message instead or has heard of
+ * room. */
 static void an_end_starves_without_credit(void **state)
 {
     struct fixture *f = fixture_new(POSTS, true);

@@ -1,4 +1,5 @@
-/* The simulator of detector_sim.h: a heap of events over virtual nanoseconds, one thread, one seed. */
+/* The simulator of detector_sim.h: a heap of events over virtual nanoseconds, one thread, one
+ * seed. */
 #include "unit/transport/watch/detect/detector_sim.h"
 
 #include "base/clock.h"

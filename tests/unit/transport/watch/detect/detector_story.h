@@ -1,4 +1,5 @@
-/* What a simulated job must say in the end, and what it must not, for the tests of the watch's mind. */
+/* What a simulated job must say in the end, and what it must not, for the tests of the watch's
+ * mind. */
 #ifndef GYRE_TESTS_UNIT_TRANSPORT_WATCH_DETECT_DETECTOR_STORY_H
 #define GYRE_TESTS_UNIT_TRANSPORT_WATCH_DETECT_DETECTOR_STORY_H
 

@@ -1,6 +1,7 @@
-/* A mismatch that a link found, in virtual time: rank 0 asks both ranks what they called, and all tell
- * it, however late the watches of a busy machine are; nobody waits for a rank that does not answer
- * for longer than a part of the dead time, and nobody longer than before where all is well. */
+/* A mismatch that a link found, in virtual time: rank 0 asks both ranks what they called, and all
+ * tell it, however late the watches of a busy machine are; nobody waits for a rank that does not
+ * answer for longer than a part of the dead time, and nobody longer than before where all is
+ * well. */
 #include "unit/transport/watch/detect/audit_rig.h"
 #include "unit/transport/watch/detect/detector_sim.h"
 
@@ -61,7 +62,8 @@ static void test_both_calls_are_known_before_the_next_beat(void **state)
     }
 }
 
-/* Messages take up to 600 ms and ticks come up to 300 ms late: no beat is there after two intervals. */
+/* Messages take up to 600 ms and ticks come up to 300 ms late: no beat is there after two
+ * intervals. */
 static void test_late_watches_are_waited_for(void **state)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -131,8 +133,8 @@ static void test_rank_that_ends_is_the_cause(void **state)
     sim_close(&sim);
 }
 
-/* Both agree about all that they remember: the link's own words, after the time of two beats and not
- * after half of the dead time. */
+/* Both agree about all that they remember: the link's own words, after the time of two beats and
+ * not after half of the dead time. */
 static void test_nothing_to_tell_is_told_soon(void **state)
 {
     for (uint32_t holder = 0; holder < 3; holder++) {
@@ -161,8 +163,8 @@ static void test_rank_that_cannot_be_asked_is_not_waited_for(void **state)
     sim_close(&sim);
 }
 
-/* Rank 0 is gone, as far as the holder can see, before it has found the mismatch or after: it does not
- * wait for a question. What else it holds has the time of any echo. */
+/* Rank 0 is gone, as far as the holder can see, before it has found the mismatch or after: it does
+ * not wait for a question. What else it holds has the time of any echo. */
 static void test_nobody_is_left_to_ask(void **state)
 {
     for (int before = 0; before < 2; before++) {
@@ -208,8 +210,8 @@ static void test_limits_hold_without_a_dead_time(void **state)
     sim_close(&sim);
 }
 
-/* Two operations are under way, so nobody waits in the one that differs, and one of the two is a call
- * ahead: what both remember is compared. */
+/* Two operations are under way, so nobody waits in the one that differs, and one of the two is a
+ * call ahead: what both remember is compared. */
 static void test_calls_that_nobody_waits_in_yet_are_compared(void **state)
 {
     for (uint32_t holder = 1; holder < 3; holder++) {
