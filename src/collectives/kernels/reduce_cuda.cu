@@ -395,7 +395,11 @@ template <class Fold> static void even(const struct gyre_fold_task *task, void *
 #define NAN_IS_HIGHEST_highest false
 #define NAN_IS_HIGHEST_lowest  true
 
-#define SIGNED_SUM(op, element, bits)     even<mean_of<whole_signed<element, lanes_of<bits>::wrapped>>>
+/* clang-format off */
+#define SIGNED_SUM(op, element, bits)                                                              \
+    even<mean_of<whole_signed<element, lanes_of<bits>::wrapped>>>
+/* clang-format on */
+
 #define SIGNED_AVERAGE(op, element, bits) SIGNED_SUM(op, element, bits)
 #define SIGNED_ORDER(op, element, bits)   even<op##_of<whole<element, lanes_of<bits>::order>>>
 #define SIGNED_PRODUCT(op, element, bits)                                                          \
