@@ -1,7 +1,7 @@
 /* Every algorithm of the table is proved. A new line in the table is covered without an edit here.
  *
  *     ranks          roots     counts
- *     1 … 16         all       all at which cuts go wrong; elements of 4 bytes, to 9 ranks all
+ *     1 … 16         all       all where cuts go wrong; elements of 4 bytes, to 9 ranks of 1, 2, 8
  *     17, 31 … 33    one       7 of them: empty, one, n - 1, n, n + 1, a prime, many
  *     64, 100, 127   one       3: n - 1, a prime, many
  *     257, 500       one       2 and 1
