@@ -8,6 +8,7 @@
 #   folders   a folder has 3 to 25 files
 #   mirror    a source has its test, or names it
 #   columns   no line is longer than 100 columns
+#   docs      what documents name is there, and the picture of the rooms is as they are
 #   selftest  each of these five finds what is planted
 #   headers   every header compiles alone, the public ones as strict C17
 #   cxx       every public header compiles alone as C++
@@ -191,7 +192,7 @@ check_gpu() {
     rm -f "$list"
 }
 
-all='includes circles names folders mirror headers cxx format gpu'
+all='includes circles names folders mirror headers cxx format gpu docs'
 # shellcheck disable=SC2086 # the checks are words
 [ $# -gt 0 ] || set -- $all
 [ -n "$(files 'src/*.h')" ] || { # nothing to look at would look like nothing wrong
@@ -201,6 +202,7 @@ all='includes circles names folders mirror headers cxx format gpu'
 for word; do
     case $word in
     includes | headers | cxx | format | gpu) "check_$word" ;;
+    docs) docs/check || offences=$((offences + 1)) ;;
     circles | names | folders | mirror | columns | selftest)
         need perl
         "tests/tree/$word" || offences=$((offences + 1))
