@@ -5,17 +5,6 @@
 
 #include <inttypes.h>
 
-static const char *const ending[] = {
-    [GYRE_VERB_ALL_REDUCE] = "every rank holds the sums",
-    [GYRE_VERB_BROADCAST] = "every rank holds the root's data",
-    [GYRE_VERB_REDUCE] = "the root holds the sums",
-    [GYRE_VERB_ALL_GATHER] = "every rank holds the blocks of all",
-    [GYRE_VERB_REDUCE_SCATTER] = "every rank holds the sums of its block",
-    [GYRE_VERB_ALL_TO_ALL] = "every rank holds what each had for it",
-    [GYRE_VERB_GATHER] = "the root holds the blocks of all",
-    [GYRE_VERB_SCATTER] = "every rank holds its block of the root's data",
-};
-
 static int compare_block(const struct gyre_play *play, uint32_t rank, uint32_t block,
                          struct gyre_trouble *trouble)
 {
@@ -60,7 +49,7 @@ static int play_rounds(const struct gyre_show_question *q, struct gyre_play *pla
     if (status == 0)
         status = compare_results(play, trouble);
     if (status == 0)
-        printf("\n%s\n", ending[q->slice.verb]);
+        printf("\n%s\n", gyre_verb_facts[q->slice.verb].ending);
     return status;
 }
 

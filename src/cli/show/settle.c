@@ -78,9 +78,10 @@ static int settle_number(const struct gyre_show_question *q, int flag, int64_t l
 
 /* -- unequal blocks ---------------------------------------------------------------------------- */
 
+/* Blocks on one side only, which are moved as they are, may be unequal. */
 static bool takes_counts(enum gyre_verb verb)
 {
-    return verb == GYRE_VERB_ALL_GATHER || verb == GYRE_VERB_GATHER || verb == GYRE_VERB_SCATTER;
+    return gyre_verb_nests(verb) && !gyre_verb_reduces(verb);
 }
 
 static int read_count(struct gyre_show_question *q, uint32_t i, const char *word, size_t length,

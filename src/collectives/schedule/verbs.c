@@ -2,34 +2,15 @@
  * schedule that is proved stands on these facts. */
 #include "collectives/schedule/verbs.h"
 
-#define BLOCK                                                                                      \
-    {                                                                                              \
-        false, false                                                                               \
-    } /* on every rank */
-#define BLOCKS                                                                                     \
-    {                                                                                              \
-        true, false                                                                                \
-    }
-#define AT_ROOT                                                                                    \
-    {                                                                                              \
-        false, true                                                                                \
-    }
-#define N_AT_ROOT                                                                                  \
-    {                                                                                              \
-        true, true                                                                                 \
-    }
+/* clang-format off */
+#define BLOCK     {.blocks = false, .root_only = false}
+#define BLOCKS    {.blocks = true,  .root_only = false}
+#define AT_ROOT   {.blocks = false, .root_only = true}
+#define N_AT_ROOT {.blocks = true,  .root_only = true}
+/* clang-format on */
 
-const struct gyre_verb_facts gyre_verb_facts[GYRE_VERBS] = {
-    [GYRE_VERB_ALL_REDUCE] = {{BLOCK, BLOCK}, .reduces = true},
-    [GYRE_VERB_BROADCAST] = {{AT_ROOT, BLOCK}, .reduces = false},
-    [GYRE_VERB_REDUCE] = {{BLOCK, AT_ROOT}, .reduces = true},
-    [GYRE_VERB_ALL_GATHER] = {{BLOCK, BLOCKS}, .reduces = false},
-    [GYRE_VERB_REDUCE_SCATTER] = {{BLOCKS, BLOCK}, .reduces = true},
-    [GYRE_VERB_ALL_TO_ALL] = {{BLOCKS, BLOCKS}, .reduces = false},
-    [GYRE_VERB_GATHER] = {{BLOCK, N_AT_ROOT}, .reduces = false},
-    [GYRE_VERB_SCATTER] = {{N_AT_ROOT, BLOCK}, .reduces = false},
-};
+#define FACTS(ID, word, input, output, reduces, ending) {{input, output}, reduces, ending},
+const struct gyre_verb_facts gyre_verb_facts[GYRE_VERBS] = {GYRE_VERB_ROWS(FACTS)};
 
-const char *const gyre_verb_word[GYRE_VERBS] = {"all_reduce", "broadcast",      "reduce",
-                                                "all_gather", "reduce_scatter", "all_to_all",
-                                                "gather",     "scatter"};
+#define WORD(ID, word, ...) #word,
+const char *const gyre_verb_word[GYRE_VERBS] = {GYRE_VERB_ROWS(WORD)};

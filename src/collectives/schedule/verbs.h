@@ -1,32 +1,15 @@
-/* The verbs, and what is true of each: one table that every other room reads. */
+/* The verbs, and what is true of each, as the rows of base/verbs.h say. */
 #ifndef GYRE_COLLECTIVES_SCHEDULE_VERBS_H
 #define GYRE_COLLECTIVES_SCHEDULE_VERBS_H
+
+#include "base/verbs.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What one buffer of an operation holds: nothing, one block, or n of them, one per rank.
- *
- *                        INPUT            OUTPUT             in place
- *   all_reduce           block            block              INPUT is OUTPUT
- *   broadcast            block at root    block              at the root: INPUT is OUTPUT
- *   reduce               block            block at root      at the root: INPUT is OUTPUT
- *   all_gather           block            n blocks           INPUT is OUTPUT's block `rank`
- *   reduce_scatter       n blocks         block              OUTPUT is INPUT's block `rank`
- *   all_to_all           n blocks         n blocks           INPUT is OUTPUT
- *   gather               block            n blocks at root   at the root, as all_gather
- *   scatter              n at root        block              at the root, as reduce_scatter */
-enum gyre_verb {
-    GYRE_VERB_ALL_REDUCE,
-    GYRE_VERB_BROADCAST,
-    GYRE_VERB_REDUCE,
-    GYRE_VERB_ALL_GATHER,
-    GYRE_VERB_REDUCE_SCATTER,
-    GYRE_VERB_ALL_TO_ALL,
-    GYRE_VERB_GATHER,
-    GYRE_VERB_SCATTER,
-    GYRE_VERBS
-};
+/* The operations, as the rows of base/verbs.h count them. */
+#define GYRE_VERB_NUMBER(ID, ...) GYRE_VERB_##ID,
+enum gyre_verb { GYRE_VERB_ROWS(GYRE_VERB_NUMBER) GYRE_VERBS };
 
 enum gyre_buffer { GYRE_INPUT, GYRE_OUTPUT, GYRE_SCRATCH };
 
@@ -38,6 +21,7 @@ struct gyre_verb_buffer {
 struct gyre_verb_facts {
     struct gyre_verb_buffer buffer[2]; /* INPUT, OUTPUT */
     bool reduces;
+    const char *ending; /* for people: what holds when it is over */
 };
 
 /* Indexed by enum gyre_verb. */

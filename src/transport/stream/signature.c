@@ -11,8 +11,8 @@
 
 const char *gyre_verb_name(uint32_t verb)
 {
-    static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
-                                        "reduce_scatter", "all_to_all", "gather", "scatter"};
+#define WORD(ID, word, ...) #word,
+    static const char *const names[] = {GYRE_VERB_ROWS(WORD)};
     switch (verb) {
     case GYRE_SIGNATURE_ALL_GATHER_V:
         return "all_gather_v";
@@ -25,7 +25,7 @@ const char *gyre_verb_name(uint32_t verb)
     case GYRE_SIGNATURE_BARRIER:
         return "barrier";
     default:
-        return verb < 8 ? names[verb] : "?";
+        return verb < GYRE_SIGNATURE_VERBS ? names[verb] : "?";
     }
 }
 

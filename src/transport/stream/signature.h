@@ -5,17 +5,12 @@
 #define GYRE_TRANSPORT_STREAM_SIGNATURE_H
 
 #include "base/status.h"
+#include "base/verbs.h"
 
-/* Counts as enum gyre_verb of collectives/schedule/schedule.h does. */
+/* The rows of base/verbs.h, and what has none. */
+#define GYRE_SIGNATURE_NUMBER(ID, ...) GYRE_SIGNATURE_##ID,
 enum gyre_signature_verb {
-    GYRE_SIGNATURE_ALL_REDUCE,
-    GYRE_SIGNATURE_BROADCAST,
-    GYRE_SIGNATURE_REDUCE,
-    GYRE_SIGNATURE_ALL_GATHER,
-    GYRE_SIGNATURE_REDUCE_SCATTER,
-    GYRE_SIGNATURE_ALL_TO_ALL,
-    GYRE_SIGNATURE_GATHER,
-    GYRE_SIGNATURE_SCATTER,
+    GYRE_VERB_ROWS(GYRE_SIGNATURE_NUMBER) GYRE_SIGNATURE_VERBS,
     GYRE_SIGNATURE_ALL_GATHER_V = 250, /* count: the longest block's */
     GYRE_SIGNATURE_ALL_TO_ALL_V = 251, /* its count differs from rank to rank */
     GYRE_SIGNATURE_RECV = 252,         /* root: the other rank, of the world */
