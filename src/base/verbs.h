@@ -11,7 +11,7 @@
  *   reduces        whether the blocks of all ranks are folded into one
  *   ending         what holds when the operation is over
  *
- * In place the shorter buffer is the longer one's block `rank`; equal buffers begin at one place. */
+ * In place the shorter buffer is the longer one's block `rank`; equal ones begin at one place. */
 /* clang-format off */
 #define GYRE_VERB_ROWS(ROW)                                                                        \
     ROW(ALL_REDUCE,     all_reduce,     BLOCK,     BLOCK,     true,  "every rank holds the sums")  \
