@@ -49,7 +49,7 @@ static struct gyre_memory_lookup lookups[2]; /* of the device's memory; of the h
 static void look(void)
 {
     for (int i = 0; i < 2; i++) {
-        struct gyre_views *views;
+        struct gyre_views *views = NULL;
         must(!gyre_lookup_init(&lookups[i], 1) && !gyre_views_create(&views), "memory");
         rings_see(&lookups[i], views, GYRE_MEMORY_CUDA);
         if (i)
