@@ -389,9 +389,9 @@ GYRE_API int gyre_scatter(struct gyre_comm *comm, const void *input, void *outpu
  *   Threads:   one thread. */
 GYRE_API int gyre_barrier(struct gyre_comm *comm);
 
-/* What the cost model expects an all-reduce (sum) of this size to take on this communicator: the
- * table's prices or those of `gyre tune`, not a measurement. The same on every rank; 0 for one rank
- * alone.
+/* Writes the time that the cost model expects of an all-reduce (sum) of this size. The model takes
+ * the built-in prices or those of `gyre tune`; nothing is measured. Every rank gets the same
+ * number; one rank alone gets 0.
  *   Blocks:    never; computes for some microseconds.
  *   Errors:    GYRE_INVALID, -ENOMEM.
  *   Threads:   one thread. */
@@ -524,9 +524,8 @@ GYRE_API int gyre_op_free(struct gyre_comm *comm, enum gyre_op op);
 GYRE_API int gyre_convert(struct gyre_comm *comm, const void *from, enum gyre_type from_type,
                           void *to, enum gyre_type to_type, uint64_t count);
 
-/* The same by a kernel on a CUDA stream, between the calls *_on() that it belongs to; both buffers
- * are the device's. The stream may be one that is being captured into a graph. `stream` is what it
- * is for those, and not NULL.
+/* Converts by a kernel on a CUDA stream, in the order of the stream, as the calls *_on() do. Both
+ * buffers are the device's. `stream` is not NULL; the stream may be under capture into a graph.
  *   Blocks:    no.
  *   Otherwise: as gyre_convert(). */
 GYRE_API int gyre_convert_on(struct gyre_comm *comm, const void *from, enum gyre_type from_type,

@@ -96,7 +96,7 @@ GYRE_API int gyre_network_join(struct gyre_network *network, struct gyre_comm *c
 
 /* -- a step ------------------------------------------------------------------------------------ */
 
-/* Of gyre_ddp_result()->sum, these are what learning adds to; the others are the caller's. */
+/* Places of gyre_ddp_result()->sum that learning adds to; all other places are the caller's. */
 enum gyre_network_sum {
     GYRE_NETWORK_LOSS = 0, /* sum of the losses of all rows; divide by samples */
     GYRE_NETWORK_RIGHT = 1 /* rows whose greatest output is their class */

@@ -1,4 +1,4 @@
-/* What is looked up in the rows of types.h: sizes, names, and which reduction suits which type. */
+/* Sizes and names from the rows of types.h, and whether a reduction suits a type. */
 #include "base/types.h"
 
 #define IN_PLACE(ID, ...)                                                                          \
